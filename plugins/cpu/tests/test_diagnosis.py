@@ -39,7 +39,7 @@ def test_what_is_set_wrongly_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALOR_CPU_TARGET", "pdp-11")
     found = dict(diagnosis())
     assert found["threads"].startswith("CALOR_CPU_THREADS='many' is not a number of threads")
-    assert found["processor"].startswith("CALOR_CPU_TARGET='pdp-11' is no target; write native")
+    assert found["processor"].startswith("CALOR_CPU_TARGET='pdp-11' is not a target; write native")
 
 
 def test_more_threads_than_may_run_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,9 @@ def too_much(x):
 
 
 def test_memory_beyond_a_stack_is_refused() -> None:
-    with pytest.raises(CompileError, match=r"8388608 bytes of shared and private memory.*scratch"):
+    with pytest.raises(
+        CompileError, match=r"needs 8388608 bytes of shared and private memory.*scratch"
+    ):
         LlvmToolchain().source(too_much.build([Buffer(float64)]))
 
 

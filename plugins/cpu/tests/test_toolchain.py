@@ -89,7 +89,7 @@ def test_the_environment_names_the_target(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_unknown_targets_are_refused() -> None:
-    with pytest.raises(DeviceError, match=r"'pentium' is no target; write native, x86-64"):
+    with pytest.raises(DeviceError, match=r"'pentium' is not a target; write native, x86-64"):
         target_of("pentium")
 
 
@@ -125,7 +125,7 @@ def test_a_text_that_llvm_refuses_is_shown() -> None:
 
 
 def test_a_target_that_llvm_has_not_is_named() -> None:
-    with pytest.raises(CompileError, match=r"makes no code for teapot-unknown-none"):
+    with pytest.raises(CompileError, match=r"has no code generator for teapot-unknown-none"):
         LlvmToolchain(Target("teapot-unknown-none", "generic", runs=False)).compile("", "none")
 
 

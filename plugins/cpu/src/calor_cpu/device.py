@@ -1,6 +1,6 @@
-"""The CPU as a device: one for all cores that the process may use.
+"""The CPU as a device: one device for all cores that the process may use.
 
-Requirements: opening it starts no thread, and compiles nothing but the runtime of the pool, once.
+Requirements: opening it starts no thread, and compiles nothing but the pool's runtime, once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from calor_kernel.device.protocol import Device
 class CpuDevice(Device):
     """This machine's processor.
 
-    ``target``: as CALOR_CPU_TARGET, which says it where this does not. ``threads``: as
-    CALOR_CPU_THREADS.
+    ``target`` is as CALOR_CPU_TARGET, ``threads`` as CALOR_CPU_THREADS; None reads the variables.
     """
 
     toolchain: LlvmToolchain
@@ -33,25 +32,25 @@ class CpuDevice(Device):
         self.toolchain = LlvmToolchain(target)
         if not self.toolchain.processor.runs:
             raise DeviceError(
-                f"code for {self.toolchain.processor} does not run here; compile for it with "
-                f"LlvmToolchain, and open the device with target='native'"
+                f"code for {self.toolchain.processor} does not run on this machine; compile for it "
+                f"with LlvmToolchain, and open the device with target='native'"
             )
         self.info = describe(self.toolchain.processor)
         self.memory = CpuMemory()
         self.queue = CpuQueue(Pool(threads, compile=compile_once))
 
     def caller(self, call: NativeCall, keep: object) -> Callable[..., Any] | None:
-        """Return a built-in function that makes a bound call."""
+        """Return the built-in function of a bound call."""
         from calor_cpu.calls import caller
 
         return caller(call, self.queue.pool, keep)
 
     def finalizer(self, giving: Giving) -> Any | None:
-        """Return a built-in method that gives memory back."""
+        """Return the built-in method that frees memory."""
         from calor_cpu.calls import finalizer
 
         return finalizer(giving)
 
     def close(self) -> None:
-        """Send the pool's threads home."""
+        """Stop the pool's threads."""
         self.queue.pool.close()

@@ -1,4 +1,4 @@
-"""What there is, and what is missing, on the processor: for ``python -m calor doctor``.
+"""The state of the CPU device, for ``python -m calor doctor``.
 
 Requirements: those of calor_kernel.device.diagnosis.
 """
@@ -18,7 +18,7 @@ _WIDE: Final = 32
 
 
 def diagnosis() -> list[Row]:
-    """Return rows of what was looked for and what was found."""
+    """Return rows of components and their state."""
     looks = [("LLVM", _llvm), ("processor", _processor), ("threads", _threads)]
     return found([*looks, ("kernels", kernels_kept)])
 

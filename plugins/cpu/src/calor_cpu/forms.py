@@ -1,8 +1,7 @@
-"""Plans that differ from a known one in numbers alone: its words are copied, and some replaced.
+"""Plans that differ from a known plan in numbers only: its words are copied and some are replaced.
 
-Requirements: this is on the way of every size that a program meets, so it costs a few microseconds
-a plan and nanoseconds a number, which native code does; launches with the same figures of work are
-divided alike.
+Requirements: every new size of a program takes this path, so it costs a few microseconds for a plan
+and nanoseconds for a number, in native code. Launches with equal figures of work are divided alike.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _MASK: Final = 2**64 - 1
 
 
 class Form:
-    """Launches whose numbers are given each time.
+    """Launches whose numbers are given at each use.
 
-    ``rates`` are those of FormState, by which launches are divided: operations and bytes in a
-    second, how many bytes are near, those in a second then, and the seconds of a chunk.
+    ``rates`` are the values of FormState that divide launches: operations and bytes per second, the
+    bytes of a core's caches and their rate, and the seconds of a chunk.
     """
 
     def __init__(
@@ -42,9 +41,9 @@ class Form:
         self._words = bytes(known.words)
         self._type: Callable[[bytes], Any] = type(known.words).from_buffer_copy
         self._pointers = layout.pointers
-        # Pairs of a word, and which of the numbers it is.
+        # Pairs of a word and the index of its number.
         moves: list[int] = []
-        # Launches with the same cubes and work are of one kind: its number, and how many there are.
+        # Launches with equal cubes and work form a kind: its number, and the count of launches.
         kinds: dict[tuple[Any, ...], int] = {}
         times: list[int] = []
         kind_of: list[int] = []
@@ -61,7 +60,7 @@ class Form:
                 times.append(0)
             times[kind] += 1
             kind_of.append(kind)
-        # The figures as places among the values, where constants follow what is given.
+        # The figures as indices of the values, in which constants follow the given numbers.
         flat = [n for figures in kinds for n in figures]
         varying = [n.place for n in flat if isinstance(n, Varying)]
         first = max((*varying, *moves[1::2]), default=-1) + 1
@@ -95,7 +94,7 @@ class Form:
     ) -> Plan:
         """Return the plan for some numbers.
 
-        ``functions``: the addresses of those that are others than before, by launch.
+        ``functions`` are the addresses of changed functions by launch.
         """
         block = Block(self._type(self._words), self._pointers)
         for number, address in functions.items():

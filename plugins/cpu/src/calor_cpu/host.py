@@ -1,8 +1,7 @@
-"""What the machine is: cores, caches, memory, and the description that kernels are chosen by.
+"""The machine: cores, caches, memory, and the description by which kernels are chosen.
 
-Requirements: blueprints block for the caches that a core has to itself, so a figure that is wrong
-is worse than none; nothing is asked of the system but small files, and what it does not say is
-taken to be that of a common processor.
+Requirements: blueprints block for the caches of one core, so a wrong figure is worse than none.
+Only small files of the system are read; missing figures are those of a common processor.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _MANY: Final = 2**31 - 1
 
 
 def describe(target: Target) -> DeviceInfo:
-    """Return what kernels may ask for on a target."""
+    """Return the device description for a target."""
     private, shared = caches()
     return DeviceInfo(
         description=f"{_model()}, {target.cpu}",
@@ -57,9 +56,9 @@ def _features(target: Target) -> frozenset[str]:
 
 
 def caches(folder: Path = _CACHES) -> tuple[tuple[int, ...], int]:
-    """Return the bytes of the data caches that a core has alone, nearest first, and of the rest.
+    """Return the bytes of a core's own data caches, nearest first, and of the shared cache.
 
-    A cache that threads of one core share counts as the core's. 0 where there is no shared one.
+    A cache that only threads of one core share counts as the core's. A missing shared cache is 0.
     """
     levels: dict[int, int] = {}
     shared = 0
@@ -83,7 +82,7 @@ def caches(folder: Path = _CACHES) -> tuple[tuple[int, ...], int]:
 
 
 def memory_bytes() -> int:
-    """Return the bytes of the machine's memory, 0 where the system does not say."""
+    """Return the bytes of the machine's memory, or 0 if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -91,7 +90,7 @@ def memory_bytes() -> int:
 
 
 def _model() -> str:
-    """Return the processor's name as people know it."""
+    """Return the processor's marketing name."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -1,4 +1,4 @@
-"""LLVM, imported when it is first needed and made ready once."""
+"""LLVM, imported at its first use and initialized once."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ from typing import Any, Final
 
 from calor.errors import CompileError
 
-# Kernels are written in the order in which the registers of their tiles suffice. LLVM's scheduler
-# takes all loads of a step first, now and then, and spills; the processor finds the order anyway.
-# An option of LLVM holds for the whole process.
+# Kernels are printed in an order in which the registers suffice for their tiles. LLVM's scheduler
+# sometimes moves all loads of a step to its start and spills; the processor reorders anyway. An
+# option of LLVM applies to the whole process.
 OPTIONS: Final = ("-enable-misched=false",)
-# What LLVM does for addresses: cheaper steps through loops, and computing them beside their use.
+# LLVM's optimizations of addresses: strength reduction in loops, and computation near their use.
 _ADDRESSES: Final = ("-disable-lsr", "-disable-cgp")
 _EMITTING = threading.Lock()
 
 
 @cache
 def binding() -> Any:
-    """Return llvmlite's binding with the host's code generator ready; CompileError without it."""
+    """Return llvmlite's binding with the host's code generator initialized.
+
+    Raises
+    ------
+    CompileError
+        If llvmlite is missing or does not load.
+    """
     try:
         import llvmlite.binding as llvm
     except (ImportError, OSError) as error:
         raise CompileError(
-            f"LLVM does not load ({error}); pip install --force-reinstall llvmlite"
+            f"llvmlite does not load ({error}); run pip install --force-reinstall llvmlite"
         ) from error
     for option in OPTIONS:
         llvm.set_option("calor", option)
@@ -46,7 +52,7 @@ def all_targets() -> Any:
 
 @contextmanager
 def emitting(*, with_addresses: bool) -> Iterator[None]:
-    """Let one thread emit code, with or without LLVM's work on addresses."""
+    """Let one thread generate code, with or without LLVM's optimization of addresses."""
     with _EMITTING:
         if with_addresses:
             yield

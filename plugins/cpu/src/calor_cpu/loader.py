@@ -1,8 +1,8 @@
 """Object files as functions in this process.
 
-Requirements: a function lives as long as its object does; unloading is LLVM's when nothing refers
-to it any more; what a kernel calls (printf, and mathematics where the processor lacks an
-instruction) is found in the process.
+Requirements: a function lives as long as its object; LLVM unloads it after the last reference.
+External functions of a kernel (printf, and mathematics without an instruction) are found in the
+process.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_in
 
 @cache
 def _linker() -> Any:
-    # JITLink keeps what belongs to an object in one piece, so that its parts reach each other in
-    # a process with much memory too; on Windows LLVM's older linker is the better kept one.
+    # JITLink keeps the sections of an object together, so that they reach each other in a process
+    # with much memory too. On Windows, LLVM's older linker is better maintained.
     return binding().create_lljit_compiler(use_jit_link=sys.platform != "win32")
 
 
@@ -46,7 +46,7 @@ class LoadedImage:
         self._messages: int = self._library[messages] if checks else 0
 
     def message(self, code: int) -> str:
-        """Return the text of the assertion that left a number in the error word."""
+        """Return the text of the assertion with a number from the error word."""
         if not self._messages:
             return f"kernel {self.name!r} failed with code {code}"
         place = ctypes.c_char_p.from_address(self._messages + 8 * (code - 1))

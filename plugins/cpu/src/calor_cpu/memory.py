@@ -1,8 +1,8 @@
-"""The host's memory as a device's: addresses.
+"""Host memory as a device's memory.
 
-Requirements: a handle is an address, so that a run converts nothing; large pieces begin at a page
-of 2 MiB and ask for such pages where the system has them, because a page fault for every 4 KiB
-costs more than the arithmetic; memory that is not there is a typed error.
+Requirements: a handle is an address, so a run converts nothing. Large pieces are aligned to pages
+of 2 MiB and request huge pages, because a page fault for each 4 KiB costs more than the arithmetic.
+Exhausted memory is a typed error.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from calor_kernel.device.protocol import Memory
 ALIGN: Final = 64
 _HUGE: Final = 2 << 20
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
-# Python's mappings are shared ones if not told otherwise, which have no large pages, and of which
-# a forked child would change its parent's tensors.
+# Python's mappings are shared by default. Shared mappings have no huge pages, and a forked child
+# would change its parent's tensors.
 _OWN: Final[dict[str, int]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 )
 
 
 class CpuMemory(Memory):
-    """Memory of this process; a handle is an address, a part of a piece an address in it."""
+    """Memory of this process; a handle is an address, and so is a part of a piece."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, Any] = {}
 
     def alloc(self, nbytes: int) -> int:
-        """Return the address of a piece, aligned to 64 bytes; large pieces are zero."""
+        """Return the address of a piece, aligned to 64 bytes; large pieces are zeroed."""
         try:
             address, piece = _mapped(nbytes) if nbytes >= _HUGE else _small(nbytes)
         except (MemoryError, OSError, ValueError, OverflowError) as error:
             raise OutOfMemoryError(
-                f"the host has no {nbytes} bytes; free tensors, or compute in smaller parts"
+                f"the host cannot allocate {nbytes:,} bytes; free tensors, or compute in smaller "
+                f"parts"
             ) from error
         self._pieces[address] = piece
         return address
 
     def free(self, handle: int) -> None:
-        """Give a piece back to the system."""
+        """Return a piece to the system."""
         del self._pieces[handle]
 
     def copy_in(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
@@ -53,7 +54,7 @@ class CpuMemory(Memory):
 
     def write(self, handle: int, data: bytes) -> None:
         """Copy bytes to the start of a piece."""
-        # memmove would let another thread of Python run, perhaps for long, and the run wait for it.
+        # ctypes.memmove releases the interpreter's lock, and the run might wait long for it.
         (ctypes.c_char * len(data)).from_address(handle).raw = data
 
     def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
@@ -61,7 +62,7 @@ class CpuMemory(Memory):
         ctypes.memmove(_address(array), handle + offset, array.nbytes)
 
     def copy(self, target: int, at: int, source: int, offset: int, nbytes: int) -> None:
-        """Copy between pieces, which may be one and overlap."""
+        """Copy between pieces, which may overlap."""
         ctypes.memmove(target + at, source + offset, nbytes)
 
     def address(self, handle: int) -> int:
@@ -69,11 +70,11 @@ class CpuMemory(Memory):
         return handle
 
     def part(self, handle: int, offset: int, nbytes: int) -> int:
-        """Return the address in the piece."""
+        """Return the address inside of a piece."""
         return handle + offset
 
     def adopt(self, address: int, nbytes: int) -> int:
-        """Return the address: kernels use any memory of the process."""
+        """Return the address: kernels can use any memory of the process."""
         return address
 
 
@@ -88,7 +89,7 @@ def _small(nbytes: int) -> tuple[int, Any]:
 
 
 def _mapped(nbytes: int) -> tuple[int, Any]:
-    """Return memory of its own pages; the view keeps the mapping, which ends with it."""
+    """Return memory of its own pages; the view owns the mapping."""
     pages = mmap.mmap(-1, nbytes + _HUGE, **_OWN)
     raw = np.frombuffer(pages, np.uint8)
     start = _address(raw)

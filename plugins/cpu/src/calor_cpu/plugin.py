@@ -1,4 +1,4 @@
-"""What the entry point names: the device "cpu". It imports nothing heavy."""
+"""The plugin of calor-cpu: the device "cpu". It imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def _open() -> Backend:
 
 @hookimpl
 def calor_backends() -> Mapping[str, Callable[[], Backend]]:
-    """``cpu``: all cores of this machine."""
+    """Return the backend ``cpu``, with all cores of this machine."""
     return {"cpu": _open}

@@ -1,14 +1,14 @@
-"""A kernel as LLVM text.
+"""Printer of kernels as LLVM text.
 
-Requirements: the text is compiled without a pass pipeline, so what is printed is vectorised and in
-static single assignment; a function runs a range of the launch's cubes, one unit each, so that one
-call does many and threads share a launch; vectors keep the width that they have, which LLVM splits
-where registers are narrower.
+Requirements: the text is compiled without a pass pipeline, so it is printed vectorised and in
+static single assignment. A function runs a range of the launch's cubes, one unit each, so that one
+call runs many and threads share a launch. Vectors keep their width, and LLVM splits them for
+narrower registers.
 
 The function is ``void name(ptr args, i64 begin, i64 end)``: ``args`` has a slot of 8 bytes for each
 parameter, then the cube counts along x, y and z; the slot before it points to a 32-bit error word.
-Where a kernel has assertions, ``name.messages`` is a table of their texts: n in the error word
-means the text n − 1.
+If a kernel has assertions, ``name.messages`` is a table of their texts: n in the error word means
+text n − 1.
 """
 
 from __future__ import annotations
@@ -23,12 +23,18 @@ from calor_cpu.target import STACK_BYTES, Target
 from calor_cpu.writer import Writer
 from calor_kernel.ir.nodes import Kernel
 
-# Aligned, so that a vector that waits on the stack lies in one line of the cache, not in two.
+# Aligned, so that a spilled vector is on one cache line, not on two.
 _ATTRIBUTES = 'nounwind "stackrealign" "prefer-vector-width"="512" "frame-pointer"="none"'
 
 
 def print_kernel(kernel: Kernel, target: Target) -> str:
-    """Return a kernel as LLVM text for a target; CompileError names what a CPU has not."""
+    """Return a kernel as LLVM text for a target.
+
+    Raises
+    ------
+    CompileError
+        If the kernel needs something that a CPU lacks.
+    """
     _check(kernel)
     w = Writer(kernel, target)
     for memory in kernel.memories:
@@ -45,14 +51,14 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
 def _check(kernel: Kernel) -> None:
     if kernel.units != 1 or kernel.plane != 1:
         raise CompileError(
-            f"kernel {kernel.name!r} has {kernel.units} units in a cube, planes of {kernel.plane}; "
-            f"a CPU runs cubes of one unit: choose a blueprint with cube=(1, 1, 1)"
+            f"kernel {kernel.name!r} has {kernel.units} units in a cube and planes of "
+            f"{kernel.plane}; a CPU runs cubes of one unit: choose a blueprint with cube=(1, 1, 1)"
         )
     used = sum(m.type.nbytes * (m.size or 0) for m in kernel.memories)
     if used > STACK_BYTES:
         raise CompileError(
-            f"kernel {kernel.name!r} has {used} bytes of shared and private memory, a thread's "
-            f"stack {STACK_BYTES}; take scratch memory of the launch"
+            f"kernel {kernel.name!r} needs {used} bytes of shared and private memory, and a "
+            f"thread's stack has {STACK_BYTES}; use scratch memory of the launch"
         )
 
 
@@ -62,7 +68,7 @@ def _axes(kernel: Kernel, name: str) -> set[int]:
 
 
 def _cubes(w: Writer) -> None:
-    """Print the loop over the cubes from begin to end, with the place of each along the axes."""
+    """Print the loop over the cubes from begin to end, with the index of each along the axes."""
     kernel = w.kernel
     axes = _axes(kernel, "cube_position")
     last_axis = max(axes, default=-1)
@@ -94,7 +100,7 @@ def _cubes(w: Writer) -> None:
 
 
 def _first_places(w: Writer, last_axis: int) -> list[str]:
-    """Return the place of the first cube along each axis; a launch that starts at 0 divides not."""
+    """Return the index of the first cube along each axis; a start of 0 needs no division."""
     if last_axis < 0:
         return []
     before = w.label
@@ -111,7 +117,7 @@ def _first_places(w: Writer, last_axis: int) -> list[str]:
 
 
 def _next_places(w: Writer, last_axis: int) -> list[str]:
-    """Return the place of the next cube: x moves, and at its end starts again and moves y."""
+    """Return the index of the next cube: x advances, and wraps into y at its end."""
     found, carry = [], "1"
     for axis in range(last_axis + 1):
         name = w.let(f"add i64 {w.positions[axis]}, {carry}")

@@ -1,7 +1,7 @@
-"""How conversions are printed.
+"""Printing of conversions.
 
-Requirements: float to int saturates and makes NaN 0; what becomes a half type is rounded once, also
-where float32 lies between.
+Requirements: float to int saturates, and NaN becomes 0. Conversions to half types round once, even
+through float32.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ def convert(w: Writer, type: Type, name: str, to: DType) -> str:
 
 
 def _saturated(w: Writer, type: Type, name: str, to: DType) -> str:
-    """Return floats as integers between their limits, NaN as 0.
+    """Return floats as integers clamped to their limits, NaN as 0.
 
-    Of vectors llvm.fptosi.sat takes one lane at a time. Below the lower limit, which every float
-    type holds, ``select`` is one instruction and takes NaN along; so it is above an upper limit
-    that the float type holds. Another one is set afterwards: what the conversion gave beyond it is
-    frozen, for it is undefined.
+    For vectors, llvm.fptosi.sat works one lane at a time. Below the lower limit, which every float
+    type represents exactly, one ``select`` also handles NaN; the same holds above an upper limit
+    that is exact. An inexact upper limit is selected afterwards; the undefined conversion beyond it
+    is frozen.
     """
     of, result = llvm(type), Type(to, type.width)
     into, sign = llvm(result), letter(to)
@@ -120,10 +120,10 @@ def _saturated(w: Writer, type: Type, name: str, to: DType) -> str:
 
 
 def _nearly(w: Writer, type: Type, name: str, to: DType) -> str:
-    """Return a number as a float32 of which rounding to a half type is one rounding of it."""
+    """Return a number as a float32 whose rounding to a half type equals a single rounding."""
     source, width = type.dtype, type.width
     if source.itemsize == 8 and source.kind != "float":
-        if to is float16:  # what float32 does not hold is infinite in float16
+        if to is float16:  # a number beyond float32 is infinite in float16
             return convert(w, type, name, float32)
         type, name = Type(float64, width), convert(w, type, _sticky(w, type, name), float64)
     elif source.kind in ("int", "uint") and source.itemsize == 4 and to is bfloat16:
@@ -134,7 +134,7 @@ def _nearly(w: Writer, type: Type, name: str, to: DType) -> str:
 
 
 def _sticky(w: Writer, type: Type, name: str) -> str:
-    """Return 64-bit integers that float64 holds and that round to few bits as the given ones do."""
+    """Return 64-bit integers exact in float64 that round to few bits like the given ones."""
     of, width = llvm(type), type.width
     signed = type.dtype.kind == "int"
     moved, limit = name, 2**53

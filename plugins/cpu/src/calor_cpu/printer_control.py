@@ -1,8 +1,7 @@
-"""How loops and branches are printed: regions become blocks with phis.
+"""Printing of loops and branches: regions become blocks with phis.
 
-Requirements: a loop tests at its end, behind a test that it runs at all, because code generation
-without passes keeps the shape that is printed; an unrolled loop is copies of its body, and a loop
-for the rest.
+Requirements: a loop tests at its end, after an entry test, because code generation without passes
+keeps the printed shape. An unrolled loop is copies of its body and a remainder loop.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ def region(w: Writer, block: Block) -> None:
     for operation in block.operations:
         printer = PRINTS.get(operation.name)
         if printer is None:
-            raise w.refuse(operation, "a CPU has no such operation; choose another blueprint")
+            raise w.refuse(operation, "a CPU lacks this operation; choose another blueprint")
         printer(w, operation)
 
 
@@ -47,14 +46,14 @@ def _trips(start: Value, stop: Value, step: Value) -> int | None:
 
 
 def _test(w: Writer, position: str, stop: Value, step: Value) -> str:
-    """Return whether a loop goes on at a position; one whose step is not known goes upwards."""
+    """Return the loop condition at a position; a step of unknown sign counts as positive."""
     sign = "u" if stop.type.dtype.kind == "uint" else "s"
     down = isinstance(step.known, int) and step.known < 0
     return w.let(f"icmp {sign}{'gt' if down else 'lt'} {llvm(stop.type)} {position}, {w.use(stop)}")
 
 
 def _ahead(w: Writer, position: str, step: Value, count: int) -> str:
-    """Return the position some steps further."""
+    """Return the position some steps ahead."""
     of = llvm(step.type)
     known = step.known
     if count == 0:
@@ -69,7 +68,7 @@ def _ahead(w: Writer, position: str, step: Value, count: int) -> str:
 def _loop(
     w: Writer, operation: Operation, first: str, values: Sequence[str], copies: int
 ) -> tuple[str, list[str]]:
-    """Print a loop with some copies of its body, and return the last position and the values."""
+    """Print a loop with copies of its body, and return the last position and the values."""
     _, stop, step = operation.operands[:3]
     (body,) = operation.regions
     index, *arguments = body.arguments

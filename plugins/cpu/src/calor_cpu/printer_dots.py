@@ -1,8 +1,8 @@
-"""How ``dot`` is printed: products of groups of lanes, summed in a wider type.
+"""Printing of ``dot``: products of groups of lanes, summed in a wider type.
 
-Requirements: vpdpbusd takes unsigned by signed bytes alone and vdpbf16ps flushes subnormals, so
-other pairs of bytes are moved into its range and the sums corrected, exactly; without these
-instructions pairs are multiplied in a way that becomes pmaddwd.
+Requirements: vpdpbusd takes unsigned by signed bytes only, and vdpbf16ps flushes denormals. Other
+pairs of bytes are shifted into its range and the sums corrected, exactly. Without these
+instructions, pairs are multiplied in a form that becomes pmaddwd.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _dot(w: Writer, operation: Operation) -> None:
 
 
 def _fits(w: Writer, width: int, *flags: str) -> bool:
-    """Return whether the processor has one of the instructions for whole registers."""
+    """Return whether the processor has one of the instructions for full registers."""
     if not w.target.is_x86 or not any(map(w.target.has, flags)):
         return False
     bits = width * 32
@@ -55,7 +55,7 @@ def _pieces(width: int, widest: int) -> list[range]:
 
 
 def _dot_bytes(w: Writer, p: Type, x: str, q: Type, y: str, z: str, width: int) -> str:
-    """Return sums by vpdpbusd, of which the first operand is unsigned and the second signed.
+    """Return sums by vpdpbusd, with an unsigned first and a signed second operand.
 
     a·b = (a + 128)·b − 128·b for signed a; a·b = a·(b − 128) + 128·a for unsigned b.
     """
@@ -113,7 +113,7 @@ def _dot_halves(w: Writer, type: Type, x: str, y: str, z: str, width: int) -> st
 
 
 def _dot_words(w: Writer, p: Type, x: str, q: Type, y: str, z: str, width: int) -> str:
-    """Return sums of products of bytes by products of 16-bit words, of which pairs are summed."""
+    """Return sums of products of bytes, computed as products of 16-bit words summed in pairs."""
     words, pairs = vector("i16", width * 2), vector("i32", width * 2)
     total = z
     for odd in (False, True):
@@ -136,7 +136,7 @@ def _dot_words(w: Writer, p: Type, x: str, q: Type, y: str, z: str, width: int) 
 
 
 def _dot_plain(w: Writer, p: Type, x: str, q: Type, y: str, sums: Type, z: str) -> str:
-    """Return the sums one product after another, in the type of the sums."""
+    """Return the sums, one product after another, in the type of the sums."""
     group = p.width // sums.width
     wide_x, wide_y = convert(w, p, x, sums.dtype), convert(w, q, y, sums.dtype)
     of = Type(sums.dtype, p.width)

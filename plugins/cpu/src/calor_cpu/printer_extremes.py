@@ -1,8 +1,8 @@
-"""How the smaller and the larger of two floats are printed.
+"""Printing of the minimum and maximum of two floats.
 
-Requirements: NaN if one is NaN, and −0 below +0, in as few instructions as the processor allows,
-because reductions and clamps are made of this: LLVM spends six on ``llvm.maximum``, AVX-512 needs
-three (vrangeps orders zeros; where one is NaN the sum is), and SSE and AVX five.
+Requirements: NaN if one is NaN, and −0 below +0, in as few instructions as possible, because
+reductions and clamps consist of it. LLVM takes six for ``llvm.maximum``; AVX-512 needs three
+(vrangeps orders zeros, and the sum propagates NaN), SSE and AVX five.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from calor_cpu.writer import Writer, element, llvm, suffix, vector
 from calor_kernel.ir.types import Type
 
-_RANGE = {"min": 4, "max": 5}  # vrangeps: the sign is that of the comparison's result
+_RANGE = {"min": 4, "max": 5}  # vrangeps: the result takes the sign of the selected operand
 
 
 def extreme(w: Writer, kind: str, type: Type, a: str, b: str) -> str:
@@ -30,7 +30,7 @@ def extreme(w: Writer, kind: str, type: Type, a: str, b: str) -> str:
 
 
 def _padded(w: Writer, kind: str, type: Type, a: str, b: str) -> str:
-    """Return the extreme of a scalar, or of less than a register, as that of a register."""
+    """Return the extreme of a scalar or of less than a register, computed in a full register."""
     wide = type.wide(16 // type.dtype.itemsize)
     of = llvm(wide)
     if type.width == 1:
@@ -44,7 +44,7 @@ def _padded(w: Writer, kind: str, type: Type, a: str, b: str) -> str:
 
 
 def _by_range(w: Writer, kind: str, type: Type, a: str, b: str) -> str:
-    """Return the extreme by vrangeps on each register, and NaN where the operands are unordered."""
+    """Return the extreme by vrangeps on each register, and NaN for unordered operands."""
     size = type.dtype.itemsize
     step = min(type.width, 64 // size)
     piece = type.wide(step)
@@ -66,10 +66,10 @@ def _by_range(w: Writer, kind: str, type: Type, a: str, b: str) -> str:
 
 
 def _by_both_orders(w: Writer, kind: str, type: Type, a: str, b: str) -> str:
-    """Return the extreme by an instruction that prefers its second operand, in both orders.
+    """Return the extreme by an instruction that prefers its second operand, applied in both orders.
 
-    Of equal numbers, which may be zeros of two signs, ``and`` of the bits is the larger one and
-    ``or`` the smaller one; where one is NaN all bits are set.
+    For equal numbers, possibly zeros of two signs, ``and`` of the bits is the larger one and ``or``
+    the smaller one; with a NaN all bits are set.
     """
     of, bits = llvm(type), vector(f"i{type.dtype.itemsize * 8}", type.width)
     test = "olt" if kind == "min" else "ogt"

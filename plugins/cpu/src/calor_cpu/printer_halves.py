@@ -1,9 +1,9 @@
-"""How float16 and bfloat16, which are held as their bits, become float32 and back.
+"""Conversion of float16 and bfloat16, which are held as their bits, to float32 and back.
 
-Requirements: one rounding, to nearest even, with subnormals; float16 by the processor's
-instructions where it has them, else by integers (the additions that round subnormals are Fabian
-Giesen's, 2012); bfloat16 by integers everywhere, because vcvtneps2bf16 flushes subnormals and
-other processors would call a function that a process does not have.
+Requirements: one rounding, to nearest even, with denormals. float16 uses the processor's
+instructions if present, else integers (the additions that round denormals are Fabian Giesen's,
+2012). bfloat16 uses integers everywhere, because vcvtneps2bf16 flushes denormals and other
+processors would call a library function that the process lacks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Words:
         return self.w.splat("i32", self.width, str(n))
 
     def do(self, name: str, a: str, b: str | int) -> str:
-        """Return an operation of two operands."""
+        """Return the result of an operation on two operands."""
         other = self.number(b) if isinstance(b, int) else b
         return self.w.let(f"{name} {self.type} {a}, {other}")
 
@@ -65,7 +65,7 @@ def widen(w: Writer, dtype: DType, width: int, name: str) -> str:
     if dtype is not float16:
         return words.as_float(words.do("shl", wide, 16))
     magnitude = words.do("shl", words.do("and", wide, 0x7FFF), 13)
-    # 2**112 is what the exponents of the two types differ by; subnormals become right as well.
+    # The exponents of the two types differ by 112; the product is right for denormals too.
     power = w.splat("float", width, "0x46F0000000000000")
     scaled = w.let(f"fmul {words.floats} {words.as_float(magnitude)}, {power}")
     bits = words.as_bits(scaled)
@@ -106,15 +106,15 @@ def _narrow_bfloat16(words: Words, name: str) -> str:
 
 
 def _nearest(words: Words, bits: str, count: int) -> str:
-    """Return bits of which the upper ones are rounded to nearest even, by what is added below."""
+    """Return bits whose upper part is rounded to nearest even, by an addition below."""
     odd = words.do("and", words.do("lshr", bits, count), 1)
     return words.do("add", bits, words.do("add", odd, (1 << count - 1) - 1))
 
 
 def odd(w: Writer, width: int, name: str) -> str:
-    """Return float64 as float32 of which a second rounding gives what one rounding would.
+    """Return float64 as float32 such that a second rounding equals a single one (round to odd).
 
-    Truncate, and set the last bit where something was lost (Boldo and Melquiond, 2008).
+    It truncates, and sets the last bit if the result is inexact (Boldo and Melquiond, 2008).
     """
     words, doubles = Words(w, width), vector("double", width)
     near = w.let(f"fptrunc {doubles} {name} to {words.floats}")

@@ -1,7 +1,7 @@
-"""How operations on the lanes of vectors are printed.
+"""Printing of operations on the lanes of vectors.
 
-Requirements: lanes are reduced halves first, as every device does, so that sums of floats have the
-same bits; integers by one intrinsic, because every order gives the same.
+Requirements: lanes are reduced by halves, as on every device, so sums of floats have the same bits.
+Integers use one intrinsic, because their order does not matter.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _reduce(w: Writer, operation: Operation) -> None:
     computes(w, operation, a.type.dtype)
     kind = operation.attributes["kind"]
     if a.type.dtype.kind != "float" and a.type.width > 1:
-        # Of integers every order gives the same bits.
+        # Integer reductions do not depend on the order.
         call = f"{letter(a.type.dtype)}{kind}" if kind in ("min", "max") else kind
         name = f"llvm.vector.reduce.{call}.{suffix(element(a.type.dtype), a.type.width)}"
         w.names[operation.result] = w.call(element(a.type.dtype), name, w.pair(a))
@@ -84,9 +84,9 @@ def _reduce(w: Writer, operation: Operation) -> None:
 
 
 def halves(w: Writer, kind: str, a: Value, said: str = "") -> str:
-    """Return the lanes of a vector combined: the upper half onto the lower until one is left.
+    """Return the combined lanes of a vector: the upper half onto the lower until one is left.
 
-    Of an odd number the middle lane waits for the next round.
+    For an odd number, the middle lane waits for the next round.
     """
     type, name = a.type, w.use(a)
     while type.width > 1:

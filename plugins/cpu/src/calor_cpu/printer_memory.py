@@ -1,8 +1,8 @@
-"""How accesses to memory are printed: loads, stores, gathers, atomics, prefetches.
+"""Printing of memory accesses: loads, stores, gathers, atomics, prefetches.
 
-Requirements: bool is a byte in memory; lanes without a mask are never touched; what a kernel only
-reads is marked so, that loads move freely; one unit makes a cube, so what is not global belongs to
-one thread and needs no atomic instruction.
+Requirements: bool is a byte in memory. Masked-off lanes are never accessed. Read-only memory is
+marked so that loads can move. A cube is one unit, so memory that is not global belongs to one
+thread and needs no atomic instructions.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ def address(w: Writer, memory: Memory, index: Value) -> str:
 
 
 def from_memory(w: Writer, type: Type, name: str) -> str:
-    """Return what a load gave as a value."""
+    """Return a loaded element as a value."""
     if type.dtype.kind != "bool":
         return name
     return w.let(f"icmp ne {vector('i8', type.width)} {name}, {zero_bytes(type.width)}")
 
 
 def to_memory(w: Writer, type: Type, name: str) -> str:
-    """Return a value as memory holds it."""
+    """Return a value in its form in memory."""
     if type.dtype.kind != "bool":
         return name
     return w.let(f"zext {llvm(type)} {name} to {vector('i8', type.width)}")
 
 
 def _align(operation: Operation, dtype: DType) -> int:
-    """Return the bytes that an access's address divides by: said, or known of memory and index."""
+    """Return the alignment of an access in bytes: declared, or derived from memory and index."""
     said = int(operation.attributes.get("align") or dtype.itemsize)
     memory, index = operation.memory, operation.operands[0]
     assert memory is not None
@@ -230,7 +230,7 @@ def _atomic(w: Writer, operation: Operation) -> None:
 
 
 def _compare_exchange(w: Writer, type: Type, place: str, values: list[str], order: str) -> str:
-    """Exchange where the bits are those that were expected; floats are compared by their bits."""
+    """Exchange if the bits are the expected ones; floats are compared by their bits."""
     dtype, of = type.dtype, stored(type.dtype)
     bits = f"i{dtype.itemsize * 8}"
     if dtype.kind == "float" and of != bits:
@@ -243,7 +243,7 @@ def _compare_exchange(w: Writer, type: Type, place: str, values: list[str], orde
 
 
 def allocate(w: Writer, memory: Memory) -> None:
-    """Give memory of a cube or a unit a place on the stack; a cube here is one unit."""
+    """Allocate memory of a cube or a unit on the stack; a cube is one unit here."""
     dtype = memory.type.dtype
     name = f"%memory.{memory.name}"
     align = max(memory.align, _OWN_ALIGN)
@@ -253,7 +253,7 @@ def allocate(w: Writer, memory: Memory) -> None:
 
 
 def parameter(w: Writer, place: int, declared: Type | None) -> str:
-    """Return a kernel's argument: a pointer, or a number of a type."""
+    """Return a kernel's argument: a pointer, or a number."""
     slot = w.let(f"getelementptr i8, ptr %args, i64 {8 * place}", "slot")
     if declared is None:
         return w.let(f"load ptr, ptr {slot}, align 8, !invariant.load !1")

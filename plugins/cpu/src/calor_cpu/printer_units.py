@@ -1,8 +1,7 @@
-"""How positions, what units do together, intrinsics and what kernels say are printed.
+"""Printing of positions, plane operations, barriers, intrinsics and assertions.
 
-Requirements: one unit is its plane and its cube, so it waits for nobody and what a plane computes
-is its own value; a failed assertion stores its number in the run's error
-word and leaves.
+Requirements: one unit is its plane and its cube, so barriers do nothing and plane operations return
+the unit's own value. A failed assertion stores its number in the run's error word and returns.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def _only_one(w: Writer, operation: Operation) -> None:
 
 @prints("barrier", "arrive", "commit_async", "wait_async")
 def _nothing(w: Writer, operation: Operation) -> None:
-    """One unit waits for nobody."""
+    """Print nothing: one unit waits for nobody."""
 
 
 @prints("plane_shuffle", "plane_reduce")
@@ -57,7 +56,7 @@ def _scan(w: Writer, operation: Operation) -> None:
 
 
 def _identity(kind: str, dtype: DType) -> float:
-    """Return what leaves every number as it is in a reduction."""
+    """Return the neutral element of a reduction."""
     if kind in ("add", "or", "xor"):
         return 0
     if kind in ("mul", "and"):
@@ -100,7 +99,7 @@ def _copy(w: Writer, operation: Operation) -> None:
 
 @prints("inline")
 def _inline(w: Writer, operation: Operation) -> None:
-    """Print the lines of an intrinsic, with names of this kernel for those that it makes up."""
+    """Print the lines of an intrinsic, with fresh names for its temporaries."""
     names = [w.use(v) for v in operation.operands]
     result = f"%{w.fresh()}"
     text = operation.attributes["intrinsic"].text("llvm").format(*names, result=result)
@@ -113,7 +112,7 @@ def _inline(w: Writer, operation: Operation) -> None:
         w.names[value] = result
 
 
-# For people.
+# Readable output.
 @prints("assert")
 def _assert(w: Writer, operation: Operation) -> None:
     failed, holds = w.fresh("failed"), w.fresh("holds")

@@ -1,7 +1,8 @@
-"""How arithmetic and comparisons are printed.
+"""Printing of arithmetic and comparisons.
 
-Requirements: the meaning of every row, to the bit, on every processor: a division by zero or of the
-smallest integer by −1 does not trap; flags of fast mathematics only where the operation has them.
+Requirements: results have the bits that the op table defines, on every processor. A division by
+zero, or of the smallest integer by −1, does not trap. Fast-math flags are printed only if the
+operation has them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PRINTS: Final[dict[str, Print]] = {}
 
 
 def prints(*names: str) -> Callable[[Print], Print]:
-    """Register what prints the named operations."""
+    """Register the printer of the named operations."""
 
     def register(function: Print) -> Print:
         for name in names:
@@ -31,12 +32,12 @@ def prints(*names: str) -> Callable[[Print], Print]:
 
 
 def flags(operation: Operation) -> str:
-    """Return the flags of fast mathematics that an operation allows, with a space behind each."""
+    """Return the fast-math flags of an operation, each followed by a space."""
     return "".join(f"{flag} " for flag in operation.attributes.get("flags") or ())
 
 
 def letter(dtype: DType) -> str:
-    """Return "f", "s" or "u": how arithmetic on the type is called."""
+    """Return "f", "s" or "u", the prefix of arithmetic on the type."""
     return {"float": "f", "int": "s"}.get(dtype.kind, "u")
 
 
@@ -53,7 +54,7 @@ def zero(type: Type) -> str:
 
 
 def computes(w: Writer, operation: Operation, dtype: DType) -> None:
-    """Raise CompileError where the operation computes with half types."""
+    """Raise CompileError if the operation computes in a half type."""
     if dtype.kind == "float" and dtype.itemsize == 2:
         raise w.refuse(operation, f"{dtype} is stored here; compute in float32: x.to(float32)")
 
@@ -189,7 +190,7 @@ _INTEGER: Final = {
 
 @prints("quotient", "modulo")
 def _division(w: Writer, operation: Operation) -> None:
-    """Divide without a trap: what divides by zero divides by one, and n / −1 is −n."""
+    """Divide without a trap: a zero divisor becomes one, and n / −1 is −n."""
     a, b = operation.operands
     type, of = a.type, llvm(a.type)
     name = operation.name
@@ -213,9 +214,10 @@ def _division(w: Writer, operation: Operation) -> None:
 
 
 def _divided(w: Writer, name: str, type: Type, a: str, b: str) -> str:
-    """Return a quotient or a rest; vectors are divided as floats, which is exact to 32 bits.
+    """Return a quotient or remainder; vectors are divided as floats, which is exact up to 32 bits.
 
-    A quotient that is no integer is further from one than float64 rounds (float32 to 16 bits).
+    A quotient that is not an integer differs from one by more than float64's rounding (float32's up
+    to 16 bits).
     """
     of, sign = llvm(type), letter(type.dtype)
     if type.width == 1 or type.dtype.itemsize > 4:

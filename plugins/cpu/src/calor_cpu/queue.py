@@ -1,8 +1,8 @@
 """Recorded launches, run by the native pool in the calling thread and its workers.
 
-Requirements: a run is one native call that ends when everything is done, so there is nothing to
-wait for afterwards; a launch is divided among threads only where its work is worth their waking,
-which its figures of work say; an assertion that failed in a kernel is an error with its text.
+Requirements: a run is one native call that returns after all work, so nothing is left to wait for.
+A launch is divided among threads only if its figures of work exceed the cost of waking them. A
+failed assertion of a kernel is an error with its text.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from calor_kernel.device.protocol import Queue, Slot, Step, Varying, filled
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.nodes import Kernel
 
-# What a core does in a second at least, of arithmetic and of memory: work is not overestimated so.
+# Lower bounds of a core's arithmetic and memory rates per second, so durations are upper bounds.
 _FLOPS: Final = 20e9
 _BYTES: Final = 10e9
-# What is small is in a core's own caches if it is used over and over, as it has to be to matter.
+# Small data are in a core's own caches when they are used repeatedly, which is when time matters.
 _NEAR: Final = 256 << 10
 _NEAR_BYTES: Final = 40e9
-_CHUNK_S: Final = 4e-6  # the work that is worth handing to a thread
+_CHUNK_S: Final = 4e-6  # seconds of work that are worth a chunk for another thread
 
 
 class Function:
-    """A loaded kernel: its image, and the dtype of each number among its parameters."""
+    """A loaded kernel: its image, and the dtypes of its number parameters."""
 
     def __init__(self, image: bytes, kernel: Kernel | Any) -> None:
         self.image = LoadedImage(image, kernel.name)
@@ -57,7 +57,7 @@ class Function:
         return tuple(made)
 
     def takes(self, step: Step) -> bool:
-        """Return whether all Varying numbers of a step are integers here."""
+        """Return whether all Varying numbers of a step are integer parameters."""
         return all(
             dtype is None or dtype.kind in ("int", "uint") or not isinstance(given, Varying)
             for dtype, given in zip(self.numbers, step.arguments, strict=True)
@@ -65,10 +65,10 @@ class Function:
 
 
 def shares_of(figures: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[float]]:
-    """Return how launches are divided, and how many seconds each takes one core at most.
+    """Return the grain of each launch and an upper bound of its seconds on one core.
 
-    ``figures``: cubes, operations and bytes of each. Divided they are by the fewest cubes that are
-    worth a chunk, 0 for a launch that stays in one thread. What says nothing of its work takes
+    ``figures`` are cubes, operations and bytes of each. The grain is the smallest number of cubes
+    that is worth a chunk, 0 for a launch that stays in one thread. A launch without figures takes
     infinitely long.
     """
     grains: list[int] = []
@@ -106,7 +106,7 @@ class CpuQueue(Queue):
         return Plan(self.pool, records, slots, seconds=sum(times), keep=functions, explain=explain)
 
     def form(self, steps: Sequence[Step], slots: int) -> Callable[..., Any]:
-        """Return what makes plans of known launches with other numbers."""
+        """Return the function that creates plans of known launches with other numbers."""
         if not all(step.function.takes(step) for step in steps):
             return super().form(steps, slots)
         known = [filled(step, defaultdict(int)) for step in steps]
@@ -119,7 +119,7 @@ class CpuQueue(Queue):
         usual: list[Function] = [step.function for step in steps]
         explained = partial(_explained, usual)
 
-        # What other functions come to, by the mapping that they are given as: mostly a known one.
+        # Addresses of other functions, cached by their mapping, which is mostly a known one.
         known_ones: dict[int, tuple[Any, ...]] = {}
 
         def record(numbers: Sequence[int], others: Mapping[int, Function]) -> Plan:
@@ -136,7 +136,7 @@ class CpuQueue(Queue):
         return record
 
     def run(self, recorded: Plan, handles: Sequence[int]) -> None:
-        """Run a plan with an address for each slot; it is finished when this returns."""
+        """Run a plan with an address for each slot; it is finished on return."""
         recorded.call(*handles)
 
     def direct(self, recorded: Plan) -> Callable[..., None]:
@@ -144,10 +144,10 @@ class CpuQueue(Queue):
         return recorded.call
 
     def synchronize(self) -> None:
-        """Return; everything that was run is finished."""
+        """Return at once, because every run is finished."""
 
     def seconds(self, recorded: Plan, handles: Sequence[int]) -> list[float]:
-        """Run a plan and return how long each launch took."""
+        """Run a plan and return the duration of each launch in seconds."""
         return recorded.seconds(handles)
 
 

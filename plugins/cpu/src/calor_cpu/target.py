@@ -1,7 +1,7 @@
-"""Which processor code is made for: the one that is here, a smaller one, or a foreign one.
+"""The processor for which code is generated: this one, a smaller one, or a foreign one.
 
-Requirements: plain data, so that it travels to compile workers and is part of the cache's key; a
-limited feature set runs on any larger processor, which is how narrow targets are tested.
+Requirements: it is plain data, which travels to compile workers and is part of cache keys. Code for
+a limited feature set runs on any larger processor, which is how narrow targets are tested.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 from calor.errors import DeviceError
 
 VARIABLE: Final = "CALOR_CPU_TARGET"
-STACK_BYTES: Final = 256 * 1024  # what memories of a kernel may take of a thread's stack
+STACK_BYTES: Final = 256 * 1024  # limit of a kernel's memory on a thread's stack
 
-# What the levels of the x86-64 psABI have, as far as the printer asks for it.
+# Features of the levels of the x86-64 psABI that the printer uses.
 _V2: Final = frozenset(("sse4.1", "sse4.2", "ssse3", "popcnt"))
 _V3: Final = _V2 | frozenset(("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"))
 _V4: Final = _V3 | frozenset(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"))
@@ -30,7 +30,7 @@ _LEVELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A processor. ``flags`` are LLVM's names of features that it has; ``runs``: it is this one."""
+    """A processor. ``flags`` are its features in LLVM's names; ``runs``: code for it runs here."""
 
     triple: str
     cpu: str
@@ -40,17 +40,17 @@ class Target:
 
     @property
     def architecture(self) -> str:
-        """The first part of the triple, with one name for each architecture."""
+        """The first part of the triple, normalized."""
         name = self.triple.partition("-")[0]
         return {"arm64": "aarch64", "amd64": "x86_64"}.get(name, name)
 
     @property
     def is_x86(self) -> bool:
-        """Whether intrinsics of x86 may be printed."""
+        """Whether x86 intrinsics may be printed."""
         return self.architecture in ("x86_64", "i686", "i386")
 
     def has(self, flag: str) -> bool:
-        """Return whether the processor has a feature of LLVM's name."""
+        """Return whether the processor has a feature, in LLVM's name."""
         return flag in self.flags
 
     @property
@@ -67,7 +67,7 @@ class Target:
 
     @property
     def converts_half(self) -> bool:
-        """Whether float16 becomes float32 and back by instructions, subnormals included."""
+        """Whether instructions convert float16 to float32 and back, including denormals."""
         return self.has("f16c") or self.has("avx512f") or self.architecture == "aarch64"
 
     @property
@@ -81,7 +81,7 @@ class Target:
 
 @cache
 def native() -> Target:
-    """Return the processor that is here."""
+    """Return this processor."""
     from calor_cpu.llvm import binding
 
     llvm = binding()
@@ -92,10 +92,10 @@ def native() -> Target:
 
 
 def target_of(text: str | None = None) -> Target:
-    """Return the target that a text names; without one, what CALOR_CPU_TARGET says.
+    """Return the target for a text; None is CALOR_CPU_TARGET.
 
-    "native"; a processor of this architecture such as "x86-64-v3", of which the levels of x86-64
-    are known here; or "aarch64-unknown-linux-gnu:generic", a foreign one to compile for.
+    The text is "native"; a processor of this architecture such as "x86-64-v3" (levels of x86-64 are
+    known); or a foreign one to compile for, such as "aarch64-unknown-linux-gnu:generic".
     """
     text = text or os.environ.get(VARIABLE, "") or "native"
     if text == "native":
@@ -106,8 +106,8 @@ def target_of(text: str | None = None) -> Target:
         return Target(triple, cpu, flags, runs=False)
     if text not in _LEVELS:
         raise DeviceError(
-            f"{VARIABLE}={text!r} is no target; write native, {', '.join(_LEVELS)}, or a triple "
-            f"and a processor, aarch64-unknown-linux-gnu:generic"
+            f"{VARIABLE}={text!r} is not a target; write native, {', '.join(_LEVELS)}, or a triple "
+            f"and a processor such as aarch64-unknown-linux-gnu:generic"
         )
     here = native()
     missing = sorted(_LEVELS[text] - here.flags)

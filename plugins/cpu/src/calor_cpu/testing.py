@@ -1,4 +1,4 @@
-"""Running one kernel on NumPy arrays, for tests of kernels and for people who try one."""
+"""Runs one kernel on NumPy arrays, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORMATS: Final = {"bool": "?", "int": "bhiq", "uint": "BHIQ"}
 
 
 def slot(value: float, dtype: DType) -> bytes:
-    """Return a number as a kernel's argument: in the low bytes of eight."""
+    """Return a number as a kernel's argument, in the low bytes of eight."""
     if dtype.kind == "bool":
         return struct.pack("<?7x", value)
     if dtype.kind in ("int", "uint"):
@@ -38,9 +38,14 @@ def run(
 ) -> None:
     """Compile a kernel and run all cubes in this thread.
 
-    ``cubes``: along x, or along x, y and z. ``arguments``: for each parameter a contiguous NumPy
-    array, which is written in place, an (array, element offset), or a number. ``target``: as
-    CALOR_CPU_TARGET. A failed assertion raises KernelCheckError.
+    ``cubes`` is the count along x, or along x, y and z. ``arguments`` has for each parameter a
+    contiguous NumPy array, which is written in place, an (array, element offset), or a number.
+    ``target`` is as CALOR_CPU_TARGET.
+
+    Raises
+    ------
+    KernelCheckError
+        If an assertion of the kernel fails.
     """
     toolchain = toolchain or LlvmToolchain(target)
     image = LoadedImage(toolchain.compile(toolchain.source(kernel), kernel.name), kernel.name)

@@ -1,9 +1,9 @@
-"""From a kernel to an object file in memory, by LLVM.
+"""Compilation of a kernel to an object file in memory, by LLVM.
 
-Requirements: pure and picklable (compile workers), so LLVM's objects are made where they are used;
-calor's own passes run and none of LLVM's, which make nothing faster that is vectorised already and
-take as long as the code generator; a foreign target is compiled for, never run; where every kernel
-is known, nothing that prints one is imported.
+Requirements: it is pure and picklable (compile workers), so LLVM's objects are created on use.
+calor's own passes run and none of LLVM's, which do not speed up vectorised code and take as long as
+the code generator. Code for a foreign target is compiled, never run. If all kernels are cached, the
+printers are not imported.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from calor_kernel.device.images import image_storage
 from calor_kernel.device.protocol import Toolchain
 from calor_kernel.ir.nodes import Kernel
 
-LEVEL: Final = 2  # of LLVM's code generator
-# Texts of more lines are tiles of many registers, whose addresses are little of the work; what LLVM
-# does for them takes longer there than all else together, and makes nothing faster. Short loops
-# over rows lose a tenth without it.
+LEVEL: Final = 2  # optimization level of LLVM's code generator
+# Texts with more lines are tiles of many registers, where address arithmetic is a small part of the
+# work. LLVM's optimizations of addresses take longer there than all else together, without a gain.
+# Short loops over rows are a tenth slower without them.
 LONG: Final = 1000
 
 
 class LlvmToolchain(Toolchain):
-    """Kernels as LLVM text, and that as object files of a target, of this processor if not said."""
+    """Kernels as LLVM text and as object files for a target, by default this processor."""
 
     def __init__(self, target: Target | str | None = None) -> None:
         self.processor = target if isinstance(target, Target) else target_of(target)
@@ -35,21 +35,33 @@ class LlvmToolchain(Toolchain):
         self.target = f"llvm-{_llvm_version()}{options}<{LONG} {self.processor}"
 
     def source(self, kernel: Kernel) -> str:
-        """Return the kernel as LLVM text; CompileError where a CPU has not what it asks for."""
+        """Return the kernel as LLVM text.
+
+        Raises
+        ------
+        CompileError
+            If the kernel needs something that a CPU lacks.
+        """
         from calor_cpu.printer import print_kernel
         from calor_kernel.ir.passes import optimize
 
         return print_kernel(optimize(kernel), self.processor)
 
     def compile(self, source: str, name: str) -> bytes:
-        """Return the object file of a text; CompileError with LLVM's message and the text."""
+        """Return the object file of a text.
+
+        Raises
+        ------
+        CompileError
+            If LLVM refuses the text; the message has both.
+        """
         machine = _machine(self.processor)
         module = _module(source, name, machine)
         with emitting(with_addresses=_is_short(source)):
             return bytes(machine.emit_object(module))
 
     def assembly(self, source: str, name: str) -> str:
-        """Return the assembly of a text, for people."""
+        """Return the assembly of a text, for reading."""
         machine = _machine(self.processor)
         module = _module(source, name, machine)
         with emitting(with_addresses=_is_short(source)):
@@ -57,7 +69,7 @@ class LlvmToolchain(Toolchain):
 
 
 def compile_once(source: str) -> bytes:
-    """Return the object file of a text for this machine, kept on disk beside those of kernels."""
+    """Return the object file of a text for this machine, from the disk cache if possible."""
     toolchain = LlvmToolchain(native())
     storage = image_storage()
     key = hashlib.sha256(f"{toolchain.target}\n{source}".encode()).hexdigest()
@@ -88,12 +100,14 @@ def _module(source: str, name: str, machine: Any) -> Any:
 
 @cache
 def _machine(target: Target) -> Any:
-    """Return LLVM's code generator for a target, one for each in a process."""
+    """Return LLVM's code generator for a target; a process has one for each."""
     llvm = binding() if target.runs else all_targets()
     try:
         found = llvm.Target.from_triple(target.triple)
     except RuntimeError as error:
-        raise CompileError(f"this LLVM makes no code for {target.triple}: {error}") from error
+        raise CompileError(
+            f"this build of LLVM has no code generator for {target.triple}: {error}"
+        ) from error
     return found.create_target_machine(
         cpu=target.cpu,
         features=target.features,

@@ -1,8 +1,8 @@
-"""LLVM text line by line: names, types, constants, blocks and what is declared beside a function.
+"""LLVM text line by line: names, types, constants, blocks and declarations.
 
-Requirements: the text is the same for the same kernel; it needs no pass pipeline, so constants
-stand where they are used and every value is in static single assignment from the start; float16 and
-bfloat16 are their bits (i16), because processors convert them and do not compute with them.
+Requirements: equal kernels have equal texts. The text needs no pass pipeline, so constants are
+operands and every value is in static single assignment from the start. float16 and bfloat16 are
+held as bits (i16), because processors convert them but do not compute in them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_cpu.target import Target
 from calor_kernel.ir.nodes import Kernel, Memory, Operation, Value
 from calor_kernel.ir.types import Type
 
-Argument = tuple[str, str]  # a type with its attributes, and a value
+Argument = tuple[str, str]  # a type with its attributes and a value
 
 _FLOATS: Final = {4: "float", 8: "double"}
 _SUFFIXES: Final = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}
@@ -50,13 +50,13 @@ def llvm(type: Type) -> str:
 
 
 def suffix(of: str, width: int = 1) -> str:
-    """Return a type as the names of intrinsics spell it: "f32", "v16i8"."""
+    """Return a type in the notation of intrinsics: "f32", "v16i8"."""
     scalar = _SUFFIXES.get(of, of)
     return scalar if width == 1 else f"v{width}{scalar}"
 
 
 def number(known: Any, dtype: DType) -> str:
-    """Return a number as LLVM writes it: floats by their bits, so that none is rounded."""
+    """Return a number in LLVM's notation: floats by their bits, so that none is rounded."""
     if dtype.kind == "bool":
         return "true" if known else "false"
     if dtype.kind != "float":
@@ -88,7 +88,7 @@ class Writer:
 
     # Names and lines.
     def fresh(self, hint: str = "v") -> str:
-        """Return a name that nothing has yet, without its sign."""
+        """Return an unused name without its sign."""
         self._count += 1
         return f"{hint}{self._count}"
 
@@ -97,7 +97,7 @@ class Writer:
         self.lines.append(f"  {text}")
 
     def let(self, text: str, hint: str = "v") -> str:
-        """Add an instruction with a result and return the result's name."""
+        """Add an instruction with a result and return the name of the result."""
         name = f"%{self.fresh(hint)}"
         self.line(f"{name} = {text}")
         return name
@@ -137,7 +137,7 @@ class Writer:
         self.names[value] = self.let(text)
 
     def splat(self, of: str, width: int, name: str) -> str:
-        """Return a scalar in every lane."""
+        """Return a scalar broadcast to every lane."""
         if width == 1:
             return name
         if not name.startswith("%"):
@@ -156,7 +156,7 @@ class Writer:
         )
 
     def join(self, type: Type, names: list[str]) -> str:
-        """Return vectors of a type one after another as one vector."""
+        """Return the concatenation of vectors of a type."""
         total = type.width * len(names)
         while len(names) > 1:
             names += ["poison"] * (len(names) % 2)
@@ -178,7 +178,7 @@ class Writer:
         return self.let(text)
 
     def string(self, text: str) -> str:
-        """Return a constant of bytes with a zero at its end."""
+        """Return a zero-terminated constant of bytes."""
         data = text.encode() + b"\0"
         name = f"@text.{len(self.globals)}"
         content = "".join(f"\\{byte:02X}" for byte in data)
@@ -186,7 +186,7 @@ class Writer:
         return name
 
     def refuse(self, operation: Operation, reason: str) -> CompileError:
-        """Return the error of an operation that this device has not, with the kernel's line."""
+        """Return the error of an operation that this device lacks, with the kernel's line."""
         where = operation.position
         at = f"{where[0]}:{where[1]}: " if where is not None else ""
         return CompileError(

@@ -144,9 +144,13 @@ def test_threads_run_one_plan_at_once_each_with_its_addresses(threads, spin):
 @pytest.mark.parametrize("given", [[], [0, 0]])
 def test_a_plan_wants_an_address_for_each_slot(pair, given):
     plan = Plan(pair, [Record(function(ADD), (Slot(0),), (0, 1, 1))], 1)
-    with pytest.raises(ArgumentError, match=f"1 slots, not {len(given)}"):
+    with pytest.raises(
+        ArgumentError, match=f"takes 1 addresses, one for each slot, not {len(given)}"
+    ):
         plan(given)
-    with pytest.raises(ArgumentError, match=f"1 slots, not {len(given)}"):
+    with pytest.raises(
+        ArgumentError, match=f"takes 1 addresses, one for each slot, not {len(given)}"
+    ):
         plan.seconds(given)
 
 

@@ -1,4 +1,4 @@
-"""Bound calls compiled to built-in functions of the interpreter."""
+"""Bound calls, compiled to built-in functions of the interpreter."""
 
 from calor_cpu.calls.build import caller, finalizer
 

@@ -1,8 +1,8 @@
-"""Compiled calls: from text to built-in functions of the interpreter.
+"""Compilation of bound calls from text to built-in functions of the interpreter.
 
-Requirements: a text is compiled once and kept on disk, loaded once a process and never unloaded; a
-function owns everything that its block has the address of, where the garbage collector sees it.
-Where the interpreter is not as it has to be, there are none.
+Requirements: a text is compiled once, cached on disk, loaded once in a process and never unloaded.
+A function owns every object whose address is in its block, visibly to the garbage collector. On an
+interpreter with another object layout, calls are not compiled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FASTCALL, _KEYWORDS, _NO_ARGUMENTS = 0x80, 0x02, 0x04
 _NUMBERS: Final = count()
 _object, _pointer = ctypes.py_object, ctypes.c_void_p
 
-# Prototypes of this module's own: the attributes of ctypes.pythonapi are everybody's.
+# Prototypes of this module's own, because all code shares the attributes of ctypes.pythonapi.
 _function = ctypes.PYFUNCTYPE(_object, _pointer, _object, _object)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
@@ -34,7 +34,7 @@ _keep_for_ever = ctypes.PYFUNCTYPE(None, _object)(("Py_IncRef", ctypes.pythonapi
 
 
 class _Definition(ctypes.Structure):
-    """CPython's PyMethodDef: what a function object says of itself."""
+    """CPython's PyMethodDef, the description of a function object."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -45,7 +45,7 @@ class _Definition(ctypes.Structure):
 
 
 class _Block:
-    """The words of a call, and the objects in them; what the garbage collector follows."""
+    """The words of a call and the objects in them, which the garbage collector visits."""
 
     __slots__ = ("kept", "words")
 
@@ -55,13 +55,13 @@ class _Block:
 
 
 def caller(call: NativeCall, pool: Pool, keep: object) -> Callable[..., Any] | None:
-    """Return the built-in function of a bound call; None where this interpreter has none."""
+    """Return the built-in function of a bound call, or None if this interpreter cannot have one."""
     run = ctypes.cast(pool.native.run, ctypes.c_void_p).value  # type: ignore[arg-type]
     assert run is not None
     plan = call.recorded.call
     try:
         check_interpreter()
-        # A plan's built-in function is bound to the plan's address.
+        # The built-in function of a plan is bound to the plan's address.
         writer = Writer(call, run, plan.__self__)
     except LayoutError:
         return None
@@ -75,7 +75,7 @@ def caller(call: NativeCall, pool: Pool, keep: object) -> Callable[..., Any] | N
 
 
 def finalizer(giving: Giving) -> Any | None:
-    """Return the method of a type that gives memory back; None where this interpreter has none."""
+    """Return a type's method that frees memory, or None if this interpreter cannot have one."""
     try:
         check_interpreter()
         text = giving_text(giving)

@@ -1,7 +1,7 @@
-"""The native text of giving memory back when an object goes.
+"""The native text that frees memory when its object dies.
 
-Requirements: as the method in Python does, which is called where an object is not as usual; an
-object that was never filled gives nothing back.
+Requirements: it does the same as the Python method, which it calls for unusual objects. An object
+that was never filled frees nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,13 @@ plainly:
 
 
 def giving_text(giving: Giving) -> str:
-    """Return the text of the function ``call``; LayoutError where there can be none."""
+    """Return the text of the function ``call``.
+
+    Raises
+    ------
+    LayoutError
+        If this interpreter cannot have it.
+    """
     offsets = {
         name: slot(giving.kind, getattr(giving, name))
         for name in ("handle", "idle", "nbytes", "pool")

@@ -1,8 +1,8 @@
-"""Where the interpreter keeps the slots of objects, found out by looking.
+"""Offsets of the interpreter's object slots, found by observation.
 
-Requirements: nothing is assumed about the layout of an object. A slot is where a new object has the
-address of what was just put there, twice in a row and nowhere else; where that is not found, calls
-are not compiled.
+Requirements: no layout of objects is assumed. A slot is where a new object has the address of the
+value that was just stored, twice in a row and nowhere else. If it is not found, calls are not
+compiled.
 """
 
 from __future__ import annotations
@@ -15,25 +15,31 @@ from types import MemberDescriptorType
 from typing import Any, Final
 
 _WORD: Final = 8
-# Where an object's type is, on interpreters that have a lock and count references in one word.
+# Offset of an object's type, on interpreters with a lock and a reference count of one word.
 TYPE: Final = 8
 _KNOWN: weakref.WeakKeyDictionary[type, dict[str, int]] = weakref.WeakKeyDictionary()
 
 
 class LayoutError(Exception):
-    """An object of this interpreter does not look as compiled calls need it."""
+    """An object of this interpreter does not have the layout that compiled calls need."""
 
 
 def check_interpreter() -> None:
-    """Raise LayoutError where references are not counted under the interpreter's lock."""
+    """Raise LayoutError unless the interpreter's lock protects reference counts."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise LayoutError("compiled calls need CPython with its lock")
+        raise LayoutError("compiled calls need CPython with a global interpreter lock")
     if ctypes.sizeof(ctypes.c_void_p) != _WORD:
-        raise LayoutError("compiled calls need addresses of 64 bits")
+        raise LayoutError("compiled calls need 64-bit addresses")
 
 
 def slot(kind: type, name: str) -> int:
-    """Return the offset of a slot in objects of a type; LayoutError where it cannot be seen."""
+    """Return the offset of a slot in objects of a type.
+
+    Raises
+    ------
+    LayoutError
+        If it cannot be observed.
+    """
     known = _KNOWN.setdefault(kind, {})
     if name not in known:
         known[name] = _seen(kind, name)
@@ -44,7 +50,7 @@ def _seen(kind: type, name: str) -> int:
     found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
     if not isinstance(found, MemberDescriptorType):
         raise LayoutError(f"{kind.__name__}.{name} is no slot")
-    # A subclass has its base's slots where the base has them, and nothing happens when it is freed.
+    # A subclass has its base's slots at the same offsets, and its finalizer does nothing.
     probe_type: Any = type("Probe", (kind,), {"__slots__": (), "__del__": lambda _: None})
     try:
         probe = object.__new__(probe_type)

@@ -1,9 +1,9 @@
-"""The native text of a bound call, written from its description.
+"""The native text of a bound call, generated from its description.
 
-Requirements: texts of calls with the same structure are equal, so that one is compiled; what
-differs between them is in a block of words beside it. Whatever is not as described, the call hands
-its arguments on and has changed nothing. What a call reads it holds while it runs, for another
-thread or a finalizer may drop it meanwhile; references are counted by the interpreter's functions.
+Requirements: calls with the same structure have equal texts, so one text is compiled for all; their
+differences are words in a block beside it. If an argument does not fit the description, the call
+passes its arguments on and has changed nothing. A call holds references to everything it reads,
+because another thread or a finalizer may drop it meanwhile; the interpreter's functions count them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calor_cpu.calls.offsets import TYPE, LayoutError, slot
 from calor_cpu.pool.structures import Status
 from calor_kernel.device.calls import NativeCall, Room, Scratch
 
-# Functions of the interpreter, with what they return and take.
+# Functions of the interpreter, with their return and parameter types.
 FUNCTIONS: Final = {
     "PyDict_GetItemWithError": "ptr (ptr, ptr)",
     "PyErr_Clear": "void ()",
@@ -38,14 +38,14 @@ FUNCTIONS: Final = {
     "Py_DecRef": "void (ptr)",
     "Py_IncRef": "void (ptr)",
 }
-# No thread has this number.
+# A number that no thread has.
 _NOBODY: Final = 2**64 - 1
 
 
 class Writer:
     """Writes ``text``, and collects the ``words`` of its block and the objects ``kept`` in it.
 
-    ``run``: the address of the pool's function that runs a plan, ``plan`` that of the plan.
+    ``run`` is the address of the pool's function that runs a plan, ``plan`` that of the plan.
     """
 
     def __init__(self, call: NativeCall, run: int, plan: int) -> None:
@@ -67,7 +67,7 @@ class Writer:
         status = self._run(address, run, plan)
         self.text = self._whole(otherwise, status)
 
-    # What text is made of.
+    # Elements of text.
     def _value(self, text: str) -> str:
         self._number += 1
         self._lines.append(f"  %v{self._number} = {text}")
@@ -105,11 +105,11 @@ class Writer:
         return 8 * (len(self.words) - 1)
 
     def _object(self, kept: Any) -> str:
-        """Return an object, which is in the block as long as the call is there."""
+        """Return an object that the block keeps alive as long as the call exists."""
         self.kept.append(kept)
         return self._load("%block", self._word(id(kept)))
 
-    # What has to hold.
+    # Preconditions.
     def _guards(self) -> None:
         for owner, name, expected in self.call.same:
             self._same(self._object(owner), slot(type(owner), name), expected)
@@ -127,10 +127,10 @@ class Writer:
         self._require(f"icmp eq ptr {found}, {self._object(expected)}")
 
     def _attributes(self, owner: Any) -> str:
-        """Return the dictionary of this thread, asked for where another thread called last.
+        """Return the dictionary of this thread, looked up if another thread called last.
 
-        It lives as long as the thread does, whose number is never given to another. That is so of
-        the interpreter's own kind; others may be local to what takes turns in one thread.
+        It lives as long as the thread, whose number is never reused. That holds for the
+        interpreter's own thread-local type; other types may be local to tasks within one thread.
         """
         if not isinstance(owner, _thread._local):
             raise LayoutError(f"{type(owner).__name__} is not local to threads")
@@ -158,7 +158,7 @@ class Writer:
         return value
 
     def _operand(self, number: int, operand: Operand) -> None:
-        """Follow the way to a handle, hold what has it, and note the address."""
+        """Follow the path to a handle, hold its owner, and store the address."""
         if operand.place is None:
             here = self._object(operand.given)
         else:
@@ -185,16 +185,16 @@ class Writer:
             if read == number:
                 self._store(f"ptr {address}", "%bases", 8 * place)
 
-    # What is done.
+    # Actions.
     def _allocate(self) -> None:
-        """Make the objects, with nothing in them: making one may run finalizers, of anything."""
+        """Create empty objects; their creation may run finalizers of any object."""
         for number, made in enumerate(self.call.made):
             new = self._call("PyType_GenericAlloc", f"ptr {self._object(made.kind)}", "i64 0")
             self._store(f"ptr {new}", "%made", 8 * number)
             self._require(f"icmp ne ptr {new}, null")
 
     def _take(self, room: Room) -> str:
-        """Take memory, put the objects into each other, and return the memory's address."""
+        """Take memory, link the objects, and return the memory's address."""
         pool = self._object(room.pool)
         used_at = slot(type(room.pool), room.used)
         old = self._load(pool, used_at)
@@ -203,7 +203,7 @@ class Writer:
         limit = self._call("PyLong_AsLongLong", f"ptr {most}")
         required = self._load("%block", self._word(room.required), "i64")
         wanted = self._value(f"add i64 {used}, {required}")
-        # A count that is not known is −1.
+        # An unknown count is −1.
         self._require(f"icmp sge i64 {used}, 0")
         self._require(f"icmp sle i64 {wanted}, {limit}")
         nbytes = self._load("%block", self._word(room.nbytes), "i64")
@@ -223,7 +223,7 @@ class Writer:
         return self._call("PyLong_AsVoidPtr", f"ptr {handle}")
 
     def _pop(self, idle: str) -> str:
-        """Take the last handle of a list, an integer that is not 0."""
+        """Pop the last handle of a list, a nonzero integer."""
         count = self._call("PyList_Size", f"ptr {idle}")
         self._require(f"icmp sgt i64 {count}, 0")
         last = self._value(f"sub i64 {count}, 1")
@@ -234,13 +234,13 @@ class Writer:
         self._store(f"ptr {handle}", "%spare", 8)
         ends = f"i64 {last}", f"i64 {count}"
         cut = self._call("PyList_SetSlice", f"ptr {idle}", *ends, "ptr null")
-        # Where the list did not let go of it, it stays the list's.
+        # If the list did not release the handle, it still owns it.
         self._require(f"icmp eq i32 {cut}, 0")
         self._store("ptr null", "%spare", 8)
         return handle
 
     def _fill(self, number: int, made: Made, held: str) -> str:
-        """Give an object its attributes; the outermost alone stays to be dropped."""
+        """Set the attributes of an object; only the outermost one remains to be dropped."""
         here = self._load("%made", 8 * number)
         for name, constant in made.attributes.items():
             value = self._object(constant)
@@ -266,9 +266,9 @@ class Writer:
         given = self._load("%block", self._word(plan))
         return self._value(f"call i64 {function}(ptr {given}, ptr %bases, ptr null)")
 
-    # How it ends.
+    # Exits.
     def _whole(self, otherwise: str, status: str) -> str:
-        """Return the function with its beginning, its ends, and what it calls."""
+        """Return the function with its prologue, its exits, and its declarations."""
         call = self.call
         sizes = {"held": len(call.operands), "made": len(call.made), "spare": 2}
         entry = [
@@ -303,7 +303,7 @@ class Writer:
         )
 
     def _given(self, end: str) -> list[str]:
-        """Give scratch memory back; ``%END.failed`` is what kernels have said in it."""
+        """Free scratch memory; ``%END.failed`` is the error word of kernels."""
         lines = [f"%{end}.failed.0 = or i32 0, 0"]
         for i, idle in enumerate(self._lists):
             lines += [
@@ -314,7 +314,7 @@ class Writer:
 
 
 def _dropped(end: str, places: Sequence[str]) -> list[str]:
-    """Drop the objects in places; Py_DecRef takes no notice of null."""
+    """Drop the objects in variables; Py_DecRef ignores null."""
     lines = []
     for i, place in enumerate(places):
         lines.append(f"%{end}.{i} = load ptr, ptr {place}")
@@ -323,7 +323,7 @@ def _dropped(end: str, places: Sequence[str]) -> list[str]:
 
 
 def _give(number: int, scratch: Scratch) -> str:
-    """Return the function that gives a piece back, with zeros in the words that kernels set."""
+    """Return the function that frees a piece, with zeros in the words that kernels set."""
     read = ["%said.0 = or i32 0, 0"]
     for i, offset in enumerate(scratch.words):
         read += [
@@ -361,8 +361,8 @@ back:
   ret i32 {said}
 }}"""
 
-# After a handler of a signal raised, the exception is set; after any other end but a good one, the
-# call is made again, plainly.
+# If a signal handler raised, the exception is set. After any other failure, the plain call runs
+# again.
 _WHOLE: Final = """{declared}
 
 define ptr @call(ptr %self, ptr %arguments, i64 %given, ptr %names) {{

@@ -1,7 +1,7 @@
-"""The memory of a plan: one block of words that everything that the native code reads lies in.
+"""The memory of a plan: one block of words with all data of the native code.
 
 Requirements: a block is copied and filled in a few microseconds, so that a plan that differs from a
-known one only in numbers is not written anew; a thread that finds a plan busy runs a copy.
+known one in numbers only needs no new layout. A thread that finds a plan busy runs a copy.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _WORD = 8
 class Record:
     """A launch of a plan.
 
-    ``function``: the address of ``void(ptr args, i64 begin, i64 end)``. ``arguments``: per
-    parameter a Slot, or the 64 bits of the slot (see :func:`bits`). ``cubes``: along x, y and z.
-    ``grain``: the fewest cubes that are worth a chunk; chunks are whole numbers of grains; 0 keeps
-    the launch in the calling thread.
+    ``function`` is the address of ``void(ptr args, i64 begin, i64 end)``. ``arguments`` has for
+    each parameter a Slot, or the 64 bits of the slot (see :func:`bits`). ``cubes`` are the counts
+    along x, y and z. ``grain`` is the smallest number of cubes in a chunk, and chunks are multiples
+    of it; 0 keeps the launch in the calling thread.
     """
 
     function: int
@@ -57,7 +57,7 @@ def bits(value: int | float, dtype: DType) -> int:
 
 
 class Block:
-    """The memory of a plan, and which of its words are addresses in it."""
+    """The memory of a plan, and the words in it that are addresses inside of it."""
 
     __slots__ = ("address", "pointers", "words")
 
@@ -72,13 +72,13 @@ class Block:
         return self.words[_COUNT]
 
     def own(self, owner: int, old: int = 0) -> None:
-        """Note whose it is; addresses in it are from ``old`` on until now."""
+        """Relocate the block: addresses relative to ``old`` become addresses in this block."""
         words: Words = np.frombuffer(memoryview(self.words), np.uint64)
         words[self.pointers] += np.uint64(self.address - old & _MASK)
         words[_OWNER] = owner
 
     def copy(self, owner: int) -> Block:
-        """Return another block for the same plan, which does not run."""
+        """Return another block of the same plan, not running."""
         made = Block(type(self.words).from_buffer_copy(self.words), self.pointers)
         made.words[_BUSY_AND_ERROR] = 0
         made.own(owner, self.address)
@@ -89,9 +89,9 @@ class Block:
 class Layout:
     """Header, records, relocations, bases and blocks of arguments, as words.
 
-    ``words`` hold places in the block where ``pointers`` says that addresses are. ``arguments``:
-    for each launch, the word of its first argument; ``moves``: the words of the offsets of slots,
-    by launch and argument. ``count`` is how many launches there are.
+    ``words`` hold offsets in the block at the indices in ``pointers``. ``arguments`` has for each
+    launch the index of its first argument; ``moves`` has the indices of slot offsets by launch and
+    argument. ``count`` is the number of launches.
     """
 
     words: Words
@@ -106,11 +106,11 @@ class Layout:
 
     @staticmethod
     def record(number: int) -> int:
-        """Return the word of a launch's function; arguments, cubes and grain follow it."""
+        """Return the index of a launch's function; arguments, cubes and grain follow it."""
         return (ctypes.sizeof(PlanState) + ctypes.sizeof(RecordState) * number) // _WORD
 
     def copied(self, resume: int) -> Block:
-        """Return the words in memory of their own; what they hold are places still."""
+        """Return a copy of the words, which still hold offsets."""
         words = (ctypes.c_uint64 * len(self.words)).from_buffer_copy(self.words.tobytes())
         words[_RESUME] = resume
         return Block(words, self.pointers)
@@ -130,7 +130,7 @@ class Layout:
         at = bases_at + _WORD * slots
         args_at = []
         for record in records:
-            # Before the arguments the error word's address, behind them the cubes along the axes.
+            # The error word's address precedes the arguments; the cubes along the axes follow them.
             args_at.append(at + _WORD)
             at += _WORD * (1 + len(record.arguments) + 3)
         words: Words = np.zeros(at // _WORD, np.uint64)
@@ -170,5 +170,5 @@ class Layout:
 _OWNER = PlanState.owner.offset // _WORD
 _RESUME = PlanState.resume.offset // _WORD
 _COUNT = PlanState.count.offset // _WORD
-# Two words of 32 bits.
+# Two 32-bit words.
 _BUSY_AND_ERROR = PlanState.busy.offset // _WORD

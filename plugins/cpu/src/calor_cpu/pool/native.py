@@ -1,8 +1,8 @@
-"""The runtime as functions that Python calls: loaded once a process, never unloaded.
+"""The native runtime as Python functions: loaded once in a process, never unloaded.
 
-Requirements: threads may still be inside when the interpreter goes down, so the code outlives it;
-who has a compiler and a disk cache hands in ``compile``; Python's own functions are linked by
-address, so nothing depends on how the interpreter was built.
+Requirements: threads may still be inside when the interpreter shuts down, so the code outlives it.
+A caller with a compiler and a disk cache passes ``compile``. Python's functions are linked by
+address, so the build of the interpreter does not matter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PYTHON = (
 _EXPORTS = ("prepare", "worker", "halt", "run", "now", "call", "fill")
 _METH_FASTCALL = 0x80
 
-# Prototypes of this module's own: the attributes of ctypes.pythonapi are everybody's.
+# Prototypes of this module's own, because all code shares the attributes of ctypes.pythonapi.
 _object = ctypes.py_object
 _function = ctypes.PYFUNCTYPE(_object, ctypes.c_void_p, _object, _object)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
@@ -47,7 +47,7 @@ _keep_for_ever = ctypes.PYFUNCTYPE(None, _object)(("Py_IncRef", ctypes.pythonapi
 
 
 class _Definition(ctypes.Structure):
-    """CPython's PyMethodDef: what a function object says of itself."""
+    """CPython's PyMethodDef, the description of a function object."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -62,8 +62,8 @@ class Native:
     """The runtime's functions.
 
     ``worker(pool)`` is called without the interpreter's lock, ``run(plan, bases, times)`` with it.
-    ``now()`` is the clock in nanoseconds. ``call`` and ``fill`` are the addresses of what defines
-    built-in functions.
+    ``now()`` is the clock in nanoseconds. ``call`` and ``fill`` are the addresses of the method
+    definitions of built-in functions.
     """
 
     prepare: Callable[[int], None]
@@ -75,14 +75,14 @@ class Native:
     fill: int
 
     def function(self, plan: int, owner: object) -> Callable[..., None]:
-        """Return a built-in function that runs a plan with its arguments, and owns ``owner``."""
+        """Return a built-in function that runs a plan with its arguments and owns ``owner``."""
         made: Callable[..., None] = _function(self.call, plan, owner)
         return made
 
     def filler(self, form: int, owner: object) -> Callable[..., Callable[..., None]]:
-        """Return a built-in function that makes those of plans of a form, and owns ``owner``.
+        """Return a built-in function that creates plans' functions from a form and owns ``owner``.
 
-        It takes the address of a plan's words, who owns them, and the numbers.
+        It takes the address of a plan's words, their owner, and the numbers.
         """
         made: Callable[..., Callable[..., None]] = _function(self.fill, form, owner)
         return made
@@ -92,12 +92,12 @@ _LOADED: dict[str, Native] = {}
 
 
 def compile_plainly(source: str) -> bytes:
-    """Compile LLVM text for this machine, without a store on disk."""
+    """Compile LLVM text for this machine without a disk cache."""
     return LlvmToolchain(native()).compile(source, "pool")
 
 
 def load(compile: Compile = compile_plainly, target: System | None = None) -> Native:
-    """Return the runtime, compiled and linked; ``target`` is another system's way to sleep."""
+    """Return the compiled and linked runtime; ``target`` selects another system's way to sleep."""
     chosen = target or system()
     source = text(chosen)
     if source not in _LOADED:

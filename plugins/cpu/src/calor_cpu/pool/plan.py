@@ -1,8 +1,8 @@
-"""A plan: launches recorded once, run by one native call with the addresses of this time.
+"""A plan: launches recorded once, and run by one native call with the current addresses.
 
-Requirements: the call is short, so a plan is one block of memory that holds everything that the
-native code reads; a plan may be called from several threads at once; a plan that takes long gives
-up the interpreter's lock, a short one keeps it, since to give it up and take it back costs more.
+Requirements: the call is short, so a plan is one block of memory with all data of the native code.
+Several threads may call a plan at once. A long plan releases the interpreter's lock; a short one
+keeps it, because a release costs more than the run.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from calor_cpu.pool.layout import Block, Layout, Record
 from calor_cpu.pool.pool import Pool
 from calor_cpu.pool.structures import Status
 
-# Below this estimate a run keeps the interpreter's lock.
+# A run with a smaller estimate keeps the interpreter's lock.
 KEEP_S: Final = 5e-6
 
 
 def is_long(seconds: float | None) -> bool:
-    """Return whether a run of so many seconds, None for many, gives up the interpreter's lock."""
+    """Return whether a run of a duration in seconds, None for a long one, releases the lock."""
     return seconds is None or seconds > KEEP_S
 
 
@@ -44,14 +44,14 @@ Explain = Callable[[int, int], Exception]
 
 
 class Plan:
-    """Launches that run in order; ``slots`` addresses are given at each call.
+    """Launches that run in order; each call gives addresses for ``slots``.
 
-    ``seconds`` is the estimated time of a run, None for a long one. ``keep`` is kept alive as long
-    as the plan: what its functions' code belongs to. ``call(*addresses)``, a built-in function that
-    takes integers alone, is the shortest way to run it. ``explain`` makes the error of a launch
-    that failed, of its number and the code.
+    ``seconds`` is the estimated duration of a run, None for a long one. ``keep`` owns the code of
+    the functions and lives as long as the plan. ``call(*addresses)``, a built-in function of
+    integers, is the fastest way to run it. ``explain`` creates the error of a failed launch from
+    its number and code.
 
-    The 8 bytes before a launch's arguments hold the address of the plan's 32-bit error word; a
+    The 8 bytes before a launch's arguments are the address of the plan's 32-bit error word. A
     kernel that stores a number there ends the run after its launch, with KernelFailure.
     """
 
@@ -75,7 +75,7 @@ class Plan:
 
     @classmethod
     def of(cls, runner: Runner, call: Callable[..., None]) -> Plan:
-        """Return the plan of a runner, whose block is its own, and of its built-in function."""
+        """Return the plan of a runner, which owns its block and its built-in function."""
         made = cls.__new__(cls)
         made._runner = runner
         made.call = call
@@ -83,22 +83,28 @@ class Plan:
 
     @property
     def slots(self) -> int:
-        """How many addresses a call takes."""
+        """The number of addresses in a call."""
         return self._runner.slots
 
     def __call__(self, bases: Sequence[int]) -> None:
-        """Run with an address for each slot; KernelFailure where a kernel set the error word."""
+        """Run with an address for each slot.
+
+        Raises
+        ------
+        KernelFailure
+            If a kernel set the error word.
+        """
         self.call(*bases)
 
     def seconds(self, bases: Sequence[int]) -> list[float]:
-        """Run, and return how long each launch took."""
+        """Run, and return the duration of each launch in seconds."""
         times = (ctypes.c_int64 * (self._runner.block.count + 1))()
         self._runner.run(bases, ctypes.addressof(times))
         return [(b - a) * 1e-9 for a, b in pairwise(times)]
 
 
 class Runner:
-    """What a plan's built-in function owns: the memory, and the way on when a run ends early."""
+    """The owner of a plan's built-in function: its memory, and how to continue runs."""
 
     __slots__ = ("_explain", "_keep", "_spare", "block", "pool", "slots")
 
@@ -113,15 +119,17 @@ class Runner:
         self._spare: list[Runner] | None = None
 
     def run(self, bases: Sequence[int], times: int | None = None) -> None:
-        """Run with an address for each slot; ``times`` is where the clock is noted."""
+        """Run with an address for each slot; ``times`` receives clock values."""
         if len(bases) != self.slots:
-            raise ArgumentError(f"the plan has {self.slots} slots, not {len(bases)}")
+            raise ArgumentError(
+                f"the plan takes {self.slots} addresses, one for each slot, not {len(bases)}"
+            )
         packed = struct.pack(f"{self.slots}Q", *bases)
         spare, address = None, self.block.address
         try:
             while status := self.pool.native.run(address, packed, times):
                 if status == Status.BUSY:
-                    # Another thread runs the plan, with its addresses in the arguments.
+                    # Another thread runs the plan, and the arguments hold its addresses.
                     spare = self._copy()
                     address = spare.block.address
                 else:
@@ -133,13 +141,13 @@ class Runner:
                 self._spare.append(spare)
 
     def resume(self, status: int, bases: tuple[int, ...]) -> None:
-        """Go on where the built-in function could not."""
+        """Continue a run that the built-in function could not finish."""
         if status not in (Status.BUSY, Status.COUNT):
             self._mend(status)
         self.run(bases)
 
     def _mend(self, status: int) -> None:
-        """Start the workers if that was missing; raise what else a run ended with."""
+        """Start missing workers; raise any other error of a run."""
         if status == Status.START:
             self.pool.start()
         elif status & 255 == Status.FAILED:
@@ -149,12 +157,12 @@ class Runner:
 
     def _copy(self) -> Runner:
         if self._spare:
-            with suppress(IndexError):  # Another thread may have taken it.
+            with suppress(IndexError):  # Another thread may hold it.
                 return self._spare.pop()
         made = Runner(self.pool, self.slots, self.block, self._keep, self._explain)
         made.block = self.block.copy(id(made))
         return made
 
 
-# What the native code calls where a run does not end well.
+# Called by the native code if a run does not succeed.
 RESUME: Final = id(Runner.resume)

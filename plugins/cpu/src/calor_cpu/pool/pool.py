@@ -1,10 +1,10 @@
-"""The process's threads: how many there are, when they start, stop, and survive a fork.
+"""The process's threads: their number, start, end, and behaviour after a fork.
 
-Requirements: workers are Python threads that enter native code once and stay there, so they run on
-every system and debuggers know them; they start at the first launch that wants them; a forked
-child begins without any; none is inside when the interpreter goes down. Libraries with threads of
-their own (NumPy's BLAS) are left as they are: workers sleep between launches, so the two meet only
-when both are called at once; set OPENBLAS_NUM_THREADS where that happens.
+Requirements: workers are Python threads that enter native code once and stay there, so they work on
+every system and debuggers know them. They start at the first launch that needs them. A forked child
+starts without workers. None is inside when the interpreter shuts down. Libraries with their own
+threads (NumPy's BLAS) stay unchanged: workers sleep between launches, so both compete only if both
+are called at once; set OPENBLAS_NUM_THREADS then.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from calor_cpu.pool.structures import LINE, PROCESSORS, PoolState
 from calor_cpu.pool.system import System
 
 _SPIN_NS = 20_000
-# So many workers are kept off the caller's processor. Of more, one that waits for it costs little,
-# and telling them all would cost much.
+# Number of workers that are kept off the caller's processor. With more workers, one that waits for
+# it costs little, and a change of affinity for all would cost much.
 _NEAR = 15
-# A daemon thread inside a plan keeps the interpreter from ending for so long at most.
+# Longest time in seconds for which a daemon thread inside a plan delays the interpreter's end.
 _PATIENCE_S = 5.0
 
 
@@ -39,8 +39,8 @@ def default_threads() -> int:
         return os.cpu_count() or 1
     if not text.isdecimal() or not 1 <= int(text) <= PROCESSORS:
         raise ArgumentError(
-            f"CALOR_CPU_THREADS={text!r} is not a number of threads; set it to 1 or more, "
-            f"{PROCESSORS} at most, or unset"
+            f"CALOR_CPU_THREADS={text!r} is not a number of threads; set it to a number from 1 to "
+            f"{PROCESSORS}, or unset it"
         )
     return int(text)
 
@@ -48,10 +48,10 @@ def default_threads() -> int:
 class Pool:
     """Threads that run plans together; the calling thread is one of them.
 
-    ``threads``: how many, with the caller; None asks :func:`default_threads`. ``compile`` makes an
-    object file from LLVM text. ``spin``: nanoseconds that a thread looks for work before it sleeps.
-    ``target``: how threads sleep, when not as this system's do. Any number of Python threads may
-    run plans at once: one has the workers, the others do their records alone meanwhile.
+    ``threads`` is their number with the caller; None is :func:`default_threads`. ``compile`` makes
+    an object file from LLVM text. ``spin`` is the time in nanoseconds for which a thread polls
+    before it sleeps. ``target`` selects another system's way to sleep. Any number of Python threads
+    may run plans at once: one has the workers, the others run their records alone.
 
     >>> pool = Pool(2)
     >>> pool.threads
@@ -84,7 +84,7 @@ class Pool:
 
     @property
     def threads(self) -> int:
-        """The number of threads that a launch is divided among, with the calling one."""
+        """The number of threads that share a launch, including the calling one."""
         return int(self._state.threads)
 
     @property
@@ -93,16 +93,16 @@ class Pool:
         return bool(self._state.started)
 
     def set_threads(self, threads: int) -> None:
-        """Change the number of threads; launches that run meanwhile end on the old ones."""
+        """Change the number of threads; running launches finish on the old ones."""
         count = _checked(threads)
         with self._lock:
             self._stop()
             self._state.threads = count
 
     def start(self) -> None:
-        """Start the workers, unless they run. A plan that wants them calls this.
+        """Start the workers if they do not run. A plan that needs them calls this.
 
-        Where the system gives fewer threads than asked for, these are what there is.
+        If the system provides fewer threads than requested, the pool works with these.
         """
         with self._lock:
             if self.started:
@@ -127,15 +127,15 @@ class Pool:
             self._state.started = 1 if self._workers else 0
 
     def stop(self) -> None:
-        """Send the workers home and wait until they have left; the next launch starts them."""
+        """Stop the workers and wait for them; the next launch starts them again."""
         with self._lock:
             self._stop()
 
     def close(self) -> None:
-        """End every run at its next record and send the workers home, for good.
+        """End every run at its next record and stop the workers for good.
 
-        Plans can still be run afterwards, in the calling thread alone. A pool whose workers run
-        lives until it is closed.
+        Plans still run afterwards, in the calling thread only. A pool with running workers lives
+        until it is closed.
         """
         self._closed = True
         self._state.cancel = 1
@@ -148,29 +148,29 @@ class Pool:
         self._state.cancel = 0
 
     def cancelled(self) -> NoReturn:
-        """Raise what ends a plan that the pool cancelled.
+        """Raise the error of a plan that the pool cancelled.
 
-        At the interpreter's end only daemon threads run plans; they end without a word.
+        At the interpreter's end only daemon threads run plans; they end silently.
         """
         if self._state.hold:
             raise SystemExit
         raise DeviceError("the pool was closed while a plan ran; its results are undefined")
 
     def _exit(self) -> None:
-        """Close for the interpreter's end.
+        """Close at the interpreter's end.
 
-        Daemon threads that run plans later hold the interpreter's lock, so that none is in native
-        code while what it uses is taken down.
+        Daemon threads that run plans later hold the interpreter's lock, so none is in native code
+        during the shutdown.
         """
         self._state.hold = 1
         self.close()
 
     def _work(self) -> None:
-        # A method, so that a pool whose workers run is not collected.
+        # A bound method, so that a pool with running workers is not collected.
         self.native.worker(self.address)
 
     def _place(self) -> None:
-        """Say which threads the workers are, and where they may run."""
+        """Set the workers' thread ids and their processors."""
         if not hasattr(os, "sched_getaffinity"):
             return
         known = (worker.native_id for worker in self._workers[:_NEAR])
@@ -196,7 +196,7 @@ class Pool:
         self._workers.clear()
 
     def _forked(self) -> None:
-        """Begin anew in a forked child: its threads are gone, whatever they held is free."""
+        """Reset in a forked child: its threads are gone, and their locks are free."""
         threads, spin = self._state.threads, self._state.spin
         ctypes.memset(self.address, 0, ctypes.sizeof(PoolState))
         self._state.threads, self._state.spin = threads, spin
@@ -210,12 +210,12 @@ _POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 def _checked(threads: int) -> int:
     if not 1 <= threads <= PROCESSORS:
-        raise ArgumentError(f"a pool has 1 thread or more, {PROCESSORS} at most, not {threads}")
+        raise ArgumentError(f"threads is {threads}; pass a number from 1 to {PROCESSORS}")
     return threads
 
 
 def _before_fork() -> None:
-    # The interpreter warns of forks beside other threads, and those workers do no harm elsewhere.
+    # The interpreter warns about forks while other threads run; these workers do no harm.
     for pool in tuple(_POOLS):
         pool.stop()
 

@@ -1,8 +1,8 @@
 """The memory that Python and the native code share: pool, plan, records, and the status of a run.
 
 Requirements: one description serves both sides, so the native text takes its offsets from these
-structures; what different threads write lies on different cache lines (two lines apart, as
-processors fetch lines in pairs), and what a worker reads to begin a job lies on one.
+structures. Data written by different threads lie on different cache lines (two lines apart, because
+processors fetch pairs of lines); the data that a worker reads to begin a job lie on one.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from ctypes import Structure, c_byte, c_double, c_int32, c_int64, c_uint64, c_vo
 from enum import IntEnum
 
 LINE = 128
-PROCESSORS = 1024  # of which a mask tells
+PROCESSORS = 1024  # the largest number of processors in a mask
 
 
 class PoolState(Structure):
-    """A pool. ``ticket``: the job's number, the first of the grains left, and how many these are.
+    """A pool. ``ticket`` is the job's number, the first remaining grain, and the number of them.
 
-    ``function``, ``args``, ``cubes``, ``size`` (cubes a grain) and ``most`` (grains a
-    chunk) describe the job. ``pending`` counts grains that are not finished, ``joining`` says
-    that the caller sleeps until none is. Workers sleep on ``signal``; ``sleepers`` counts them.
-    ``lock`` is held by the caller whose job it is, ``running`` counts runs without the
-    interpreter's lock. ``spin`` is how many nanoseconds a thread looks for work before it
-    sleeps. ``stop`` sends the workers home, ``cancel`` ends every run at its next record,
-    ``hold`` makes runs keep the interpreter's lock. ``home`` is the processor of the last
-    caller, counted from 1; off it the workers are kept whose numbers are the ``near`` first of
-    ``ids``, on the other processors of the mask ``allowed``.
+    ``function``, ``args``, ``cubes``, ``size`` (cubes in a grain) and ``most`` (grains in a chunk)
+    describe the job. ``pending`` counts unfinished grains; ``joining`` says that the caller sleeps
+    until it is 0. Workers sleep on ``signal``; ``sleepers`` counts them. The caller of the job
+    holds ``lock``; ``running`` counts runs without the interpreter's lock. ``spin`` is the polling
+    time in nanoseconds. ``stop`` ends the workers, ``cancel`` ends every run at its next record,
+    ``hold`` makes runs keep the interpreter's lock. ``home`` is the last caller's processor,
+    counted from 1. The first ``near`` workers of ``ids`` are kept off it, on the other processors
+    of the mask ``allowed``.
     """
 
     _fields_ = (
@@ -57,14 +56,14 @@ class PoolState(Structure):
         ("near", c_int64),
         ("_config", c_byte * (LINE - 48)),
         ("allowed", c_uint64 * (PROCESSORS // 64)),
-        # POSIX has no size for these; the largest known is 64 bytes.
+        # POSIX does not define their size; the largest known is 64 bytes.
         ("mutex", c_byte * LINE),
         ("condition", c_byte * LINE),
     )
 
 
 class RecordState(Structure):
-    """A launch: ``function(args, begin, end)`` over the cubes, ``grain`` cubes a chunk.
+    """A launch: ``function(args, begin, end)`` over the cubes, in chunks of ``grain`` cubes.
 
     A grain of 0 keeps all cubes in the calling thread.
     """
@@ -78,18 +77,18 @@ class RecordState(Structure):
 
 
 class RelocationState(Structure):
-    """What a run writes before its records: ``*(i64*)slot = bases[number] + offset``."""
+    """An address that a run stores before its records: ``*(i64*)slot = bases[number] + offset``."""
 
     _fields_ = (("slot", c_void_p), ("number", c_int64), ("offset", c_int64))
 
 
 class PlanState(Structure):
-    """A plan. ``busy`` is set while it runs, ``error`` is the word that kernels set to fail.
+    """A plan. ``busy`` is set while it runs; ``error`` is the word that kernels set to fail.
 
-    ``parallel``: whether a record is worth more than one thread. ``release``: whether the
-    interpreter's lock is given up while it runs. ``bases`` has room for ``slots`` addresses.
-    ``owner`` and ``resume`` are Python objects that the plan does not own:
-    ``resume(owner, status, addresses)`` is called when a run does not end well.
+    ``parallel``: a record is worth more than one thread. ``release``: the run releases the
+    interpreter's lock. ``bases`` has room for ``slots`` addresses. ``owner`` and ``resume`` are
+    borrowed Python objects: ``resume(owner, status, addresses)`` is called if a run does not
+    succeed.
     """
 
     _fields_ = (
@@ -110,9 +109,9 @@ class PlanState(Structure):
 
 
 class KindState(Structure):
-    """Launches that are divided alike: where among the values cubes, operations and bytes are.
+    """Launches that are divided alike: indices of their cubes, operations and bytes in the values.
 
-    ``times`` is how many there are. ``count`` and ``grain`` are what comes of it each time.
+    ``times`` is their number. ``count`` and ``grain`` are computed at each use.
     """
 
     _fields_ = (
@@ -128,13 +127,14 @@ class KindState(Structure):
 
 
 class FormState(Structure):
-    """What plans are filled from that differ in numbers alone.
+    """The template of plans that differ in numbers only.
 
-    ``values`` has room for ``given`` numbers, which constants follow. ``pointers`` are the words of
-    a plan that hold places in it; ``moves`` are pairs of a word and the number in it. ``launches``
-    has the number of a kind for each. ``call`` defines the built-in function of a plan. ``flops``
-    and ``nbytes`` are what a core does in a second, ``near_nbytes`` where it is ``near`` at most;
-    ``chunk`` and ``keep`` are the seconds of a chunk and of a run that keeps Python's lock.
+    ``values`` has room for ``given`` numbers, followed by constants. ``pointers`` are the words of
+    a plan that hold offsets in it; ``moves`` are pairs of a word and the number in it. ``launches``
+    has the kind of each launch. ``call`` defines a plan's built-in function. ``flops`` and
+    ``nbytes`` are a core's rates per second; ``near_nbytes`` applies to at most ``near`` bytes.
+    ``chunk`` is the duration of a chunk, ``keep`` that of a run that keeps Python's lock, in
+    seconds.
     """
 
     _fields_ = (
@@ -159,12 +159,12 @@ class FormState(Structure):
 
 
 class Status(IntEnum):
-    """How a run ended: the low byte of what it returns.
+    """The end of a run: the low byte of its result.
 
-    After FAILED the next three bytes are the record's number, the upper half is the kernel's code.
-    START: nothing ran, as the workers are not started. BUSY: nothing ran, as another thread runs
-    the plan. SIGNAL: a signal's handler raised, and the exception is set. COUNT: nothing ran, as
-    the number of addresses is wrong.
+    After FAILED the next three bytes are the record's number, and the upper half is the kernel's
+    code. START: nothing ran, because the workers are not started. BUSY: nothing ran, because
+    another thread runs the plan. SIGNAL: a signal handler raised, and the exception is set. COUNT:
+    nothing ran, because the number of addresses is wrong.
     """
 
     DONE = 0
@@ -177,7 +177,7 @@ class Status(IntEnum):
 
 
 def offsets() -> dict[str, int]:
-    """Return what the native text knows: ``pool_ticket`` and the like, in bytes, and statuses."""
+    """Return the constants of the native text: offsets in bytes, and statuses."""
     named: dict[str, type[Structure]] = {
         "pool": PoolState,
         "record": RecordState,

@@ -1,10 +1,9 @@
-"""What the native text needs of an operating system and a processor: sleep, wake, clock, places.
+"""The native text's needs of operating system and processor: sleep, wake, clock, thread affinity.
 
-Requirements: the same functions everywhere, so that the pool's text is one; a wait returns
-when the word is not what was expected, when it is woken, and at times for no reason, so callers
-look again. Linux sleeps on a futex (Drepper, "Futexes Are Tricky", 2011), Windows on an address,
-every other POSIX system on a condition variable in the pool. Where a thread runs is asked and said
-on Linux alone; elsewhere the system's choice stands.
+Requirements: all systems have the same functions, so the pool has one text. A wait returns if the
+word has changed, if it is woken, and sometimes spuriously, so callers check again. Linux sleeps on
+a futex (Drepper, "Futexes Are Tricky", 2011), Windows on an address, other POSIX systems on a
+condition variable in the pool. Thread affinity is read and set on Linux only.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# The calls futex and sched_setaffinity. Only where their numbers are known are they made; on other
-# processors Linux is any POSIX.
+# Numbers of the system calls futex and sched_setaffinity. On processors without an entry, Linux is
+# treated as any POSIX system.
 _CALLS = {
     "x86_64": (202, 203),
     "aarch64": (98, 122),
@@ -195,7 +194,7 @@ define i64 @now() {
 }
 """
 
-# The product of ticks and 1e9 would not fit 64 bits after some minutes; a double holds it to the
+# The product of ticks and 1e9 exceeds 64 bits after some minutes; a double represents it to the
 # nanosecond for a hundred days.
 _WINDOWS_CLOCK = """
 declare i32 @QueryPerformanceCounter(ptr)
@@ -220,7 +219,7 @@ define internal void @pause() {
   ret void
 }
 """,
-    # `yield` does nothing on most Arm processors; an instruction barrier waits some ten cycles.
+    # `yield` does nothing on most Arm processors; an instruction barrier takes some ten cycles.
     "aarch64": """
 declare void @llvm.aarch64.isb(i32)
 
@@ -242,7 +241,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The text of the functions with its constants, and the symbols that it imports."""
+    """The text of the functions with its constants, and the imported symbols."""
 
     text: str
     constants: Mapping[str, str]
@@ -250,7 +249,7 @@ class System:
 
 
 def system(name: str = sys.platform, machine: str | None = None) -> System:
-    """Return what a system needs; ``name`` is as sys.platform has it, ``machine`` as uname.
+    """Return the functions of a system; ``name`` is as sys.platform, ``machine`` as uname.
 
     >>> "futex" in system("linux", "x86_64").constants
     True
@@ -282,7 +281,7 @@ def symbol_address(name: str) -> int:
     for library in map(ctypes.CDLL, names):
         if hasattr(library, name):
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-    raise OSError(f"this system has no function {name}")
+    raise OSError(f"the function {name} does not exist on this system")
 
 
 def _monotonic() -> int:
@@ -290,7 +289,7 @@ def _monotonic() -> int:
 
 
 def _windows_tick() -> float:
-    """Nanoseconds a tick of the performance counter; 100 where another system asks."""
+    """Return nanoseconds for one tick of the performance counter; 100 on other systems."""
     if platform.system() != "Windows":
         return 100.0
     frequency = ctypes.c_int64()

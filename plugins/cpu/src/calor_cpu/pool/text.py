@@ -1,4 +1,4 @@
-"""The whole native text: templates with the offsets and constants of a system filled in."""
+"""The complete native text: templates filled with the offsets and constants of a system."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from calor_cpu.pool.text_forms import FILL
 from calor_cpu.pool.text_plans import CALL, RUN
 from calor_cpu.pool.text_threads import LAUNCH, TAKE, WORKER
 
-# A run without the interpreter's lock asks every 50 ms whether a signal's handler wants to run.
+# A run without the interpreter's lock checks every 50 ms for pending signals.
 _SIGNALS_NS = 50_000_000
-# A chunk is no larger than such a part of a thread's share, which levels out unequal speeds.
+# Largest chunk as a part of a thread's share; small chunks balance unequal speeds.
 _CHUNKS = 16
-# Bits of a ticket for each of its two numbers of grains.
+# Bits of a ticket for each of its two grain counts.
 _BITS = 15
 
 

@@ -1,7 +1,7 @@
-"""The native text that fills a plan in: one that differs from a known one in numbers alone.
+"""The native text that fills in a plan that differs from a known one in numbers only.
 
-Requirements: this is on the way of every size that a program meets, so it costs nanoseconds a
-number; launches are divided as recording them divides them.
+Requirements: every new size of a program takes this path, so a number costs nanoseconds. Launches
+are divided in the same way as during recording.
 """
 
 from __future__ import annotations

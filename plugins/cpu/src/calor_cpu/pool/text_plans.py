@@ -1,8 +1,8 @@
 """The native text of a plan's run, and of the built-in function that Python calls.
 
-Requirements: a run of a short plan costs some ten nanoseconds, so its addresses are written and its
-records run without a look at Python; a long one gives up the interpreter's lock, and asks between
-records whether a signal's handler wants to run; what cannot go on says why, and Python decides.
+Requirements: a short plan costs some ten nanoseconds, so it stores addresses and runs records
+without access to Python. A long plan releases the interpreter's lock, and checks between records
+for pending signals. A run that cannot continue returns the reason, and Python decides.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""The native text of the threads: a worker's life, the hand-out of chunks, a launch.
+"""The native text of the threads: a worker's loop, the distribution of chunks, a launch.
 
-Requirements: a launch costs less than a microsecond while the workers look for work; a preempted
-worker holds up one chunk and not half of the job, so chunks are handed out by a counter and the
-caller takes part; a worker that comes late, even into the middle of the next launch, harms
-nothing; nobody spins for long; workers and caller run on different processors.
+Requirements: a launch costs less than a microsecond while the workers poll. A preempted worker
+delays one chunk and not half of the job, so chunks are distributed by a counter and the caller
+takes part. A late worker, even in the middle of the next launch, does no harm. Polling is short.
+Workers and caller run on different processors.
 
-The hand-out: the ticket is (job, first grain left, grains left) in one word. A worker reads the
-ticket, then the job's description, then takes a chunk by exchanging the ticket for one with fewer
-grains. The exchange succeeds only while the job has grains left that nobody took, hence is not
-finished, hence while the description that was read is the job's: the next job cannot be described
-before. Grains that were taken are counted down in ``pending`` when they are done; zero ends the
-job. Chunks become smaller towards the end, as all threads should end at once (Polychronopoulos and
-Kuck, "Guided self-scheduling", 1987). The caller takes from the front and the workers from the
-back, so that a thread finds in its caches what it left there in the launch before.
+Distribution: the ticket is (job, first remaining grain, number of remaining grains) in one word. A
+worker reads the ticket, then the job's description, then takes a chunk by compare-and-exchange of
+the ticket with one of fewer grains. The exchange succeeds only while the job has remaining grains,
+hence is unfinished, hence while the description that was read is the job's, because the next job
+cannot be described earlier. Finished grains are subtracted from ``pending``; zero ends the job.
+Chunks become smaller towards the end, so that all threads end together (Polychronopoulos and Kuck,
+"Guided self-scheduling", 1987). The caller takes grains from the front and workers from the back,
+so that a thread finds data of the previous launch in its caches.
 
-Sleep: a thread announces that it sleeps, then looks once more; who makes work publishes it, then
-looks for sleepers. Both orders are sequentially consistent, so one of them sees the other.
+Sleep: a thread announces that it sleeps, then checks once more. A producer publishes work, then
+checks for sleepers. Both orders are sequentially consistent, so one of them sees the other.
 """
 
 from __future__ import annotations
