@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,10 +27,12 @@ from calor.backends.capabilities import (
     impossible,
     partial,
 )
-from calor.backends.communication import Communicator
 from calor.errors import UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
+
+if TYPE_CHECKING:
+    from calor.backends.communication import Communicator
 
 __all__ = [
     "FEATURES",

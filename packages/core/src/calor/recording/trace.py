@@ -13,7 +13,6 @@ import threading
 from typing import Any, Final
 
 from calor.backends.device import Device
-from calor.compiling.plans import plan_for
 from calor.config import config
 from calor.errors import DeviceError, TraceError
 from calor.graph.op import Signature
@@ -190,6 +189,9 @@ def _flush(trace: Trace) -> None:
         plan = device.plans.get(key)
         try:
             if plan is None:
+                # Compiling is imported with the first plan, so that ``import calor`` stays quick.
+                from calor.compiling.plans import plan_for
+
                 plan = plan_for(device, key, lambda: decode(codes, positions))
             buffers = plan(inputs)
         except Exception as error:
@@ -238,6 +240,8 @@ def _compute_elsewhere(trace: Trace, value: Value) -> None:
     # Read last: while the trace is the same, so is all of the above.
     if value.trace is not trace:
         return
+    from calor.compiling.plans import plan_for
+
     graph = decode(prefix(codes, position), [position])
     given = [v.buffer if type(v) is Value else v for v in inputs[: len(graph.inputs)]]
     plan = plan_for(value.device, ("elsewhere", graph.key), lambda: graph)

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 
 from calor import tree
 from calor.backends.device import Device
-from calor.compiling.plans import plan_for
 from calor.local import local
 from calor.ops.backpropagation import pull_back
 from calor.recording.journal import note, opened
@@ -81,6 +80,9 @@ class Program:
         # inputs want gradients and which outputs have one.
         self.compiled = compiled
         self.backward: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
+        # Compiling is imported with the first plan, so that ``import calor`` stays quick.
+        from calor.compiling.plans import plan_for
+
         traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
         self.bindings = Bindings(traced, device, jitted)
