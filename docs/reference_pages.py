@@ -67,7 +67,7 @@ primitives.
 # What comes first on the page of a package; the rest follows by name.
 FIRST = {"calor_nn": ("module", "containers", "linear", "conv"), "calor_train": ("learner",)}
 # Modules that no package names, and that somebody outside calor still imports from.
-ERRORS = ("calor.errors",)
+UNNAMED = ("calor.errors", "calor_train.plots")
 EXTENDING = (
     "calor.ops.base",
     "calor.ops.rules",
@@ -243,14 +243,16 @@ def write_pages(folder: Path, root: Path) -> None:
         for name in package.__all__
         if inspect.ismodule(getattr(package, name))
     ]
-    pages = topics | {name: module_page(name) for name in (*modules, *ERRORS, *EXTENDING, *KERNELS)}
+    pages = topics | {
+        name: module_page(name) for name in (*modules, *UNNAMED, *EXTENDING, *KERNELS)
+    }
     pages |= {package.__name__: package_page(package) for package in others}
     pages["op-table"] = op_table()
     pages["index"] = "\n".join(
         [
             "# API reference\n",
             toctree("calor", topics),
-            toctree("Modules", [*modules, *ERRORS]),
+            toctree("Modules", [*modules, *UNNAMED]),
             toctree("Other packages", [package.__name__ for package in others]),
             toctree("For those who extend calor", ["op-table", *EXTENDING]),
             toctree("For those who write kernels and devices", KERNELS),

@@ -2,7 +2,7 @@
 
 Public is what a user can import and what the reference shows: the functions and classes that a
 package names in `__all__`, those of the modules it names there, the public methods of these
-classes, and the modules for people who extend calor (`docs/reference_pages.py`). numpydoc judges
+classes, and the modules of `docs/reference_pages.py` that no package names. numpydoc judges
 each of them; pyproject.toml lists its checks. Numpydoc reads no `raise` statement, so one check is
 added here: RS01, an exception that a function raises, or that a helper which it calls raises, has
 an entry under Raises, or a base of it has. `# numpydoc ignore=RS01` beside a `def` says that the
@@ -37,7 +37,7 @@ SOURCES = (*ROOT.glob("packages/*/src"), *ROOT.glob("plugins/*/src"), ROOT / "do
 sys.path[:0] = map(str, SOURCES)
 
 from numpydoc import docscrape, validate  # noqa: E402  (calor's sources come first)
-from reference_pages import ERRORS, EXTENDING  # noqa: E402
+from reference_pages import EXTENDING, UNNAMED  # noqa: E402
 
 TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
 SETTINGS: dict[str, Any] = TOOLS["numpydoc_validation"]
@@ -101,7 +101,7 @@ def of_module(module: ModuleType, needs_example: bool) -> Iterator[Public]:
 def public() -> list[Public]:
     """Every public docstring once, in the order of files."""
     found: dict[int, Public] = {}
-    modules = [*((name, True) for name in PACKAGES), *((n, False) for n in (*ERRORS, *EXTENDING))]
+    modules = [*((name, True) for name in PACKAGES), *((n, False) for n in (*UNNAMED, *EXTENDING))]
     for name, needs_example in modules:
         for item in of_module(importlib.import_module(name), needs_example):
             found.setdefault(id(item.thing), item)

@@ -78,9 +78,9 @@ ERRORS = [
     (
         lambda: plot_history(HISTORY, "x.png", metrics=["f1"]),
         ArgumentError,
-        "no 'f1'; it has epoch, loss",
+        "no 'f1'; choose one of epoch, loss",
     ),
-    (lambda: plot_confusion_matrix(np.zeros((2, 3)), "x.png"), ShapeError, "is square"),
+    (lambda: plot_confusion_matrix(np.zeros((2, 3)), "x.png"), ShapeError, "must be square"),
     (
         lambda: plot_predictions(np.zeros((2, 4, 4)), np.zeros((3, 2)), np.zeros(2), "x.png"),
         ShapeError,

@@ -265,7 +265,7 @@ class PositionalEncoding(Module):
         table[:, 0::2] = np.sin(angle)
         table[:, 1::2] = np.cos(angle)[:, : d_model // 2]
         known = calor.float32 if dtype is None else dtype
-        # It follows from the arguments, so it is no part of the weights.
+        # The table follows from the arguments, so state dicts leave it out.
         made = calor.asarray(table, dtype=known, device=device)
         self.register_buffer("table", made, persistent=False)
 

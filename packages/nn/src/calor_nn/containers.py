@@ -1,4 +1,4 @@
-"""Modules that hold others under numbers or names."""
+"""Containers: modules that hold other modules by number or by name."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ class ModuleDict(Module):
 
 
 def _name(owner: Module, name: str) -> str:
-    """Return a name that a module may have as an attribute; ArgumentError for any other."""
+    """Return a name that can be an attribute of a module; raise ArgumentError for any other."""
     if not name or "." in name or hasattr(type(owner), name):
         raise ArgumentError(
             f"{name!r} cannot name a module in a {type(owner).__name__}; choose a name without "

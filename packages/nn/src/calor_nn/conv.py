@@ -118,7 +118,7 @@ class _Forward(_Conv):
         return function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def _widths(self, ndim: int) -> list[tuple[int, int]]:
-        """Return the widths that padding with something else than zeros adds first."""
+        """Return the widths for `calor.pad`, in the padding modes other than zeros."""
         spatial = [(0, 0)] * self.rank
         if self.padding == "same":
             reach = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]

@@ -84,7 +84,7 @@ class LoadReport:
 
 
 def load_into(module: Holder, state: Mapping[str, Any], *, strict: bool) -> LoadReport:
-    """Set a module's tensors from path → tensor or array; see ``Module.load_state_dict``."""
+    """Set a module's tensors from a mapping of paths to values; see ``Module.load_state_dict``."""
     held = {h.path: h.tensor for h in held_tensors(module) if not h.is_transient}
     given = {id(held[name]) for name in state if name in held}
     fitting, misshaped = {}, {}
@@ -98,7 +98,7 @@ def load_into(module: Holder, state: Mapping[str, Any], *, strict: bool) -> Load
                 misshaped[name] = (tensor.shape, theirs)
     report = LoadReport(
         loaded=tuple(fitting),
-        # A tied weight that came under another of its names is there.
+        # A tied weight is present if it came under another of its names.
         missing=tuple(n for n, t in held.items() if n not in state and id(t) not in given),
         unexpected=tuple(name for name in state if name not in held),
         misshaped=misshaped,
@@ -114,7 +114,7 @@ def load_into(module: Holder, state: Mapping[str, Any], *, strict: bool) -> Load
 
 
 def _assign(tensor: Tensor, value: Any) -> None:
-    """Give a tensor's handle another value, in the tensor's dtype and on its device."""
+    """Set the value of a tensor, in its dtype and on its device."""
     source = value if isinstance(value, Tensor) else np.asarray(value)
     with calor.no_grad():
         made = calor.asarray(source, device=tensor.device).detach()
@@ -137,6 +137,6 @@ def _convert(leaf: Tensor, device: Any, dtype: Any) -> None:
     with calor.no_grad():
         made = leaf.detach().to(device=device, dtype=wanted)
         gradient = None if leaf.grad is None else leaf.grad.to(device=device, dtype=wanted)
-    # The handle is given a value of another type or place, which an in-place operation may not do.
+    # An in-place operation may not change dtype or device, so the handle receives a new value.
     leaf._value = made._value
     leaf._grad = gradient

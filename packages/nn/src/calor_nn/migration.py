@@ -1,7 +1,6 @@
-"""Names that people bring from ``torch.nn``, and what to write here.
+"""Names of ``torch.nn``, and what to write in calor.
 
-Requirements: one table; the error for a missing name is made from it, and nothing of it is loaded
-until a name is missing.
+Requirements: one table makes the errors for missing names, and is loaded only for such an error.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 LAYERS: Final = {
-    "MultiheadAttention": "nn.MultiHeadAttention(...), whose masks are True where a place may be "
-    "looked at",
+    "MultiheadAttention": "nn.MultiHeadAttention(...), whose masks are True where a query may "
+    "attend to a key",
     "ParameterList": "a list of nn.Parameter(...) as an attribute",
     "ParameterDict": "a dictionary of nn.Parameter(...) as an attribute",
     "Buffer": "self.register_buffer(name, tensor)",

@@ -276,7 +276,7 @@ class Module(Holder):
             This module.
         """
         for module in self.modules():
-            # An assignment would make jitted functions look at the structure again.
+            # An assignment would make jitted functions check the structure again.
             if module.training is not mode:
                 exchange(module, module._leave_evaluation if mode else module._evaluate)
         return self
@@ -349,7 +349,7 @@ class Module(Holder):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy the module with tensors of its own; what is tied inside stays tied."""
+        """Copy the module with tensors of its own; tied tensors stay tied."""
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         vars(made).update({k: _copied(v, memo) for k, v in self.__getstate__().items()})

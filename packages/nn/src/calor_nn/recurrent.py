@@ -52,7 +52,7 @@ class _Recurrent(Module):
         self.bidirectional = bidirectional
         self.has_bias = bias
         bound = 1 / math.sqrt(hidden_size)
-        for layer, suffix in self._places():
+        for layer, suffix in self._suffixes():
             width = input_size if layer == 0 else hidden_size * (1 + bidirectional)
             rows = self.gates * hidden_size
             shapes: dict[str, tuple[int, ...]] = {
@@ -65,7 +65,7 @@ class _Recurrent(Module):
                 drawn = init.uniform(shape, -bound, bound, dtype=dtype, device=device)
                 setattr(self, f"{name}_l{suffix}", Parameter(drawn))
 
-    def _places(self) -> Iterator[tuple[int, str]]:
+    def _suffixes(self) -> Iterator[tuple[int, str]]:
         """Yield (layer, suffix of the parameters' names) in the order of the states."""
         for layer in range(self.num_layers):
             yield layer, str(layer)
@@ -80,7 +80,7 @@ class _Recurrent(Module):
         """Return outputs (T, N, D · H) and last states, each (D · layers, N, H)."""
         last: list[Any] = []
         directions = 1 + self.bidirectional
-        for number, (layer, suffix) in enumerate(self._places()):
+        for number, (layer, suffix) in enumerate(self._suffixes()):
             if number % directions == 0:
                 source, outputs = x, []
                 if layer and self.dropout:

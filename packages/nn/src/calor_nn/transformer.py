@@ -1,6 +1,6 @@
 """Transformer blocks, by PyTorch's parameter names.
 
-Masks are calor's: True where a place may be looked at.
+Masks are calor's: True where a query may attend to a key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class _Block(Module):
-    """What encoder and decoder layers share: the feed-forward part and the place of the norms."""
+    """What encoder and decoder layers share: feed-forward part, position of the norms."""
 
     norm_first: bool
 

@@ -153,7 +153,7 @@ class Monitor:
         self.best: float | None = None
 
     def improved(self, row: Mapping[str, Any]) -> bool:
-        """Take in a row; return whether it is better than the best by more than ``min_delta``."""
+        """Return whether a row beats the best one by more than ``min_delta``; keep it if so."""
         if self.name not in row:
             known = ", ".join(row)
             raise ArgumentError(

@@ -33,7 +33,7 @@ def save_checkpoint(learner: Run, path: Path) -> None:
 
 
 def load_checkpoint(learner: Run, path: Path) -> None:
-    """Give a learner the state that a file holds."""
+    """Restore the state of a learner from a file."""
     content = read_checkpoint(path)
     objects = _objects(learner)
     try:
@@ -71,7 +71,7 @@ def load_checkpoint(learner: Run, path: Path) -> None:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return the content of a checkpoint file; CheckpointError when it is none."""
+    """Return the content of a checkpoint file; raise CheckpointError for any other file."""
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint at {path}")
     try:
@@ -84,7 +84,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _objects(learner: Run) -> dict[str, Any]:
-    """Return what is saved tensor by tensor."""
+    """Return the objects that are saved tensor by tensor."""
     found: dict[str, Any] = {"model": learner.model, "metrics": learner.metrics}
     if isinstance(learner.loss, Stateful):
         found["loss"] = learner.loss

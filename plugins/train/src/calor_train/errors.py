@@ -6,7 +6,7 @@ from calor.errors import CalorError
 
 
 class TrainingError(CalorError, RuntimeError):
-    """Training cannot go on, with the reason."""
+    """Training cannot continue; the message says why."""
 
 
 class NonFiniteLossError(TrainingError):
@@ -14,4 +14,4 @@ class NonFiniteLossError(TrainingError):
 
 
 class CheckpointError(CalorError, ValueError):
-    """A checkpoint is missing, broken, or was made by something else than what loads it."""
+    """A checkpoint is missing, broken, or does not fit what loads it."""

@@ -227,7 +227,7 @@ class Learner(Run):
         self.completed = False
         self.stop_reason = None
         self.before_evaluation = None
-        # What an earlier run left when it ended by an error, or the user's own backward().
+        # Gradients left by a run that ended in an error, or by the user's own backward().
         self.optimizer.zero_grad()
         self.watch.forget()
         if self.sums is not None:
@@ -405,7 +405,7 @@ class Learner(Run):
             for batch in batches:
                 self.steps_of.evaluate(self.model, self.valid_metrics, self.loss, batch)
                 if not self.jit:
-                    # What is pending is computed batch by batch, so that it does not pile up.
+                    # Pending values are computed after each batch, so that they do not pile up.
                     calor.eval([metric.state for metric in self.valid_metrics])
                 self.evaluated_batches += 1
                 self._call("on_evaluate_step")

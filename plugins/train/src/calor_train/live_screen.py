@@ -25,7 +25,7 @@ class LiveScreen(Screen):
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
-        # Drawn when there is something new, and not by a thread that would run beside training.
+        # Drawn on new numbers, not by a thread that would compete with training.
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self.widths: dict[str, int] = {}
 
@@ -65,7 +65,7 @@ class LiveScreen(Screen):
         if not self.widths:
             self.widths = {name: max(len(name), len(text), 7) for name, text in found.items()}
             for name in ("samples/s", "lr", "time"):
-                # A line that wraps is no row of a table; the bar shows the throughput as well.
+                # A line that wraps breaks the table; the bar shows the throughput too.
                 if sum(self.widths.values()) + 2 * len(self.widths) > self.console.width:
                     del self.widths[name]
             head = "  ".join(name.rjust(width) for name, width in self.widths.items())

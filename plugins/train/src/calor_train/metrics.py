@@ -1,7 +1,7 @@
 """Metrics: numbers about outputs and targets, added up batch by batch.
 
-Requirements: a metric is updated inside the jitted step, so what it adds up is held in tensors that
-exist from construction on, and nothing is looked at before ``compute()``. Counts are integers: a
+Requirements: a metric is updated inside the jitted step, so its sums are tensors that exist from
+construction on, and no value is read before ``compute()``. Counts are integers: a
 float32 sum of ones stops growing at 2²⁴.
 """
 
@@ -420,7 +420,7 @@ class TopK(Metric):
         _check_classes(outputs, targets)
         own = calor.take_along_axis(outputs, calor.expand_dims(targets, axis=1), axis=1)
         better = calor.sum((outputs > own).astype(calor.int32), axis=1)
-        # Ranked by comparison: NaN scores are above nothing and below nothing, so never right.
+        # Ranked by comparison: a NaN score compares false with everything, so it is never right.
         known = calor.squeeze(own == own, axis=1)
         right = calor.logical_and(better < self.k, known)
         self.add("right", calor.sum(right.astype(calor.int32)))

@@ -1,4 +1,4 @@
-"""A pass over a loader, and how a model is while it evaluates: what the learner's passes share."""
+"""A pass over a loader, and a model in evaluation: what the learner's passes share."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _SETTINGS: Final[Any] = {
 
 @contextmanager
 def _figure(path: str | Path, width: float, height: float) -> Iterator[Figure]:
-    """Give an empty figure of a size in inches; it is written to ``path`` at the end."""
+    """Yield an empty figure of a size in inches; it is written to ``path`` at the end."""
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -71,20 +71,39 @@ def plot_history(
     title: str | None = None,
     valid_label: str = "validation",
 ) -> None:
-    """Write curves of a learner's history to a PNG file, a panel for each metric.
+    """Write curves of a learner's history to a PNG file, one panel for each metric.
 
-    ``metrics`` are names of the history; by default the loss and every other metric. What begins
-    with ``valid_`` is drawn into the panel of the same metric. Percentages are recognised by
-    ``accuracy`` or ``top`` in the name.
+    Names with `valid_` are drawn into the panel of their metric. Metrics with `accuracy` or a
+    leading `top` in their names are drawn as percentages.
+
+    Parameters
+    ----------
+    history : sequence of mapping
+        Rows of numbers, one for each epoch; `learner.history`.
+    path : str or Path
+        The file; its folder is made if it does not exist.
+    metrics : sequence of str, optional
+        Names of the history; the loss and every other metric if left out.
+    title : str, optional
+        A title above the panels.
+    valid_label : str
+        What the legend calls the numbers with `valid_`.
+
+    Raises
+    ------
+    ArgumentError
+        If the history is empty or does not have a metric.
+    PluginError
+        If matplotlib is not installed.
     """
     if not history:
-        raise ArgumentError("the history has no epochs to plot")
+        raise ArgumentError("the history has no epochs to plot; train first")
     known = dict.fromkeys(name.removeprefix("valid_") for row in history for name in row)
     other = ("epoch", "lr", "seconds", "samples_per_second")
     names = [n for n in known if n not in other] if metrics is None else list(metrics)
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ArgumentError(f"the history has no {unknown[0]!r}; it has {', '.join(known)}")
+        raise ArgumentError(f"the history has no {unknown[0]!r}; choose one of {', '.join(known)}")
     with _figure(path, 5.2 * len(names), 3.8) as figure:
         axes = figure.subplots(1, len(names), squeeze=False)[0]
         for ax, name in zip(axes, names, strict=True):
@@ -126,7 +145,7 @@ def _curves(ax: Any, history: Sequence[Mapping[str, Any]], name: str, valid_labe
 
 
 def _stretch_the_top(ax: Any, lowest: float) -> None:
-    """Scale percentages by what is missing to 100, so that 98 and 99 are far apart."""
+    """Scale percentages by their distance from 100, so that 98 and 99 are far apart."""
 
     def height(y: Any) -> Any:
         return -np.log10(np.maximum(_ROOM + 100 - y, 1e-9))
@@ -151,14 +170,29 @@ def plot_confusion_matrix(
     labels: Sequence[str] | None = None,
     title: str | None = None,
 ) -> None:
-    """Write a confusion matrix (rows true, columns predicted) to a PNG file.
+    """Write a confusion matrix to a PNG file; colours show the share of each row.
 
-    Colours show the share of each row, the numbers the counts. Raises ShapeError when it is not
-    square.
+    Parameters
+    ----------
+    matrix : array_like
+        Counts, shape (C, C): rows are true classes, columns predicted ones.
+    path : str or Path
+        The file; its folder is made if it does not exist.
+    labels : sequence of str, optional
+        Names of the classes; their numbers if left out.
+    title : str, optional
+        A title above the matrix.
+
+    Raises
+    ------
+    ShapeError
+        If the matrix is not square.
+    PluginError
+        If matplotlib is not installed.
     """
     counts = np.asarray(matrix)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
-        raise ShapeError(f"a confusion matrix is square, not of shape {counts.shape}")
+        raise ShapeError(f"a confusion matrix must be square, not of shape {counts.shape}")
     classes = len(counts)
     names = [str(i) for i in range(classes)] if labels is None else list(labels)
     totals = counts.sum(1, keepdims=True)
@@ -215,9 +249,34 @@ def plot_predictions(
 ) -> None:
     """Write a sheet of images with the predicted class and its probability to a PNG file.
 
-    ``images`` have shape (n, h, w) or (n, h, w, 3), ``probabilities`` (n, classes), ``targets``
-    (n,). Wrong predictions come first, in red and with the true class; then the least certain ones,
-    and then others spread evenly over the rest.
+    Wrong predictions come first, in red and with the true class, then the least certain ones, then
+    others spread evenly over the rest.
+
+    Parameters
+    ----------
+    images : array_like
+        Shape (N, H, W), or (N, H, W, 3) in colour.
+    probabilities : array_like
+        Shape (N, C).
+    targets : array_like
+        True class numbers, shape (N,).
+    path : str or Path
+        The file; its folder is made if it does not exist.
+    labels : sequence of str, optional
+        Names of the classes; their numbers if left out.
+    columns : int
+        Images in a row.
+    rows : int
+        The most rows.
+    title : str, optional
+        A title above the sheet.
+
+    Raises
+    ------
+    ShapeError
+        If the lengths differ, or `probabilities` does not have two axes.
+    PluginError
+        If matplotlib is not installed.
     """
     pictures, shares, true = np.asarray(images), np.asarray(probabilities), np.asarray(targets)
     if not len(pictures) == len(shares) == len(true) or shares.ndim != 2:

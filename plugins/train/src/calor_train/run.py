@@ -70,4 +70,4 @@ class Run(ABC):
 
     @abstractmethod
     def outside_state(self) -> dict[str, Any]:
-        """Return the state that is no tensor's: random numbers and places in the data."""
+        """Return the state outside of tensors: random numbers and positions in the data."""

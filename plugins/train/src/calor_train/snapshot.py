@@ -1,4 +1,4 @@
-"""Tensors of stateful objects by path: taken out for a checkpoint, put back from one."""
+"""Tensors of stateful objects by path: read for a checkpoint, restored from one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from calor_train.optimizers.group import assign
 def state_of(obj: Any) -> dict[str, Any]:
     """Return path to value of every tensor and number of a tree, as they are now.
 
-    A tensor that is in several places is there once.
+    A tied tensor is stored once.
     """
     found: dict[str, Any] = {}
     seen: set[int] = set()
@@ -31,7 +31,7 @@ def state_of(obj: Any) -> dict[str, Any]:
 
 
 def check_state(what: str, obj: Any, saved: Mapping[str, Any]) -> None:
-    """Raise CheckpointError, naming the places, when a saved state does not fit an object."""
+    """Raise CheckpointError, naming the paths, if a saved state does not fit an object."""
     own = state_of(obj)
     problems = [
         f"{path} is {_form(own[path])}, saved {_form(saved[path])}"

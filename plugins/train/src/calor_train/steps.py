@@ -1,7 +1,7 @@
 """The functions that a learner repeats: a training step, its two halves, and an evaluation step.
 
 Requirements: each is one jitted function of model, optimizer, metrics and batch, all of whose state
-is in tensors. Nothing is looked at inside.
+is in tensors. No value is read inside.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class GradientSum(Stateful):
         return tuple(present)
 
     def give(self, params: Sequence[Tensor], present: Sequence[bool]) -> None:
-        """Set ``.grad`` of the parameters to the mean, and start again from zero."""
+        """Set ``.grad`` of the parameters to the mean, and set the sums to zero."""
         with calor.no_grad():
             for held, p, there in zip(self.sums, params, present, strict=True):
                 p.grad = (held / self.weight).astype(p.dtype) if there else None
         self.clear()
 
     def clear(self) -> None:
-        """Start again from zero."""
+        """Set the sums to zero."""
         for held in (*self.sums, self.weight):
             assign(held, calor.zeros_like(held))
 

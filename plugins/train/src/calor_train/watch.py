@@ -1,4 +1,4 @@
-"""Watching the loss: every value is checked, though a device is not waited for at every step."""
+"""Watching the loss: every value is checked, but not every step waits for the device."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from calor import Tensor
 from calor_train.errors import NonFiniteLossError
 from calor_train.optimizers import Optimizer
 
-# How many losses may be unchecked: bounds how late an error is found.
+# How many losses may be unchecked, which bounds how late an error is found.
 LIMIT: Final = 32
 
 
 class LossWatch:
-    """Takes in the loss of each step and raises NonFiniteLossError at the first that is not finite.
+    """Checks the loss of each step and raises NonFiniteLossError at the first that is not finite.
 
-    With ``every_step`` each loss is looked at at once, else in groups, and when ``last`` is read.
+    With ``every_step`` each loss is read at once, otherwise in groups and when ``last`` is read.
     """
 
     def __init__(self, optimizer: Optimizer, every_step: bool) -> None:
@@ -27,13 +27,13 @@ class LossWatch:
         self._last = math.nan
 
     def add(self, epoch: int, batch: int, loss: Tensor) -> None:
-        """Take in the loss of a batch; both are counted from 1."""
+        """Add the loss of a batch; epochs and batches are counted from 1."""
         self._pending.append((epoch, batch, loss))
         if self.every_step or len(self._pending) >= LIMIT:
             self.look()
 
     def look(self) -> None:
-        """Check every loss taken in so far."""
+        """Check every loss added so far."""
         pending, self._pending = self._pending, []
         for epoch, batch, loss in pending:
             self._last = float(loss)
@@ -41,7 +41,7 @@ class LossWatch:
                 raise NonFiniteLossError(self._explanation(epoch, batch, self._last))
 
     def forget(self) -> None:
-        """Start again without losses."""
+        """Drop all losses."""
         self._pending = []
         self._last = math.nan
 

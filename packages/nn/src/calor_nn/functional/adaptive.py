@@ -1,7 +1,7 @@
 """Adaptive pooling: the number of windows is given, their sizes follow.
 
-Window i of n places cut into m begins at ⌊i · n / m⌋ and ends before ⌈(i + 1) · n / m⌉, so windows
-may overlap by one place; where m divides n they are ordinary windows of n / m places.
+Window i of m over n elements covers ⌊i · n / m⌋ up to ⌈(i + 1) · n / m⌉, so neighbours share at
+most one element. If m divides n, these are ordinary windows of n / m elements.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def _sizes(x: Tensor, output_size: Any, rank: int, what: str) -> tuple[int, ...]
 
 
 def _uniform(x: Tensor, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the window's size when all windows are equal and do not overlap."""
+    """Return the windows' size if they are equal and disjoint, else None."""
     pairs = list(zip(x.shape[-len(sizes) :], sizes, strict=True))
     return tuple(n // m for n, m in pairs) if all(n % m == 0 for n, m in pairs) else None
 
@@ -344,7 +344,7 @@ def _largest(x: Any, output_size: Any, rank: int) -> Tensor:
 
 
 def _extreme(x: Tensor, axis: int, count: int) -> Tensor:
-    """Return the maxima along one axis: windows filled up with their last place, then reduced."""
+    """Return the maxima along one axis: windows padded with their last element."""
     first, end = _bounds(x.shape[axis], count)
     width = int((end - first).max())
     places = np.minimum(first[:, None] + np.arange(width), end[:, None] - 1)

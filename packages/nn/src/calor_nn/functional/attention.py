@@ -176,7 +176,7 @@ def _scale(query: Tensor, scale: float | None) -> float:
 
 
 def _leading(shape: tuple[int, ...]) -> tuple[tuple[int], int]:
-    """Return the batch as one axis, and the heads: 1 where there is no axis of them."""
+    """Return the batch as one axis, and the number of heads: 1 without an axis of heads."""
     if len(shape) < 4:
         return (shape[0] if len(shape) == 3 else 1,), 1
     return (math.prod(shape[:-3]),), shape[-3]
@@ -188,7 +188,7 @@ def _four(x: Tensor) -> Tensor:
 
 
 def _extras(mask: Any, bias: Any, q: Tensor, k: Tensor, what: str) -> list[Tensor]:
-    """Return mask and bias as operands of four axes, left at size 1 where they repeat."""
+    """Return mask and bias with four axes; axes that broadcast keep size 1."""
     found = []
     if mask is not None:
         mask = as_tensor(mask, q)

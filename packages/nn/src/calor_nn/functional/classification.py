@@ -161,7 +161,7 @@ def _class_axis(x: Tensor, what: str) -> int:
 def _class_losses(
     logs: Tensor, target: Any, weight: Any, ignore_index: int, what: str
 ) -> tuple[Tensor, Tensor]:
-    """Return the weighted loss of each target class, 0 where none counts, and the weights."""
+    """Return the weighted loss of each target and its weight; both are 0 for ignored ones."""
     target = as_tensor(target, logs)
     axis = _class_axis(logs, what)
     if not target.dtype.is_integer:
@@ -183,7 +183,7 @@ def _class_losses(
         weights: Tensor = e.cast(counted, dtype=logs.dtype)
     else:
         weights = select(counted, gather(_factors(logs, weight, what), classes, axis=0), 0.0)
-    # What is ignored may have probability 0, and is left out rather than multiplied by 0.
+    # An ignored class may have probability 0: its loss is left out, not multiplied by 0.
     return select(counted, pair(e.mul, single(e.neg, picked), weights), 0.0), weights
 
 

@@ -1,7 +1,7 @@
 """Convolutions and transposed convolutions over one, two and three spatial axes.
 
-Requirements: shapes and arguments are PyTorch's: input (N, C, \\*S) or without the batch (C, \\*S),
-weight (O, C / groups, \\*K), of a transposed convolution (C, O / groups, \\*K).
+Requirements: shapes and arguments are PyTorch's: input (N, C, *S) or without the batch (C, *S),
+weight (O, C / groups, *K), of a transposed convolution (C, O / groups, *K).
 """
 
 from __future__ import annotations
@@ -418,7 +418,7 @@ def conv_transpose3d(
 
 
 def per_axis(value: Any, rank: int, what: str) -> Axes:
-    """Return one whole number for each spatial axis from one for all or a sequence of them."""
+    """Return one whole number for each spatial axis; a single number counts for all."""
     given = tuple(value) if isinstance(value, Sequence) else (value,)
     if len(given) not in (1, rank):
         raise ShapeError(f"{what} {value!r} needs one number, or one for each of {rank} axes")
@@ -426,7 +426,7 @@ def per_axis(value: Any, rank: int, what: str) -> Axes:
 
 
 def batched(x: Tensor, rank: int, what: str) -> tuple[Tensor, bool]:
-    """Return x as (N, C, \\*S), and whether the batch was added; ShapeError for other ranks."""
+    """Return x as (N, C, *S), and whether the batch was added; ShapeError for other ranks."""
     if x.ndim == rank + 2:
         return x, False
     if x.ndim != rank + 1:
@@ -505,7 +505,7 @@ def _conv(
 
 
 def _precision(x: Any) -> dict[str, str]:
-    """Return the attribute that lets a convolution of float32 be less exact, where that is said."""
+    """Return the attribute that permits a less exact float32 convolution, if the user set it."""
     exact = local.precision is HIGHEST or x.dtype is not float32
     return {} if exact else {"precision": local.precision}
 
@@ -536,8 +536,8 @@ def _transposed(
         (n - 1) * s + d * (k - 1) + 1
         for n, s, d, k in zip(x.shape[2:], strides, dilations, weight.shape[2:], strict=True)
     )
-    # An output padding below the stride is a forward convolution that leaves places over. A larger
-    # one (allowed by the dilation) needs the whole output, which is then cropped.
+    # With an output padding below the stride, this is the input gradient of a convolution that
+    # leaves elements over. A larger one (up to the dilation) is cropped from the whole output.
     direct = all(m < s for m, s in zip(more, strides, strict=True))
     sizes = tuple(n - 2 * p + m for n, p, m in zip(whole, paddings, more, strict=True))
     if any(n < 1 for n in sizes):
@@ -558,7 +558,7 @@ def _transposed(
 
 
 def _cropped(x: Tensor, starts: Axes, sizes: Axes) -> Tensor:
-    """Return ``sizes`` spatial places from ``starts`` on, zeros where x has ended."""
+    """Return ``sizes`` spatial elements from ``starts`` on, with zeros beyond the end of x."""
     ends = tuple(a + n for a, n in zip(starts, sizes, strict=True))
     missing = tuple(max(b - n, 0) for b, n in zip(ends, x.shape[2:], strict=True))
     none = (0,) * x.ndim

@@ -131,11 +131,11 @@ def _losses(logs: Tensor, targets: Tensor, inputs: Tensor, outputs: Tensor, blan
     place = arange(states, device=logs.device)
     inside = pair(e.less, arange(labels, device=logs.device), expand_dims(outputs, 1))
     symbols = _interleaved(select(inside, targets, blank), blank)
-    # A label may follow the label before the blank between them when the two differ.
+    # A label may follow the previous one without a blank between them if the two differ.
     skips = pair(e.not_equal, symbols, _moved(symbols, 2, blank))
     skips = pair(e.bit_and, skips, pair(e.equal, pair(e.remainder, place, 2), 1))
     skips = pair(e.bit_and, skips, pair(e.greater, place, 1))
-    # 0 · labels leaves a tensor of the right shape; states beyond the target are never entered.
+    # States beyond the target are never entered.
     valid = pair(e.less_equal, place, pair(e.mul, expand_dims(outputs, 1), 2))
     start = select(pair(e.bit_and, pair(e.less, place, 2), valid), 0.0, _NEVER)
     start = e.cast(start, dtype=logs.dtype)
@@ -174,7 +174,7 @@ def _interleaved(targets: Tensor, blank: int) -> Tensor:
 
 
 def _moved(x: Tensor, by: int, fill: float) -> Tensor:
-    """Return x (N, S) moved ``by`` places to the right, filled on the left."""
+    """Return x (N, S) shifted to the right by ``by`` elements, filled on the left."""
     by = min(by, x.shape[1])
     wide = pad(x, number_like(x, fill), low=(0, by), high=(0, 0), interior=(0, 0))
     made: Tensor = slice_(wide, starts=(0, 0), stops=x.shape, steps=(1, 1))

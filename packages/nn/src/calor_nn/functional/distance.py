@@ -106,7 +106,7 @@ def normalize(x: Operand, /, *, p: float = 2.0, axis: int = 1, eps: float = 1e-1
 
 def _unit(x: Tensor, axis: int, eps: float) -> Tensor:
     square = total(pair(e.mul, x, x), axis=axis, keepdims=True)
-    # The root is taken of what is above eps² only: its slope at 0 is infinite.
+    # Only squares above eps² enter the root, whose slope at 0 is infinite.
     large = pair(e.greater, square, eps * eps)
     norm = single(e.sqrt, select(large, square, 1.0))
     return pair(e.div, x, select(large, norm, eps))

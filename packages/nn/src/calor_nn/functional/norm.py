@@ -1,7 +1,7 @@
 """Normalization: over features, channels, groups and batches.
 
-Requirements: moments of half types are computed in float32; a batch norm gives its new running
-statistics back instead of changing a tensor, so it works under every transform.
+Requirements: moments of half types are computed in float32; a batch norm returns its new running
+statistics instead of changing a tensor, so it works under every transform.
 """
 
 from __future__ import annotations
@@ -436,7 +436,7 @@ def _moved(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> T
 def _normalized(
     x: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float
 ) -> Tensor:
-    """Return x · scale + shift, the normalization by given moments folded into two vectors."""
+    """Return x · scale + shift, two vectors that follow from the given moments."""
     scale = pair(e.div, 1.0, single(e.sqrt, pair(e.add, variance, eps)))
     if weight is not None:
         scale = pair(e.mul, scale, weight)

@@ -1,8 +1,8 @@
 """Pooling over one, two and three spatial axes.
 
-Requirements: shapes and arguments are PyTorch's: input (N, C, \\*S) or (C, \\*S); ``stride`` is the
-window's size unless given; with ``ceil_mode`` a last window may begin in x or its left padding and
-end beyond the right one.
+Requirements: shapes and arguments are PyTorch's: input (N, C, *S) or (C, *S). ``stride`` defaults
+to the window's size. With ``ceil_mode`` the last window may end beyond the right padding, but
+begins in x or in its left padding.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Windows:
-    """Where windows lie: their sizes by axis, and the paddings that make all of them fit."""
+    """The windows' sizes by axis, and the paddings that make all of them fit."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Windows:
                 f"padding {before}"
             )
         count = (-(-span // step) if ceil_mode else span // step) + 1
-        # A window that would begin in the right padding is none.
+        # A window that would begin in the right padding does not count.
         return count - 1 if (count - 1) * step >= size + before else count
 
     def _pair(self, axis: int) -> tuple[int, int]:
@@ -90,7 +90,7 @@ class Windows:
 
 
 def baked(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
-    """Return an array that depends on sizes alone as a constant, in the dtype of ``like``."""
+    """Return an array that follows from sizes as a constant, in the dtype of ``like``."""
     with on_device(like.device):
         made: Tensor = constant(array=HostArray.of(array.astype(like.dtype.numpy)), weak=False)
     return made

@@ -1,7 +1,7 @@
 """Resizing of signals, images and volumes.
 
 Requirements: the conventions are PyTorch's, those of other frameworks differ by half a pixel. An
-axis is resized by weighted sums of a few places each, which depend on sizes alone.
+axis is resized by weighted sums of a few elements, whose indices and weights follow from sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from calor_nn.functional.adaptive import (
     adaptive_avg_pool3d,
 )
 from calor_nn.functional.pool_windows import baked
-from calor_nn.functional.windows import places
+from calor_nn.functional.windows import constant_indices
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -158,16 +158,16 @@ def _nearest(x: Tensor, axis: int, size: int, factor: float | None, exact: bool)
         wide = stretched(reshape(x, (*front, old, 1, *back)), (*front, old, size // old, *back))
         return reshape(wide, (*front, size, *back))
     centre = np.arange(size) + (0.5 if exact else 0.0)
-    # PyTorch computes the places in float32.
+    # PyTorch computes the indices in float32.
     where = np.floor(centre.astype(np.float32) * np.float32(ratio)).astype(np.int64)
-    made: Tensor = gather(x, places(np.minimum(where, old - 1), x.device), axis=axis)
+    made: Tensor = gather(x, constant_indices(np.minimum(where, old - 1), x.device), axis=axis)
     return made
 
 
 def _smooth(
     x: Tensor, axis: int, size: int, factor: float | None, cubic: bool, align: bool
 ) -> Tensor:
-    """Return x resized along one axis by weighted sums of 2 or 4 places."""
+    """Return x resized along one axis by weighted sums of 2 or 4 elements."""
     old = x.shape[axis]
     if size == old and (align or factor in (None, 1.0)):
         return x
@@ -183,7 +183,7 @@ def _smooth(
     shape[axis] = size
     total: Tensor | None = None
     for offset, weights in taps:
-        where = places(np.clip(first + offset, 0, old - 1), x.device)
+        where = constant_indices(np.clip(first + offset, 0, old - 1), x.device)
         part = pair(e.mul, gather(x, where, axis=axis), baked(weights.reshape(shape), x))
         total = part if total is None else pair(e.add, total, part)
     assert total is not None

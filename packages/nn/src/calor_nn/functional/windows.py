@@ -1,7 +1,7 @@
-"""Patches of images as columns and back, and the exchange of channels for pixels.
+"""Patches of images as columns and back, and the rearrangement of channels and pixels.
 
-Requirements: places are computed from sizes alone, so they are constants; values are moved, never
-multiplied, so NaN and infinity stay where they are.
+Requirements: indices follow from sizes alone, so they are constants; values are moved, never
+multiplied, so NaN and infinity stay unchanged.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
 
 
-def places(array: np.ndarray[Any, Any], device: Any) -> Tensor:
-    """Return indices that depend on sizes alone as a constant int64 tensor."""
+def constant_indices(array: np.ndarray[Any, Any], device: Any) -> Tensor:
+    """Return indices that follow from sizes as a constant int64 tensor."""
     with on_device(device):
         made: Tensor = constant(array=HostArray.of(array.astype(np.int64)), weak=False)
     return made
@@ -93,7 +93,7 @@ def im2col(
     edge = (0, 0, *before)
     seen = pad(x, number_like(x, 0), low=edge, high=edge, interior=(0,) * 4)
     for axis, where in ((2, index[0]), (4, index[1])):
-        seen = gather(seen, places(where, x.device), axis=axis)
+        seen = gather(seen, constant_indices(where, x.device), axis=axis)
     # (N, C, KH, OH, KW, OW)
     seen = permute(seen, axes=(0, 1, 2, 4, 3, 5))
     shape = (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(w.shape[1] for w in index))
@@ -169,7 +169,7 @@ def col2im(
     full = tuple(m + 2 * b for m, b in zip(sizes, before, strict=True))
     rows = index[0][:, :, None, None] * full[1] + index[1][None, None, :, :]
     zeros = zeros_of(spec((math.prod(full), n, channels), x.dtype), x.device)
-    where = places(rows[..., None], x.device)
+    where = constant_indices(rows[..., None], x.device)
     made = permute(scatter_nd(zeros, where, moved, update="add"), axes=(1, 2, 0))
     whole = reshape(made, (n, channels, *full))
     stops = (n, channels, *(b + m for b, m in zip(before, sizes, strict=True)))
@@ -191,7 +191,7 @@ def _arguments(
 def _patches(
     sizes: Axes, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes, what: str
 ) -> list[np.ndarray[Any, Any]]:
-    """Return for each axis the places (in the kernel, patch) on the padded image."""
+    """Return for each axis the indices (kernel element, patch) into the padded image."""
     found = []
     for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True):
         span = n + 2 * p - d * (k - 1) - 1

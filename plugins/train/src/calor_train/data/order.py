@@ -43,8 +43,8 @@ def epoch_order(count: int, seed: int, epoch: int) -> Indices:
 
 
 def batch_generator(seed: int, epoch: int, batch: int) -> np.random.Generator:
-    """Return the random numbers of one batch, whoever makes it; for augmentation."""
+    """Return the random generator of one batch, the same in every worker; for augmentation."""
     key = np.array([seed, epoch], np.uint64)
-    # The order of the epoch is drawn from the counters below; each batch has 2¹⁹² of its own.
+    # The order of the epoch uses the counters below; each batch has 2¹⁹² of its own.
     counter: Any = np.array([0, 0, 0, batch + 1], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -14,10 +14,10 @@ from calor_train.optimizers.group import ParameterGroup, assign
 
 
 class Corrections:
-    """The bias corrections of one step, worked out once for each dtype and device.
+    """The bias corrections of one step, computed once for each dtype and device.
 
-    Both moments start at zero and so are too small at first; with ``t`` steps made they are divided
-    by 1 − betaᵗ. The first is divided into the learning rate, of the second the root is kept.
+    Both moments start at zero and so are too small at first; after ``t`` steps they are divided by
+    1 − betaᵗ. The first correction joins the learning rate; of the second the root is kept.
     """
 
     def __init__(self, group: AdamGroup) -> None:
@@ -41,8 +41,8 @@ class Corrections:
 class AdamGroup(ParameterGroup):
     """Parameters of Adam with the running moments of their gradients.
 
-    What follows from the betas (1 − beta, log beta) is worked out on the host in double precision:
-    in float32, 1 − 0.999 would be wrong in the fifth digit.
+    1 − beta and log beta are computed on the host in double precision: in float32, 1 − 0.999 would
+    be wrong in the fifth digit.
     """
 
     dynamic = (

@@ -199,15 +199,15 @@ class Optimizer(Stateful):
                 f"the saved optimizer has groups of {counts} parameters, this one of {own}"
             )
         entries = [[state[str(i)] for i in g["params"]] for g in groups]
-        places = []
+        found = []
         for group, saved, held in zip(self.param_groups, groups, entries, strict=True):
             if set(saved) - {"params"} != set(group.hyperparameters()):
                 raise ArgumentError(
                     f"the saved hyper-parameters are {sorted(set(saved) - {'params'})}, "
                     f"{type(self).__name__} has {sorted(group.hyperparameters())}"
                 )
-            places += group.places(held)
-        for tensor, value in places:
+            found += group.assignments(held)
+        for tensor, value in found:
             assign(tensor, calor.asarray(value, dtype=tensor.dtype, device=tensor.device))
         for group, saved in zip(self.param_groups, groups, strict=True):
             for name in group.hyperparameters():

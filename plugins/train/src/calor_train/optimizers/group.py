@@ -1,8 +1,8 @@
 """Parameter groups: parameters that share hyper-parameters, with their state.
 
 Requirements: state exists from construction on, and every step changes tensors in place, so that a
-jitted step always meets the same structure. Hyper-parameters are run-time numbers; only whether one
-is zero is structure, since the operations of a hyper-parameter that is zero are left out.
+jitted step always meets the same structure. Hyper-parameters are run-time numbers. Only whether
+one is zero is structure, since operations with a hyper-parameter of zero are left out.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ParameterGroup(Stateful):
                 else None
                 for x, p in zip(forms, self.params, strict=True)
             ]
-            # How many steps each parameter has made: one that gets no gradient makes none.
+            # The steps of each parameter: without a gradient it makes none.
             device = self.params[0].device if self.params else None
             self.steps = (
                 calor.zeros((len(self.params),), dtype=calor.int32, device=device)
@@ -120,7 +120,7 @@ class ParameterGroup(Stateful):
         if name in self.optional and (isinstance(value, Tensor) or value):
             used |= {name}
         if used == self.used and type(value) is float and type(vars(self).get(name)) is float:
-            # Another number in the same place changes no structure, so jit need not look again.
+            # Another number changes no structure, so jit need not check it again.
             object.__setattr__(self, name, value)
             return
         super().__setattr__("used", used)
@@ -302,7 +302,7 @@ class ParameterGroup(Stateful):
                 entry["master"] = master.detach()
             yield entry
 
-    def places(self, entries: Sequence[Mapping[str, Any]]) -> list[tuple[Tensor, Any]]:
+    def assignments(self, entries: Sequence[Mapping[str, Any]]) -> list[tuple[Tensor, Any]]:
         """Return each state tensor with its saved value.
 
         Parameters
@@ -322,7 +322,7 @@ class ParameterGroup(Stateful):
         ShapeError
             If a saved value has another shape.
         """
-        places: list[tuple[Tensor, Any]] = []
+        found: list[tuple[Tensor, Any]] = []
         for index, entry in enumerate(entries):
             wanted = {slot: held[index] for slot, held in self.state.items()}
             if (master := self.masters[index]) is not None:
@@ -339,14 +339,14 @@ class ParameterGroup(Stateful):
                         f"{slot} of parameter {self.names[index]!r} has shape "
                         f"{tuple(entry[slot].shape)}, expected {held.shape}"
                     )
-                places.append((held, entry[slot]))
+                found.append((held, entry[slot]))
         if self.steps is not None:
             counts = np.asarray([int(entry["step"]) for entry in entries], np.int32)
-            places.append((self.steps, counts))
-        return places
+            found.append((self.steps, counts))
+        return found
 
 
 def assign(target: Tensor, value: Tensor) -> None:
-    """Give a tensor another value of the same shape and dtype; its handle stays the same."""
+    """Set the value of a tensor, of the same shape and dtype; its handle stays the same."""
     with calor.no_grad():
         target._rebind(value.detach())

@@ -1,8 +1,8 @@
 """The form in which a step is computed: at least float32, and real numbers.
 
 Requirements: a parameter in half precision must not lose small updates on the way, so its state and
-its arithmetic are float32. Where a method treats elements one by one (a square, a root), a complex
-parameter is seen as pairs of real numbers, as in PyTorch.
+its arithmetic are float32. A method that treats elements one by one (a square, a root) computes
+with a complex parameter as pairs of real numbers, as in PyTorch.
 """
 
 from __future__ import annotations
