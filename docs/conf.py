@@ -56,6 +56,8 @@ def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list
             lines[number] = PROSE.sub(lambda m: m["kept"] or f"\\{m[0]}", line)
 
 
-def setup(app: Any) -> None:
+def setup(app: Any) -> dict[str, bool]:
     # Before napoleon, which turns sections into directives.
     app.connect("autodoc-process-docstring", escape, priority=400)
+    # Nothing is kept from page to page, so that two processes can read them.
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
