@@ -12,7 +12,7 @@ The graph errs towards edges. Each rule adds what a file may load, whether or no
 - Core depends on no other distribution. Where one of its functions loads one, those do that say the
   function's name; what else core's texts name is for messages and for devices that it would choose
   without the tests' settings.
-- A test loads the ``conftest.py`` of its folder and of those above.
+- A test loads the ``conftest.py`` and the ``__init__.py`` of its folder and of those above.
 """
 
 from __future__ import annotations
@@ -187,10 +187,12 @@ class FileGraph:
         return {path for name, path in self.entries.items() if name.startswith("ops.")}
 
     def _conftests(self, path: Path) -> set[Path]:
+        """Return what pytest loads for a file of tests: what its folder and those above bring."""
         if not path.name.startswith("test_") and path.name != "conftest.py":
             return set()
-        folders = [folder for folder in path.parents if folder > self.root]
-        return {f / "conftest.py" for f in folders if (f / "conftest.py").exists()} - {path}
+        folders = [folder for folder in path.parents if self.root in folder.parents]
+        brought = [folder / name for folder in folders for name in ("__init__.py", "conftest.py")]
+        return {file for file in brought if file.exists()} - {path}
 
 
 def _word_of(node: ast.AST) -> str:
