@@ -83,12 +83,12 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Do the types hold, in strict mode?"""
     mypy = (shared(session), "-m", "mypy")
-    run(session, *mypy, *(str(project / "src") for project in PROJECTS))
+    sources = [str(project / "src") for project in PROJECTS]
+    others = sorted(map(str, ROOT.glob(f"{THIRD_PARTY}/*/src")))
+    run(session, *mypy, *sources, f"{HOST_SHIM}/src", *others)
     run(session, *mypy, *existing(*map(Path, TOOLS)))
-    # Apart from the others, as there are two modules named run.
+    # Apart from the others, as there are two modules named run, and two named conftest.
     run(session, *mypy, "integration-tests/array_api")
-    run(session, *mypy, f"{HOST_SHIM}/src")
-    run(session, *mypy, *sorted(map(str, ROOT.glob(f"{THIRD_PARTY}/*/src"))))
     run(session, *mypy, f"{THIRD_PARTY}/conftest.py", f"{THIRD_PARTY}/test_third_party.py")
 
 

@@ -19,8 +19,14 @@ class Watch(Protocol):
     def read(self, *given: Any, **options: Any) -> None:
         """Check a read."""
 
+    def read_each(self, *given: Any, **options: Any) -> None:
+        """Check reads of one place each."""
+
     def write(self, *given: Any, **options: Any) -> None:
         """Check a write."""
+
+    def write_each(self, *given: Any, **options: Any) -> None:
+        """Check writes to one place each."""
 
     def arrive(self, *given: Any) -> None:
         """Note that an asynchronous copy's data is there."""
