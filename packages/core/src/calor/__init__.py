@@ -30,6 +30,8 @@ from calor.dtypes import (
     uint64,
 )
 from calor.dtypes import bool_ as bool
+from calor.functions.declared import *  # noqa: F403
+from calor.functions.declared import NAMES as _DECLARED
 from calor.keywords import explain as _explain
 from calor.ops import on_demand as _on_demand
 from calor.precision import matmul_precision
@@ -111,6 +113,7 @@ __all__ = [
     "write_safetensors",
 ]
 __all__ += _arrays.__all__
+__all__ += _DECLARED
 
 
 if TYPE_CHECKING:

@@ -1,9 +1,5 @@
-"""The public functions on arrays, gathered for ``calor``: what its users call by name.
+"""The public functions on arrays, gathered for ``calor``: what its users call by name."""
 
-Modules that declare ops bring their own list of names, so that an op is exported where it stands.
-"""
-
-from calor.functions import error_functions, logarithms, signals
 from calor.functions.activation import (
     elu,
     gelu,
@@ -81,7 +77,6 @@ from calor.functions.elementwise import (
     square,
     subtract,
 )
-from calor.functions.error_functions import *  # noqa: F403 - its __all__ is added below
 from calor.functions.indexing import (
     gather_nd,
     scatter_along_axis,
@@ -108,7 +103,6 @@ from calor.functions.linear_algebra import (
     vecdot,
 )
 from calor.functions.linear_algebra_einsum import einsum
-from calor.functions.logarithms import *  # noqa: F403
 from calor.functions.logic import (
     equal,
     greater,
@@ -191,7 +185,6 @@ from calor.functions.sets import (
     unique_inverse,
     unique_values,
 )
-from calor.functions.signals import *  # noqa: F403
 from calor.functions.signs import (
     abs,
     copysign,
@@ -412,6 +405,3 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-__all__ += error_functions.__all__
-__all__ += logarithms.__all__
-__all__ += signals.__all__

@@ -67,7 +67,7 @@ def elementwise(
     promotion : {"float", "same"}, optional
         Whether integers are converted to the default floating dtype (the default) or kept.
     method : bool, optional
-        Whether the function is a method of tensors too. By default not.
+        Whether the function is a method of tensors too, for ops of calor. By default not.
     package : str, optional
         The prefix of the row's name, for ops of packages outside calor: ``"acme"`` for
         ``acme.name``.

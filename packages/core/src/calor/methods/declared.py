@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from calor.functions import error_functions, logarithms, signals
+from calor.functions import declared
 from calor.functions.rows import METHODS
 from calor.tensor.tensor import Tensor, with_methods
 
-MODULES = (error_functions, logarithms, signals)
-
+_unnamed = set(METHODS) - set(declared.NAMES)
+assert not _unnamed, f"name {sorted(_unnamed)} in the __all__ of the modules that declare them"
 with_methods(type("DeclaredMethods", (Tensor,), {"__slots__": (), **METHODS}))
