@@ -38,7 +38,7 @@ def test_a_variable_chooses(pycuda: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(DeviceError, match=r"as CALOR_CUDA_DRIVER says, on CuPy, which is not"):
         CudaDevice(0)
     monkeypatch.setenv("CALOR_CUDA_DRIVER", "cuda")
-    with pytest.raises(DeviceError, match="CALOR_CUDA_DRIVER is 'cuda'; it may be cupy or pycuda"):
+    with pytest.raises(DeviceError, match="CALOR_CUDA_DRIVER is 'cuda'; set it to cupy or pycuda"):
         CudaDevice(0)
 
 

@@ -171,7 +171,7 @@ def test_devices_are_those_of_the_platforms_asked_for(
     assert devices()[0].platform.name == name
     monkeypatch.setenv("CALOR_OPENCL_PLATFORM", "of nobody")
     assert devices() == []
-    with pytest.raises(DeviceError, match="0 OpenCL devices, and none of number 0"):
+    with pytest.raises(DeviceError, match="there is no OpenCL device 0; the drivers list 0"):
         OpenCLDevice(0)
 
 

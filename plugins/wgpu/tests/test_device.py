@@ -309,7 +309,7 @@ def test_a_kernel_that_takes_more_than_there_is_is_refused(device: Any) -> None:
 def test_there_is_no_device_beyond_the_last(device: Any) -> None:
     from calor_wgpu.device import WgpuDevice
 
-    with pytest.raises(DeviceError, match="wgpu devices, and none of number 99"):
+    with pytest.raises(DeviceError, match="there is no wgpu device 99; the drivers list"):
         WgpuDevice(99)
 
 

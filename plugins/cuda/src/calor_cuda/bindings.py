@@ -1,9 +1,9 @@
-"""The libraries that calor-cuda runs on, and what CUDA's error codes mean to calor.
+"""The libraries of calor-cuda, and the meaning of CUDA's error codes.
 
-Requirements: every failure becomes a typed error in one place; a machine without a driver, or
-without a library that calls it, has no devices and can say why; CuPy's arrays, which take half a
-second to import, are not needed, only its modules of the driver's functions; what CuPy is not there
-for PyCUDA does, by the same names.
+Requirements: every failure becomes a typed error in one place. A machine without a driver, or
+without a library that calls it, has no devices and can say why. CuPy's arrays, whose import takes
+half a second, are not needed; only its modules of driver functions are. PyCUDA replaces CuPy under
+the same names.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ INSTALL: Final = (
     '"calor-cuda[pycuda]" PyCUDA, each with cuda-bindings and NVRTC'
 )
 _NCCL: Final = "pip install nvidia-nccl-cu13 brings it (nvidia-nccl-cu12 for CUDA 12)"
-# Which of the libraries calls the driver: CuPy where it is, unless this says otherwise.
+# Selects the library that calls the driver; by default CuPy if it is installed.
 VARIABLE: Final = "CALOR_CUDA_DRIVER"
 LIBRARIES: Final = {"cupy": "CuPy", "pycuda": "PyCUDA"}
-# Codes of cuda.h, the same in the driver's and the runtime's functions.
+# Codes of cuda.h, equal for functions of the driver and of the runtime.
 _MEMORY: Final = {2}
 _LOST: Final = {
     214: "an error of the memory that cannot be corrected",
@@ -58,13 +58,18 @@ typed, failure = CODES.typed, CODES.failure
 
 
 def library() -> tuple[str, tuple[OrderedRuntime, Driver]]:
-    """Return the name of the library that calls the driver, and its functions by CuPy's names.
+    """Return the name of the library that calls the driver, and its functions under CuPy's names.
 
-    They are those of the runtime and of the driver. DeviceError where there is no such library.
+    They are the functions of the runtime and of the driver.
+
+    Raises
+    ------
+    DeviceError
+        If no such library is installed.
     """
     asked = os.environ.get(VARIABLE, "")
     if asked not in ("", *LIBRARIES):
-        raise DeviceError(f"{VARIABLE} is {asked!r}; it may be {' or '.join(LIBRARIES)}")
+        raise DeviceError(f"{VARIABLE} is {asked!r}; set it to {' or '.join(LIBRARIES)}")
     missing = []
     for name in [asked] if asked else LIBRARIES:
         try:
@@ -90,22 +95,34 @@ def _functions(name: str) -> tuple[OrderedRuntime, Driver]:
 
 
 def modules() -> tuple[OrderedRuntime, Driver]:
-    """Return the functions of the runtime and the driver; DeviceError where no library has them."""
+    """Return the functions of the runtime and of the driver.
+
+    Raises
+    ------
+    DeviceError
+        If no library has them.
+    """
     return library()[1]
 
 
 def arrays() -> Any:
-    """Return CuPy, with its arrays, which takes a while."""
+    """Return CuPy with its arrays; the import is slow."""
     import cupy
 
     return cupy
 
 
 def nccl_module() -> Any:
-    """Return CuPy's functions of NCCL; DeviceError where it is not installed."""
+    """Return CuPy's functions of NCCL.
+
+    Raises
+    ------
+    DeviceError
+        If NCCL is not installed.
+    """
     try:
         with warnings.catch_warnings():
-            # CuPy warns of what the error below says.
+            # CuPy's warning repeats the error below.
             warnings.simplefilter("ignore")
             from cupy.cuda import nccl
     except ImportError as error:
@@ -116,7 +133,7 @@ def nccl_module() -> Any:
 
 
 def count() -> int:
-    """Return how many GPUs there are: none where a library or the driver are missing."""
+    """Return the number of GPUs; 0 without a library or driver."""
     try:
         runtime, _ = modules()
         return int(runtime.getDeviceCount())
@@ -125,11 +142,11 @@ def count() -> int:
 
 
 def require(number: int) -> None:
-    """Raise the DeviceError that says why there is no GPU of a number; return if there is."""
+    """Raise a DeviceError with the reason if there is no GPU with a number."""
     with typed("looking for GPUs"):
         found = int(modules()[0].getDeviceCount())
     if number >= found:
         raise DeviceError(
-            f"there are {found} CUDA devices, and none of number {number}; `nvidia-smi -L` lists "
-            f"what the driver finds, and CUDA_VISIBLE_DEVICES chooses among them"
+            f"there is no CUDA device {number}; the driver lists {found}, numbered from 0: see "
+            f"`nvidia-smi -L`, and CUDA_VISIBLE_DEVICES, which selects among them"
         )

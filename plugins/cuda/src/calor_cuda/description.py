@@ -1,7 +1,8 @@
-"""What a GPU says of itself, as a DeviceInfo.
+"""The description of an NVIDIA GPU as a DeviceInfo.
 
-Requirements: what varies is read from the driver, and what every capability from 8.0 on has is
-stated; a feature is stated when kernels of the library and of the tests run with it.
+Requirements: varying properties are read from the driver; properties of every compute capability
+from 8.0 on are constants. A feature is declared when kernels of the library and of the tests run
+with it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from calor.dtypes import ALL, bfloat16, float16
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.printers.dialect import words
 
-# Float16 and bfloat16 are stored; kernels compute in float32.
+# float16 and bfloat16 are storage types; kernels compute in float32.
 _DTYPES: Final = frozenset(
     t for t in ALL if t.kind in ("bool", "int", "uint", "float") and t not in (float16, bfloat16)
 )
@@ -21,19 +22,19 @@ _FEATURES: Final = words(
     "print barrier planes atomics atomics_64 float_atomics fma forward_progress async_copy matrix "
     "load_matrix links"
 )
-# NCCL is called by CuPy.
+# CuPy calls NCCL.
 _BY_CUPY: Final = words("links")
-# Products beside warp groups are of this capability alone; their copies are of newer ones too.
+# Only this capability has warpgroup MMA; newer ones have its copies (TMA) too.
 _HOPPER: Final = words("async_matrix tensor_copy mbarrier clusters")
-# What an access of memory may be at most, and what the allocator aligns to.
+# Largest memory access in bytes, and alignment of the allocator.
 _ACCESS: Final = 16
 _ALIGN: Final = 256
-# The part of a multiprocessor's memory that is a cache when none of it is shared memory.
+# L1 cache of a multiprocessor without shared memory, in bytes.
 _NEAR: Final = 128 << 10
 
 
 def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
-    """Return what kernels and their choice depend on, of the runtime's device properties."""
+    """Return the device description for the runtime's device properties."""
     name = found["name"]
     name = name.decode() if isinstance(name, bytes) else str(name)
     x, y, z = found["maxThreadsDim"]

@@ -1,7 +1,7 @@
-"""An NVIDIA GPU: memory, queue, and what it says of itself.
+"""An NVIDIA GPU: memory, queue, and description.
 
-Requirements: memory comes from the driver's stream-ordered allocator, and stays with the process
-when it is freed; a recorded list that runs again is a graph.
+Requirements: memory comes from the driver's stream-ordered allocator, and the process keeps freed
+memory. A recorded list that runs again becomes a graph.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class CudaMemory(PeerMemory):
         super().__init__(stream)
         runtime = stream.runtime
         with stream.told("opening the device"):
-            # What is freed stays with the process: giving it back to the system would wait.
+            # The process keeps freed memory, because a return to the system would wait.
             pool = runtime.deviceGetDefaultMemPool(stream.number)
             runtime.memPoolSetAttribute(pool, runtime.cudaMemPoolAttrReleaseThreshold, _FOREVER)
         self.pool = pool
 
     def alloc(self, nbytes: int) -> int:
-        """Return memory that what is queued from now on may use."""
+        """Return memory for work that is queued from now on."""
         with self.on.told(f"allocating {nbytes} bytes"):
             self.on.use()
             return int(self.on.runtime.mallocAsync(max(nbytes, 1), self.on.stream))
 
     def free(self, handle: int) -> None:
-        """Give memory back in the order of the stream."""
+        """Free memory in the order of the stream."""
         with self.on.told("freeing memory"):
             self.on.use()
             self.on.runtime.freeAsync(handle, self.on.stream)
 
     def admit(self, other: int) -> None:
-        """Let another GPU read and write what is of the pool."""
+        """Let another GPU read and write memory of the pool."""
         from cuda.bindings import driver
 
         said = driver.CUmemAccessDesc()
@@ -62,15 +62,15 @@ class CudaMemory(PeerMemory):
 
 
 class CudaQueue(StreamQueue):
-    """One stream; recorded lists are launches, or a graph from their second run on."""
+    """One stream; recorded lists are launches, and a graph from their second run on."""
 
     def record(self, steps: Sequence[Step], slots: int) -> Repeated:
-        """Return the launches with all arguments set but buffers."""
+        """Return the launches with all arguments set except buffers."""
         return Repeated(steps, self.on.stream, self.on.runtime.graphLaunch)
 
 
 class CudaDevice(Device):
-    """The GPU of a number in the driver's list."""
+    """The GPU with a number in the driver's list."""
 
     memory: CudaMemory
     toolchain: CudaToolchain
@@ -99,12 +99,12 @@ class CudaDevice(Device):
             self.exchange = ByCapsules(place, stream.stream, self.queue.synchronize)
 
     def link(self, devices: Sequence[Device]) -> CupyLinks:
-        """Return NCCL's communicators of these GPUs."""
+        """Return NCCL communicators of these GPUs."""
         memories = [d.memory for d in devices if isinstance(d, CudaDevice)]
         return CupyLinks(memories, nccl_module())
 
     def close(self) -> None:
-        """Wait for what was queued, and give idle memory back to the system."""
+        """Wait for queued work, and return idle memory to the system."""
         self.queue.synchronize()
         self.memory.peers.close()
         with typed("closing the device"):

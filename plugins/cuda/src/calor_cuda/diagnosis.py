@@ -1,4 +1,4 @@
-"""What there is, and what is missing, on the way to an NVIDIA GPU: for ``python -m calor doctor``.
+"""The state of NVIDIA GPUs and their libraries, for ``python -m calor doctor``.
 
 Requirements: those of calor_kernel.device.diagnosis.
 """
@@ -19,7 +19,7 @@ _CUPY: Final = "cupy-cuda"
 
 
 def diagnosis() -> list[Row]:
-    """Return rows of what was looked for and what was found."""
+    """Return rows of components and their state."""
     gpus = count()
     rows = found(
         [
@@ -35,7 +35,7 @@ def diagnosis() -> list[Row]:
 
 
 def _cupy() -> str:
-    """Return CuPy's version; what to do about two of them, whose files are the same."""
+    """Return CuPy's version, or advice about two installed ones, which share files."""
     there = {str(d.name or ""): d.version for d in distributions()}
     names = sorted(name for name in there if name == "cupy" or name.startswith(_CUPY))
     if not names:

@@ -1,4 +1,4 @@
-"""Memory of an NVIDIA GPU as other libraries see it: DLPack, and Numba's array interface."""
+"""Memory of an NVIDIA GPU for other libraries: DLPack, and Numba's array interface."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ByCupy(CupyExchange):
 
 
 class ByCapsules(CapsuleExchange):
-    """Exchange where there is no CuPy."""
+    """Exchange without CuPy."""
 
     def cuda_array_interface(self, handle: int, spec: Spec) -> dict[str, Any]:
         """Return version 3 of the interface."""
@@ -31,7 +31,7 @@ class ByCapsules(CapsuleExchange):
 
 
 def _interface(handle: int, spec: Spec, stream: int) -> dict[str, Any]:
-    """Return what consumers are told, who order themselves after the stream."""
+    """Return the array interface; consumers order their work after the stream."""
     dtype = np.dtype(bool) if spec.dtype is bool_ else np.dtype(spec.dtype.numpy)
     said = {"shape": spec.shape, "typestr": dtype.str, "data": (handle, True), "strides": None}
     return {**said, "stream": stream, "version": 3}

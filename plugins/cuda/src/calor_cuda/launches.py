@@ -1,8 +1,7 @@
 """A recorded list of launches as a CUDA graph.
 
 Requirements: a list that runs again is one call of the driver, a graph whose nodes take new
-arguments by their addresses, so that buffers may change from run to run; a list that runs once
-costs no graph.
+arguments by address, so buffers may differ between runs. A list that runs once creates no graph.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from calor_kernel.device.protocol import Step
 from .bindings import failure
 from .maps import NBYTES, Tensor, encoded, tensors
 
-# Lists of fewer launches are quicker launch by launch, and no list is worth a graph at its first
-# run: making one costs as much as some runs.
+# Shorter lists are faster launch by launch. No list gets a graph at its first run, because creating
+# one costs as much as several runs.
 LEAST: Final = 4
-# The graphs of a list at most.
+# Limit of the graphs of a list.
 GRAPHS: Final = 3
 
 
 class Repeated(Recorded):
-    """Launches that are a graph from their second run on, with descriptors of tensors."""
+    """Launches that become a graph at their second run, with their tensor maps."""
 
     block_bytes = NBYTES
 
@@ -32,19 +31,20 @@ class Repeated(Recorded):
         super().__init__(steps, stream)
         self.graph_launch = graph_launch
         self.runs = 0
-        # Programs that hold results for a while go round a few sets of buffers: each has a graph.
+        # Programs that keep results for a while alternate between a few sets of buffers, each with
+        # a graph.
         self.graphs: list[Graph] = []
 
     def blocks_of(self, step: Step) -> Sequence[tuple[int, Tensor]]:
-        """Return the descriptors that a launch takes behind its arguments."""
+        """Return the tensor maps that a launch takes after its arguments."""
         return tensors(step.function.kernel, step.arguments)
 
     def block(self, address: int, said: Tensor) -> bytes:
-        """Return a descriptor of a tensor at an address."""
+        """Return the tensor map for an address."""
         return encoded(address, said)
 
     def run(self, handles: Sequence[int], launch: Any) -> None:
-        """Queue all launches: one by one, or as the graph that was made of them."""
+        """Queue all launches, one by one or as a graph."""
         if self.runs and len(self.launches) >= LEAST:
             self.graph_launch(self._graph(tuple(handles)).executable, self.stream)
             return
@@ -52,7 +52,7 @@ class Repeated(Recorded):
         super().run(handles, launch)
 
     def _graph(self, given: tuple[int, ...]) -> Graph:
-        """Return the graph with these buffers: made of the one that was used longest ago."""
+        """Return the graph for these buffers, an update of the least recently used one."""
         for place, graph in enumerate(self.graphs):
             if graph.handles == given:
                 if place:
@@ -69,7 +69,7 @@ class Repeated(Recorded):
 
 
 class Graph:
-    """Launches as one object of the driver, in their order; ``handles`` are its buffers."""
+    """Launches as one object of the driver, in order; ``handles`` are its buffers."""
 
     def __init__(self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...]) -> None:
         from cuda.bindings import driver
@@ -96,7 +96,7 @@ class Graph:
         self.executable = int(self.made)
 
     def update(self, numbers: set[int], handles: tuple[int, ...]) -> None:
-        """Take the arguments of some launches anew; runs that were queued keep theirs."""
+        """Set new arguments of some launches; queued runs keep theirs."""
         for number in numbers:
             self._made(self._change(self.made, self.nodes[number], self.parameters[number]))
         self.handles = handles
@@ -108,7 +108,7 @@ class Graph:
         return made[0] if made else None
 
     def __del__(self) -> None:
-        # A constructor that failed may have made the one and not the other.
+        # A failed constructor may have created only one of them.
         for destroy, made in zip(self._destroy, (self.made, self.graph), strict=True):
             if made is not None:
                 destroy(made)

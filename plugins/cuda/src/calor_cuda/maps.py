@@ -1,8 +1,8 @@
-"""Descriptors of tensors, of which the copy engine copies boxes: made by the host for a launch.
+"""Tensor maps (TMA descriptors), which the host encodes for a launch.
 
-Requirements: a descriptor holds an address, so that it is made anew where a buffer is another one,
-and found again where a program goes round a few buffers; it is an argument of the launch and stays
-where its arguments are, so that graphs take it as they take those.
+Requirements: a tensor map contains an address, so it is encoded again for another buffer, and
+cached for programs that alternate between a few buffers. It is an argument of the launch and stored
+with the arguments, so graphs treat it like them.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _TYPES: Final = {
     float32: "FLOAT32",
     float64: "FLOAT64",
 }
-# The engine rounds what it copies to the bits that products of TF32 count.
+# The copy engine rounds to the bits of TF32.
 _ROUNDED: Final = {float32: "TFLOAT32"}
 _SWIZZLES: Final = {0: "NONE", 1: "32B", 2: "64B", 3: "128B"}
-# Descriptors that are kept: a program's launches with the sets of buffers that it goes round.
+# Number of cached tensor maps: a program's launches times its sets of buffers.
 _KEPT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """What a descriptor says beside the address, with the first axis the first to change."""
+    """The contents of a tensor map except the address; the first axis is the fastest."""
 
     dtype: DType
     sizes: tuple[int, ...]
@@ -65,10 +65,10 @@ class Tensor:
 
 
 def tensors(kernel: Kernel, arguments: Sequence[Any]) -> list[tuple[int, Tensor]]:
-    """Return the place among a launch's arguments of each map's buffer, and its tensor.
+    """Return for each map the index of its buffer among the arguments, and its tensor.
 
-    The kernel's attribute "maps" says which sizes and strides are arguments; those of axes beyond
-    the first are in bytes here.
+    The kernel's attribute "maps" names the sizes and strides that are arguments; strides of axes
+    beyond the first are in bytes here.
     """
     places = {p.name: i for i, p in enumerate(kernel.parameters)}
     found = []
@@ -87,7 +87,13 @@ def tensors(kernel: Kernel, arguments: Sequence[Any]) -> list[tuple[int, Tensor]
 
 @lru_cache(_KEPT)
 def encoded(address: int, tensor: Tensor) -> bytes:
-    """Return the descriptor of a tensor at an address; a DeviceError where the engine refuses."""
+    """Return the tensor map for an address.
+
+    Raises
+    ------
+    DeviceError
+        If the driver refuses it.
+    """
     from cuda.bindings import driver
 
     kinds = _ROUNDED if tensor.rounded else _TYPES

@@ -1,11 +1,11 @@
-"""PyCUDA under the names of CuPy's functions of the driver, which are what runs kernels.
+"""PyCUDA under the names of CuPy's driver functions.
 
-Requirements: PyCUDA has devices, their primary contexts, streams, events and copies. It has no
-memory in the order of a stream and no graphs, and hides the handles of functions, by which graphs
-and attributes of launches name kernels: those are cuda-bindings', as they are beside CuPy. A thread
-that ends with a context on PyCUDA's stack aborts the process, so that contexts are on it only while
-an object is made. What another thread than the opening one deletes PyCUDA cannot give back, and a
-primary context it gives back by the call for others, so that contexts, streams and events are kept
+Requirements: PyCUDA has devices, primary contexts, streams, events and copies. It has no
+stream-ordered memory and no graphs, and hides the handles of functions, by which graphs and launch
+attributes name kernels; cuda-bindings provides those, as it does beside CuPy. A thread that ends
+with a context on PyCUDA's stack aborts the process, so contexts are on it only while an object is
+created. PyCUDA cannot free an object that another thread than its creator deletes, and it frees a
+primary context by the call for other contexts; contexts, streams and events are therefore kept
 until the process ends.
 """
 
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-# Of a device's properties, as CuPy calls them, PyCUDA's names of the attributes.
+# CuPy's names of device properties, and PyCUDA's names of the attributes.
 _ATTRIBUTES: Final = {
     "major": "COMPUTE_CAPABILITY_MAJOR",
     "minor": "COMPUTE_CAPABILITY_MINOR",
@@ -31,7 +31,7 @@ _ATTRIBUTES: Final = {
 
 
 class PyCudaError(RuntimeError):
-    """A failure, with the driver's code as CuPy's errors have it; 0 where it is not known."""
+    """A failure with the driver's code, as CuPy's errors have it; 0 if unknown."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
@@ -39,14 +39,14 @@ class PyCudaError(RuntimeError):
 
 
 class Event(NamedTuple):
-    """An event of PyCUDA, and where it is kept when nobody needs it."""
+    """An event of PyCUDA, and the list to which it returns."""
 
     event: Any
     idle: list[Any]
 
 
 class PyCuda:
-    """The functions of the runtime and of the driver that are used, with CuPy's names."""
+    """The functions of the runtime and the driver that calor uses, under CuPy's names."""
 
     streamNonBlocking = 1
     eventDisableTiming = 2
@@ -67,23 +67,29 @@ class PyCuda:
 
     # Devices.
     def driverGetVersion(self) -> int:
-        """Return 1000 times the major number of the driver's CUDA and 10 times the minor one."""
+        """Return the driver's CUDA version: 1000 times the major plus 10 times the minor number."""
         with self._told():
             return int(self.pycuda.get_driver_version())
 
     def runtimeGetVersion(self) -> int:
-        """Return the version that PyCUDA was built for, in the same way."""
+        """Return the CUDA version for which PyCUDA was built, in the same form."""
         major, minor, *_ = self.pycuda.get_version()
         return int(1000 * major + 10 * minor)
 
     def getDeviceCount(self) -> int:
-        """Return how many GPUs there are; PyCudaError where the driver cannot start."""
+        """Return the number of GPUs.
+
+        Raises
+        ------
+        PyCudaError
+            If the driver cannot start.
+        """
         with self._told():
             self.pycuda.init()
             return int(self.pycuda.Device.count())
 
     def getDeviceProperties(self, number: int) -> dict[str, Any]:
-        """Return the properties that are asked for."""
+        """Return the used device properties."""
         with self._told():
             self.pycuda.init()
             device = self.pycuda.Device(number)
@@ -100,13 +106,13 @@ class PyCuda:
             }
 
     def deviceCanAccessPeer(self, number: int, other: int) -> int:
-        """Return whether a GPU reaches another one's memory."""
+        """Return whether a GPU can access another one's memory."""
         with self._told():
             device = self.pycuda.Device
             return int(device(number).can_access_peer(device(other)))
 
     def setDevice(self, number: int) -> None:
-        """Make a device's primary context the one that this thread's calls mean."""
+        """Make a device's primary context current in this thread."""
         handle = self.handles.get(number) or self._context(number).handle
         self._made(self.bindings.cuCtxSetCurrent(handle))
         self.thread.number = number
@@ -121,7 +127,7 @@ class PyCuda:
 
     @contextmanager
     def _pushed(self) -> Iterator[None]:
-        """Have the context on PyCUDA's stack, where it looks for that of an object that is made."""
+        """Keep the context on PyCUDA's stack, which it reads when it creates an object."""
         number = self.thread.number
         with self._told():
             self._context(number).push()
@@ -129,33 +135,33 @@ class PyCuda:
                 yield
             finally:
                 self.pycuda.Context.pop()
-        # Popping brings back what PyCUDA had in this thread before.
+        # Popping restores PyCUDA's previous context in this thread.
         self.setDevice(number)
 
     # Streams and events.
     def streamCreateWithFlags(self, flags: int) -> int:
-        """Return the handle of a stream, which is kept."""
+        """Return the handle of a stream, which is never freed."""
         with self._pushed():
             stream = _kept(self.pycuda.Stream(flags))
         self.streams[stream.handle] = stream
         return int(stream.handle)
 
     def streamSynchronize(self, stream: int) -> None:
-        """Wait for what a stream has."""
+        """Wait for the work of a stream."""
         with self._told():
             self.streams[stream].synchronize()
 
     def streamWaitEvent(self, stream: int, event: Event) -> None:
-        """Let what a stream gets from now on wait for an event."""
+        """Let later work of a stream wait for an event."""
         with self._told():
             self.streams[stream].wait_for_event(event.event)
 
     def eventCreate(self) -> Event:
-        """Return an event that tells times."""
+        """Return an event with a time."""
         return self.eventCreateWithFlags(0)
 
     def eventCreateWithFlags(self, flags: int) -> Event:
-        """Return an event: one that was given back, or a new one."""
+        """Return an event, reused or new."""
         idle = self.idle.setdefault((self.thread.number, flags), [])
         try:
             return Event(idle.pop(), idle)
@@ -164,7 +170,7 @@ class PyCuda:
                 return Event(_kept(self.pycuda.Event(flags)), idle)
 
     def eventRecord(self, event: Event, stream: int) -> None:
-        """Let an event happen when a stream has done what it has now."""
+        """Record an event after the present work of a stream."""
         with self._told():
             event.event.record(self.streams[stream])
 
@@ -174,12 +180,12 @@ class PyCuda:
             return float(second.event.time_since(first.event))
 
     def eventDestroy(self, event: Event) -> None:
-        """Keep an event for who needs one next."""
+        """Keep an event for reuse."""
         event.idle.append(event.event)
 
     # Copies.
     def memcpyAsync(self, target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
-        """Queue a copy; what is read of the host was taken over when this returns."""
+        """Queue a copy; data of the host have been read on return."""
         on = self.streams[stream]
         with self._told():
             if kind == self.memcpyHostToDevice:
@@ -197,13 +203,13 @@ class PyCuda:
         return int(pool)
 
     def memPoolSetAttribute(self, pool: int, attribute: int, value: int) -> None:
-        """Set what a pool does."""
+        """Set an attribute of a pool."""
         name = self.bindings.CUmemPool_attribute(attribute)
         given = self.bindings.cuuint64_t(value)
         self._made(self.bindings.cuMemPoolSetAttribute(pool, name, given))
 
     def memPoolTrimTo(self, pool: int, nbytes: int) -> None:
-        """Give idle memory back to the system."""
+        """Return idle memory to the system."""
         self._made(self.bindings.cuMemPoolTrimTo(pool, nbytes))
 
     def mallocAsync(self, nbytes: int, stream: int) -> int:
@@ -212,18 +218,18 @@ class PyCuda:
         return int(address)
 
     def freeAsync(self, address: int, stream: int) -> None:
-        """Give memory back in the order of a stream."""
+        """Free memory in the order of a stream."""
         self._made(self.bindings.cuMemFreeAsync(address, stream))
 
     def memcpyPeerAsync(
         self, target: int, number: int, source: int, other: int, nbytes: int, stream: int
     ) -> None:
-        """Queue a copy to the GPU of a number from another one; PyCUDA's takes no contexts."""
+        """Queue a copy between two GPUs; PyCUDA's own function takes no contexts."""
         to, of = self.handles[number], self.handles[other]
         self._made(self.bindings.cuMemcpyPeerAsync(target, to, source, of, nbytes, stream))
 
     def moduleLoadData(self, image: bytes) -> int:
-        """Return the handle of what was loaded from an image."""
+        """Return the handle of a module loaded from an image."""
         (module,) = self._made(self.bindings.cuModuleLoadData(image))
         return int(module)
 
@@ -233,12 +239,12 @@ class PyCuda:
         return int(function)
 
     def funcSetAttribute(self, function: int, attribute: int, value: int) -> None:
-        """Set what a kernel may take."""
+        """Set an attribute of a kernel."""
         name = self.bindings.CUfunction_attribute(attribute)
         self._made(self.bindings.cuFuncSetAttribute(function, name, value))
 
     def launchKernel(self, *given: int) -> None:
-        """Queue a launch: function, cubes, units, shared bytes, stream, addresses of arguments."""
+        """Queue a launch: function, grid, block, shared bytes, stream, addresses of arguments."""
         self._made(self.bindings.cuLaunchKernel(*given))
 
     def graphLaunch(self, graph: int, stream: int) -> None:
@@ -254,7 +260,7 @@ class PyCuda:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Give PyCUDA's errors, which say what the driver means, the code of that meaning."""
+        """Convert PyCUDA's errors, which name the driver's error, to its code."""
         try:
             yield
         except self.pycuda.Error as error:
@@ -270,19 +276,25 @@ class PyCuda:
 
 
 def _kept(made: Any) -> Any:
-    """Return an object of PyCUDA that is never deleted, not even when the interpreter ends."""
+    """Return an object of PyCUDA that is never deleted, even at the interpreter's end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
     return made
 
 
 def _host(address: int, nbytes: int) -> Any:
-    """Return the host's memory at an address as something with a buffer."""
+    """Return host memory at an address as an object with a buffer."""
     return (ctypes.c_char * nbytes).from_address(address)
 
 
 @cache
 def pycuda_driver() -> PyCuda:
-    """Return PyCUDA's functions by CuPy's names; ImportError where it or cuda-bindings are not."""
+    """Return PyCUDA's functions under CuPy's names.
+
+    Raises
+    ------
+    ImportError
+        If PyCUDA or cuda-bindings is not installed.
+    """
     import pycuda.driver
     from cuda.bindings import driver
 

@@ -1,8 +1,8 @@
-"""From a kernel to an image of an NVIDIA GPU: CUDA C++, and what NVRTC makes of it.
+"""Compilation of a kernel to an image for NVIDIA GPUs: CUDA C++, compiled by NVRTC.
 
-Requirements: neither printing nor compiling needs a GPU or its driver, so that images are made and
-tested anywhere; an image is machine code of one architecture, or PTX where the compiler is older
-than the GPU, which the driver then compiles; calor keeps images on disk itself.
+Requirements: neither printing nor compiling needs a GPU or driver, so images are built and tested
+anywhere. An image is machine code for one architecture, or PTX for a GPU newer than the compiler,
+which the driver compiles. calor caches images on disk itself.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from calor_kernel.printers.cuda_cpp import CudaCpp
 
 from .bindings import INSTALL
 
-# Contraction is the printer's; all else is what the language says: correctly rounded division and
-# square roots, and small numbers as they are.
+# The printer contracts expressions. All else follows the language: correctly rounded division and
+# square roots, and denormals.
 OPTIONS: Final = ("--fmad=false", "--std=c++17")
-# The oldest that has the instructions of the dialect.
+# The oldest capability with the dialect's instructions.
 OLDEST: Final = (8, 0)
-# From this on there are instructions that only a target of the very architecture has.
+# From this capability on, some instructions need the architecture-specific target ("a").
 _OWN_FROM: Final = 9
 
 
@@ -33,7 +33,13 @@ class CudaToolchain(PrintingToolchain):
         self.target = f"nvrtc {compiler_version()} {architecture} {' '.join(OPTIONS)}"
 
     def compile(self, source: str, name: str) -> bytes:
-        """Return machine code, or PTX; CompileError with the compiler's log and the text."""
+        """Return machine code or PTX.
+
+        Raises
+        ------
+        CompileError
+            If NVRTC refuses the text; the message has its log and the text.
+        """
         from cuda.bindings import nvrtc
 
         options = [o.encode() for o in (f"--gpu-architecture={self.architecture}", *OPTIONS)]
@@ -50,20 +56,31 @@ class CudaToolchain(PrintingToolchain):
 
 
 def compiler_version() -> str:
-    """Return NVRTC's version; DeviceError where it is not installed."""
+    """Return NVRTC's version.
+
+    Raises
+    ------
+    DeviceError
+        If NVRTC is not installed.
+    """
     return ".".join(map(str, _nvrtc("nvrtcVersion")))
 
 
 def architecture(capability: tuple[int, int]) -> str:
-    """Return the target of a compute capability; DeviceError for one that is too old.
+    """Return the target for a compute capability.
 
-    Where NVRTC does not know the capability it is the newest virtual one before, ``compute_…``.
+    If NVRTC does not know the capability, it is the newest older virtual one, ``compute_…``.
+
+    Raises
+    ------
+    DeviceError
+        If the capability is too old.
     """
     major, minor = capability
     if capability < OLDEST:
         raise DeviceError(
-            f"calor-cuda is for GPUs of compute capability {OLDEST[0]}.{OLDEST[1]} and newer, and "
-            f"this one has {major}.{minor}; calor-opencl runs on it"
+            f"calor-cuda needs a GPU of compute capability {OLDEST[0]}.{OLDEST[1]} or newer, and "
+            f"this one has {major}.{minor}; use calor-opencl on it"
         )
     (known,) = _nvrtc("nvrtcGetSupportedArchs")
     number = 10 * major + minor
@@ -73,18 +90,28 @@ def architecture(capability: tuple[int, int]) -> str:
 
 
 def _nvrtc(name: str, *arguments: Any) -> list[Any]:
-    """Call a function of NVRTC; DeviceError where it is not installed, CompileError if it fails."""
+    """Call a function of NVRTC.
+
+    Raises
+    ------
+    DeviceError
+        If NVRTC is not installed.
+    CompileError
+        If the function fails.
+    """
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
-        raise DeviceError(f"calor-cuda compiles by cuda-bindings and NVRTC; {INSTALL}") from error
+        raise DeviceError(
+            f"calor-cuda compiles with cuda-bindings and NVRTC, which are not installed; {INSTALL}"
+        ) from error
     try:
         code, *made = getattr(nvrtc, name)(*arguments)
     except RuntimeError as error:
-        # cuda-bindings loads the library at the first call.
-        raise DeviceError(f"NVRTC is not there: {error}; {INSTALL}") from error
+        # cuda-bindings loads NVRTC at the first call.
+        raise DeviceError(f"NVRTC is not installed: {error}; {INSTALL}") from error
     if code != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise CompileError(f"NVRTC: {name} answers {code}")
+        raise CompileError(f"NVRTC's function {name} returned the error {code}")
     return list(made)
 
 

@@ -1,3 +1,3 @@
-"""Fusion for every device of calor-kernel: where it is installed, graphs take fewer launches."""
+"""Fusion for every device of calor-kernel: with this package, graphs need fewer launches."""
 
 __all__: list[str] = []

@@ -1,7 +1,6 @@
-"""What the entry points name: the fusers "elementwise" and "rows". It imports nothing heavy.
+"""The plugin of calor-fusion: the fusers "elementwise" and "rows". It imports nothing heavy.
 
-The fusers belong to the kernel families whose kernels they ask for, and live there; this says
-that they are wanted.
+The fusers are part of the kernel families whose kernels they use; this plugin enables them.
 """
 
 from __future__ import annotations
@@ -29,5 +28,5 @@ def _rows() -> Fuser:
 
 @hookimpl
 def calor_fusers() -> Mapping[str, Callable[[], Fuser]]:
-    """Chains of elementwise operations; reductions and norms with the work around them."""
+    """Return the fusers: elementwise chains; reductions and norms with their neighbours."""
     return {"elementwise": _elementwise, "rows": _rows}

@@ -1,8 +1,8 @@
-"""What calor-hip uses of CuPy's ROCm build, and what HIP's error codes mean to calor.
+"""The functions of CuPy's ROCm build that calor-hip uses, and the meaning of HIP's error codes.
 
-Requirements: a machine without ROCm or CuPy has no devices and can say why; CuPy built for CUDA,
-which has the same modules, is not taken for the other; CuPy's arrays are not needed, only its
-modules of the driver's functions.
+Requirements: a machine without ROCm or CuPy has no devices and can say why. CuPy built for CUDA,
+which has the same modules, is recognized and refused. CuPy's arrays are not needed; only its
+modules of driver functions are.
 """
 
 from __future__ import annotations
@@ -41,24 +41,36 @@ typed, failure = CODES.typed, CODES.failure
 
 
 def modules() -> tuple[Any, Any]:
-    """Return CuPy's functions of the runtime and the driver; DeviceError without CuPy for ROCm."""
+    """Return CuPy's functions of the runtime and of the driver.
+
+    Raises
+    ------
+    DeviceError
+        If CuPy for ROCm is not installed.
+    """
     try:
         from cupy_backends.cuda.api import driver, runtime
     except ImportError as error:
         raise DeviceError(
-            f"calor-hip runs on CuPy's build for ROCm, which is not installed or does not find "
+            f"calor-hip needs CuPy's build for ROCm, which is not installed or does not find "
             f"ROCm's libraries ({error}); {INSTALL}"
         ) from error
     if not runtime.is_hip:
         raise DeviceError(
-            f"calor-hip runs on CuPy's build for ROCm, and the one here is for CUDA; the two share "
-            f"files, so that each needs an environment of its own; {INSTALL}"
+            f"calor-hip needs CuPy's build for ROCm, and the installed one is for CUDA; the two "
+            f"share files, so each needs its own environment; {INSTALL}"
         )
     return runtime, driver
 
 
 def compiler() -> Any:
-    """Return CuPy's functions of hipRTC; DeviceError without CuPy for ROCm."""
+    """Return CuPy's functions of hipRTC.
+
+    Raises
+    ------
+    DeviceError
+        If CuPy for ROCm is not installed.
+    """
     modules()
     from cupy_backends.cuda.libs import nvrtc
 
@@ -66,7 +78,13 @@ def compiler() -> Any:
 
 
 def arrays() -> Any:
-    """Return CuPy, with its arrays, which takes a while; DeviceError without CuPy for ROCm."""
+    """Return CuPy with its arrays; the import is slow.
+
+    Raises
+    ------
+    DeviceError
+        If CuPy for ROCm is not installed.
+    """
     modules()
     import cupy
 
@@ -74,7 +92,7 @@ def arrays() -> Any:
 
 
 def count() -> int:
-    """Return how many GPUs there are: none where CuPy or the driver are missing."""
+    """Return the number of GPUs; 0 without CuPy or a driver."""
     try:
         runtime, _ = modules()
         return int(runtime.getDeviceCount())
@@ -83,11 +101,11 @@ def count() -> int:
 
 
 def require(number: int, runtime: Any) -> None:
-    """Raise the DeviceError that says why there is no GPU of a number; return if there is."""
+    """Raise a DeviceError with the reason if there is no GPU with a number."""
     with typed("looking for GPUs"):
         found = int(runtime.getDeviceCount())
     if number >= found:
         raise DeviceError(
-            f"there are {found} HIP devices, and none of number {number}; `rocminfo` lists what "
-            f"the driver finds, and HIP_VISIBLE_DEVICES chooses among them"
+            f"there is no HIP device {number}; the driver lists {found}, numbered from 0: see "
+            f"`rocminfo`, and HIP_VISIBLE_DEVICES, which selects among them"
         )

@@ -1,7 +1,7 @@
-"""What an AMD GPU says of itself, as a DeviceInfo.
+"""The description of an AMD GPU as a DeviceInfo.
 
-Requirements: what varies is read from the driver, and what a processor has by its name is stated;
-a feature is stated when kernels of the library and of the tests run with it.
+Requirements: varying properties are read from the driver; properties of a processor follow from its
+name. A feature is declared when kernels of the library and of the tests run with it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from calor_kernel.printers.dialect import words
 from .dialect import SHARED_BYTES
 from .matrices import MATRICES
 
-# Float16 and bfloat16 are stored; kernels compute in float32.
+# float16 and bfloat16 are storage types; kernels compute in float32.
 _DTYPES: Final = frozenset(
     t for t in ALL if t.kind in ("bool", "int", "uint", "float") and t not in (float16, bfloat16)
 )
 _FEATURES: Final = words(
     "barrier planes atomics atomics_64 float_atomics fma forward_progress matrix"
 )
-# What an access of memory may be at most, and what memory is aligned to.
+# Largest memory access in bytes, and alignment of memory.
 _ACCESS, _ALIGN = 16, 256
-_NEAR: Final = 16 << 10  # The first cache of the smallest core.
-# The units of a launch along an axis have 32 bits.
+_NEAR: Final = 16 << 10  # L1 cache of the smallest core, in bytes.
+# The number of units of a launch along an axis is 32 bits.
 _MOST_UNITS: Final = 2**32 - 1
 
 
 def architecture(found: Mapping[str, Any]) -> str:
-    """Return the processor's name for clang, such as ``gfx942``, of the device's properties.
+    """Return the processor's name for clang, such as ``gfx942``, from the device's properties.
 
-    What follows a colon are settings of the memory, which kernels do not depend on.
+    A suffix after a colon names settings of the memory, on which kernels do not depend.
     """
     return _text(found["gcnArchName"]).partition(":")[0]
 
@@ -43,7 +43,7 @@ def _text(given: Any) -> str:
 
 
 def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
-    """Return what kernels and their choice depend on, of the runtime's device properties."""
+    """Return the device description for the runtime's device properties."""
     name, processor = _text(found["name"]), architecture(found)
     x, y, z = found["maxThreadsDim"]
     units = found["maxThreadsPerBlock"]

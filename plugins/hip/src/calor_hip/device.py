@@ -1,7 +1,7 @@
-"""An AMD GPU: memory, queue, and what it says of itself.
+"""An AMD GPU: memory, queue, and description.
 
-Requirements: CuPy's build for ROCm has no stream-ordered allocator, so that memory comes from the
-driver's plain one, which waits where it frees; pools ask it rarely.
+Requirements: CuPy's ROCm build has no stream-ordered allocator, so memory comes from the driver's
+plain allocator, which waits when it frees; pools call it rarely.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class HipMemory(PeerMemory):
             return int(self.on.runtime.malloc(max(nbytes, 1)))
 
     def free(self, handle: int) -> None:
-        """Give memory back when everything that was queued is finished, for which this waits."""
+        """Free memory after all queued work, for which this call waits."""
         with self.on.told("freeing memory"):
             self.on.use()
             self.on.wait()
             self.on.runtime.free(handle)
 
     def admit(self, other: int) -> None:
-        """Let another GPU read and write memory of this one, which is asked of that one."""
+        """Let another GPU read and write this GPU's memory; the request goes to the other GPU."""
         with self.on.told(f"opening memory to GPU {other}"):
             self.on.runtime.setDevice(other)
             self.on.runtime.deviceEnablePeerAccess(self.on.number)
 
 
 class HipDevice(Device):
-    """The GPU of a number in the driver's list."""
+    """The GPU with a number in the driver's list."""
 
     memory: HipMemory
     toolchain: HipToolchain
@@ -60,7 +60,7 @@ class HipDevice(Device):
             said = runtime.getDeviceProperties(number)
             version = int(runtime.driverGetVersion())
         self.toolchain = self.compiler_for(said)
-        # HIP_VERSION is 10,000,000 times the major number, 100,000 times the minor, and the patch.
+        # HIP_VERSION is 10,000,000 · major + 100,000 · minor + patch.
         release = f"{version // 10_000_000}.{version // 100_000 % 100}"
         self.info = describe(said, {"driver": release, "target": self.toolchain.target})
         stream = Stream(number, runtime, driver, CODES)
@@ -69,18 +69,18 @@ class HipDevice(Device):
         self.exchange = CupyExchange((ROCM, number), stream, self.arrays)
 
     def arrays(self) -> Any:
-        """Return CuPy, which makes the capsules of DLPack."""
+        """Return CuPy, which creates DLPack capsules."""
         return arrays()
 
     def compiler_for(self, found: Mapping[str, Any]) -> HipToolchain:
-        """Return what compiles for a device of these properties."""
+        """Return the toolchain for a device with these properties."""
         wave = int(found["warpSize"])
         if wave not in (32, 64):
-            raise DeviceError(f"calor-hip is for waves of 32 and 64 units, not {wave}")
+            raise DeviceError(f"calor-hip supports waves of 32 and 64 units, not {wave}")
         major, minor = compiler().getVersion()
         return HipToolchain(architecture(found), wave, version=f"{major}.{minor}")
 
     def close(self) -> None:
-        """Wait for what was queued."""
+        """Wait for queued work."""
         self.queue.synchronize()
         self.memory.peers.close()

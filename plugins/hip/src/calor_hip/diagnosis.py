@@ -1,4 +1,4 @@
-"""What there is, and what is missing, on the way to an AMD GPU: for ``python -m calor doctor``.
+"""The state of AMD GPUs and their libraries, for ``python -m calor doctor``.
 
 Requirements: those of calor_kernel.device.diagnosis.
 """
@@ -18,7 +18,7 @@ _FOUND: Final = "built for ROCm"
 
 
 def diagnosis() -> list[Row]:
-    """Return rows of what was looked for and what was found."""
+    """Return rows of components and their state."""
     rows = found([("CuPy", _cupy)])
     if rows[0][1] != _FOUND:
         return rows

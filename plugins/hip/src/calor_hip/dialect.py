@@ -1,9 +1,9 @@
-"""The dialect of HIP C++, for AMD's CDNA and RDNA processors: CUDA C++ with clang's own functions.
+"""The dialect HIP C++ for AMD's CDNA and RDNA processors: CUDA C++ with clang's builtins.
 
-Requirements: what AMD's processors do as NVIDIA's is CUDA C++, and stands there; the number of
-units in lock step is the target's, 64 or 32; contraction is the printer's, never the compiler's
-(``-ffp-contract=off``); results are those of every other device, so that no function of the
-device's libraries is called.
+Requirements: everything that AMD's processors share with NVIDIA's is in the CUDA C++ dialect. The
+wave size is the target's, 64 or 32. The printer contracts expressions, never the compiler
+(``-ffp-contract=off``). Results equal those of other devices, so no function of the device
+libraries is called.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from calor_kernel.printers.expressions import Expression
 
 from . import matrices, tables
 
-# The memory that the units of a cube share, of which none is asked for at the launch.
+# Shared memory of a cube (LDS); it is static, so a launch requests none.
 SHARED_BYTES: Final = 64 << 10
 
 
 class HipCpp(CudaCpp):
-    """HIP C++ without headers; ``wave``: units in lock step; ``instructions``: of matrices."""
+    """HIP C++ without headers; ``wave`` is the wave size, ``instructions`` are the matrix ones."""
 
     name = "HIP C++"
     inline_names = ("hip", "c")
@@ -42,7 +42,7 @@ class HipCpp(CudaCpp):
         self.wave = wave
 
     def special(self, number: float, dtype: DType) -> Expression:
-        """Return an infinity or NaN by the compiler's own functions."""
+        """Return an infinity or NaN by the compiler's builtins."""
         suffix = "f" if dtype is float32 else ""
         name = f'__builtin_nan{suffix}("")' if number != number else f"__builtin_inf{suffix}()"
         made = Expression(name)
@@ -58,7 +58,7 @@ class HipCpp(CudaCpp):
     def vector_operation(
         self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
     ) -> Expression | None:
-        """Return None: clang finds the instructions of two lanes itself."""
+        """Return None: clang selects two-lane instructions itself."""
         return None
 
     def barrier(self, scope: str, name: int, count: int) -> str:
@@ -68,17 +68,17 @@ class HipCpp(CudaCpp):
         return f"meet_{scope}();"
 
     def fence(self, scope: str, order: str) -> str:
-        """Return a fence of what a scope sees."""
+        """Return a fence for the memory of a scope."""
         return f'__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "{tables.SCOPES[scope]}");'
 
     def prefetch(self, memory: Memory, place: Expression) -> str:
-        """Return nothing: the processors have no such instruction."""
+        """Return nothing: the processors have no prefetch instruction."""
         return ""
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
-        """Return a shuffle of a wave by ds_bpermute, which moves 32 bits."""
+        """Return a shuffle within a wave by ds_bpermute, which moves 32 bits."""
         narrow = dtype.itemsize < 4
-        # A number's text has no type of its own.
+        # The text of a literal has no type.
         held = self.cast(uint32 if narrow else dtype, value)
         made = ex.call(f"shuffle_{kind}", held, lane)
         if dtype is bool_:
@@ -88,7 +88,7 @@ class HipCpp(CudaCpp):
     def plane(
         self, operation: Operation, operands: Sequence[Expression], plane: int
     ) -> Expression | None:
-        """Return a ballot; all else is made of shuffles."""
+        """Return a ballot; other plane operations are built from shuffles."""
         if plane != self.wave:
             self.refuse(f"planes of {plane} where waves are of {self.wave}")
         if operation.name != "plane_ballot":
@@ -97,19 +97,19 @@ class HipCpp(CudaCpp):
         return self.cast(operation.result.type.dtype, made)
 
     def printed(self, text: str, values: Sequence[Values]) -> str:
-        """Refuse: printing is a function of the device's libraries."""
+        """Raise an error: printing is a function of the device libraries."""
         self.refuse("prints")
 
     def pieces(self, kernel: Kernel) -> Mapping[str, str]:
-        """Return the functions that may stand before a kernel."""
+        """Return the functions that a kernel may need before it."""
         return tables.pieces(self.wave, kernel.cube)
 
     def bounds(self, kernel: Kernel) -> str:
-        """Return of how many units a cube is."""
+        """Return the launch bounds of a cube's units."""
         return f"__attribute__((amdgpu_flat_work_group_size({kernel.units}, {kernel.units})))"
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
-        """Return what names the kinds of functions and memory, and what CUDA C++ has."""
+        """Return the macros of function and memory kinds, followed by the CUDA C++ text."""
         if kernel.shared_bytes > SHARED_BYTES:
             self.refuse(f"cubes with {kernel.shared_bytes} bytes of shared memory")
         return f"{tables.HEADER}\n{super().kernel(kernel, names, body, helpers)}"

@@ -1,7 +1,7 @@
 """Products of fragments by the matrix instructions of CDNA (MFMA) and RDNA 3 (WMMA).
 
-Requirements: an instruction is a row; factors of half types are handed over as their bits. (Names
-are those of clang's functions; which lane holds what is in :mod:`calor_kernel.language.matrices`.)
+Requirements: an instruction is a row; operands of half types are passed as their bits. (Names are
+those of clang's builtins; :mod:`calor_kernel.language.matrices` defines the elements of each lane.)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.printer import Printer
 
-# The function, and what it calls an element of a factor.
+# The builtin, and its type of an operand's element.
 _FUNCTIONS: Final = MappingProxyType(
     {
         "mfma_32x32x8_float16": ("mfma_f32_32x32x8f16", "_Float16"),
@@ -27,8 +27,8 @@ _FUNCTIONS: Final = MappingProxyType(
     }
 )
 _CDNA: Final = frozenset(name for name in _FUNCTIONS if name.startswith("mfma"))
-# What processors have, by their names for clang. Of float16, MFMA of gfx90a takes numbers below
-# the smallest normal one for zero, so that its products there are of float32.
+# Instructions by the processor's name for clang. MFMA of gfx90a flushes float16 denormals, so its
+# float16 products use float32.
 MATRICES: Final = MappingProxyType(
     {
         "gfx90a": frozenset(name for name in _CDNA if not name.endswith("_float16")),

@@ -1,6 +1,6 @@
-"""What the entry point names: the backend "hip", of every AMD GPU that the driver shows.
+"""The plugin of calor-hip: the backend "hip", with every AMD GPU that the driver lists.
 
-The driver is loaded when somebody asks for a device, or how many there are.
+The driver is loaded when a device, or the number of devices, is requested.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ def _backend() -> Any:
 
 @hookimpl
 def calor_backends() -> dict[str, Any]:
-    """Register the GPUs."""
+    """Return the backend of AMD GPUs."""
     return {"hip": _backend}

@@ -1,8 +1,8 @@
-"""The texts of HIP C++ that stand in tables: functions, positions, and what comes before a kernel.
+"""Tables of HIP C++ texts: functions, positions, and declarations before a kernel.
 
-Requirements: the text needs no header and no library of the device, so that plain clang takes it as
-hipRTC does, and what the one defines already the text leaves alone; what an instruction does is
-asked for by clang's own functions, whose names a header can bring where the text is run elsewhere.
+Requirements: the text needs no header and no device library, so plain clang compiles it like
+hipRTC, and definitions that one of them has already are skipped. Instructions are clang's builtins,
+whose names a header can define to run the text elsewhere.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ATOMICS: Final = MappingProxyType(
         for kind in ("add", "min", "max", "and", "or", "xor", "exchange", "compare")
     }
 )
-# What a fence orders for, as LLVM names it.
+# Scopes of a fence, in LLVM's names.
 SCOPES: Final = MappingProxyType(
     {
         "unit": "singlethread",
@@ -80,7 +80,7 @@ def _helper(name: str, result: str, parameter: str, made: str) -> tuple[str, str
     return name, f"static {_INLINE} {result} {name}({parameter}) {{\n  return {made};\n}}"
 
 
-# Functions in the place of helpers in C, by the helper's name and its dtypes.
+# Functions that replace helpers in C, by the helper's name and its dtypes.
 HELPERS: Final = MappingProxyType(
     {
         "float32_of_float16": _helper(
@@ -105,15 +105,15 @@ HELPERS: Final = MappingProxyType(
 
 def _fetch(kind: str) -> str:
     call = "exchange" if kind == "exchange" else f"fetch_{kind}"
-    # Memory of ours is the device's own, so that an instruction may add floats there. A compiler
-    # that does not know this attribute makes loops instead.
+    # calor's memory is on the device, so float atomics may use instructions. A compiler without
+    # this attribute generates loops instead.
     own = "[[clang::atomic(no_remote_memory, no_fine_grained_memory)]] " if kind == "add" else ""
     body = f"T old;\n  {own}{{ old = __hip_atomic_{call}(p, (T)x, {_RELAXED}); }}\n  return old;"
     return f"template <class T, class U> {_INLINE} T atomic_{kind}(T *p, U x) {{\n  {body}\n}}\n"
 
 
 def pieces(wave: int, cube: tuple[int, int, int]) -> dict[str, str]:
-    """Return the functions that may stand before a kernel, by how their use begins."""
+    """Return the functions that may precede a kernel, by the prefix of their use."""
     x, y, _ = cube
     lanes = "__builtin_amdgcn_mbcnt_lo(~0u, 0u)"
     if wave == 64:

@@ -1,8 +1,8 @@
-"""From a kernel to a code object of an AMD GPU: HIP C++, and what clang makes of it.
+"""Compilation of a kernel to a code object for AMD GPUs: HIP C++, compiled by clang.
 
-Requirements: neither printing nor compiling by clang needs a GPU, its driver or ROCm; hipRTC, which
-ROCm brings and which is clang too, compiles where there is no clang; an image is a code object of
-one processor; calor keeps images on disk itself.
+Requirements: neither printing nor compiling by clang needs a GPU, a driver or ROCm. Without clang,
+hipRTC compiles, which is part of ROCm and also clang. An image is a code object for one processor.
+calor caches images on disk itself.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from calor_kernel.device.printing import PrintingToolchain
 from .bindings import compiler
 from .dialect import HipCpp
 
-# Contraction is the printer's; division and square roots are correctly rounded and small numbers
-# stay as they are without being asked for.
+# The printer contracts expressions. Correctly rounded division and square roots, and denormals, are
+# the compiler's default.
 OPTIONS: Final = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-strict-aliasing")
 _BARE: Final = ("--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-w")
 
@@ -27,8 +27,8 @@ _BARE: Final = ("--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-n
 class HipToolchain(PrintingToolchain):
     """Kernels as HIP C++ and as code objects of a processor, such as ``gfx942``.
 
-    ``wave``: the units in lock step. ``clang``: the compiler's path; None is hipRTC, of the version
-    that is part of the target.
+    ``wave`` is the wave size. ``clang`` is the compiler's path; None is hipRTC, whose version is
+    part of the target.
     """
 
     dialect: HipCpp
@@ -42,12 +42,18 @@ class HipToolchain(PrintingToolchain):
         self.target = f"{clang or f'hiprtc {version}'} {processor} {wave} {' '.join(OPTIONS)}"
 
     def compile(self, source: str, name: str) -> bytes:
-        """Return the code object; CompileError with the compiler's log and the text."""
+        """Return the code object.
+
+        Raises
+        ------
+        CompileError
+            If the compiler refuses the text; the message has its log and the text.
+        """
         return self._by_hiprtc(source, name) if self.clang is None else self._by_clang(source, name)
 
     @property
     def options(self) -> list[str]:
-        """What every compiler is asked."""
+        """The options of every compiler."""
         wide = "-mwavefrontsize64" if self.dialect.wave == 64 else "-mno-wavefrontsize64"
         return [f"--offload-arch={self.processor}", wide, *OPTIONS]
 
@@ -67,7 +73,7 @@ class HipToolchain(PrintingToolchain):
         program = hiprtc.createProgram(source, f"{name}.hip", (), ())
         try:
             hiprtc.compileProgram(program, self.options)
-            # CuPy takes the code for a text, and leaves out its last byte, a zero.
+            # CuPy treats the code as a text and drops its last byte, a zero.
             return bytes(hiprtc.getPTX(program)) + b"\0"
         except RuntimeError as error:
             log = hiprtc.getProgramLog(program)

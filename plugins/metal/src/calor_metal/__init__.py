@@ -1,3 +1,3 @@
-"""calor on Apple's GPUs, by Metal."""
+"""calor on Apple's GPUs through Metal."""
 
 __all__: list[str] = []

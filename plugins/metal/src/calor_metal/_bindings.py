@@ -1,8 +1,8 @@
-"""What calor-metal uses of Metal, by PyObjC, and what Metal's errors mean to calor.
+"""The functions of Metal that calor-metal uses through PyObjC, and the meaning of Metal's errors.
 
-Requirements: every failure of Metal becomes a typed error in one place; on a machine without Metal
-there are no devices, and opening one says what is missing; whoever imitates Metal hands over a
-module of the same names.
+Requirements: every failure of Metal becomes a typed error in one place. A machine without Metal has
+no devices, and opening one says what is missing. An imitation of Metal is a module with the same
+names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
-# MTLCommandBufferError (Metal/MTLCommandBuffer.h), in which it is an NSError's code.
+# MTLCommandBufferError (Metal/MTLCommandBuffer.h), the code of an NSError.
 _ERRORS: Final = {
     2: (DeviceError, "Timeout: a kernel ran too long"),
     3: (DeviceError, "PageFault: a kernel reached memory that is none"),
@@ -26,19 +26,25 @@ _ERRORS: Final = {
 
 
 def bindings() -> Any:
-    """Return PyObjC's module Metal; DeviceError where there is none."""
+    """Return PyObjC's module Metal.
+
+    Raises
+    ------
+    DeviceError
+        If it is not installed.
+    """
     try:
         return importlib.import_module("Metal")
     except ImportError as error:
         raise DeviceError(
-            "Metal is not here: it is a part of macOS 15 and newer, and "
-            "`pip install pyobjc-framework-Metal` brings its Python names; on other systems choose "
+            "Metal is not available: it is part of macOS 15 and newer, and "
+            "`pip install pyobjc-framework-Metal` adds its Python names; on other systems choose "
             "another device, such as wgpu"
         ) from error
 
 
 def devices(metal: Any = None) -> list[Any]:
-    """Return all GPUs that Metal 3 runs on, in the system's order; none without Metal."""
+    """Return all GPUs with Metal 3, in the system's order; none without Metal."""
     try:
         metal = bindings() if metal is None else metal
     except DeviceError:
@@ -48,7 +54,7 @@ def devices(metal: Any = None) -> list[Any]:
 
 
 def count() -> int:
-    """Return how many GPUs there are."""
+    """Return the number of GPUs."""
     return len(devices())
 
 
@@ -58,7 +64,7 @@ def message(error: Any) -> str:
 
 
 def failure_of(metal: Any, buffer: Any) -> DeviceError | None:
-    """Return what a finished command buffer failed of, None if it did not."""
+    """Return the error of a finished command buffer, or None."""
     if buffer.status() != metal.MTLCommandBufferStatusError:
         return None
     error = buffer.error()

@@ -1,8 +1,8 @@
-"""Atomic changes in the Metal Shading Language (6.15.2).
+"""Atomic operations in the Metal Shading Language (6.15.2).
 
-Requirements: integers of 32 bits use the language's functions, all in relaxed order, which is the
-only one there is for them; floats are compared and exchanged by their bits until nobody else was
-there in between, which a NaN does not make endless; there is nothing for 64 bits.
+Requirements: 32-bit integers use the language's functions in relaxed order, the only order for
+them. Floats use a compare-and-exchange loop on their bits, which also ends for NaN. 64-bit types
+have no atomics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def atomic(
     values: Sequence[Expression],
     helpers: Helpers,
 ) -> Expression:
-    """Return what changes an element in one step and is what it was."""
+    """Return an atomic operation on an element, which returns the old value."""
     memory, dtype = operation.memory, operation.result.type.dtype
     assert memory is not None
     if memory.space not in _SPACES or dtype.itemsize != 4:
@@ -46,7 +46,7 @@ def atomic(
     lines = [f"{space} atomic_uint *whole = ({space} atomic_uint *)place;"]
     if kind == "compare":
         names: tuple[str, ...] = ("a", "b")
-        # The exchange may fail although the expected number was there.
+        # The weak exchange may fail spuriously.
         lines.append("uint seen = as_type<uint>(a);")
         test = f"!{swap.format('as_type<uint>(b)')} && seen == as_type<uint>(a)"
     else:

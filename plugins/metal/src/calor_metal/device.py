@@ -1,10 +1,10 @@
-"""A GPU of Apple's: memory, queue, and what it says of itself.
+"""A GPU of Apple's: memory, queue, and description.
 
-Requirements: memory is the host's and the GPU's at once, and nobody waits for the GPU to write; one
-command buffer and one encoder hold all launches of a plan, which run one after another; a launch
-gets its arguments as one structure, with the addresses of buffers in it; whatever a command buffer
-uses lives until it is done, and what Metal makes for a moment goes at the end of a call. (Names are
-those of Apple's documentation of Metal.)
+Requirements: host and GPU share memory, and writes never wait for the GPU. One command buffer and
+one encoder hold all launches of a plan, which run in order. A launch gets its arguments as one
+structure with the addresses of buffers. Objects that a command buffer uses live until it is done;
+Metal's temporaries are released at the end of a call. (Names are those of Apple's documentation of
+Metal.)
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from .dialect import PLANE
 from .matrices import MATRICES
 from .toolchain import MetalToolchain
 
-# Bytes of what is written by a second buffer, so that nobody waits.
+# Limit in bytes of writes through a second buffer, which need not wait.
 _STAGED: Final = 1 << 20
 _KINDS: Final = ("bool", "int", "uint", "float")
 _FEATURES: Final = ("barrier", "planes", "atomics", "float_atomics", "fma", "matrix")
-# Metal does not say how many cores a GPU has; those of the first M1 have as many at least.
+# Metal does not report the number of GPU cores; the first M1 has at least this many.
 _CORES: Final = 8
 _CACHES: Final = (8 << 10, 8 << 20)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """An MTLBuffer: its address on the GPU, and its bytes as the host has them."""
+    """An MTLBuffer: its GPU address, and its bytes on the host."""
 
     made: Any
     address: int
@@ -51,7 +51,7 @@ class Shared:
 
 
 class MetalMemory(WordMemory):
-    """Buffers that the processor and the GPU share, of which the GPU itself copies whole words."""
+    """Buffers shared by processor and GPU; the GPU copies whole words between them."""
 
     def __init__(self, metal: Any, device: Any, queue: MetalQueue) -> None:
         self.metal = metal
@@ -59,7 +59,13 @@ class MetalMemory(WordMemory):
         self.queue = queue
 
     def alloc(self, nbytes: int) -> Piece:
-        """Return a buffer; OutOfMemoryError where Metal gives none."""
+        """Return a buffer.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If Metal allocates none.
+        """
         most, made = self.device.maxBufferLength(), None
         size = max(-(-nbytes // WORD), 1) * WORD
         if size <= most:
@@ -67,22 +73,22 @@ class MetalMemory(WordMemory):
             made = self.device.newBufferWithLength_options_(size, shared)
         if made is None:
             raise OutOfMemoryError(
-                f"Metal has no buffer of {nbytes} bytes; one has {most} at most; free tensors, or "
-                f"compute in parts"
+                f"Metal cannot allocate a buffer of {nbytes:,} bytes; the limit is {most:,}; free "
+                f"tensors, or compute in parts"
             )
         whole = np.frombuffer(made.contents().as_buffer(size), np.uint8)
         return Piece(Shared(made, made.gpuAddress(), whole), 0, size)
 
     def free(self, handle: Piece) -> None:
-        """Leave a buffer to whoever uses it still; the last reference gives it back."""
+        """Drop a reference; the last one frees the buffer."""
 
     def read(self, buffer: Shared, start: int, nbytes: int) -> Bytes:
-        """Return what the GPU has written."""
+        """Return the data that the GPU has written."""
         self.queue.synchronize()
         return buffer.bytes[start : start + nbytes]
 
     def put(self, buffer: Shared, start: int, data: Bytes) -> None:
-        """Write at once where the GPU does nothing, little else by a buffer that it copies from."""
+        """Write at once if the GPU is idle, else small data through a buffer that it copies."""
         if data.size <= _STAGED and not self.queue.idle():
             staged = self.alloc(data.size).buffer
             staged.bytes[:] = data
@@ -98,14 +104,14 @@ class MetalMemory(WordMemory):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A loaded kernel: its pipeline and what it is given."""
+    """A loaded kernel: its pipeline and its parameters."""
 
     pipeline: Any
     kernel: Kernel
 
 
 class Recorded:
-    """A launch: its numbers as words, and where the addresses of buffers go among them."""
+    """A launch: its numbers as words, and the positions of buffer addresses among them."""
 
     def __init__(self, step: Step, size: Any) -> None:
         function: Function = step.function
@@ -136,16 +142,16 @@ class Recorded:
 
 
 class MetalQueue(Queue):
-    """One MTLCommandQueue, of which command buffers run in order."""
+    """One MTLCommandQueue, which runs command buffers in order."""
 
     def __init__(self, metal: Any, device: Any, toolchain: MetalToolchain) -> None:
         self.metal = metal
         self.toolchain = toolchain
         self.queue = device.newCommandQueue()
         self._lock = threading.Lock()
-        # Command buffers that may still run, each with what it uses.
+        # Command buffers that may still run, each with the objects that it uses.
         self._running: deque[tuple[Any, Sequence[Any]]] = deque()
-        # What failed since somebody waited.
+        # Errors since the last wait.
         self._failed: DeviceError | None = None
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
@@ -153,7 +159,7 @@ class MetalQueue(Queue):
         return Function(self.toolchain.pipeline(image.decode(), kernel.name), kernel)
 
     def record(self, steps: Sequence[Step], slots: int) -> list[Recorded]:
-        """Return the launches with all arguments set but the addresses of buffers."""
+        """Return the launches with all arguments set except buffer addresses."""
         return [Recorded(step, self.metal.MTLSizeMake) for step in steps]
 
     def run(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> None:
@@ -161,13 +167,13 @@ class MetalQueue(Queue):
         self._run(recorded, handles)
 
     def _run(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> Any:
-        """Commit all launches; what their command buffer uses lives until it is done."""
+        """Commit all launches; the objects of their command buffer live until it is done."""
         with self._turn():
             commands = self.queue.commandBuffer()
             encoder = commands.computeCommandEncoder()
             buffers = list({id(p.buffer): p.buffer.made for p in handles}.values())
             if buffers:
-                # Addresses in arguments tell Metal nothing: it is said what is used.
+                # Metal does not see addresses in arguments, so used buffers are declared.
                 usage = self.metal.MTLResourceUsageRead | self.metal.MTLResourceUsageWrite
                 encoder.useResources_count_usage_(buffers, len(buffers), usage)
             for launch in recorded:
@@ -192,7 +198,7 @@ class MetalQueue(Queue):
 
     @contextmanager
     def _turn(self, waiting: bool = False) -> Iterator[None]:
-        """Let go of the command buffers that are done, or wait for all, and keep others out."""
+        """Release finished command buffers, or wait for all, under the lock."""
         with self._lock, self.toolchain.pool():
             while self._running:
                 commands, _ = self._running[0]
@@ -205,19 +211,25 @@ class MetalQueue(Queue):
             yield
 
     def idle(self) -> bool:
-        """Return whether everything that was committed is done."""
+        """Return whether all committed work is done."""
         with self._turn():
             return not self._running
 
     def synchronize(self) -> None:
-        """Wait for all command buffers; a typed DeviceError, the first, if some failed."""
+        """Wait for all command buffers.
+
+        Raises
+        ------
+        DeviceError
+            If some failed; it is the first error.
+        """
         with self._turn(waiting=True):
             failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
 
     def seconds(self, recorded: Sequence[Recorded], handles: Sequence[Piece]) -> list[float]:
-        """Run each launch as a command buffer of its own, and return the GPU's times."""
+        """Run each launch in its own command buffer, and return the GPU's times in seconds."""
         self.synchronize()
         found = []
         for launch in recorded:
@@ -228,7 +240,7 @@ class MetalQueue(Queue):
 
 
 def describe(device: Any) -> DeviceInfo:
-    """Return what kernels and their choice depend on."""
+    """Return the device description."""
     most = device.maxThreadsPerThreadgroup()
     computed = {t for t in ALL if t.kind in _KINDS} - {float64, bfloat16}
     return DeviceInfo(
@@ -249,7 +261,7 @@ def describe(device: Any) -> DeviceInfo:
 
 
 class MetalDevice(Device):
-    """The GPU of a number in the list of all; ``toolchain``: of another module than PyObjC's."""
+    """The GPU with a number in the list of all; ``toolchain`` may use an imitation of Metal."""
 
     memory: MetalMemory
     toolchain: MetalToolchain
@@ -260,8 +272,8 @@ class MetalDevice(Device):
         found = devices(metal)
         if number >= len(found):
             raise DeviceError(
-                f"there are {len(found)} GPUs that Metal 3 runs on, and none of number {number}; "
-                f"About This Mac names those that the machine has"
+                f"there is no GPU {number} with Metal 3; the system lists {len(found)}, numbered "
+                f"from 0: see About This Mac"
             )
         device = found[number]
         self.info = describe(device)

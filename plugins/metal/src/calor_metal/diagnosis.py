@@ -1,7 +1,7 @@
-"""What there is, and what is missing, on the way to a Mac's GPU: for ``python -m calor doctor``.
+"""The state of a Mac's GPUs and Metal, for ``python -m calor doctor``.
 
-Requirements: those of calor_kernel.device.diagnosis; whoever imitates Metal hands over a module of
-the same names.
+Requirements: those of calor_kernel.device.diagnosis. An imitation of Metal is a module with the
+same names.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from calor_kernel.device.diagnosis import Row, found, package
 from ._bindings import bindings
 
 INSTALL: Final = "pip install pyobjc-framework-Metal brings it, on macOS"
-# From this on Metal has all that kernels are printed with.
+# The first macOS whose Metal has all features of the printer.
 OLDEST: Final = 15
 
 
 def diagnosis(metal: Any = None) -> list[Row]:
-    """Return rows of what was looked for and what was found."""
+    """Return rows of components and their state."""
     rows = found(
         [("system", _system), ("PyObjC", lambda: package("pyobjc-framework-Metal", INSTALL))]
     )

@@ -1,10 +1,10 @@
 """The dialect of the Metal Shading Language, 3.2 and newer.
 
-Requirements: a kernel has one argument, a structure of pointers and numbers of 8 bytes each, so
-that it may have any number of buffers and a launch sets its arguments in one call; contraction is
-the printer's, never the compiler's; there is no double; vectors are for memory, and computed lane
-by lane, as the units of Apple's GPUs do anyway. (Sections are those of the Metal Shading Language
-Specification 3.2.)
+Requirements: a kernel has one argument, a structure of pointers and numbers of 8 bytes each, so it
+may have any number of buffers and a launch sets its arguments in one call. The printer contracts
+expressions, never the compiler. There is no double. Vectors are for memory accesses and computed
+lane by lane, as the units of Apple's GPUs do anyway. (Sections are those of the Metal Shading
+Language Specification 3.2.)
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from calor_kernel.printers.expressions import Expression
 
 from . import atomics, matrices, tables
 
-# Units in lock step, on every GPU of Apple's.
+# SIMD-group size of every GPU of Apple's.
 PLANE: Final = 32
 _WIDEST: Final = 16  # bytes of an access
-_MOST_ARGUMENTS: Final = 512  # of 8 bytes each, which a launch hands over in one call
+_MOST_ARGUMENTS: Final = 512  # limit of arguments of 8 bytes each that a launch passes in one call
 _REDUCED: Final = ("min", "max", "and", "or", "xor")
 
 
@@ -46,7 +46,7 @@ class Metal(Dialect):
     reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
-        """Return the vectors of up to four lanes and 16 bytes."""
+        """Return the vector widths: up to four lanes and 16 bytes."""
         return tuple(n for n in (1, 2, 4) if n * dtype.itemsize <= _WIDEST)
 
     def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
@@ -54,7 +54,7 @@ class Metal(Dialect):
         return ex.call(f"as_type<{self.types[dtype]}>", value)
 
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Refuse the one function of bfloat that going through float would round twice."""
+        """Refuse the one bfloat function that would round twice through float."""
         if name == "fma":
             self.refuse(f"fused multiply-add of {dtypes[0]}")
         return None
@@ -73,7 +73,7 @@ class Metal(Dialect):
         return ex.reading(Expression(f"{value.at(ex.ATOM)}.{'xyzw'[lane]}"), value)
 
     def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
-        """Return an access of a packed vector, which need not be aligned (2.2.3)."""
+        """Return an access of a packed vector, which needs no alignment (2.2.3)."""
         stored = self.vector_type(in_memory(type))
         made = ex.call(stored, self.pointed(memory, f"const packed_{stored}", place))
         return made if type.dtype is not bool_ else ex.call(self.vector_type(type), made)
@@ -94,7 +94,7 @@ class Metal(Dialect):
 
     # Statements.
     def declare_memory(self, memory: Memory, name: str) -> str:
-        """Return the declaration of an array, aligned for the accesses of vectors."""
+        """Return the declaration of an array, aligned for vector accesses."""
         space = f"alignas({max(memory.align, _WIDEST)}) "
         space += "threadgroup " if memory.space == "shared" else ""
         return f"{space}{self.storage(memory.type.dtype)} {name}[{memory.size}];"
@@ -147,7 +147,7 @@ class Metal(Dialect):
         return ex.call(f"simd_{kind}", *operands) if kind in _REDUCED else None
 
     def printed(self, text: str, values: Sequence[Values]) -> str:
-        """Refuse: what shaders log, no caller of ours reads."""
+        """Raise an error: no caller of ours reads the log of shaders."""
         self.refuse("prints")
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:

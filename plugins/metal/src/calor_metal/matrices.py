@@ -1,8 +1,8 @@
 """Products of fragments by simdgroup_matrix (6.7).
 
-Requirements: a lane's elements are those that ``thread_elements`` names, of which the place is that
-of the shapes in :mod:`calor_kernel.language.matrices`; products of half types are summed in
-float32, so their factors become float matrices first, as in MLX.
+Requirements: ``thread_elements`` names a lane's elements; their positions are those of the shapes
+in :mod:`calor_kernel.language.matrices`. Products of half types are summed in float32, so their
+operands become float matrices first, as in MLX.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MATRICES: Final = frozenset(_PREFIX + d.name for d in (float16, bfloat16, float3
 
 
 def mma(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print c + a @ b of fragments of 8 × 8 elements, two a lane."""
+    """Print c + a @ b of fragments of 8 × 8 elements, two for each lane."""
     shape = operation.attributes["fragments"][0].shape
     if not shape.name.startswith(_PREFIX):
         printer.dialect.refuse(f"matrix instruction {shape.name}")

@@ -1,6 +1,6 @@
-"""What the entry point names: the backend "metal", of every GPU that Metal 3 runs on.
+"""The plugin of calor-metal: the backend "metal", with every GPU that has Metal 3.
 
-Metal is loaded when somebody asks for a device, which its place in the system's list names.
+Metal is loaded when a device is requested, by its index in the system's list.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ def _backend() -> Any:
 
 @hookimpl
 def calor_backends() -> dict[str, Any]:
-    """Register the devices of Metal."""
+    """Return the backend of Metal's devices."""
     return {"metal": _backend}

@@ -1,7 +1,7 @@
 """Words and templates of the Metal Shading Language.
 
-Requirements: what the specification leaves to the implementation is not among the templates; the
-common printer's functions in plain C do it.
+Requirements: templates contain no implementation-defined behaviour; the common printer's functions
+in plain C cover it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TEMPLATES: Final = MappingProxyType(
         **{name: f"{name}({{0}})" for name in _ROUNDED},
         "sqrt float16": "sqrt({0})",
         "sqrt float32": "precise::sqrt({0})",
-        # Of bfloat there are operators alone. Through float these are exact, or rounded as once.
+        # bfloat has operators only. Through float these functions are exact, or round once.
         "abs bfloat16": "(bfloat)fabs((float){0})",
         "copysign bfloat16": "(bfloat)copysign((float){0}, (float){1})",
         **{f"{name} bfloat16": f"(bfloat){name}((float){{0}})" for name in _ROUNDED},

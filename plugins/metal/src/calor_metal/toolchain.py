@@ -1,8 +1,8 @@
-"""From a kernel to an image for Apple's GPUs: its text, which Metal was asked whether it takes.
+"""Compilation of a kernel to an image for Apple's GPUs: its text, validated by Metal.
 
-Requirements: printing needs no Metal, so that a toolchain is pickled to worker processes; Metal
-compiles a text in the process that runs it, and keeps what it made on disk itself, so an image is
-the text; a text is compiled once in a process, also where it is first checked and then loaded.
+Requirements: printing needs no Metal, so a toolchain can be pickled to worker processes. Metal
+compiles a text in the process that runs it, and caches the result on disk itself, so an image is
+the text. A process compiles a text once, even if it is first validated and then loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .dialect import Metal
 class MetalToolchain(PrintingToolchain):
     """Kernels as text of the Metal Shading Language.
 
-    ``number``: the device's place in the list of all; None makes a toolchain that only prints.
+    ``number`` is the device's index in the list of all; None makes a toolchain that only prints.
     """
 
     def __init__(self, target: str, number: int | None = None) -> None:
@@ -34,21 +34,27 @@ class MetalToolchain(PrintingToolchain):
         return {**self.__dict__, "_pipelines": {}}
 
     def metal(self) -> Any:
-        """Return the module of Metal's names."""
+        """Return the module with Metal's names."""
         return bindings()
 
     def pool(self) -> AbstractContextManager[Any]:
-        """Return the context in which Metal makes objects that nobody keeps: they go at its end."""
+        """Return the autorelease context: temporaries of Metal are released at its end."""
         made: AbstractContextManager[Any] = importlib.import_module("objc").autorelease_pool()
         return made
 
     def compile(self, source: str, name: str) -> bytes:
-        """Return the text as an image; CompileError with Metal's message if it is refused."""
+        """Return the text as an image.
+
+        Raises
+        ------
+        CompileError
+            If Metal refuses the text; the message is Metal's.
+        """
         self.pipeline(source, name)
         return source.encode()
 
     def pipeline(self, source: str, name: str) -> Any:
-        """Return the compute pipeline state of the kernel in a text."""
+        """Return the compute pipeline state of a text's kernel."""
         found = self._pipelines.get(source)
         if found is None:
             number = self.place()

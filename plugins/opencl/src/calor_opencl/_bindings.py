@@ -1,8 +1,8 @@
-"""What calor-opencl uses of pyopencl, and what OpenCL's error codes mean to calor.
+"""The functions of pyopencl that calor-opencl uses, and the meaning of OpenCL's error codes.
 
-Requirements: every failure of the driver becomes a typed error in one place; importing this loads
-the driver, so that only what runs on a device does; a launch that runs again is one call of the
-driver's, which sets no argument that is as it was.
+Requirements: every failure of the driver becomes a typed error in one place. Importing this module
+loads the driver, so only code that runs on a device imports it. A repeated launch is one call of
+the driver, which sets only changed arguments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from calor_kernel.ir.nodes import Kernel
 
 _NONE: Final = Piece(None, -1, 0)
 _NVIDIA: Final = "cl_nv_device_attribute_query"
-# Codes of CL/cl.h, and one of NVIDIA's own.
+# Codes of CL/cl.h, and one of NVIDIA's.
 _MEMORY: Final = {
     -4: "CL_MEM_OBJECT_ALLOCATION_FAILURE",
     -5: "CL_OUT_OF_RESOURCES (NVIDIA's driver says so after a fault of a kernel too)",
@@ -44,7 +44,7 @@ _LOST: Final = {
 
 
 def failure(code: int, what: str, said: object = "") -> DeviceError:
-    """Return the error of a code; ``what`` says what was tried."""
+    """Return the error for a code; ``what`` is the failed action."""
     if code in _MEMORY:
         return OutOfMemoryError(f"OpenCL: {_MEMORY[code]}: {what}")
     if code in _LOST:
@@ -54,7 +54,7 @@ def failure(code: int, what: str, said: object = "") -> DeviceError:
 
 @contextmanager
 def typed(what: str) -> Iterator[None]:
-    """Turn errors of OpenCL into those of calor; ``what`` says what was tried."""
+    """Convert errors of OpenCL to those of calor; ``what`` is the action."""
     try:
         yield
     except cl.Error as error:
@@ -63,25 +63,25 @@ def typed(what: str) -> Iterator[None]:
 
 @cache
 def _library() -> Any:
-    """Return the loader of drivers: that which pyopencl is linked to, or the system's."""
+    """Return the driver loader that pyopencl is linked to, or the system's."""
     windows = sys.platform == "win32"
     found = ctypes.CDLL("OpenCL.dll" if windows else cl._cl.__file__)
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint
     found.clSetKernelArg.argtypes = [pointer, number, size, pointer]
-    # What is queued comes with its types: converting it took as long as the call.
+    # Arguments are passed with their types, because a conversion took as long as the call.
     return found
 
 
 class Launch:
-    """A launch of a kernel, whose arguments are set by their places.
+    """A launch of a kernel with arguments set by index.
 
-    The driver's functions are called directly: pyopencl asks for an event at each launch, which
-    takes longer than the launch. What they are given by address never moves.
+    The driver's functions are called directly, because pyopencl requests an event for each launch,
+    which takes longer than the launch. Data that they get by address never move.
     """
 
     def __init__(self, kernel: Any, units: Sequence[int], local: Sequence[int]) -> None:
         self._kernel = kernel
-        # Whether there are no units, so that there is nothing to queue.
+        # Whether the launch has no units, so that nothing is queued.
         self.empty = 0 in units
         self._sizes = (ctypes.c_size_t * 6)(*units, *local)
         self._pointer: int = kernel.int_ptr
@@ -90,16 +90,16 @@ class Launch:
         self._set = _library().clSetKernelArg
 
     def set(self, place: int, value: int, nbytes: int = 8) -> None:
-        """Set an argument: a number's bits, or the pointer of a buffer."""
+        """Set an argument: a number's bits, or a buffer's pointer."""
         self._cell.value = value
         code = self._set(self._pointer, place, nbytes, self._at)
         if code:
             raise failure(code, "setting an argument")
 
     def on(self, queue: int, event: int | None = None) -> Callable[[], int]:
-        """Return what queues the launch on the queue of a pointer, and returns the driver's code.
+        """Return a function that queues the launch on a queue and returns the driver's code.
 
-        The launch's event is written to an address.
+        The launch's event is stored at an address.
         """
         address = ctypes.c_void_p
         start = ctypes.addressof(self._sizes)
@@ -110,7 +110,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A loaded kernel: its program, and what it is called there."""
+    """A loaded kernel: its program, and its name there."""
 
     program: Any
     name: str
@@ -118,11 +118,11 @@ class Function:
 
 
 class Launches:
-    """Launches with their numbers set; buffers are set where they differ from the last ones."""
+    """Launches with their numbers set; only changed buffers are set again."""
 
     def __init__(self, steps: Sequence[Step], queue: int) -> None:
         self.all: list[Launch] = []
-        # For each slot: the launches that take it, where, from which byte on, and of which size.
+        # For each slot: the launches that take it, the argument's index, the offset and the size.
         self.users: dict[int, list[tuple[Launch, int, int, int]]] = {}
         for step in steps:
             self._launch(step)
@@ -143,15 +143,15 @@ class Launches:
                 self.users.setdefault(given.number, []).append(user)
             else:
                 launch.set(place, scalar_bits(given, dtype), dtype.itemsize)
-            # A buffer is followed by where it begins.
+            # The argument after a buffer is its offset.
             place += 1 + isinstance(given, Slot)
 
     def put(self, handles: Sequence[Piece]) -> None:
-        """Set the buffers, and where they begin."""
+        """Set the buffers and their offsets."""
         last = self.last or (_NONE,) * len(handles)
         for number, users in self.users.items():
             piece, before = handles[number], last[number]
-            # A released buffer may be equal to the one that came in its place, and is another.
+            # A released buffer may compare equal to its replacement, but is another buffer.
             if piece.buffer is not before.buffer:
                 pointer = piece.buffer.int_ptr
                 for launch, place, _, _ in users:
@@ -171,7 +171,7 @@ def enqueue(launches: Iterable[Callable[[], int]]) -> None:
 
 
 def seconds(found: Any, launches: Sequence[Launch]) -> list[float]:
-    """Return how long each launch takes on the device, on a queue of its own that takes times."""
+    """Return the duration of each launch on the device, on a profiling queue."""
     profiling = cl.command_queue_properties.PROFILING_ENABLE
     queue = cl.CommandQueue(found, properties=profiling)
     events = (ctypes.c_size_t * len(launches))()
@@ -186,13 +186,13 @@ def seconds(found: Any, launches: Sequence[Launch]) -> list[float]:
 def devices() -> list[Any]:
     """Return all devices of all platforms, in the drivers' order.
 
-    ``CALOR_OPENCL_PLATFORM`` keeps those of platforms whose name contains it, in any case.
+    ``CALOR_OPENCL_PLATFORM`` selects platforms whose name contains it, ignoring case.
     """
     wanted = os.environ.get("CALOR_OPENCL_PLATFORM", "").lower()
     try:
         platforms = cl.get_platforms()
     except cl.Error:
-        # The loader says that there is no platform by an error.
+        # The loader reports a missing platform as an error.
         return []
     found = []
     for platform in platforms:
@@ -208,33 +208,33 @@ def devices() -> list[Any]:
 def has(device: Any, *extensions: str) -> bool:
     """Return whether a device lists extensions.
 
-    ``CALOR_OPENCL_WITHOUT`` names some that are not used, with commas between.
+    ``CALOR_OPENCL_WITHOUT`` disables some, separated by commas.
     """
     without = {w.strip() for w in os.environ.get("CALOR_OPENCL_WITHOUT", "").split(",")}
     return set(extensions) <= set(device.extensions.split()) - without
 
 
 def takes_ptx(device: Any) -> bool:
-    """Return whether a compiler may take assembly for warps, which is to be tried."""
+    """Return whether a compiler may accept inline PTX; a trial decides."""
     return has(device, _NVIDIA) and device.warp_size_nv == 32
 
 
 def count() -> int:
-    """Return how many devices there are."""
+    """Return the number of devices."""
     return len(devices())
 
 
 @cache
 def context(number: int) -> Any:
-    """Return the context of a device, one in a process."""
+    """Return the context of a device; a process has one for each."""
     with typed(f"opening device {number}"):
         return cl.Context([devices()[number]])
 
 
 def build(found: Any, text: str | bytes, options: str, name: str) -> Any:
-    """Return a built program of a text or a binary."""
+    """Return a program built from a text or a binary."""
     with warnings.catch_warnings():
-        # pyopencl warns of every remark in a build log, and that its cache is passed by.
+        # pyopencl warns about every remark in a build log, and that its cache is not used.
         warnings.simplefilter("ignore")
         try:
             if isinstance(text, str):
@@ -246,13 +246,13 @@ def build(found: Any, text: str | bytes, options: str, name: str) -> Any:
         except cl.Error as error:
             code = int(getattr(error, "code", 0))
             if code in _LOST or code in (-4, -6):
-                # That is nothing about the kernel; -5 may be, which takes more than there is.
+                # These errors are not about the kernel; -5 may be, if it needs more resources.
                 raise failure(code, f"building kernel {name!r}") from error
             shown = text if isinstance(text, str) else "(a stored binary)"
             raise CompileError(f"OpenCL refuses kernel {name!r}: {error}\n{shown}") from error
 
 
 def image(program: Any) -> bytes:
-    """Return the binary of a program of one device, empty where the driver has none."""
+    """Return the binary of a program for one device, empty if the driver has none."""
     (binary,) = program.get_info(cl.program_info.BINARIES)
     return bytes(binary or b"")

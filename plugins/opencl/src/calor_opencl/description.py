@@ -1,6 +1,7 @@
-"""What an OpenCL device says of itself, as a dialect, its compiler's options, and a DeviceInfo.
+"""The description of an OpenCL device: dialect, compiler options, and DeviceInfo.
 
-Requirements: everything is read from the driver; what a driver does not list is not used.
+Requirements: all of it is read from the driver; features that the driver does not list are not
+used.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from calor_kernel.printers.opencl_c import OpenCLC
 
 from ._bindings import has
 
-_UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
+_UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too few
 _CACHE: Final = 1 << 17
-# Planes by the dialect's subgroups; every device that can be asked for a size has 16 and 32.
+# Plane sizes of the dialect's subgroups; every device with a selectable size has 16 and 32.
 _PLANES: Final = {"": (1,), "ptx": (32,), "khr": (16, 32), "intel": (16, 32)}
-# NVIDIA's compiler was seen to make slower code of products with twice the sums.
+# With twice the accumulators, NVIDIA's compiler was seen to generate slower products.
 _ACCUMULATORS: Final = {"ptx": 64}
 
 
 def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
     """Return the dialect of a device and the options of its compiler.
 
-    ``subgroups``: the dialect's where the device lists none.
+    ``subgroups`` overrides the dialect's if the device lists none.
     """
     single = device.single_fp_config
     exact = bool(single & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
@@ -52,7 +53,7 @@ def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
 
 
 def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
-    """Return what kernels and their choice depend on."""
+    """Return the device description."""
     units = min(device.max_work_group_size, _UNITS)
     wide = has(device, "cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics")
     optional = {

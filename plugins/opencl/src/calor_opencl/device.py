@@ -1,8 +1,8 @@
-"""An OpenCL device, 1.2 or newer: memory, queue, and what it says of itself.
+"""An OpenCL device, 1.2 or newer: memory, queue, and description.
 
-Requirements: any driver will do, so nothing beyond 1.2 is used unless the device lists it; one
-queue in order, so that nothing needs events; kernels take a buffer and an offset, so that a part of
-a buffer is no object of the driver's.
+Requirements: any driver works, so features beyond 1.2 are used only if listed. One in-order queue
+needs no events. Kernels take a buffer and an offset, so a part of a buffer is no object of the
+driver.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ._bindings import (
 from .description import describe, language
 from .toolchain import OpenCLToolchain
 
-_BATCH: Final = 8  # launches of which the device is not told at most
-# Sets of buffers that a list of few launches has kernels of its own for: a loop that holds a result
-# while it computes the next goes round a few of them, and then sets no argument.
+_BATCH: Final = 8  # limit of launches that are not flushed to the device
+# Number of buffer sets for which a short list keeps its own kernels: a loop that holds a result
+# while it computes the next alternates between a few sets, and then sets no argument.
 _SETS: Final = 4
 _FEW: Final = 8
 
@@ -51,10 +51,10 @@ class OpenCLMemory(Memory):
         self.most = most
 
     def alloc(self, nbytes: int) -> Piece:
-        """Return a buffer, which the driver puts on the device at once."""
+        """Return a buffer, which the driver allocates on the device at once."""
         if nbytes > self.most:
             raise OutOfMemoryError(
-                f"the device has buffers of up to {self.most} bytes, and none of {nbytes}; "
+                f"a buffer of {nbytes:,} bytes exceeds the device's limit of {self.most:,}; "
                 f"compute in parts"
             )
         with typed(f"allocating {nbytes} bytes"):
@@ -64,17 +64,17 @@ class OpenCLMemory(Memory):
         return Piece(buffer, 0, nbytes)
 
     def free(self, handle: Piece) -> None:
-        """Release a buffer; the driver keeps it until what was queued is done."""
+        """Release a buffer; the driver keeps it until queued work is done."""
         with typed("freeing memory"):
             handle.buffer.release()
 
     def copy_in(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Write from the host, and wait for it."""
+        """Write from the host, and wait."""
         at = handle.start + offset
         self._copied(handle.buffer, array, array.nbytes, dst_offset=at, is_blocking=True)
 
     def copy_out(self, handle: Piece, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Read to the host, and wait for it."""
+        """Read to the host, and wait."""
         at = handle.start + offset
         self._copied(array, handle.buffer, array.nbytes, src_offset=at, is_blocking=True)
 
@@ -90,7 +90,7 @@ class OpenCLMemory(Memory):
                 cl.enqueue_copy(self.queue, target, source, **places)
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece:
-        """Return a part, which needs no object of the driver's."""
+        """Return a part, which needs no object of the driver."""
         return Piece(handle.buffer, handle.start + offset, nbytes)
 
 
@@ -109,11 +109,11 @@ class Recorded:
 
 
 class OpenCLQueue(Queue):
-    """One queue of the driver's, in order."""
+    """One in-order queue of the driver."""
 
     def __init__(self, found: Any, toolchain: OpenCLToolchain, queue: Any) -> None:
         self.context, self.toolchain, self.queue = found, toolchain, queue
-        # A kernel's arguments are set before each launch, by one thread at a time.
+        # One thread at a time sets a kernel's arguments and launches it.
         self._lock = threading.Lock()
         self._batch = Batch(typed("telling the device to begin")(queue.flush), _BATCH)
 
@@ -123,15 +123,15 @@ class OpenCLQueue(Queue):
         return Function(self.toolchain.program(image, kernel.name), name, kernel)
 
     def record(self, steps: Sequence[Step], slots: int) -> Recorded:
-        """Return the launches, for which kernels are made when they run."""
+        """Return the launches; kernels are created when they run."""
         return Recorded(steps, self.queue.int_ptr)
 
     def run(self, recorded: Recorded, handles: Sequence[Piece]) -> None:
-        """Queue all launches and return; the device begins when there is enough for it."""
+        """Queue all launches and return; the queue is flushed when enough launches wait."""
         self.direct(recorded)(*handles)
 
     def direct(self, recorded: Recorded) -> Callable[..., None]:
-        """Return what runs a list with a handle per slot, of which everything is at hand."""
+        """Return the fastest function that runs a list with a handle for each slot."""
         lock, add, on = self._lock, self._batch.add, recorded.on
         launches, work = len(recorded.steps), recorded.work
 
@@ -148,14 +148,14 @@ class OpenCLQueue(Queue):
             self.queue.finish()
 
     def seconds(self, recorded: Recorded, handles: Sequence[Piece]) -> list[float]:
-        """Run once on a queue that takes times, and return the device's."""
+        """Run once on a profiling queue, and return the device's times in seconds."""
         self.synchronize()
         with self._lock, typed("timing kernels"):
             return seconds(self.context, recorded.on(handles).all)
 
 
 class OpenCLDevice(Device):
-    """The device of a number in the list of all platforms' devices."""
+    """The device with a number in the list of all platforms' devices."""
 
     memory: OpenCLMemory
     toolchain: OpenCLToolchain
@@ -165,8 +165,8 @@ class OpenCLDevice(Device):
         found = devices()
         if number >= len(found):
             raise DeviceError(
-                f"there are {len(found)} OpenCL devices, and none of number {number}; "
-                f"`clinfo -l` lists what the drivers find"
+                f"there is no OpenCL device {number}; the drivers list {len(found)}, numbered from "
+                f"0: see `clinfo -l`"
             )
         device = found[number]
         made = context(number)

@@ -1,7 +1,7 @@
-"""What there is, and what is missing, on the way to OpenCL devices: for ``python -m calor doctor``.
+"""The state of OpenCL devices and drivers, for ``python -m calor doctor``.
 
-Requirements: those of calor_kernel.device.diagnosis; pyopencl, which loads the drivers, is
-imported by the looks, so that one says it when that fails.
+Requirements: those of calor_kernel.device.diagnosis. The checks import pyopencl, which loads the
+drivers, so a failure of the import is one row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DRIVER: Final = (
     "there is none: a GPU's comes from its vendor, and `apt-get install pocl-opencl-icd` makes the "
     "processor a device; they are listed in /etc/OpenCL/vendors, or where OCL_ICD_VENDORS says"
 )
-# What kernels do not compute without an extension.
+# Extensions that kernels need, and their features.
 _WANTED: Final = {
     "cl_khr_fp64": "float64",
     "cl_khr_int64_base_atomics": "atomics of 64 bits",
@@ -25,20 +25,20 @@ _WANTED: Final = {
 
 
 def diagnosis() -> list[Row]:
-    """Return rows of what was looked for and what was found."""
+    """Return rows of components and their state."""
     rows = found([("pyopencl", lambda: package("pyopencl", INSTALL)), ("drivers", _drivers)])
     try:
         from ._bindings import devices
 
         there = devices()
     except Exception:
-        # The look for drivers says it.
+        # The check of drivers reports it.
         return rows
     return rows + found((f"opencl:{i}", partial(_device, d)) for i, d in enumerate(there))
 
 
 def _drivers() -> str:
-    """Return the platforms, which of them are left out, and what to do where there is none."""
+    """Return the platforms, those that are excluded, and advice if there is none."""
     import pyopencl as cl
 
     try:
@@ -53,7 +53,7 @@ def _drivers() -> str:
 
 
 def _device(device: Any) -> str:
-    """Return a device's name and version, and what its driver lacks."""
+    """Return a device's name and version, and the features that its driver lacks."""
     lacks = [what for name, what in _WANTED.items() if name not in device.extensions.split()]
     told = f"{device.name.strip()}, {device.opencl_c_version.strip()}"
     return f"{told}, without {', '.join(lacks)}" if lacks else told

@@ -1,6 +1,6 @@
-"""What the entry point names: the backend "opencl", of every device of every OpenCL platform.
+"""The plugin of calor-opencl: the backend "opencl", with every device of every OpenCL platform.
 
-OpenCL is loaded when somebody asks for a device, which its place in the list of all names.
+OpenCL is loaded when a device is requested, by its index in the list of all devices.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ def _backend() -> Any:
 
 @hookimpl
 def calor_backends() -> dict[str, Any]:
-    """Register the devices of OpenCL."""
+    """Return the backend of OpenCL devices."""
     return {"opencl": _backend}

@@ -1,8 +1,8 @@
-"""From a kernel to an image of an OpenCL device: text, and the driver's binary of it.
+"""Compilation of a kernel to an image of an OpenCL device: its text, and the driver's binary.
 
-Requirements: printing needs no driver, and compiling only a context, made where it is needed, so
-that a toolchain is pickled to worker processes; calor keeps images on disk itself, so pyopencl's
-own cache is passed by; a driver that returns no binary, or does not take it back, gets the text.
+Requirements: printing needs no driver, and compiling only a context, created on use, so a toolchain
+can be pickled to worker processes. calor caches images on disk itself, without pyopencl's cache. If
+a driver returns no binary, or refuses it, the text is used.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from calor.errors import CompileError
 from calor_kernel.device.printing import PrintingToolchain
 from calor_kernel.printers.opencl_c import OpenCLC
 
-# An image is the length of the text in as many bytes, the text, and the binary if there is one.
+# An image is the length of the text in this number of bytes, the text, and the binary if any.
 _LENGTH: Final = 8
 
 
 class OpenCLToolchain(PrintingToolchain):
     """Kernels as OpenCL C and as binaries of one device.
 
-    ``dialect``: what the device has. ``options``: the compiler's. ``number``: the device's place
-    in the list of all; None makes a toolchain that only prints.
+    ``dialect`` describes the device, ``options`` are the compiler's. ``number`` is the device's
+    index in the list of all; None makes a toolchain that only prints.
     """
 
     def __init__(
@@ -34,7 +34,13 @@ class OpenCLToolchain(PrintingToolchain):
         self.number = number
 
     def compile(self, source: str, name: str) -> bytes:
-        """Return the driver's binary; CompileError with the build log and the text."""
+        """Return the driver's binary.
+
+        Raises
+        ------
+        CompileError
+            If the driver refuses the text; the message has the build log and the text.
+        """
         from ._bindings import build, context, image
 
         binary = image(build(context(self.place()), source, self.options, name))
@@ -42,7 +48,7 @@ class OpenCLToolchain(PrintingToolchain):
         return len(text).to_bytes(_LENGTH, "little") + text + binary
 
     def program(self, image: bytes, name: str) -> Any:
-        """Return the built program of an image: of its binary if the driver takes it."""
+        """Return the built program of an image, from its binary if the driver accepts it."""
         from ._bindings import build, context
 
         start = _LENGTH + int.from_bytes(image[:_LENGTH], "little")

@@ -1,8 +1,8 @@
-"""What calor-wgpu uses of wgpu-py, and what its errors mean to calor.
+"""The functions of wgpu-py that calor-wgpu uses, and the meaning of its errors.
 
-Requirements: every failure of the driver becomes a typed error in one place; importing this loads
-the driver, so that only what runs on a device does; OpenGL is left out, for it lacks what kernels
-need, and each of its devices has a better name.
+Requirements: every failure of the driver becomes a typed error in one place. Importing this module
+loads the driver, so only code that runs on a device imports it. OpenGL is excluded, because it
+lacks features that kernels need, and each of its devices also has another driver.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer
 
 _BACKENDS: Final = ("Vulkan", "Metal", "DX12")
-# What is asked for where the adapter has it.
+# Features that are requested if the adapter has them.
 _WANTED: Final = frozenset(
     (
         "shader-f64",
@@ -40,15 +40,14 @@ _WANTED: Final = frozenset(
         "timestamp-query",
     )
 )
-# What waits at first and at most: dispatches, and their work at most. An H200 was seen to rest for
-# 25 microseconds between one submission and the next, and the host to spend as much on each.
+# Number of waiting dispatches at first and at most, and the limit of their work. An H200 was seen
+# idle for 25 µs between submissions, and the host spends as much on each.
 _BATCH, _MOST = 16, 64
 _WORK: Final = 1 << 32
 _TROUBLE: Final = 4  # bytes
-# Bytes through which copies within a buffer go at a time, and that are kept for the next.
+# Size in bytes of the temporary buffer for copies within a buffer, which is kept for reuse.
 _BETWEEN: Final = 16 << 20
-# Bytes of buffers from which it pays to bind them for reading only, and above which a tensor is
-# none's part.
+# Buffers from this size in bytes are bound read-only; larger tensors are never parts of a buffer.
 APART: Final = 1 << 18
 STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
@@ -58,7 +57,7 @@ Part = tuple[Any, int, int]
 
 @contextmanager
 def typed(what: str) -> Iterator[None]:
-    """Turn errors of wgpu into those of calor; ``what`` says what was tried."""
+    """Convert errors of wgpu to those of calor; ``what`` is the action."""
     try:
         yield
     except wgpu.GPUOutOfMemoryError as error:
@@ -72,8 +71,9 @@ def typed(what: str) -> Iterator[None]:
 
 @contextmanager
 def _runtime_directory() -> Iterator[None]:
-    """Name a folder where XDG_RUNTIME_DIR is not set: Mesa's drivers look for a screen there, and
-    a library of theirs complains on standard error where they cannot.
+    """Set XDG_RUNTIME_DIR if it is unset.
+
+    Mesa's drivers look for a display there, and one of their libraries prints a warning without it.
     """
     if os.environ.get("XDG_RUNTIME_DIR"):
         yield
@@ -87,9 +87,9 @@ def _runtime_directory() -> Iterator[None]:
 
 @cache
 def adapters() -> tuple[Any, ...]:
-    """Return the adapters that compute, in the drivers' order.
+    """Return the adapters with compute shaders, in the drivers' order.
 
-    ``CALOR_WGPU_ADAPTER`` keeps those whose name contains it, in any case.
+    ``CALOR_WGPU_ADAPTER`` selects adapters whose name contains it, ignoring case.
     """
     set_instance_extras(backends=_BACKENDS)
     wanted = os.environ.get("CALOR_WGPU_ADAPTER", "").lower()
@@ -97,7 +97,7 @@ def adapters() -> tuple[Any, ...]:
         with _runtime_directory():
             found = wgpu.gpu.enumerate_adapters_sync()
     except RuntimeError:
-        # The loader says that there is no driver by an error.
+        # The loader reports a missing driver as an error.
         return ()
     return tuple(
         a
@@ -107,15 +107,15 @@ def adapters() -> tuple[Any, ...]:
 
 
 def count() -> int:
-    """Return how many adapters there are."""
+    """Return the number of adapters."""
     return len(adapters())
 
 
 @cache
 def device(number: int) -> Any:
-    """Return the device of an adapter, one in a process, with the most that the adapter allows.
+    """Return the device of an adapter with its maximal limits; a process has one for each.
 
-    ``CALOR_WGPU_WITHOUT`` names features that are not asked for, with commas between.
+    ``CALOR_WGPU_WITHOUT`` disables features, separated by commas.
     """
     adapter = adapters()[number]
     without = os.environ.get("CALOR_WGPU_WITHOUT", "").split(",")
@@ -127,10 +127,15 @@ def device(number: int) -> Any:
 
 
 def module(number: int, text: str, name: str) -> Any:
-    """Return the shader module of a text; CompileError with the compiler's message and the text.
+    """Return the shader module of a text.
 
-    naga adds no checks of bounds and of endless loops to calor's kernels, which are checked where
-    they run on lanes; ``CALOR_WGPU_CHECKS=1`` lets it.
+    naga adds no bounds checks and no checks for endless loops, because kernels are checked when
+    they run on lanes; ``CALOR_WGPU_CHECKS=1`` enables them.
+
+    Raises
+    ------
+    CompileError
+        If wgpu refuses the text; the message has the compiler's message and the text.
     """
     opened = device(number)
     try:
@@ -142,7 +147,7 @@ def module(number: int, text: str, name: str) -> Any:
 
 
 def _trusted(opened: Any, text: str, name: str) -> Any:
-    """Return a shader module without checks at run time, which wgpu-py has no method for."""
+    """Return a shader module without run-time checks, for which wgpu-py has no method."""
     source = native.new_struct_p("WGPUShaderSourceWGSL *", code=native.to_c_string_view(text))
     source[0].chain.next = native.ffi.NULL
     source[0].chain.sType = native.lib.WGPUSType_ShaderSourceWGSL
@@ -157,19 +162,19 @@ def _trusted(opened: Any, text: str, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A compute pipeline and the layout of what is bound to it."""
+    """A compute pipeline and its bind group layout."""
 
     made: Any
     layout: Any
 
 
 class Pipelines:
-    """The pipelines of a kernel, by which of the buffers that it reads are bound for reading only.
+    """The pipelines of a kernel, by the set of its input buffers that are bound read-only.
 
-    wgpu lets no buffer be both written and bound for reading in a dispatch, and tensors may be
-    parts of one. Where large ones are not, they are bound for reading: on an H200 a softmax takes
-    0.76 of the time then, and a product of matrices 0.9, for the driver's compiler need not expect
-    that what is read changes.
+    wgpu forbids a buffer that is both written and bound read-only in one dispatch, and tensors may
+    be parts of one buffer. Large buffers that are only read are bound read-only: on an H200 a
+    softmax then takes 0.76 of the time and a matrix product 0.9, because the driver's compiler may
+    assume that the data do not change.
     """
 
     def __init__(self, stream: Stream, number: int, text: str, kernel: Kernel) -> None:
@@ -177,7 +182,7 @@ class Pipelines:
         self._limited = stream.trouble is not None
         given = [p.declared for p in kernel.parameters]
         self._written = [one.writable for one in given if isinstance(one, Buffer)]
-        # The one that serves any buffers is made first: it says whether the device takes a kernel.
+        # The pipeline for any buffers comes first; it shows whether the device takes the kernel.
         self._made: dict[frozenset[int], Pipeline] = {frozenset(): self._make(frozenset())}
 
     def of(self, shown: Sequence[Part]) -> Pipeline:
@@ -206,7 +211,7 @@ class Pipelines:
 
 
 def pipeline(number: int, text: str, name: str, written: Sequence[bool]) -> Pipeline:
-    """Return the pipeline of a text: numbers are binding 0, and buffers follow, written or not."""
+    """Return the pipeline of a text: numbers are binding 0, followed by buffers, written or not."""
     opened, shader = device(number), module(number, text, name)
     kinds = ["uniform", *("storage" if w else "read-only-storage" for w in written)]
     layout = opened.create_bind_group_layout(
@@ -221,21 +226,21 @@ def pipeline(number: int, text: str, name: str, written: Sequence[bool]) -> Pipe
             compute={"module": shader, "entry_point": "main"},
         )
     except (wgpu.GPUValidationError, wgpu.GPUPipelineError) as error:
-        # Only here it is known what a kernel takes of registers and shared memory.
+        # A kernel's need of registers and shared memory is known only here.
         raise CompileError(f"wgpu refuses kernel {name!r}: {error}\n{text}") from error
     return Pipeline(made, layout)
 
 
 def uniform(opened: Any, data: bytes) -> Any:
-    """Return a buffer of numbers that do not change."""
+    """Return a buffer of constant numbers."""
     return opened.create_buffer_with_data(data=data, usage=wgpu.BufferUsage.UNIFORM)
 
 
 class Commands:
-    """A compute pass. What is set in it already is not set again.
+    """A compute pass that skips settings which are already in effect.
 
-    wgpu-py looks for errors around each call, which takes longer than the call; those of a pass are
-    told at its end.
+    wgpu-py checks for errors around each call, which takes longer than the call; errors of a pass
+    are reported at its end.
     """
 
     __slots__ = ("_group", "_pass", "_to")
@@ -258,24 +263,24 @@ class Commands:
         lib.wgpuComputePassEncoderDispatchWorkgroups(self._pass, *grid)
 
     def end(self) -> None:
-        """End the pass, which is not used afterwards."""
+        """End the pass, which must not be used afterwards."""
         native.libf.wgpuComputePassEncoderEnd(self._pass)
         native.lib.wgpuComputePassEncoderRelease(self._pass)
 
 
 class Stream:
-    """What waits to be submitted, in order. Its methods are called with its lock held.
+    """The work that waits for submission, in order. The caller of its methods holds its lock.
 
-    Encoding and submitting cost more than a small dispatch, so that dispatches wait in one compute
-    pass until somebody needs what they compute, or enough waits to keep the device busy.
+    Encoding and submission cost more than a small dispatch, so dispatches collect in one compute
+    pass until a result is needed, or until there is enough work to keep the device busy.
     """
 
     def __init__(self, opened: Any, limited: bool) -> None:
         self.device = opened
-        # Where kernels tell that a loop did not come to its end, on a device that ends them.
+        # Memory where kernels report a loop that the device cut off.
         self.trouble: Any = opened.create_buffer(size=_TROUBLE, usage=STORAGE) if limited else None
         self.lock = threading.RLock()
-        # Why nothing that was computed can be relied on any more, once something failed on the way.
+        # The first error, after which results are unreliable.
         self.lost = ""
         self._room: Any = None
         self._encoder: Any = None
@@ -287,14 +292,14 @@ class Stream:
     def commands(self) -> Commands:
         """Return the compute pass."""
         if self._pass is None:
-            # wgpu-py's objects of passes and of what is submitted cost as much as some dispatches.
+            # wgpu-py's objects for passes and submissions cost as much as several dispatches.
             with typed("running kernels"):
                 begin, encoder = native.libf.wgpuCommandEncoderBeginComputePass, self.between()
                 self._pass = Commands(begin(encoder._internal, native.ffi.NULL))
         return self._pass
 
     def between(self) -> Any:
-        """Return the encoder after the dispatches that wait."""
+        """Return the encoder after the waiting dispatches."""
         if self.lost:
             raise DeviceLostError(self.lost)
         with self._whole():
@@ -307,7 +312,7 @@ class Stream:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Let nobody read what an encoder should have computed in which something failed."""
+        """Make later reads fail after an error in an encoder, whose results are incomplete."""
         try:
             yield
         except Exception as error:
@@ -317,17 +322,17 @@ class Stream:
             raise
 
     def drop(self) -> None:
-        """Forget what waits."""
+        """Discard the waiting work."""
         self._encoder = self._pass = None
         self.waiting.begun()
 
     def copy(self, target: Any, at: int, source: Any, start: int, nbytes: int) -> None:
-        """Add a copy; a buffer is not copied to itself, but through another one."""
+        """Add a copy; a copy within one buffer goes through a temporary one."""
         copy = self.between().copy_buffer_to_buffer
         if source is not target:
             copy(source, start, target, at, nbytes)
             return
-        # Places that overlap are read as a whole before one is written.
+        # Overlapping ranges are read completely before the first write.
         most = _BETWEEN if abs(at - start) >= nbytes else nbytes
         room = self._room
         if room is None or room.size < min(nbytes, most):
@@ -340,7 +345,7 @@ class Stream:
             copy(room, 0, target, at + first, size)
 
     def submit(self) -> None:
-        """Hand over everything that waits."""
+        """Submit all waiting work."""
         if self._encoder is not None or self.lost:
             lib, encoder = native.libf, self.between()
             with self._whole():
@@ -352,7 +357,7 @@ class Stream:
             self.drop()
 
     def read(self, buffer: Any, start: int, nbytes: int) -> np.ndarray[Any, Any]:
-        """Return bytes of a buffer, after what waits."""
+        """Return bytes of a buffer, after the waiting work."""
         self.submit()
         found = self.device.queue.read_buffer(buffer, start, nbytes)
         self.waiting.rested()
@@ -360,10 +365,10 @@ class Stream:
         return np.frombuffer(found, np.uint8)
 
     def wait(self) -> None:
-        """Wait for everything.
+        """Wait for all work.
 
-        A poll that does not wait is no answer: NVIDIA's Vulkan was seen to have nothing left to do,
-        by it, while kernels ran.
+        A poll that does not wait is not sufficient: NVIDIA's Vulkan driver was seen to report no
+        work while kernels ran.
         """
         self.submit()
         self.device._poll_wait()
@@ -371,18 +376,18 @@ class Stream:
         self.check()
 
     def check(self) -> None:
-        """Raise what went wrong in kernels since the last look."""
+        """Raise errors of kernels since the last check."""
         queue = self.device.queue
         if self.trouble is not None and any(queue.read_buffer(self.trouble)):
             queue.write_buffer(self.trouble, 0, bytes(_TROUBLE))
             raise DeviceError(
-                "the driver ended a loop before its end, which Mesa's software device does after "
-                "65535 turns; compute in smaller parts, or on another device"
+                "the driver cut off a loop, as Mesa's software device does after 65535 iterations; "
+                "compute in smaller parts, or on another device"
             )
 
 
 def bind(stream: Stream, to: Pipeline, numbers: Part, shown: Sequence[Part]) -> Any:
-    """Return a bind group of numbers, and of parts of buffers."""
+    """Return a bind group of numbers and of parts of buffers."""
     told = [] if stream.trouble is None else [(stream.trouble, 0, _TROUBLE)]
     entries = [
         {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": size}}
@@ -392,7 +397,7 @@ def bind(stream: Stream, to: Pipeline, numbers: Part, shown: Sequence[Part]) -> 
 
 
 def compute(number: int, text: str, data: bytes) -> memoryview:
-    """Return what one cube of a text makes of a buffer, its binding 1."""
+    """Run one cube of a text on a buffer, its binding 1, and return the result."""
     stream = Stream(device(number), limited=False)
     buffer = stream.device.create_buffer_with_data(data=data, usage=STORAGE)
     made = pipeline(number, text, "probe", [True])
@@ -403,7 +408,7 @@ def compute(number: int, text: str, data: bytes) -> memoryview:
 
 
 def timed(stream: Stream, encode: Callable[[Commands], None]) -> float:
-    """Return how long a pass takes, by the device's clock, or the host's where it has none."""
+    """Return the duration of a pass in seconds, by the device's clock, or else by the host's."""
     opened, clock = stream.device, "timestamp-query" in stream.device.features
     stream.wait()
     queries = opened.create_query_set(type="timestamp", count=2) if clock else None

@@ -1,7 +1,7 @@
-"""What an adapter says of itself and what it is seen to do, as a dialect and a DeviceInfo.
+"""The description of an adapter: its dialect and its DeviceInfo.
 
-Requirements: what an adapter lists is read; what WGSL leaves to it (whether fma rounds once, how
-many units are in lock step) is seen in the results of a kernel, when the device is opened.
+Requirements: listed properties are read. Properties that WGSL leaves open (whether fma rounds once,
+the size of subgroups) are found by a kernel when the device is opened.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from calor_kernel.printers.dialect import words
 from ._bindings import compute
 from .wgsl import MOST_CUBES, WGSL, probe
 
-_UNITS: Final = 1024  # of a cube at most: beyond, registers are the limit
-# Cores of a GPU, which does not say; they are counted where it takes times.
+_UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too few
+# Default number of GPU cores, which adapters do not report; timed kernels count them if possible.
 _CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
-# Vendors whose planes have 32 units, whatever else their drivers list.
+# Vendors with planes of 32 units, whatever their drivers list.
 _OF_32: Final = frozenset((0x10DE, 0x106B))
 _ALWAYS: Final = words("barrier atomics float_atomics")
 
@@ -37,8 +37,8 @@ def language(device: Any, number: int) -> WGSL:
     found = compute(number, probe("subgroup" in features), data.tobytes())
     shown = asdict(seen(np.frombuffer(found, np.float32).reshape(data.shape)))
     wide, processor = "shader-int64" in features, info["adapter_type"] == "CPU"
-    # One size of planes is sure where the adapter has no other, or is known to have none.
-    # wgpu-py 0.32 calls a subgroup a stackgroup in these two names.
+    # The plane size is certain if the adapter has only one, or if its vendor is known.
+    # wgpu-py 0.32 writes "stackgroup" for subgroup in these two names.
     sizes = {
         size for key, size in info.items() if key.endswith(("group_min_size", "group_max_size"))
     }
@@ -57,10 +57,10 @@ def language(device: Any, number: int) -> WGSL:
 
 
 def describe(device: Any, dialect: WGSL) -> DeviceInfo:
-    """Return what kernels and their choice depend on."""
+    """Return the device description."""
     limits, info = device.limits, device.adapter.info
     optional = {"atomics_64": dialect.atomics_64, "fma": dialect.fused, "planes": dialect.lanes > 1}
-    # Without 64-bit integers those of 32 bits stand for them, in which only sizes fit.
+    # Without 64-bit integers, 32-bit ones replace them, which suffice for sizes only.
     computed = {dtype for dtype in dialect.types if dialect.wide or dtype is not int64}
     units = min(limits["max-compute-invocations-per-workgroup"], _UNITS)
     x, y, z = (limits[f"max-compute-workgroup-size-{axis}"] for axis in "xyz")
@@ -77,7 +77,7 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(1 << 17,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),
-        # Of a larger piece a binding shows a part, in which a value of this size is whole.
+        # A binding covers a part of a larger piece; a value of this size fits into one part.
         max_buffer_bytes=binding // 2 // 64 * 64,
         flushes=dialect.flushes,
         align=max(64, limits["min-storage-buffer-offset-alignment"]),

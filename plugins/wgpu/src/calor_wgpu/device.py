@@ -1,4 +1,4 @@
-"""A device of wgpu: memory, a queue that batches dispatches, and what it says of itself."""
+"""A device of wgpu: memory, a queue that batches dispatches, and its description."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .toolchain import WgpuToolchain
 
 
 class WgpuDevice(Device):
-    """The device of a number in the list of all adapters."""
+    """The device with a number in the list of all adapters."""
 
     memory: WgpuMemory
     toolchain: WgpuToolchain
@@ -26,8 +26,8 @@ class WgpuDevice(Device):
         found = adapters()
         if number >= len(found):
             raise DeviceError(
-                f"there are {len(found)} wgpu devices, and none of number {number}; a driver of "
-                f"Vulkan, Metal or Direct3D 12 makes one"
+                f"there is no wgpu device {number}; the drivers list {len(found)}, numbered from "
+                f"0: install a driver of Vulkan, Metal or Direct3D 12"
             )
         opened = device(number)
         dialect = language(opened, number)

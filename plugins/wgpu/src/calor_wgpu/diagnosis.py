@@ -1,7 +1,7 @@
-"""What there is, and what is missing, on the way to adapters: for ``python -m calor doctor``.
+"""The state of wgpu's adapters and drivers, for ``python -m calor doctor``.
 
-Requirements: those of calor_kernel.device.diagnosis; wgpu, which loads the drivers, is imported by
-the looks, so that one says it when that fails.
+Requirements: those of calor_kernel.device.diagnosis. The checks import wgpu, which loads the
+drivers, so a failure of the import is one row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DRIVER: Final = (
     "there is none of Vulkan, Metal or Direct3D 12: a GPU's comes from its vendor, and `apt-get "
     "install mesa-vulkan-drivers libvulkan1` makes the processor a device"
 )
-# What kernels do not compute without a feature.
+# WebGPU features that kernels need, and the types and operations that they enable.
 _WANTED: Final = {
     "shader-int64": "integers of 64 bits",
     "shader-f64": "float64",
@@ -27,20 +27,20 @@ _WANTED: Final = {
 
 
 def diagnosis() -> list[Row]:
-    """Return rows of what was looked for and what was found."""
+    """Return rows of components and their state."""
     rows = found([("wgpu", lambda: package("wgpu", INSTALL)), ("drivers", _drivers)])
     try:
         from ._bindings import adapters
 
         there = adapters()
     except Exception:
-        # The look for drivers says it.
+        # The check of drivers reports it.
         return rows
     return rows + found((f"wgpu:{i}", partial(_adapter, a)) for i, a in enumerate(there))
 
 
 def _drivers() -> str:
-    """Return the drivers of the adapters that are used, and what to do where there is none."""
+    """Return the drivers of the used adapters, and advice if there is none."""
     from ._bindings import adapters
 
     names = dict.fromkeys(f"{a.info['backend_type']} ({a.info['description']})" for a in adapters())
@@ -51,7 +51,7 @@ def _drivers() -> str:
 
 
 def _adapter(adapter: Any) -> str:
-    """Return an adapter's name and driver, and what it lacks."""
+    """Return an adapter's name and driver, and the features that it lacks."""
     lacks = [what for name, what in _WANTED.items() if name not in adapter.features]
     told = f"{adapter.info['device']}, {adapter.info['backend_type']}"
     return f"{told}, without {', '.join(lacks)}" if lacks else told

@@ -1,6 +1,6 @@
 """Buffers of wgpu.
 
-Requirements: copies are of whole words; the driver keeps what it still needs of a buffer.
+Requirements: copies have whole words; the driver keeps a buffer as long as it needs it.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ class WgpuMemory(WordMemory):
         most = self.stream.device.limits["max-buffer-size"]
         if nbytes > most:
             raise OutOfMemoryError(
-                f"the device has buffers of up to {most} bytes, and none of {nbytes}; "
-                f"compute in parts"
+                f"a buffer of {nbytes:,} bytes exceeds the device's limit of {most:,}; compute in "
+                f"parts"
             )
         size = max(-(-nbytes // 64) * 64, 64)
         with typed(f"allocating {nbytes} bytes"):
             return Piece(self.stream.device.create_buffer(size=size, usage=STORAGE), 0, size)
 
     def free(self, handle: Piece) -> None:
-        """Release a buffer; the driver keeps it until what was submitted is done."""
+        """Release a buffer; the driver keeps it until submitted work is done."""
         with self.stream.lock, typed("freeing a buffer"):
             if not self.stream.lost:
                 self.stream.submit()
             handle.buffer.destroy()
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece | None:
-        """Return a part, if the adapter binds from where it begins."""
+        """Return a part if its offset fits the adapter's alignment of bindings."""
         return super().part(handle, offset, nbytes) if self.parts else None
 
     def put(self, buffer: Any, start: int, data: np.ndarray[Any, Any]) -> None:
-        """Write words, after what waits."""
+        """Write words, after the waiting work."""
         with self.stream.lock, typed(f"writing {len(data)} bytes"):
             self.stream.submit()
             self.stream.device.queue.write_buffer(buffer, start, data)
 
     def read(self, buffer: Any, start: int, nbytes: int) -> np.ndarray[Any, Any]:
-        """Read words, after what waits."""
+        """Read words, after the waiting work."""
         with self.stream.lock, typed(f"reading {nbytes} bytes"):
             return self.stream.read(buffer, start, nbytes)
 

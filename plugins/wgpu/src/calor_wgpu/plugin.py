@@ -1,6 +1,6 @@
-"""What the entry point names: the backend "wgpu", of every adapter that computes.
+"""The plugin of calor-wgpu: the backend "wgpu", with every adapter that has compute shaders.
 
-wgpu is loaded when somebody asks for a device, or for a list of all that there are.
+wgpu is loaded when a device, or the list of devices, is requested.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ def _backend() -> Any:
 
 @hookimpl
 def calor_backends() -> dict[str, Any]:
-    """Register the devices of wgpu."""
+    """Return the backend of wgpu's devices."""
     return {"wgpu": _backend}

@@ -1,8 +1,8 @@
 """Launches on a device of wgpu, in order.
 
-Requirements: numbers are written to memory once, when launches are recorded, so that running them
-only binds buffers (immediates, 128 bytes on some adapters, hold those of few kernels); bind groups
-are kept for handles that come again; in a pass wgpu orders dispatches by the buffers that they use.
+Requirements: numbers are written to memory once, when launches are recorded, so a run only binds
+buffers (immediates, 128 bytes on some adapters, suffice for few kernels). Bind groups are cached by
+handles. Within a pass, wgpu orders dispatches by the buffers that they use.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from ._bindings import Commands, Pipelines, Stream, bind, timed, typed, uniform
 from .toolchain import WgpuToolchain
 from .wgsl import MOST_CUBES
 
-# Bind groups that a recorded list keeps, and the sets of handles that it keeps in any case.
+# Limit of cached bind groups of a recorded list, and the minimum of cached sets of handles.
 _GROUPS, _SETS = 1024, 32
-_ALIGN: Final = 256  # of bindings, enough for every adapter
+_ALIGN: Final = 256  # alignment of bindings in bytes, sufficient for every adapter
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A loaded kernel: its pipelines, its arguments as a struct."""
+    """A loaded kernel: its pipelines, and its arguments as a struct."""
 
     pipelines: Pipelines
     fields: np.dtype[Any]
     kernel: Kernel
 
     def packed(self, step: Step, begins: Sequence[int] = ()) -> bytes:
-        """Return the arguments of a launch."""
+        """Return the arguments of a launch as bytes."""
         return pack(self.fields, self.kernel.parameters, step, begins)
 
 
 class Recorded:
-    """Launches with their numbers written to a buffer; bind groups are kept per handles."""
+    """Launches with their numbers in a buffer; bind groups are cached by handles."""
 
     def __init__(self, queue: WgpuQueue, steps: Sequence[Step]) -> None:
         self.queue = queue
@@ -56,7 +56,7 @@ class Recorded:
         self.places = list(accumulate(map(len, data), initial=0))
         self.buffer = uniform(queue.stream.device, b"".join(data)) if data else None
         self.work = sum(s.work for s in self.steps)
-        # What is dispatched, by the handles that it is for; and of the last ones by identity.
+        # Dispatches by their handles, and the last ones by identity.
         self.known: dict[tuple[Piece, ...], list[Any]] = {}
         self.on = Kept(self._dispatches, _SETS)
 
@@ -83,7 +83,7 @@ class Recorded:
         found = windows(step, handles, self.queue.most, _ALIGN)
         begins = [begin for _, begin, _ in found]
         if any(begins):
-            # Windows begin elsewhere for these handles, and so do offsets.
+            # Bindings of these handles begin elsewhere, so offsets differ.
             buffer, place = uniform(stream.device, function.packed(step, begins)), 0
         shown = [(piece.buffer, piece.start + begin, nbytes) for piece, begin, nbytes in found]
         to = function.pipelines.of(shown)
@@ -96,7 +96,7 @@ class WgpuQueue(Queue):
     def __init__(self, stream: Stream, toolchain: WgpuToolchain) -> None:
         self.stream = stream
         self.toolchain = toolchain
-        # Bytes that are bound at once.
+        # Largest binding in bytes.
         self.most = stream.device.limits["max-storage-buffer-binding-size"] // _ALIGN * _ALIGN
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
@@ -107,7 +107,7 @@ class WgpuQueue(Queue):
         return Function(made, fields, kernel)
 
     def record(self, steps: Sequence[Step], slots: int) -> Recorded:
-        """Return the launches with their numbers where kernels read them."""
+        """Return the launches with their numbers written to a buffer."""
         with typed("recording launches"):
             return Recorded(self, steps)
 
@@ -123,7 +123,7 @@ class WgpuQueue(Queue):
             self.stream.wait()
 
     def seconds(self, recorded: Recorded, handles: Sequence[Piece]) -> list[float]:
-        """Run once, each launch in a pass that takes times, and return them."""
+        """Run each launch once in a timed pass, and return the times in seconds."""
         found: list[float] = []
         for step in recorded.all:
             one = Recorded(self, [step])

@@ -1,7 +1,7 @@
-"""From a kernel to an image: the text of a WGSL module, which the driver compiles where it runs.
+"""Compilation of a kernel to an image: WGSL text, which the driver compiles at run time.
 
-Requirements: printing needs no driver, and checking only a device, made where it is needed, so that
-a toolchain is pickled to worker processes.
+Requirements: printing needs no driver, and validation only a device, created on use, so a toolchain
+can be pickled to worker processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .wgsl import WGSL, print_wgsl
 
 
 class WgpuToolchain(PrintingToolchain):
-    """Kernels as WGSL. ``number``: the adapter's place in the list of all; None only prints."""
+    """Kernels as WGSL. ``number`` is the adapter's index in the list of all; None only prints."""
 
     dialect: WGSL
 
@@ -23,11 +23,23 @@ class WgpuToolchain(PrintingToolchain):
         self.number = number
 
     def source(self, kernel: Kernel) -> str:
-        """Return WGSL; CompileError where the adapter has not what the kernel asks for."""
+        """Return WGSL.
+
+        Raises
+        ------
+        CompileError
+            If the kernel needs something that the adapter lacks.
+        """
         return print_wgsl(kernel, self.dialect)
 
     def compile(self, source: str, name: str) -> bytes:
-        """Return the text, once it is found valid; CompileError with the message and the text."""
+        """Return the text after its validation.
+
+        Raises
+        ------
+        CompileError
+            If the text is invalid; the message has the compiler's message and the text.
+        """
         from ._bindings import module
 
         module(self.place(), source, name)

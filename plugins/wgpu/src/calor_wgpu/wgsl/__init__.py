@@ -1,4 +1,4 @@
-"""Kernels as text of WGSL."""
+"""Printer of kernels as WGSL."""
 
 from .dialect import WGSL
 from .printer import MOST_CUBES, print_wgsl

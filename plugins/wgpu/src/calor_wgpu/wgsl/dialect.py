@@ -1,9 +1,9 @@
-"""The dialect of WGSL, as naga reads it: types, numbers, positions and barriers.
+"""The dialect WGSL, as naga reads it: types, numbers, positions and barriers.
 
-Requirements: what an adapter has beside the minimum is said by the arguments, so that the text for
-any adapter is made anywhere; integers of 8 and 16 bits are computed in 32, and brought into their
-range after each step; float16 and bfloat16 are held as their bits; comparisons stand in parentheses
-where they are arguments, for ``f(a < b, c > d)`` begins a list of types.
+Requirements: the arguments describe the optional features of an adapter, so the text for any
+adapter can be printed anywhere. Integers of 8 and 16 bits are computed in 32 bits and wrapped after
+each step. float16 and bfloat16 are held as their bits. Comparisons in argument lists are in
+parentheses, because ``f(a < b, c > d)`` begins a template list.
 """
 
 from __future__ import annotations
@@ -72,25 +72,24 @@ _POSITIONS: Final = MappingProxyType(
 
 
 def value_of(literal: Expression) -> int | None:
-    """Return the number that a literal of an integer is, None for everything else."""
+    """Return the value of an integer literal, None for any other text."""
     found = _LITERAL.fullmatch(literal.text) if literal.bare else None
     return None if found is None else int(found[2]) - bool(found[1])
 
 
 @dataclass(eq=False, kw_only=True)
 class WGSL(Dialect):
-    """WGSL for an adapter that has and does what is said here.
+    """WGSL for an adapter with the described features and behaviour.
 
-    ``wide``, ``double``: 64-bit integers and floats; without them sizes and indices are computed in
-    32 bits, in which those of such an adapter's buffers fit. ``fused``: fma rounds once.
-    ``changes``: what the compiler does that nobody asked for: "contracts" products into sums, or
-    "reassociates" as well, and takes it that there are no infinities and one zero. ``rounded``:
-    quotients and roots of float32 are rounded right.
-    ``flushes``: float32 arithmetic takes the smallest numbers for zeros. ``limited``: loops that
-    take long are ended, so that kernels look whether one came to its end. ``diverges``: units of a
-    plane meet again only where a barrier says so. ``atomics_64``, ``float_atomics``: what there is.
-    ``lanes``: the units of a plane, 1 where there are none. ``buffers``: how many a kernel may
-    have. ``shared_bytes``: of a cube.
+    ``wide``, ``double``: 64-bit integers and floats; without them sizes and indices are 32 bits,
+    which suffice for such an adapter's buffers. ``fused``: fma rounds once. ``changes``:
+    unrequested changes by the compiler: "contracts" (products into sums), or "reassociates" too,
+    with the assumption that there are no infinities and one zero. ``rounded``: float32 quotients
+    and roots are correctly rounded. ``flushes``: float32 arithmetic flushes denormals. ``limited``:
+    long loops are cut off, so kernels check for it. ``diverges``: units of a plane reconverge only
+    at barriers. ``atomics_64``, ``float_atomics``: available atomics. ``lanes``: the plane size, 1
+    for none. ``buffers``: the limit of buffers in a kernel. ``shared_bytes``: the shared memory of
+    a cube.
     """
 
     wide: bool = True
@@ -113,7 +112,7 @@ class WGSL(Dialect):
     reserved = FUNCTIONS | words(RESERVED)
 
     def __post_init__(self) -> None:
-        """Name the types and functions that there are."""
+        """Set the names of the available types and functions."""
         self.fast_fma = self.fused
         types = {**_TYPES, int64: "i64" if self.wide else "i32"}
         if self.wide:
@@ -126,32 +125,32 @@ class WGSL(Dialect):
 
     @property
     def key(self) -> str:
-        """What tells this dialect from others, for the keys of images."""
+        """The identity of this dialect, for the keys of images."""
         return " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
-        """Return as many lanes as share a word of memory, and four that are words."""
+        """Return the vector widths: lanes that share a word of memory, and four words."""
         return (
             (1,) if dtype.itemsize == 8 else (1, 4 if dtype.itemsize == 4 else 4 // dtype.itemsize)
         )
 
     def argument(self, dtype: DType) -> str:
-        """Return the type of a number among the arguments, in which no bool may be."""
+        """Return the type of a number argument, which cannot be bool."""
         type = self.types[self.held(dtype)]
         return "u32" if type == "bool" else type
 
     def host(self, dtype: DType) -> str:
-        """Return NumPy's name of the type of a number among the arguments."""
+        """Return NumPy's name for the type of a number argument."""
         return _HOST[self.argument(dtype)]
 
     def held(self, dtype: DType) -> DType:
-        """Return the dtype whose values stand for a dtype's."""
+        """Return the dtype that represents a dtype."""
         found = super().held(dtype)
         return found if found in self.types else self.refuse(f"values of {dtype}")
 
     # Numbers.
     def literal(self, number: bool | int | float, dtype: DType) -> Expression:
-        """Return a number with the suffix of its type."""
+        """Return a literal with the suffix of its type."""
         if dtype is bool_:
             return Expression("true" if number else "false", bare=True)
         if dtype.kind != "float":
@@ -160,8 +159,8 @@ class WGSL(Dialect):
             return Expression(f"{hex(numbers.bits_of(number, dtype))}u", bare=True)
         special, hidden = numbers.is_special(float(number)), self.changes == "reassociates"
         if special or (hidden and number == 0):
-            # Such a compiler takes it that there is no infinity, and of a choice between -1 and 0
-            # makes one between -1 and -0.
+            # Such a compiler assumes that there is no infinity, and turns a choice between -1 and 0
+            # into one between -1 and -0.
             return Expression(self.of_bits(number, dtype, hidden), bare=True)
         wide = dtype is float64
         text = repr(float(number)) if wide else str(np.float32(number))
@@ -169,7 +168,7 @@ class WGSL(Dialect):
         return Expression(made, ex.UNARY if made.startswith("-") else ex.ATOM, bare=True)
 
     def _fitting(self, number: int, dtype: DType) -> int:
-        """Return a number as the type that holds it has it; kernels write 2**62 for no limit."""
+        """Return a number in the representing type; kernels write 2**62 for no limit."""
         if dtype is not int64 or self.wide or -(1 << 31) <= number < 1 << 31:
             return number
         if number != _NO_LIMIT:
@@ -179,16 +178,16 @@ class WGSL(Dialect):
     def _integer(self, number: int, type: str) -> Expression:
         suffix = _SUFFIXES[type]
         if number in (-(1 << 31), -(1 << 63)) and suffix[-1] == "i":
-            # The smallest numbers are no literals: the sign is an operator.
+            # The smallest integers have no literal, because the sign is an operator.
             return Expression(f"({number + 1}{suffix} - 1{suffix})", bare=True)
         text = f"{number}{suffix}"
         return Expression(text, ex.UNARY if number < 0 else ex.ATOM, bare=True)
 
     def of_bits(self, number: float, dtype: DType, hidden: bool) -> str:
-        """Return a number by its bits, and where it is hidden as one that no compiler knows.
+        """Return a number by its bits, hidden from the compiler if necessary.
 
-        A zero is given with arguments, and the bits are set by an or: what is hidden twice is so
-        still, while two xors would be none.
+        A zero is passed as an argument and combined with the bits by an or: hiding twice keeps them
+        hidden, while two xors would cancel.
         """
         u = self.types[self.bits(dtype)]
         unknown = f" | {u}(args.zero)" if hidden else ""
@@ -196,11 +195,11 @@ class WGSL(Dialect):
         return f"bitcast<{self.types[dtype]}>({held})"
 
     def cast(self, dtype: DType, value: Expression) -> Expression:
-        """Return a number converted; one of fewer than 32 bits keeps its low bits."""
+        """Return a converted number; fewer than 32 bits keep the low bits."""
         bits = 8 * dtype.itemsize
         number = value_of(value)
         if number is not None:
-            # naga does not convert all literals itself.
+            # naga does not convert all literals.
             if dtype.kind == "float":
                 return self.literal(float(number), dtype)
             number &= (1 << bits) - 1
@@ -218,7 +217,7 @@ class WGSL(Dialect):
         return ex.call(f"bitcast<{self.types[dtype]}>", value)
 
     def choose(self, condition: Expression, a: Expression, b: Expression) -> Expression:
-        """Return ``select``, which has the condition last."""
+        """Return ``select``, whose condition is the last argument."""
         texts = ", ".join(e.at(ex.UNARY) for e in (b, a, condition))
         return ex.reading(Expression(f"select({texts})"), condition, a, b)
 
@@ -239,7 +238,7 @@ class WGSL(Dialect):
     def vector_load(
         self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
     ) -> Expression:
-        """Return an element of an array of four words."""
+        """Return an element of an array of four-word vectors."""
         return Expression(f"{name}[{index.text}]")
 
     def vector_store(
@@ -251,7 +250,7 @@ class WGSL(Dialect):
         type: Type,
         aligned: bool,
     ) -> str:
-        """Return the statement that writes an element of an array of four words."""
+        """Return a statement that writes an element of an array of four-word vectors."""
         return f"{name}[{index.text}] = {value.text};"
 
     # Statements.
@@ -261,7 +260,7 @@ class WGSL(Dialect):
         return f"var {name}: {self.type(type)}{given};"
 
     def keep(self, type: Type, name: str, value: Expression) -> str:
-        """Return a ``let``: of a variable naga makes memory, which drivers must see through."""
+        """Return a ``let``: naga turns variables into memory, which drivers must optimize away."""
         return f"let {name}: {self.type(type)} = {value.text};"
 
     def function(
@@ -273,7 +272,7 @@ class WGSL(Dialect):
         *,
         constant: bool = False,
     ) -> str:
-        """Return a function, in which the first parameter is a variable if it changes."""
+        """Return a function; its first parameter is copied to a variable if it changes."""
         given = ", ".join(f"{own}: {self.type(Type(dtype))}" for dtype, own in parameters)
         if not constant:
             first = parameters[0][1]
@@ -288,11 +287,11 @@ class WGSL(Dialect):
         return "workgroupBarrier();"
 
     def ordered(self, memory: Memory, place: Expression) -> Expression:
-        """Return an element, which is of an array of atomics."""
+        """Return an element of an array of atomics."""
         return place
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
-        """Return the value of another unit; ``lane`` is its own name, 64 bits go in halves."""
+        """Return the value of another unit; ``lane`` is the own index; 64 bits move in halves."""
         number = int(lane.text) if lane.text.isdigit() else value_of(lane)
         other = self.cast(uint32, lane).text if number is None else f"{number}u"
         own = "u32(lane)"
@@ -319,14 +318,14 @@ class WGSL(Dialect):
         return ex.reading(Expression(made), value, lane)
 
     def unroll(self, times: int) -> str:
-        """Return nothing: there is no way to ask for it."""
+        """Return nothing: WGSL has no unroll hint."""
         return ""
 
     def position(self, name: str, axis: int, dtype: DType) -> Expression:
-        """Return where a unit is."""
+        """Return the position of a unit."""
         if name in _POSITIONS:
             made = Expression(f"{_POSITIONS[name]}.{'xyz'[axis]}")
         else:
             made = Expression("lane" if name == "lane_position" else "plane")
-        # naga widens by the sign that the new type has.
+        # naga extends by the sign of the new type.
         return self.cast(dtype, ex.call("u64", made) if dtype is int64 and self.wide else made)

@@ -1,7 +1,7 @@
-"""Functions in WGSL for what the language has no operator or builtin for.
+"""Functions in WGSL for operations without an operator or builtin.
 
-Requirements: only what a kernel uses is printed; nothing is reached that WGSL leaves open; what is
-made of simpler operations is printed from :mod:`calor_kernel.ir.recipes`.
+Requirements: only used functions are printed. They avoid behaviour that WGSL leaves undefined.
+Operations built from simpler ones are printed from :mod:`calor_kernel.ir.recipes`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Functions(Recipes):
 
     @property
     def functions(self) -> Mapping[str, Callable[..., Made]]:
-        """What makes each helper that is no recipe."""
+        """The printers of helpers that are not recipes."""
         return _FUNCTIONS
 
 
 def _rounded(t: Functions, parameters: str, steps: str, wide: str, other: str) -> Made:
-    """Return a quotient or root by fma, where it rounds once and no step leaves the range.
+    """Return a quotient or root by fma if it rounds once and no step leaves the range.
 
-    Where a step may leave it, ``wide`` is taken, of float64, or ``other`` where that is missing.
+    If a step may leave the range, float64 (``wide``) is used, or ``other`` without float64.
     """
     body = f"return f32({wide});" if t.dialect.double else other
     if t.dialect.fused:
@@ -47,14 +47,14 @@ def _rounded(t: Functions, parameters: str, steps: str, wide: str, other: str) -
 def _div(t: Functions, d: DType) -> Made:
     b = "b"
     if t.dialect.changes == "reassociates":
-        # Of x / x compilers make 1, and of several quotients by one number products, so that each
-        # has a divisor of its own, of which they do not know which number it is.
+        # Compilers replace x / x by 1, and several quotients by one divisor by products, so each
+        # quotient has its own hidden divisor.
         zero = f"{t.of(t.dialect.bits(d))}(args.zero)"
         b = t.number(f"{t.bits('b', d)} | (~{t.bits('a', d)} & {zero})", d)
     if d is not float32 or t.dialect.rounded:
         return {"a": d, "b": d}, d, f"return a / {b};"
-    # Two steps of Newton give the quotient, and what is left of it, divided, is its error
-    # (Markstein, IBM J. R&D 34, 1990).
+    # Two Newton steps give the quotient; the divided remainder is its error (Markstein, IBM J. R&D
+    # 34, 1990).
     steps = """
 let near = 1.0f / b;
 let inverse = fma(fma(-b, near, 1.0f), near, near);
@@ -85,7 +85,7 @@ return select(s, made, abs(made) <= 3.4028235e+38f && x > 1e-30f);"""
 
 
 def _apart(factor: str, other: str, last: str) -> Callable[[Functions, DType], Made]:
-    """Return a sum or product as an fma, which costs no more and is joined with nothing."""
+    """Return a sum or product as an fma, which costs the same and is not contracted."""
 
     def made(t: Functions, d: DType) -> Made:
         given = {str(n): t.dialect.of_bits(n, d, hidden=True) for n in (1.0, -1.0, -0.0)}
@@ -101,9 +101,9 @@ def _exact(t: Functions, d: DType) -> Made:
 
 
 def _saturated(t: Functions, source: DType, d: DType) -> Made:
-    """A float to an integer: truncated, saturated, NaN to 0."""
+    """Return a float as an integer: truncated, saturated, NaN as 0."""
     least, most = int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)
-    # Of a comparison such a compiler makes its contrary, and takes it that no number is NaN.
+    # Such a compiler negates comparisons and assumes that no number is NaN.
     exact = t.name("exact", source) if t.dialect.changes == "reassociates" else ""
     body = f"""
 if (x >= {exact}({t.literal(most + 1.0, source)})) {{ return {t.literal(most, d)}; }}

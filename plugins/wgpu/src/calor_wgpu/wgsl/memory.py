@@ -1,7 +1,7 @@
-"""Elements of memories in WGSL, alone or as four words, and their atomic changes.
+"""Accesses to memory elements in WGSL, single or as four words, and atomics.
 
-Requirements: what is changed atomically or in a set order anywhere is an array of atomics
-everywhere, and what some access takes four words of at once is an array of vectors everywhere.
+Requirements: memory with any atomic or ordered access is an array of atomics for all accesses.
+Memory with any access of four words is an array of vectors for all accesses.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ATOMICS: Final = {
 
 
 def width_of(operation: Operation) -> int:
-    """Return how many elements a load or store is of."""
+    """Return the number of elements of a load or store."""
     return (*operation.operands, *operation.results)[1].type.width
 
 
 class Elements(printers.Elements):
-    """How the elements of a kernel's memories are read and written."""
+    """Reads and writes of the elements of a kernel's memories."""
 
     def __init__(self, printer: printers.Printer, dialect: WGSL, scalars: WGSLScalars) -> None:
         super().__init__(printer)
@@ -45,13 +45,13 @@ class Elements(printers.Elements):
         added = {m for m, _ in changes} - {m for m, kind in changes if kind != "add"}
         if not dialect.float_atomics:
             added.clear()
-        # Those of floats that the adapter adds to itself, and those that are arrays of four words.
+        # Float memories with native atomic add, and memories that are arrays of four words.
         self.native = {m for m in added if m.type.dtype is float32 and m.space == "global"}
         moved = (o for o in operations if o.name in ("load", "store"))
         self.wide = {memory_of(o) for o in moved if width_of(o) > 1}
 
     def held(self, memory: Memory) -> DType:
-        """Return the dtype in which a memory holds elements: atomics of floats are their bits."""
+        """Return the dtype of a memory's elements: atomic floats are held as bits."""
         dialect, dtype = self.dialect, memory.type.dtype
         of_bits = memory in self.atomics and memory not in self.native and dtype.kind == "float"
         return dialect.bits(dtype) if of_bits else dialect.held(dtype)
@@ -67,7 +67,7 @@ class Elements(printers.Elements):
         return f"atomic<{one}>"
 
     def place(self, memory: Memory, index: Expression) -> Expression:
-        """Return an element, of an array of four words one of their lanes."""
+        """Return the expression of an element; in an array of four words it is a lane."""
         if memory not in self.wide:
             return super().place(memory, index)
         one = index.at(ex.UNARY)
@@ -82,7 +82,7 @@ class Elements(printers.Elements):
         return self.scalars.bitcast(made, self.held(memory), memory.type.dtype)
 
     def written(self, memory: Memory, place: Expression, value: Expression) -> str:
-        """Return the statement that writes an element."""
+        """Return a statement that writes an element."""
         if memory not in self.atomics:
             return super().written(memory, place, value)
         bits = self.scalars.bitcast(value, memory.type.dtype, self.held(memory))
@@ -91,7 +91,7 @@ class Elements(printers.Elements):
     def changed(
         self, operation: Operation, index: Expression, values: Sequence[Expression]
     ) -> Expression:
-        """Return what changes an element atomically, relaxed, which is all that WGSL has."""
+        """Return a relaxed atomic operation, the only order in WGSL."""
         memory, dtype = memory_of(operation), operation.result.type.dtype
         if dtype.itemsize < 4:
             self.dialect.refuse(f"atomics of {dtype}")
@@ -107,11 +107,11 @@ class Elements(printers.Elements):
             made = bitcast(made, held, dtype)
         if self.printer.uses[operation.result]:
             return made
-        # A call whose value nobody takes is a statement only of functions that need not be used.
+        # A call with an unused value is a statement only for functions without @must_use.
         return Expression(f"_ = {made.text}")
 
     def _loop(self, memory: Memory, kind: str) -> str:
-        """Return a function that exchanges an element until nobody else was there in between."""
+        """Return a function that repeats a compare-and-exchange until it succeeds."""
         printer, type, array = self.printer, memory.type, self.printer.memories[memory]
         f, name = self.dialect.type(type), f"fn_{array}_{kind}"
         seen = [Expression(f"bitcast<{f}>(old)"), Expression("v")]

@@ -1,8 +1,9 @@
-"""A kernel as text of WGSL: the module around a body, its arguments and its loops.
+"""Printer of a kernel as WGSL: the module around a body, its arguments and its loops.
 
-Requirements: numbers and offsets lie in one uniform struct, so that recording writes them once and
-a launch only binds; every buffer is bound from the start of its piece, for indices may be negative
-from an offset on; a launch of more cubes along x than a dispatch may have is folded into y.
+Requirements: numbers and offsets are in one uniform struct, so recording writes them once and a
+launch only binds. Every buffer is bound from the start of its piece, because indices relative to an
+offset may be negative. If a launch has more cubes along x than a dispatch allows, they are folded
+into y.
 """
 
 from __future__ import annotations
@@ -32,21 +33,26 @@ from .dialect import WGSL
 from .helpers import Functions
 from .scalars import WGSLScalars
 
-# The cubes of a dispatch along each axis at most.
+# Limit of the cubes of a dispatch along an axis.
 MOST_CUBES: Final = 65535
-# Where loops are ended that take long, the lines of one that is repeated, and how often it is.
+# On drivers that cut off loops: the limit of lines of an unrolled body, and the unroll factor.
 _SHORT: Final = 48
 _TURNS: Final = 4
 
 
 def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
-    """Return a kernel as a module with the entry point ``main``; CompileError where it cannot be.
+    """Return a kernel as a module with the entry point ``main``.
 
-    The arguments are binding 0, as :mod:`calor_kernel.device.structs` lays them out, and buffers
-    follow it.
+    The arguments are binding 0, with the layout of :mod:`calor_kernel.device.structs`; buffers
+    follow.
+
+    Raises
+    ------
+    CompileError
+        If WGSL cannot express the kernel.
     """
     made = optimize(kernel)
-    # A driver that ends loops runs on a processor, whose compiler takes long for long texts.
+    # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
     made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
     made = count_vectors(lower_accesses(made), memory.width_of)
     return WGSLPrinter(eliminate_dead(made), dialect).text()
@@ -66,11 +72,11 @@ class WGSLPrinter(KernelPrinter):
         self.elements = memory.Elements(self, dialect, self.scalars)
         self.hands_over = hands_over(kernel) and kernel.units > 1
         flag_unjoined(kernel)
-        # The lines at whose end units met last, and how many there were.
+        # The block in which units converged last, and its number of lines.
         self.met: tuple[list[str], int] = [], 0
 
     def operation(self, operation: Operation, block: Block) -> None:
-        """Print one operation, with what this language wants around it."""
+        """Print one operation and the statements that it needs around it."""
         name, said = operation.name, operation.attributes
         order = said.get("order") or "relaxed"
         if operation.memory is not None and order != "relaxed":
@@ -82,10 +88,10 @@ class WGSLPrinter(KernelPrinter):
             self.line("storageBarrier();")
 
     def meet(self, operation: Operation) -> None:
-        """Let the units of a plane meet again where they may be apart, before an operation of it.
+        """Reconverge the units of a plane before a plane operation, if they may have diverged.
 
-        What is shuffled is repeated where it has 64 bits. Units that met are together until
-        something branches, which ``&&`` and ``||`` do too.
+        A 64-bit shuffle is two shuffles. Units stay converged until a branch, which ``&&`` and
+        ``||`` are too.
         """
         if self.dialect.lanes == 1:
             self.dialect.refuse("subgroups")
@@ -101,7 +107,7 @@ class WGSLPrinter(KernelPrinter):
     def rounds(
         self, index: Expression, type: Type, begin: str, test: str, forward: str
     ) -> Iterator[None]:
-        """Put what is printed inside a loop, and look after it where a driver ends loops."""
+        """Print a loop's body, with a check after the loop if the driver cuts off loops."""
         if not self.dialect.limited:
             with super().rounds(index, type, begin, test, forward):
                 yield
@@ -111,12 +117,12 @@ class WGSLPrinter(KernelPrinter):
             begun = len(self.lines)
             yield
             body, indent = self.lines[begun:], "  " * self.depth
-            # A short body is printed again, so that there are fewer turns.
+            # A short body is unrolled, which reduces the number of iterations.
             for _ in range(_TURNS - 1) if len(body) <= _SHORT else ():
                 self.line(f"{forward};")
                 self.line(f"if (!({test})) {{ break; }}")
                 self.lines += [f"{indent}{{", *body, f"{indent}}}"]
-        # The zero is for the compiler, which takes it for granted that loops end.
+        # The zero hides the condition from the compiler, which assumes that loops end.
         kind = self.dialect.type(type)
         zero = "u64(args.zero)" if kind == "i64" else "args.zero"
         self.line(f"{index.text} += {kind}({zero});")
@@ -163,9 +169,9 @@ class WGSLPrinter(KernelPrinter):
         )
 
     def units(self) -> tuple[str, str, str]:
-        """Return the size of a cube, the builtins of a unit, and the line that places it.
+        """Return the size of a cube, the builtins of a unit, and the line of its position.
 
-        Where planes are asked for, cubes have one axis, as WGSL demands.
+        With planes, cubes have one axis, as WGSL requires.
         """
         x, y, z = self.kernel.cube
         head = "@builtin(workgroup_id) group: vec3<u32>, "
@@ -201,7 +207,7 @@ class WGSLPrinter(KernelPrinter):
             else:
                 assert parameter.value is not None
                 self.texts[parameter.value] = Expression(name)
-                # Offsets, which come last, have the fields of their buffers.
+                # Offsets come last, and their fields follow their buffers.
                 own = number if number < count else places[number - count]
                 value = f"args.a{own}" + (" != 0u" if dtype.kind == "bool" else "")
                 named += f"  let {name} = {value};\n"
@@ -217,7 +223,7 @@ class WGSLPrinter(KernelPrinter):
         return fields, named, buffers
 
     def shared_fits(self) -> None:
-        """Refuse a kernel whose shared memory is too small for a word per element."""
+        """Raise CompileError if shared memory is too small for one word for each element."""
         shared = [own for own in self.kernel.memories if own.space == "shared"]
         sizes = [max(4, own.type.dtype.itemsize) * (own.size or 0) for own in shared]
         total, most = sum(-(-size // 16) * 16 for size in sizes), self.dialect.shared_bytes

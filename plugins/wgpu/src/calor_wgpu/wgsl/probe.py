@@ -1,4 +1,4 @@
-"""The kernel that sees what a device does with numbers, as text of WGSL."""
+"""A WGSL kernel that tests a device's arithmetic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ fn main(@builtin(local_invocation_index) at: u32{parameter}) {{
 
 
 def probe(planes: bool) -> str:
-    """Return the text of the kernel; ``planes``: whether there are any."""
+    """Return the text of the kernel; ``planes`` says whether the device has them."""
     parameter = ", @builtin(subgroup_size) size: u32" if planes else ""
     size = "size" if planes else "1u"
     return _TEXT.format(units=UNITS, large=LARGE, turns=TURNS, parameter=parameter, size=size)

@@ -1,8 +1,7 @@
-"""Operations on numbers in WGSL.
+"""Scalar operations in WGSL.
 
-Requirements: exactly the results of :mod:`calor_kernel.ir.ops`; shifts are by u32; numbers of 8 and
-16 bits are brought back into range; ``!=`` of naga is false for NaN, so that it is not used of
-floats.
+Requirements: results equal those of :mod:`calor_kernel.ir.ops`. Shift counts are u32. Numbers of 8
+and 16 bits are wrapped. naga's ``!=`` is false for NaN, so floats do not use it.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from calor_kernel.printers.expressions import Expression
 
 from .dialect import WGSL, value_of
 
-# What a number of 32 bits in the place of one of 64 does not do.
+# Operations that a 32-bit replacement of a 64-bit number lacks.
 _OF_BITS: Final = words("mulhi popcount clz ctz")
 _COMPARED: Final = words("eq ne lt le gt ge")
-# What is joined with other such steps.
+# Operations that compilers combine with each other.
 _JOINED: Final = words("add sub mul div fma sqrt")
 
 
 class WGSLScalars(Scalars):
-    """Makes expressions of scalars."""
+    """Prints expressions of scalars."""
 
     __slots__ = ()
     dialect: WGSL
@@ -42,10 +41,10 @@ class WGSLScalars(Scalars):
         attributes: Mapping[str, Any],
         safe: bool = False,
     ) -> Expression:
-        """Return an operation of scalars."""
+        """Return the expression of a scalar operation."""
         dtype = types[0].dtype
         if all(o.bare for o in operands):
-            # naga computes what is known, and has not all of the language for it.
+            # naga evaluates constant expressions, and does not support all of the language there.
             held = ex.call(self.helpers.name("held", dtype), operands[0])
             operands = [held, *operands[1:]]
         whole, narrow = dtype.kind != "float", dtype.itemsize < 4
@@ -61,8 +60,8 @@ class WGSLScalars(Scalars):
         joins = not whole and not (step and name in ("add", "sub")) and self.joins(name, flags)
         reassociates = not whole and self.dialect.changes == "reassociates"
         if reassociates and (name in _COMPARED or (name in INFIX and not fused)):
-            # Neither x - x nor 0 * x is zero for an infinite x, x == x is not all that there is,
-            # and of x < y ? x : y, which is y for NaN, no minimum may be made.
+            # x - x and 0 * x are not zero for an infinite x, x == x is false for NaN, and
+            # x < y ? x : y, which is y for NaN, is not a minimum.
             operands = [operands[0], self.hidden(dtype, operands[1])]
         if not whole and name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
@@ -71,7 +70,7 @@ class WGSLScalars(Scalars):
             if name == "mul" and "contract" in flags:
                 made = replace(made, product=(operands[0], operands[1]))
         elif whole and name == "neg":
-            # Unsigned numbers have no sign to change.
+            # Unsigned numbers have no negation.
             zero = self.dialect.literal(0, dtype)
             made = ex.infix("-", ex.SUM, zero, operands[0])
         else:
@@ -81,38 +80,38 @@ class WGSLScalars(Scalars):
         return self.hidden(dtype, made) if joins and not fused else made
 
     def by_function(self, name: str, dtype: DType, joins: bool) -> bool:
-        """Return whether the language's own operation has not the results that it should."""
+        """Return whether the language's own operation has other results than required."""
         if dtype.kind != "float":
-            # SPIR-V leaves the remainder of a negative number open.
+            # SPIR-V does not define the remainder of a negative number.
             return name == "modulo" and dtype.kind == "int"
         if name == "div" and self.dialect.changes == "reassociates":
             return True
         if name in ("div", "sqrt"):
             return dtype is float32 and not self.dialect.rounded
         if name == "neg":
-            # Such a compiler changes the signs inside of an fma, and so that of a zero.
+            # Such a compiler moves signs into an fma, which changes the sign of a zero.
             return self.dialect.fused and self.dialect.changes == "reassociates"
         return joins and self.dialect.fused and name in ("add", "sub", "mul")
 
     def joins(self, name: str, flags: Sequence[str]) -> bool:
-        """Return whether the compiler may change an operation together with what uses it.
+        """Return whether the compiler may combine an operation with its users.
 
-        WGSL lets compilers contract and reassociate, which takes errors of sums for zeros. Of an
-        fma they leave both alone, so that sums and products are some where that is one
-        instruction; elsewhere they are hidden.
+        WGSL allows contraction and reassociation, which assume that sums have no rounding error. An
+        fma is exempt from both, so sums and products are printed as fma if it is one instruction;
+        otherwise they are hidden from the compiler.
         """
         if self.dialect.changes == "contracts":
             return name == "mul" and "contract" not in flags
         return self.dialect.changes == "reassociates" and name in _JOINED and "reassoc" not in flags
 
     def hidden(self, dtype: DType, value: Expression) -> Expression:
-        """Return a number as one of which the compiler knows nothing."""
+        """Return a number that is hidden from the compiler."""
         return ex.call(self.helpers.name("exact", dtype), value)
 
     def cast(self, value: Expression, source: DType, target: DType) -> Expression:
-        """Return a conversion as the operation ``cast`` means it."""
+        """Return a conversion with the meaning of the operation ``cast``."""
         if target is bool_ and source.kind == "float" and self.dialect.computes(source):
-            # By the bits, for a device may take the smallest numbers for zeros.
+            # By the bits, because a device may flush denormals.
             bits = self.dialect.bits(source)
             held = ex.infix("<<", ex.SHIFT, self.bitcast(value, source, bits), Expression("1u"))
             return ex.infix("!=", ex.EQUAL, held, self.dialect.literal(0, bits))
@@ -121,9 +120,9 @@ class WGSLScalars(Scalars):
         return super().cast(value, source, target)
 
     def widened(self, value: Expression, source: DType, target: DType) -> Expression:
-        """Return an integer of 32 bits as one of 64, extended as its own type says.
+        """Return a 32-bit integer extended to 64 bits by the sign of its own type.
 
-        naga extends as the new type says, and Mesa 22 compares what was extended by its sign with
+        naga extends by the new type, and Mesa 22 compares values extended by their sign with
         constants wrongly.
         """
         dialect = self.dialect

@@ -1,4 +1,4 @@
-"""Words that no variable of WGSL may be called, or that the text uses itself.
+"""Words that cannot name a variable in WGSL, or that the printed text uses.
 
 Source: the sections on keywords and reserved words of the WebGPU Shading Language (W3C).
 """
