@@ -53,9 +53,9 @@ def test_the_tutorial_ends_in_every_tier(reader: Reader) -> None:
 
 def test_the_tutorial_names_what_every_device_has() -> None:
     text = PAGE.read_text("utf-8").replace("\n", " ")
-    listed = text.partition("operations which every device has:")[2].partition(". ")[0]
+    listed = text.partition("operations are required:")[2].partition(". ")[0]
     assert set(listed.split("`")[1::2]) == set(REQUIRED)
-    assert "fourteen operations which every device has" in text
+    assert "fourteen operations are required:" in text
     assert len(REQUIRED) == 14
 
 
