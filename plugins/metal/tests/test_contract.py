@@ -7,5 +7,5 @@ CONTRACT = Contract(
     plugin="calor_metal",
     driver="Metal",
     refused="kernel void k() { nothing_known = 1; }",
-    too_much="one has .* at most",
+    too_much="the limit is .* free tensors",
 )

@@ -7,5 +7,5 @@ CONTRACT = Contract(
     plugin="calor_wgpu",
     driver="wgpu",
     refused="@compute fn main() { nothing_known = 1; }",
-    too_much="none of .* compute in parts",
+    too_much="limit of .*; compute in smaller parts",
 )

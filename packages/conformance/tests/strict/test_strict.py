@@ -127,7 +127,7 @@ def test_out_of_memory_leaves_all_intact(backend: StrictBackend) -> None:
     state, other = upload(backend), upload(backend)
     executable = backend.compile(0, graph_of(2))
     backend.set_memory_limit(0, backend.memory(0).in_use + 11)
-    with pytest.raises(OutOfMemoryError, match=r"needs 12 bytes.*in op 'add'"):
+    with pytest.raises(OutOfMemoryError, match=r"needs 12 B.*in op 'add'"):
         executable([state, other], [state])
     backend.set_memory_limit(0, None)
     assert backend.download(0, state, VECTOR).tolist() == ARRAY.tolist()

@@ -17,6 +17,7 @@ from calor.errors import CalorError
 from calor.plugins.core import TOOLS
 from calor.plugins.discovery import installed, registry
 from calor.plugins.extras import advice
+from calor.units import bytes_text
 
 # The distributions that core stands on; those of calor itself begin with its name.
 FOUNDATION: Final = ("numpy", "ml_dtypes", "pluggy")
@@ -41,16 +42,6 @@ def table(rows: Iterable[Row], header: Row) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
-
-
-def bytes_text(count: int) -> str:
-    """Return a number of bytes for people: ``"1.5 MiB"``."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def _dtypes(device: Device) -> str:

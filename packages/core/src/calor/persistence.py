@@ -134,7 +134,7 @@ class _Writer:
         if type(key) not in _KEYS:
             raise ArgumentError(
                 f"save: a key of {place[1:] or 'the tree'} is a {type(key).__name__}; keys are "
-                f"texts, numbers, bools or None"
+                f"strings, numbers, bools or None"
             )
         return [self.node(key, place), self.node(value, f"{place}.{key}")]
 

@@ -240,7 +240,9 @@ def write_safetensors(
     given: tuple[Any, ...] = (*tensors, *texts, *texts.values())
     for text in given:
         if not isinstance(text, str) or text == _METADATA:
-            raise ArgumentError(f"names and metadata of a safetensors file are texts, not {text!r}")
+            raise ArgumentError(
+                f"names and metadata of a safetensors file are strings, not {text!r}"
+            )
     arrays = {name: _host(value) for name, value in tensors.items()}
     pairs = [name for name, a in arrays.items() if a.dtype == np.complex128]
     if pairs:
@@ -309,11 +311,11 @@ def _read_header(file: BinaryIO, path: Path) -> tuple[int, dict[str, Any]]:
     """Return where the elements begin, and the header."""
     size = os.fstat(file.fileno()).st_size
     if size < _LENGTH:
-        raise FormatError(f"{path}: {size} bytes are no safetensors file")
+        raise FormatError(f"{path}: a file of {size} bytes is not a safetensors file")
     length = int.from_bytes(file.read(_LENGTH), "little")
     if length > min(_HEADER_LIMIT, size - _LENGTH):
         raise FormatError(
-            f"{path}: a header of {length} bytes does not fit; the file is cut short, or is no "
+            f"{path}: a header of {length} bytes does not fit; the file is truncated, or is not a "
             f"safetensors file"
         )
     try:
@@ -321,7 +323,7 @@ def _read_header(file: BinaryIO, path: Path) -> tuple[int, dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: the header cannot be read ({error})") from None
     if not isinstance(header, dict):
-        raise FormatError(f"{path}: the header is no table of tensors")
+        raise FormatError(f"{path}: the header is not a table of tensors")
     return _LENGTH + length, header
 
 
@@ -334,7 +336,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _metadata(texts: Any, path: Path) -> dict[str, str]:
     if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
-        raise FormatError(f"{path}: the metadata is not a table of texts")
+        raise FormatError(f"{path}: the metadata is not a table of strings")
     return texts
 
 
@@ -359,7 +361,7 @@ def _entry(name: str, described: Any, path: Path) -> _Entry:
     except (TypeError, KeyError, ValueError):
         raise FormatError(f"{path}: {name!r} lacks a dtype, a shape or two offsets") from None
     if not isinstance(dtype, str) or not all(map(_is_size, (*shape, start, stop))):
-        raise FormatError(f"{path}: {name!r} has a shape or offsets that are no sizes")
+        raise FormatError(f"{path}: {name!r} has a shape or offsets that are not sizes")
     known = _KNOWN.get(dtype)
     if known is not None and stop - start != prod(shape) * known.itemsize:
         raise FormatError(
@@ -378,6 +380,6 @@ def _check_layout(entries: Mapping[str, _Entry], size: int, path: Path) -> None:
         position = entry.stop
     if position != size:
         raise FormatError(
-            f"{path}: the tensors have {position} bytes, the file holds {size}; it is cut short or "
-            f"has something appended"
+            f"{path}: the tensors have {position} bytes, the file holds {size}; it is truncated, "
+            f"or data was appended"
         )

@@ -163,9 +163,9 @@ CHANGES: dict[str, tuple[str, Callable[[Header], None], str]] = {
         put("format", value=FORMAT + 1),
         f"format {FORMAT + 1}, this calor reads up to {FORMAT}: pip install --upgrade calor",
     ),
-    "format of no release": ("hosts", put("format", value=0), "format 0, which never was"),
-    "format of another type": ("hosts", put("format", value=True), "format True, which never"),
-    "format as text": ("hosts", put("format", value="1"), "format '1', which never was"),
+    "format of no release": ("hosts", put("format", value=0), "the unknown format 0"),
+    "format of another type": ("hosts", put("format", value=True), "the unknown format True"),
+    "format as text": ("hosts", put("format", value="1"), "the unknown format '1'"),
     "no format": ("hosts", drop("format"), "damaged: KeyError"),
     "no ops": ("hosts", drop("ops"), "damaged: KeyError"),
     "no graphs": ("hosts", put("graphs", value=[]), "the file holds 0 graphs"),
@@ -324,7 +324,7 @@ def test_a_header_that_is_no_header_is_refused(case: str) -> None:
 
 def test_another_kind_of_file_is_refused() -> None:
     for data in (b"", b"CALORGR", b"PK\x03\x04" + bytes(100), save(sample("hosts"))[1:]):
-        with pytest.raises(GraphError, match="this is no graph file"):
+        with pytest.raises(GraphError, match="this is not a graph file"):
             load(data)
 
 

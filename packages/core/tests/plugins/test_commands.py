@@ -12,8 +12,8 @@ import pytest
 
 from calor.__main__ import main
 from calor.config import Config
-from calor.doctor import bytes_text
 from calor.plugins.discovery import get_device
+from calor.units import bytes_text
 
 from .distributions import backend_module, write_distribution
 

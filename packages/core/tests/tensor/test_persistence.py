@@ -161,7 +161,7 @@ def test_reading_is_lazy_aligned_and_read_only(tmp_path: Path) -> None:
     [({1: np.ones(1)}, None), ({}, {"a": 1}), ({"__metadata__": np.ones(1)}, None)],
 )
 def test_names_and_metadata_are_texts(tensors: Any, metadata: Any, tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="names and metadata .* are texts"):
+    with pytest.raises(ArgumentError, match="names and metadata .* are strings"):
         write_safetensors(tmp_path / "f", tensors, metadata)
 
 
@@ -175,33 +175,33 @@ def one(dtype: Any = "U8", shape: Any = (2,), offsets: Any = (0, 2)) -> dict[str
 
 
 HOSTILE: list[tuple[bytes, str]] = [
-    (b"", "0 bytes are no safetensors file"),
-    (b"\x02\x00\x00\x00", "4 bytes are no safetensors file"),
+    (b"", "0 bytes is not a safetensors file"),
+    (b"\x02\x00\x00\x00", "4 bytes is not a safetensors file"),
     ((2**63).to_bytes(8, "little"), "header of 9223372036854775808 bytes does not fit"),
-    ((200_000_000).to_bytes(8, "little") + b"{}", "does not fit; the file is cut short"),
+    ((200_000_000).to_bytes(8, "little") + b"{}", "does not fit; the file is truncated"),
     (file_of(b"{"), "header cannot be read"),
     (file_of(b"\xff\xfe"), "header cannot be read"),
     (file_of(b"[" * 100_000), "header cannot be read"),
-    (file_of([]), "no table of tensors"),
+    (file_of([]), "not a table of tensors"),
     (file_of(b'{"a":1,"a":2}'), "a name occurs twice"),
     (file_of({"a": 1}), "'a' lacks a dtype"),
     (file_of({"a": {"dtype": "U8", "shape": [2]}}), "'a' lacks"),
     (file_of(one(offsets=[0]), b"12"), "'a' lacks"),
     (file_of(one(offsets=[0, 3]), b"123"), r"'a' has 3 bytes, U8 of shape \(2,\) needs 2"),
-    (file_of(one(shape=[-2]), b"12"), "no sizes"),
-    (file_of(one(shape=[True, 2]), b"12"), "no sizes"),
+    (file_of(one(shape=[-2]), b"12"), "not sizes"),
+    (file_of(one(shape=[True, 2]), b"12"), "not sizes"),
     (file_of(one(shape=[2**62, 2**62], offsets=[0, 0])), "needs"),
-    (file_of(one(offsets=[-2, 0]), b"12"), "no sizes"),
-    (file_of(one(dtype=5), b"12"), "no sizes"),
-    (file_of(one(), b"1"), "cut short"),
-    (file_of(one(), b"123"), "something appended"),
+    (file_of(one(offsets=[-2, 0]), b"12"), "not sizes"),
+    (file_of(one(dtype=5), b"12"), "not sizes"),
+    (file_of(one(), b"1"), "truncated"),
+    (file_of(one(), b"123"), "data was appended"),
     (file_of(one(offsets=[1, 3]), b"123"), "overlaps another tensor, or leaves a gap"),
     (
         file_of({**one(), "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}}, b"123"),
         "'b' overlaps",
     ),
     (file_of(one("F4", offsets=[2, 0]), b""), "overlaps"),
-    (file_of({"__metadata__": {"a": 1}}), "metadata is not a table of texts"),
+    (file_of({"__metadata__": {"a": 1}}), "metadata is not a table of strings"),
     (file_of({"__metadata__": {"calor.complex128": "5"}}), "not a list of names"),
     (
         file_of({"__metadata__": {"calor.complex128": '["a"]'}, **one()}, b"12"),

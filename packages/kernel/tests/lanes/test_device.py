@@ -134,7 +134,7 @@ def test_memory():
     out = np.zeros(5, np.int64)
     memory.copy_out(b, 24, out)
     assert out.tolist() == [0, 1, 2, 3, 4]
-    with pytest.raises(OutOfMemoryError, match="601 bytes do not fit; 400 of 1000 are in use"):
+    with pytest.raises(OutOfMemoryError, match="needs 601 B, but 400 B of the limit of 1000 B"):
         memory.alloc(601)
     memory.free(a)
     memory.free(b)

@@ -191,7 +191,7 @@ def test_limit():
     pool = Pool(Addresses())
     kept = pool.take(1000)
     pool.set_limit(3000)
-    with pytest.raises(OutOfMemoryError, match="1000 of the limit of 3000"):
+    with pytest.raises(OutOfMemoryError, match="needs 2.0 KiB, but 1000 B of the limit of 2.9 KiB"):
         pool.take(2001)
     assert pool.in_use == 1000
     del kept

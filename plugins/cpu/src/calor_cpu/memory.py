@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from calor.errors import OutOfMemoryError
+from calor.units import bytes_text
 from calor_kernel.device.protocol import Memory
 
 ALIGN: Final = 64
@@ -24,6 +26,17 @@ _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 _OWN: Final[dict[str, int]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 )
+
+
+def _available() -> str:
+    """Return how much memory the system can give, for a message."""
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        (kibibytes,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError):
+        # A system other than Linux, or one that tells nobody.
+        return "less"
+    return f"{bytes_text(int(kibibytes) << 10)} free"
 
 
 class CpuMemory(Memory):
@@ -38,8 +51,8 @@ class CpuMemory(Memory):
             address, piece = _mapped(nbytes) if nbytes >= _HUGE else _small(nbytes)
         except (MemoryError, OSError, ValueError, OverflowError) as error:
             raise OutOfMemoryError(
-                f"the host cannot allocate {nbytes:,} bytes; free tensors, or compute in smaller "
-                f"parts"
+                f"a tensor needs {bytes_text(nbytes)}, the host has {_available()}; free tensors, "
+                f"or compute in smaller parts"
             ) from error
         self._pieces[address] = piece
         return address

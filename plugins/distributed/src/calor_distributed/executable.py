@@ -20,6 +20,7 @@ from calor.errors import OutOfMemoryError
 from calor.graph.graph import Builder, Graph, Node, part
 from calor.graph.segments import Segment, cut
 from calor.specs import Spec
+from calor.units import bytes_text
 from calor_distributed.rows import COLLECTIVES
 from calor_distributed.rows import rank as rank_row
 
@@ -193,9 +194,10 @@ class GroupExecutable:
             needed = self.required_bytes * self.backend.members.count(place) // self.backend.world
             if figures.limit is not None and figures.in_use + needed > figures.limit:
                 raise OutOfMemoryError(
-                    f"{place.name}, a member of {self.backend.name}, needs up to {needed} bytes; "
-                    f"{figures.in_use} bytes of its limit of {figures.limit} are in use. Free "
-                    f"tensors, or raise the limit with calor.set_memory_limit"
+                    f"{place.name}, a member of {self.backend.name}, needs up to "
+                    f"{bytes_text(needed)}; {bytes_text(figures.in_use)} of its limit of "
+                    f"{bytes_text(figures.limit)} are in use. Free tensors, or raise the "
+                    f"limit with calor.set_memory_limit"
                 )
 
     def _last_stages(self) -> list[tuple[int, ...]]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from calor.dtypes import ALL, bfloat16, float64
 from calor.errors import DeviceError, OutOfMemoryError
+from calor.units import bytes_text
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.device.protocol import Device, Queue, Slot, Step
 from calor_kernel.device.words import WORD, Bytes, Piece, WordMemory
@@ -73,8 +74,8 @@ class MetalMemory(WordMemory):
             made = self.device.newBufferWithLength_options_(size, shared)
         if made is None:
             raise OutOfMemoryError(
-                f"Metal cannot allocate a buffer of {nbytes:,} bytes; the limit is {most:,}; free "
-                f"tensors, or compute in parts"
+                f"Metal cannot allocate a buffer of {bytes_text(nbytes)}; the limit is "
+                f"{bytes_text(most)}; free tensors, or compute in smaller parts"
             )
         whole = np.frombuffer(made.contents().as_buffer(size), np.uint8)
         return Piece(Shared(made, made.gpuAddress(), whole), 0, size)

@@ -15,6 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from calor.errors import DeviceError, OutOfMemoryError
+from calor.units import bytes_text
 from calor_kernel.device.batches import Batch
 from calor_kernel.device.kept import Kept
 from calor_kernel.device.protocol import Device, Memory, Queue, Step
@@ -54,8 +55,8 @@ class OpenCLMemory(Memory):
         """Return a buffer, which the driver allocates on the device at once."""
         if nbytes > self.most:
             raise OutOfMemoryError(
-                f"a buffer of {nbytes:,} bytes exceeds the device's limit of {self.most:,}; "
-                f"compute in parts"
+                f"a buffer of {bytes_text(nbytes)} exceeds the device's limit of "
+                f"{bytes_text(self.most)}; compute in smaller parts"
             )
         with typed(f"allocating {nbytes} bytes"):
             buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(nbytes, 1))

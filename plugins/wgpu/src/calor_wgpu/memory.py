@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from calor.errors import OutOfMemoryError
+from calor.units import bytes_text
 from calor_kernel.device.words import Piece, WordMemory
 
 from ._bindings import APART, STORAGE, Stream, typed
@@ -29,8 +30,8 @@ class WgpuMemory(WordMemory):
         most = self.stream.device.limits["max-buffer-size"]
         if nbytes > most:
             raise OutOfMemoryError(
-                f"a buffer of {nbytes:,} bytes exceeds the device's limit of {most:,}; compute in "
-                f"parts"
+                f"a buffer of {bytes_text(nbytes)} exceeds the device's limit of "
+                f"{bytes_text(most)}; compute in smaller parts"
             )
         size = max(-(-nbytes // 64) * 64, 64)
         with typed(f"allocating {nbytes} bytes"):

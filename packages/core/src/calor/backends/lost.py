@@ -30,7 +30,7 @@ class LostBackend(Backend):
         raise DeviceLostError(
             f"{self.name} was opened before this process was forked, and its driver does not work "
             f'in the child; start processes with multiprocessing.get_context("spawn"), or use '
-            f"{self.name} in the child alone"
+            f"{self.name} in the child only"
         )
 
     upload = download = copy = claim = compile = synchronize = memory = refuse

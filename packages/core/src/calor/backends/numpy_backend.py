@@ -19,6 +19,7 @@ from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.graph.op import TABLE
 from calor.specs import Spec
+from calor.units import bytes_text
 
 Array = np.ndarray[Any, Any]
 
@@ -161,9 +162,9 @@ class NumpyBackend(OpTable):
         total = memory.in_use + nbytes
         if memory.limit is not None and total > memory.limit:
             raise OutOfMemoryError(
-                f"{self.name}:{index} needs {nbytes} bytes, {memory.in_use} of its limit "
-                f"{memory.limit} are in use; free tensors or raise the limit with "
-                f"calor.set_memory_limit"
+                f"{self.name}:{index} needs {bytes_text(nbytes)}, but "
+                f"{bytes_text(memory.in_use)} of its limit of {bytes_text(memory.limit)} are in "
+                f"use; free tensors, or raise the limit with calor.set_memory_limit"
             )
         memory.peak = max(memory.peak, total)
 

@@ -32,6 +32,7 @@ def compile_pending(device: Device, graph: Graph) -> Executable:
             reasons = dict.fromkeys(range(len(graph.nodes)), why)
             return PartitionedExecutable(device, graph, [stage], reasons)
     raise UnsupportedError(
-        f"{device.name} compiles no pending operations for a look ({state.reason}); put the "
-        f"computation into a function of calor.jit, or compute on another device: x.to('numpy')"
+        f"{device.name} does not compile pending operations when a value is read "
+        f"({state.reason}); put the computation into a function and compile it with calor.jit, or "
+        f"compute on another device: x.to('numpy')"
     )

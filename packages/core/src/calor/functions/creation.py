@@ -66,8 +66,8 @@ def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
             ) from None
         if array.dtype == object or array.dtype.kind not in "biufcV":
             raise DTypeError(
-                f"asarray: {type(obj).__name__} does not hold numbers of one shape "
-                f"(NumPy made it {array.dtype})"
+                f"asarray: a {type(obj).__name__} does not hold numbers (NumPy makes it an array "
+                f"of dtype {array.dtype})"
             )
         known = {"f": dtypes.DEFAULT_FLOAT, "c": dtypes.DEFAULT_COMPLEX}.get(
             array.dtype.kind, as_dtype(array.dtype)

@@ -246,7 +246,9 @@ def _tensordot_plan(a: Spec, b: Spec, axes: Any) -> Product:
     left = [one_axis(i, a.shape, "tensordot") for i in first]
     right = [one_axis(i, b.shape, "tensordot") for i in second]
     if len(left) != len(right) or len({*left}) != len(left) or len({*right}) != len(right):
-        raise ShapeError(f"tensordot: axes {first} and {second} must be as many, each named once")
+        raise ShapeError(
+            f"tensordot: axes {first} and {second} must have one length, each axis once"
+        )
     for i, j in zip(left, right, strict=True):
         if a.shape[i] != b.shape[j]:
             raise ShapeError(
@@ -313,8 +315,8 @@ def _vecdot_plan(a: Spec, b: Spec, axis: int) -> Product:
         axis -= a.ndim
     if not -min(a.ndim, b.ndim) <= axis < 0:
         raise ShapeError(
-            f"vecdot: axis {axis} does not fit shapes {a.shape} and {b.shape}; it is negative, "
-            f"and an axis of both"
+            f"vecdot: axis {axis} does not fit shapes {a.shape} and {b.shape}; give a "
+            f"negative axis that both have"
         )
     if a.shape[axis] != b.shape[axis]:
         raise ShapeError(

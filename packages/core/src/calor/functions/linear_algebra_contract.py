@@ -85,8 +85,7 @@ def plan(
         if n != 1 and m != 1:
             raise ShapeError(
                 f"{what}: shapes {a.shape} and {b.shape} do not fit; axis {left.index(name)} of "
-                f"the first has size {n}, and axis {right.index(name)} of the second, which it "
-                f"meets, {m}"
+                f"the first has size {n}, axis {right.index(name)} of the second has size {m}"
             )
         (drop_a if n == 1 else drop_b).add(name)
     steps_a, a = _prologue(a, factors[0], [n not in drop_a for n in left])
@@ -135,8 +134,8 @@ def _types(
     alike = kinds == {"int", "uint"} or (len(kinds) == 1 and common.kind != "bool")
     if not alike or dtypes.promote(common, result) is not result:
         raise DTypeError(
-            f"{what}: sums of {common.name} are of a type of the same kind that is as wide, not "
-            f"{result.name}; cast the result instead: .astype(calor.{result.name})"
+            f"{what}: sums of {common.name} need a dtype of the same kind that is at least as "
+            f"wide, not {result.name}; cast the result instead: .astype(calor.{result.name})"
         )
     return (common, common), result
 

@@ -100,7 +100,7 @@ def arange(
         raise ArgumentError("arange: the step is 0, so the range never ends")
     for value in (first, last, by):
         if not isinstance(value, int | float):
-            raise DTypeError(f"arange: {value!r} is no real number")
+            raise DTypeError(f"arange: {value!r} is not a real number")
     if all(isinstance(v, int) for v in (first, last, by)):
         length, known = len(range(first, last, by)), dtypes.DEFAULT_INT
     else:
@@ -168,7 +168,7 @@ def linspace(
     """
     count = integer(num, "linspace: num")
     if count < 0:
-        raise ArgumentError(f"linspace: num is {count}; it is a number of elements")
+        raise ArgumentError(f"linspace: num is {count}; give at least 0")
     first, last = (_number(v) for v in (start, stop))
     kinds = [dtypes.DEFAULT_FLOAT, *(as_dtype(type(v)) for v in (first, last))]
     wanted = common_dtype(kinds, "linspace") if dtype is None else as_dtype(dtype)

@@ -70,7 +70,7 @@ def diff(
     axis = one_axis(axis, x.shape, "diff")
     times = integer(n, "diff: n")
     if times < 0:
-        raise ArgumentError(f"diff: n is {times}; it is how often differences are taken")
+        raise ArgumentError(f"diff: n is {times}; give at least 0")
     ends = [prepend, x, append]
     parts = [as_tensor(t, x) for t in ends if t is not None]
     if len(parts) > 1:

@@ -141,14 +141,14 @@ def load(data: bytes) -> Graph:
 
 def _header(data: bytes) -> tuple[dict[str, Any], memoryview]:
     if data[:8] != MAGIC:
-        raise GraphError("this is no graph file: it does not begin with CALORGRF")
+        raise GraphError("this is not a graph file: it does not begin with CALORGRF")
     length = int.from_bytes(data[8:16], "little")
     if length > min(HEADER_LIMIT, len(data) - 16):
         raise GraphError(f"the graph file is cut off or damaged: a header of {length} bytes")
     header = json.loads(bytes(data[16 : 16 + length]), parse_constant=_no_constant)
     found = header["format"]
     if type(found) is not int or found < 1:
-        raise GraphError(f"the graph file has format {found!r}, which never was")
+        raise GraphError(f"the graph file has the unknown format {found!r}")
     if found > FORMAT:
         raise GraphError(
             f"the graph file has format {found}, this calor reads up to {FORMAT}: "

@@ -87,8 +87,8 @@ def check_apart(name: str, tensors: Sequence[Any], owners: Sequence[Any]) -> Non
     for i, t in enumerate(tensors):
         if id(t) in ids:
             raise TraceError(
-                f"{name} has tensor {i} of its arguments from outside as well, and each would set "
-                f".grad; use the argument alone, or calor.value_and_grad"
+                f"{name} also captures tensor {i} of its arguments, and the gradients of both "
+                f"would set .grad; use the argument only, or calor.value_and_grad"
             )
 
 

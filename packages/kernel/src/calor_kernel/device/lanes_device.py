@@ -19,6 +19,7 @@ import numpy as np
 
 from calor.dtypes import ALL, DType, bfloat16, float16
 from calor.errors import CompileError, OutOfMemoryError
+from calor.units import bytes_text
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.device.protocol import Device, Memory, Queue, Slot, Step, Toolchain
 from calor_kernel.errors import KernelTypeError
@@ -82,12 +83,15 @@ class LanesMemory(Memory):
     def alloc(self, nbytes: int) -> Any:
         if self.limit is not None and self.allocated + nbytes > self.limit:
             raise OutOfMemoryError(
-                f"{nbytes} bytes do not fit; {self.allocated} of {self.limit} are in use"
+                f"a buffer needs {bytes_text(nbytes)}, but {bytes_text(self.allocated)} of the "
+                f"limit of {bytes_text(self.limit)} are in use"
             )
         try:
             raw = np.full(nbytes + self.align, 0xFF, np.uint8)
         except MemoryError as error:
-            raise OutOfMemoryError(f"the host has no {nbytes} bytes") from error
+            raise OutOfMemoryError(
+                f"a buffer needs {bytes_text(nbytes)}, which the host does not have"
+            ) from error
         self.allocated += nbytes
         start = -raw.ctypes.data % self.align
         return raw[start : start + nbytes]

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from calor.errors import OutOfMemoryError
+from calor.units import bytes_text
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.protocol import Memory
 
@@ -118,8 +119,9 @@ class Pool:
     def _pass(self, total: int, nbytes: int, op: str | None) -> None:
         if self.limit is not None and total > self.limit:
             raise OutOfMemoryError(
-                f"{nbytes} bytes are needed, {self.in_use} of the limit of {self.limit} are in "
-                f"use; free tensors or raise the limit with calor.set_memory_limit",
+                f"a call needs {bytes_text(nbytes)}, but {bytes_text(self.in_use)} of the limit of "
+                f"{bytes_text(self.limit)} are in use; free tensors, or raise the limit with "
+                f"calor.set_memory_limit",
                 op=op,
             )
         self.peak = max(self.peak, total)
