@@ -138,7 +138,7 @@ def test_few_places_are_dot_products():
         views = tuple(View.dense(spec(s, float32)) for s in (x, w))
         request = Request("conv", attributes, views, (spec(shape, float32),), ONE_UNIT)
         work = LOWERINGS["conv"](request)[0]
-        assert work.variant == "few places"
+        assert work.variant == "gemv"
         assert work.launches[-1].label.startswith("matmul dots")
 
 
@@ -214,9 +214,9 @@ NARROW = ((8, 40, 6, 6), (48, 40, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 @pytest.mark.parametrize(
     ("op", "row", "usual", "named"),
     [
-        ("conv", NARROW, ["narrow"], ["narrow", "shifted", "across"]),
-        ("conv", ACROSS[0], ["shifted", "across"], ["shifted", "across"]),
-        ("conv_input_gradient", NARROW, [""], ["", "parts"]),
+        ("conv", NARROW, ["small width"], ["small width", "rows", "channel vectors"]),
+        ("conv", ACROSS[0], ["rows", "channel vectors"], ["rows", "channel vectors"]),
+        ("conv_input_gradient", NARROW, ["small width"], ["small width", "phases"]),
     ],
 )
 def test_candidates_compute_the_same(op, row, usual, named):

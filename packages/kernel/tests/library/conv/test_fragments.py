@@ -341,7 +341,7 @@ def test_candidates_have_names_of_their_own_and_fit(op):
     works = LOWERINGS[op](request_of(op, ROWS[0], bfloat16, candidates=True))
     variants = [work.variant for work in works]
     assert len(set(variants)) == len(variants) > 4
-    assert variants[-1] == "tiled"
+    assert variants[-1] == "tiles"
     for work in works[:-1]:
         for build, plan in planned(work):
             assert build.kernel(INFO.features).shared_bytes <= plan.shared_bytes

@@ -33,25 +33,43 @@ _STEPS, _TAPS = 4, 512
 _CHANNELS, _PLACES = 32, 4
 
 
-def across_steps(
+def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why vectors along output channels do not suit a convolution, None where they do."""
+    if len(problem.axes) > 3:
+        return "it has more than three spatial axes"
+    if any(a.divide != 1 or a.summed < 1 for a in problem.axes):
+        return "its windows are those of a gradient"
+    axes = three(problem)
+    wide, taps = axes[2], prod(a.terms for a in axes)
+    lanes = info.vector_bytes // accumulator(problem.a.dtype).itemsize
+    if lanes < 4 or lanes & (lanes - 1):
+        return f"the device has no vectors of {problem.a.dtype} for it"
+    if problem.leads[2].size < _CHANNELS:
+        return f"it has fewer than {_CHANNELS} output channels"
+    if wide.count < _PLACES:
+        return f"an output row has fewer than {_PLACES} pixels"
+    if wide.a != 1:
+        return "the rows of the input are not contiguous"
+    if wide.result > _STEPS:
+        return f"its stride is more than {_STEPS}"
+    if taps > _TAPS:
+        return f"its window has more than {_TAPS} taps"
+    return None if ordered(problem, axes) else "the weights of a channel are not contiguous"
+
+
+def channel_vectors_steps(
     problem: Correlation,
     places: Sequence[Argument],
     to: Placement,
     steps: Steps,
     info: DeviceInfo,
-) -> bool:
-    """Add the launches of a convolution; return False, and add none, where tiles do not suit."""
-    if len(problem.axes) > 3 or any(a.divide != 1 or a.summed < 1 for a in problem.axes):
-        return False
+) -> None:
+    """Add the launches of a convolution that :func:`channel_vectors_refusal` takes."""
     axes = three(problem)
     images, groups, rows = problem.leads
     wide, taps = axes[2], prod(a.terms for a in axes)
     accumulate = accumulator(problem.a.dtype)
     lanes = info.vector_bytes // accumulate.itemsize
-    if rows.size < _CHANNELS or wide.count < _PLACES or lanes < 4 or lanes & (lanes - 1):
-        return False
-    if wide.a != 1 or wide.result > _STEPS or taps > _TAPS or not ordered(problem, axes):
-        return False
     p = across_tile(
         wide.count, rows.size, problem.terms, prod(a.count for a in axes[:2]), images.size, info
     )
@@ -112,7 +130,6 @@ def across_steps(
     label = f"conv across {p.rows}x{width}"
     arguments = (seen.place, packed, to.memory, *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
-    return True
 
 
 @dataclass(frozen=True, slots=True)

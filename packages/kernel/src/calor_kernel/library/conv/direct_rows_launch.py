@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -30,7 +31,6 @@ from calor_kernel.library.conv.padded_rows import (
 )
 from calor_kernel.library.conv.phase_planes import merge_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator, undivided
-from calor_kernel.library.conv.small_width_launch import narrow_steps
 
 # Rows of a plane that a vector of places may meet.
 _MOST_PIECES = 4
@@ -40,28 +40,44 @@ _SHORT = 64
 _MASKS = 1 << 14
 
 
-def part_steps(
-    problem: Correlation,
-    places: Sequence[Argument],
-    steps: Steps,
-    info: DeviceInfo,
-    narrow: bool = True,
-) -> bool:
-    """Add the launches of a problem whose axes may divide, a part for each phase of the result.
-
-    Return False where lines do not suit. ``narrow``: whether tiles for narrow images may do it.
-    """
-    if narrow and narrow_steps(problem, places, steps, info):
-        return True
+def phases_refusal(
+    problem: Correlation, places: Sequence[Argument], info: DeviceInfo
+) -> str | None:
+    """Return why an input gradient is not computed phase by phase, None where it may be."""
     parts = undivided(problem)
     if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
-        return shift_steps(parts[0].problem, places, Placement.dense(problem), steps, info)
+        return rows_refusal(parts[0].problem, places, Placement.dense(problem), info)
     if len(problem.axes) > 3:
-        return False
+        return "it has more than three spatial axes"
+    if input_rows(problem, places, info) is not None:
+        return None
+    to = _of_phases(problem, Scratch(0))
+    reasons = (rows_refusal(part.problem, places, to, info) for part in parts)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _of_phases(problem: Correlation, memory: Scratch) -> Placement:
+    """Return where the results of a phase go: beside those of the other phases of a plane."""
+    axes = three(problem)
+    _, groups, rows = (lead.size for lead in problem.leads)
+    extents = tuple(-(-a.count // a.divide) for a in axes)
+    plane = prod(a.divide for a in axes) * prod(extents)
+    leads = (groups * rows * plane, rows * plane, plane)
+    return Placement(leads, (extents[1] * extents[2], extents[2], 1), memory)
+
+
+def phases_steps(
+    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
+) -> None:
+    """Add the launches of an input gradient that :func:`phases_refusal` takes."""
+    parts = undivided(problem)
+    if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
+        rows_steps(parts[0].problem, places, Placement.dense(problem), steps, info)
+        return
     by_row = input_rows(problem, places, info)
     if by_row is not None:
         steps.launches.append(by_row)
-        return True
+        return
     axes = three(problem)
     strides = tuple(a.divide for a in axes)
     extents = tuple(-(-a.count // a.divide) for a in axes)
@@ -70,15 +86,12 @@ def part_steps(
     plane = prod(strides) * volume
     dtype = problem.a.dtype
     memory = steps.memory(images * groups * rows * plane * dtype.itemsize)
-    leads = (groups * rows * plane, rows * plane, plane)
     for part in parts:
         number = 0
         for offset, stride in zip(part.offsets, part.steps, strict=True):
             number = number * stride + offset
         start = Scratch(memory.number, number * volume)
-        to = Placement(leads, (extents[1] * extents[2], extents[2], 1), start)
-        if not shift_steps(part.problem, places, to, steps, info):
-            return False
+        rows_steps(part.problem, places, _of_phases(problem, start), steps, info)
     numbers = [n for pair in zip((a.count for a in axes), extents, strict=True) for n in pair]
     lanes = max(1, info.vector_bytes // accumulator(dtype).itemsize)
     build = Build(
@@ -91,24 +104,36 @@ def part_steps(
     steps.launches.append(
         Launch(build, cubes, (memory, Output(0), *numbers), 0, nbytes, "conv phases")
     )
-    return True
 
 
-def shift_steps(
-    problem: Correlation,
-    places: Sequence[Argument],
-    to: Placement,
-    steps: Steps,
-    info: DeviceInfo,
-) -> bool:
-    """Add the launches of a convolution; return False, and add none, where lines do not suit."""
-    axes = three(problem) if len(problem.axes) <= 3 else ()
-    if not axes or any(a.divide != 1 or a.summed < 1 for a in axes):
-        return False
-    by_row = row_launch(problem, axes, places, to, info)
-    if by_row is not None:
-        steps.launches.append(by_row)
-        return True
+def rows_refusal(
+    problem: Correlation, places: Sequence[Argument], to: Placement, info: DeviceInfo
+) -> str | None:
+    """Return why vectors along output rows do not suit a convolution, None where they do."""
+    if len(problem.axes) > 3:
+        return "it has more than three spatial axes"
+    axes = three(problem)
+    if any(a.divide != 1 or a.summed < 1 for a in axes):
+        return "its windows are those of a gradient"
+    if row_launch(problem, axes, places, to, info) is not None:
+        return None
+    found = _rows(problem, axes, to, info)
+    if found.pieces > _MOST_PIECES:
+        return f"a vector of output pixels meets more than {_MOST_PIECES} rows"
+    return None if max(found.lines.inside) < 1 << 31 else "its images have too many pixels"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """How a problem is seen as rows: where they are, whether copied, and the pieces of a vector."""
+
+    lines: Lines
+    copied: bool
+    pieces: int
+    room: int
+
+
+def _rows(problem: Correlation, axes: Sequence[Axis], to: Placement, info: DeviceInfo) -> _Rows:
     accumulate = accumulator(problem.a.dtype)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     taps = prod(a.terms for a in axes)
@@ -118,9 +143,26 @@ def shift_steps(
     copied = lines is None
     if lines is None:
         lines = lines_copied(problem, axes, accumulate, masks)
-    pieces = _pieces(lines, axes, to, lanes)
-    if pieces > _MOST_PIECES or max(lines.inside) >= 1 << 31:
-        return False
+    return _Rows(lines, copied, _pieces(lines, axes, to, lanes), room)
+
+
+def rows_steps(
+    problem: Correlation,
+    places: Sequence[Argument],
+    to: Placement,
+    steps: Steps,
+    info: DeviceInfo,
+) -> None:
+    """Add the launches of a convolution that :func:`rows_refusal` takes."""
+    axes = three(problem)
+    by_row = row_launch(problem, axes, places, to, info)
+    if by_row is not None:
+        steps.launches.append(by_row)
+        return
+    accumulate = accumulator(problem.a.dtype)
+    lanes = max(1, info.vector_bytes // accumulate.itemsize)
+    found = _rows(problem, axes, to, info)
+    lines, copied, pieces, room = found.lines, found.copied, found.pieces, found.room
     source = moved(places[0], problem.a.offset)
     if copied:
         spare = (lanes + 1) * 16 + lines.channel
@@ -133,7 +175,6 @@ def shift_steps(
     steps.launches.append(
         _shifted(problem, axes, lines, (source, weights), to, info, pieces, room, masked, copied)
     )
-    return True
 
 
 def _pieces(lines: Lines, axes: Sequence[Axis], to: Placement, lanes: int) -> int:

@@ -25,23 +25,36 @@ from calor_kernel.library.redirection import copy_to_scratch
 _PLACES, _TERMS, _CHANNELS = 8, 64, 16
 
 
-def few_steps(
-    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
-) -> bool:
-    """Add the launches of a convolution; return False, and add none, where this does not suit."""
+def gemv_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why a convolution is not computed as dot products, None where it may be."""
     images, groups, rows = problem.leads
     if len(problem.axes) > 3:
-        return False
+        return "it has more than three spatial axes"
     axes = three(problem)
     count = prod(axis.count for axis in axes)
     if any(axis.divide != 1 or axis.summed < 1 for axis in axes):
-        return False
-    if groups.size != 1 or images.size * count > _PLACES or rows.size < _CHANNELS:
-        return False
+        return "its windows are those of a gradient"
+    if groups.size != 1:
+        return "it has groups"
+    if images.size * count > _PLACES:
+        return f"it has more than {_PLACES} output pixels"
+    if rows.size < _CHANNELS:
+        return f"it has fewer than {_CHANNELS} output channels"
     lanes = info.vector_bytes // problem.a.dtype.itemsize
-    small = problem.terms < max(_TERMS, lanes) or lanes < 4 or lanes & (lanes - 1)
-    if small or problem.a.dtype.kind != "float" or not ordered(problem, axes):
-        return False
+    if problem.a.dtype.kind != "float" or lanes < 4 or lanes & (lanes - 1):
+        return f"the device has no vectors of {problem.a.dtype} for it"
+    if problem.terms < max(_TERMS, lanes):
+        return f"an output pixel sums fewer than {max(_TERMS, lanes)} products"
+    return None if ordered(problem, axes) else "the weights of a channel are not contiguous"
+
+
+def gemv_steps(
+    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
+) -> None:
+    """Add the launches of a convolution that :func:`gemv_refusal` takes."""
+    images, _, rows = problem.leads
+    axes = three(problem)
+    count = prod(axis.count for axis in axes)
     seen = within(problem, places[0], steps, info)
     terms = problem.terms
     strides = [s * axis.result for s, axis in zip(seen.strides, axes, strict=True)]
@@ -70,4 +83,3 @@ def few_steps(
     blueprint = dots(product, info, max(rows.size, 1))
     assert blueprint is not None
     steps.launches.append(dots_launch(product, blueprint, operands))
-    return True

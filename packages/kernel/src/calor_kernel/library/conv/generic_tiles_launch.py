@@ -22,13 +22,20 @@ _ACROSS, _DOWN, _DEPTH = 16, 8, 16
 _SHARE = 128
 
 
+def tiles_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why tiles of any strides and types do not suit a correlation, None where they do."""
+    if len(problem.axes) > 3:
+        return "it has more than three spatial axes"
+    if info.max_units < _ACROSS * _DOWN or not info.has("barrier"):
+        return f"cubes have no {_ACROSS * _DOWN} units that meet"
+    return None
+
+
 def tile_steps(
     problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
-) -> bool:
-    """Add the launches of a correlation; return False, and add none, where tiles do not suit."""
+) -> None:
+    """Add the launches of a correlation that :func:`tiles_refusal` takes."""
     units = _ACROSS * _DOWN
-    if len(problem.axes) > 3 or info.max_units < units or not info.has("barrier"):
-        return False
     axes = three(problem)
     # Which lead axis only b has, which only a has, and which both.
     sizes = [lead.size for lead in problem.leads]
@@ -125,4 +132,3 @@ def tile_steps(
                 "conv parts",
             )
         )
-    return True

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 from calor.dtypes import float32, int64
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import (
-    Argument,
     Build,
     Input,
     Launch,
@@ -22,15 +22,22 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.conv.direct import direct
-from calor_kernel.library.conv.direct_channel_vectors_launch import across_steps
-from calor_kernel.library.conv.direct_rows_launch import part_steps, shift_steps
-from calor_kernel.library.conv.gemv_conv import few_steps
-from calor_kernel.library.conv.generic_tiles_launch import tile_steps
+from calor_kernel.library.conv.direct_channel_vectors_launch import (
+    channel_vectors_refusal,
+    channel_vectors_steps,
+)
+from calor_kernel.library.conv.direct_rows_launch import (
+    phases_refusal,
+    phases_steps,
+    rows_refusal,
+    rows_steps,
+)
+from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
+from calor_kernel.library.conv.generic_tiles_launch import tile_steps, tiles_refusal
 from calor_kernel.library.conv.implicit_gemm_simt_launch import places_by_patches
 from calor_kernel.library.conv.implicit_gemm_tma_launch import by_boxes
 from calor_kernel.library.conv.input_gradient_stride2_tma import phases_by_boxes
-from calor_kernel.library.conv.mma_choice import by_fragments
-from calor_kernel.library.conv.mma_choice import suits as suits_fragments
+from calor_kernel.library.conv.mma_choice import by_fragments, mma_refusal
 from calor_kernel.library.conv.padded_rows import Placement, Steps
 from calor_kernel.library.conv.pointwise_gemm import by_products
 from calor_kernel.library.conv.problem import (
@@ -42,21 +49,161 @@ from calor_kernel.library.conv.problem import (
     forward,
     thinned,
 )
-from calor_kernel.library.conv.small_width_launch import narrow_steps
+from calor_kernel.library.conv.small_width_launch import small_width_refusal, small_width_steps
 from calor_kernel.library.conv.weight_gradient_gemm import weights_by_products
-from calor_kernel.library.conv.weight_gradient_rows_launch import dot_steps
+from calor_kernel.library.conv.weight_gradient_rows_launch import (
+    weight_rows_refusal,
+    weight_rows_steps,
+)
 from calor_kernel.library.conv.weight_gradient_simt_launch import weights_by_patches
 
-Way = Callable[[Correlation, Sequence[Argument], Steps, DeviceInfo], bool]
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)
 _AXIS = (_SIZE, _SIZE, _SIZE, *(_STRIDE,) * 2, _SIZE, _SIZE, _STRIDE, _STRIDE)
+_OPERANDS: Final = Input(0), Input(1)
 
 
-# Places of an image up to which tiles across channels waste less, where weights are packed already.
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution or one of its gradients, for the ways of the family.
+
+    ``rounded``: whether factors of float32 may be rounded to TF32. ``seen`` is the problem for
+    devices with cubes of many units, without the padding that no window sees.
+    """
+
+    problem: Correlation
+    info: DeviceInfo
+    rounded: bool = False
+
+    @property
+    def seen(self) -> Correlation:
+        """The problem, without padding that no window sees."""
+        return thinned(self.problem)
+
+    @property
+    def pixels(self) -> int:
+        """The output pixels of an image."""
+        return prod(axis.count for axis in self.problem.axes)
+
+
+def _made(steps: Callable[[Correlation, Steps, DeviceInfo], None]) -> Callable[..., list[Work]]:
+    """Return a way's works: the launches that a function adds."""
+
+    def works(one: Convolution, request: Request) -> list[Work]:
+        made = Steps()
+        steps(one.problem, made, one.info)
+        return [made.work()]
+
+    return works
+
+
+def _by_units(
+    make: Callable[[Correlation, DeviceInfo, bool, bool], Iterable[Work]],
+) -> Callable[[Convolution, Request], Iterable[Work]]:
+    """Return a way's works, of a function that is told whether TF32 and several are wanted."""
+    return lambda one, request: make(one.seen, one.info, request.candidates, one.rounded)
+
+
+def _simt(one: Convolution, request: Request) -> Iterable[Work]:
+    make = weights_by_patches if one.problem.by_weight else places_by_patches
+    return make(one.seen, one.info, request.candidates)
+
+
+def _few_images(one: Convolution, request: Request) -> str | None:
+    """Return why packing weights for tiles of small images does not pay, or cannot be done."""
+    return small_width_refusal(one.problem, one.info, _MANY)
+
+
+def _fewer_images(one: Convolution, request: Request) -> str | None:
+    if _few_images(one, request) is None:
+        return "it is the first choice already"
+    return small_width_refusal(one.problem, one.info)
+
+
+def _channel_vectors(one: Convolution, request: Request) -> str | None:
+    return channel_vectors_refusal(one.problem, one.info)
+
+
+# Pixels of an image up to which tiles across channels waste less, where weights are packed already.
 _SMALL = 256
-# Places of all images from which on packing weights costs less than places that see padding.
+# Pixels of all images from which on packing weights costs less than pixels that see padding.
 _MANY = 256
+
+_GEMV: Final[Way[Convolution]] = Way(
+    "gemv",
+    lambda one, request: gemv_refusal(one.problem, one.info),
+    _made(lambda p, steps, info: gemv_steps(p, _OPERANDS, steps, info)),
+)
+_SMALL_WIDTH_WORKS = _made(lambda p, steps, info: small_width_steps(p, _OPERANDS, steps, info))
+_SMALL_WIDTH: Final[Way[Convolution]] = Way("small width", _few_images, _SMALL_WIDTH_WORKS)
+_FEW_IMAGES: Final[Way[Convolution]] = Way("small width", _fewer_images, _SMALL_WIDTH_WORKS, tier=2)
+_ROWS: Final[Way[Convolution]] = Way(
+    "rows",
+    lambda one, request: rows_refusal(
+        one.problem, _OPERANDS, Placement.dense(one.problem), one.info
+    ),
+    _made(lambda p, steps, info: rows_steps(p, _OPERANDS, Placement.dense(p), steps, info)),
+    tier=1,
+)
+_CHANNEL_VECTORS: Final[Way[Convolution]] = Way(
+    "channel vectors",
+    _channel_vectors,
+    _made(
+        lambda p, steps, info: channel_vectors_steps(p, _OPERANDS, Placement.dense(p), steps, info)
+    ),
+    tier=1,
+    prepares=True,
+)
+_PHASES: Final[Way[Convolution]] = Way(
+    "phases",
+    lambda one, request: phases_refusal(one.problem, _OPERANDS, one.info),
+    _made(lambda p, steps, info: phases_steps(p, _OPERANDS, steps, info)),
+    tier=1,
+)
+_SMALL_WIDTH_GRADIENT: Final[Way[Convolution]] = Way(
+    "small width",
+    lambda one, request: small_width_refusal(one.problem, one.info),
+    _SMALL_WIDTH_WORKS,
+)
+_WEIGHT_ROWS: Final[Way[Convolution]] = Way(
+    "weight rows",
+    lambda one, request: weight_rows_refusal(one.problem, _OPERANDS, one.info),
+    _made(lambda p, steps, info: weight_rows_steps(p, _OPERANDS, steps, info)),
+)
+_DIRECT: Final[Way[Convolution]] = Way(
+    "direct", serves, lambda one, request: [_direct(one.problem, one.info)], spare=True
+)
+_FORWARD: Final = (_GEMV, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _FEW_IMAGES, _DIRECT)
+_FORWARD_PACKED: Final = (_GEMV, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _FEW_IMAGES, _DIRECT)
+_INPUT_GRADIENT: Final = (_SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
+_WEIGHT_GRADIENT: Final = (_WEIGHT_ROWS, _DIRECT)
+# For cubes of many units. Instructions for float32 as it is are likelier to be the fastest than
+# multiply-adds; these are left out where TF32 is allowed and an instruction takes it.
+_OF_UNITS: Final[tuple[Way[Convolution], ...]] = (
+    Way("products", serves, _by_units(by_products)),
+    Way("implicit GEMM by TMA", serves, _by_units(by_boxes)),
+    Way("stride 2 by TMA", serves, _by_units(phases_by_boxes)),
+    Way("weight products", serves, _by_units(weights_by_products)),
+    Way(
+        "implicit GEMM by MMA",
+        lambda one, request: mma_refusal(one.seen, one.info, one.rounded),
+        lambda one, request: by_fragments(one.seen, one.info, request.candidates),
+    ),
+    Way(
+        "implicit GEMM by FMA",
+        lambda one, request: "TF32 is allowed" if one.rounded else None,
+        _simt,
+        tier=1,
+    ),
+    Way("implicit GEMM by FMA", serves, _simt, spare=True),
+    Way(
+        "tiles",
+        lambda one, request: tiles_refusal(one.problem, one.info),
+        _made(lambda p, steps, info: tile_steps(p, _OPERANDS, steps, info)),
+        tier=3,
+    ),
+    _DIRECT,
+)
 
 
 @lowering("conv", strided=True)
@@ -65,112 +212,35 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
 
     Where the packed weights are kept, tiles across channels come first for small images.
     """
-    problem, info = forward(request), request.info
-    if not _suits(problem):
-        return [_direct(problem, info)]
-    places = Input(0), Input(1)
-    if info.max_units > 1:
-        return _by_units(problem, request)
-    few = Steps()
-    if few_steps(problem, places, few, info):
-        first = replace(few.work(), variant="few places")
-        return [first, *_vectors(request, problem, 1)] if request.candidates else [first]
-    narrow = Steps()
-    if narrow_steps(problem, places, narrow, info, _MANY):
-        first = replace(narrow.work(), variant="narrow")
-        return [first, *_vectors(request, problem, 1)] if request.candidates else [first]
-    works = _vectors(request, problem, 0)
-    if request.candidates and narrow_steps(problem, places, narrow, info):
-        works.append(replace(narrow.work(), variant="narrow", group=1))
-    return works or [_direct(problem, info)]
-
-
-def _vectors(request: Request, problem: Correlation, group: int) -> list[Work]:
-    """Return the ways whose vectors lie along lines of places, and across channels."""
-    to, places, info = Placement.dense(problem), (Input(0), Input(1)), request.info
-    works = []
-    steps, packed = Steps(), Steps()
-    if shift_steps(problem, places, to, steps, info):
-        works.append(replace(steps.work(), variant="shifted", group=group))
-    if across_steps(problem, places, to, packed, info):
-        works.append(replace(packed.work(), variant="across", group=group))
-        small = prod(axis.count for axis in problem.axes) <= _SMALL
-        if 1 in request.kept and (small or problem.axes[-1].result > 1):
-            works.reverse()
-    return works
+    problem = forward(request)
+    small = prod(axis.count for axis in problem.axes) <= _SMALL
+    packed = 1 in request.kept and (small or problem.axes[-1].result > 1)
+    return _lowered(problem, _FORWARD_PACKED if packed else _FORWARD, request)
 
 
 @lowering("conv_input_gradient", strided=True)
 def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the input, which is a transposed convolution."""
-    problem, info = for_input(request), request.info
-    if info.max_units > 1 and _suits(problem):
-        return _by_units(problem, request)
-    works = _one(problem, part_steps, info)
-    if not request.candidates or info.max_units > 1 or not _suits(problem):
-        return works
-    steps = Steps()
-    # The same without tiles for narrow images; where those do not suit, it is the first.
-    if part_steps(problem, (Input(0), Input(1)), steps, info, narrow=False):
-        other = replace(steps.work(), variant="parts", group=1)
-        if _labels(other) != _labels(works[0]):
-            works.append(other)
-    return works
+    return _lowered(for_input(request), _INPUT_GRADIENT, request)
 
 
 @lowering("conv_weight_gradient", strided=True)
 def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the ways to compute the gradient of the weight."""
-    problem = for_weight(request)
-    if request.info.max_units > 1 and _suits(problem):
-        return _by_units(problem, request)
-    return _one(problem, dot_steps, request.info)
+    return _lowered(for_weight(request), _WEIGHT_GRADIENT, request)
 
 
-def _by_units(problem: Correlation, request: Request) -> list[Work]:
-    """Return the ways of cubes of many units: matrix instructions where they suit, and tiles."""
-    info, wanted = request.info, request.candidates
+def _lowered(
+    problem: Correlation, ways: Sequence[Way[Convolution]], request: Request
+) -> Sequence[Work]:
+    """Return the candidates of a problem; ``ways``: those for cubes of one unit."""
+    info = request.info
+    if problem.a.dtype in PARTS or problem.size * problem.terms == 0:
+        return [_direct(problem, info)]
     exact = request.attributes.get("precision", "highest") == "highest"
     rounded = not exact and problem.a.dtype is float32
-    seen = thinned(problem)
-    works = [*by_products(seen, info, wanted, rounded)]
-    if wanted or not works:
-        works += by_boxes(seen, info, wanted, rounded)
-        works += phases_by_boxes(seen, info, wanted, rounded)
-        works += weights_by_products(seen, info, wanted, rounded)
-    if suits_fragments(seen, info, rounded) and (wanted or not works):
-        works += by_fragments(seen, info, wanted)
-    if not works or (wanted and not rounded):
-        # Instructions for float32 as it is are likelier to be the fastest, where there are any.
-        later = int(bool(works))
-        by_patches = weights_by_patches if seen.by_weight else places_by_patches
-        made = by_patches(seen, info, wanted)
-        works += [replace(work, group=work.group + later) for work in made]
-    if works and not wanted:
-        return works[:1]
-    works.sort(key=lambda work: work.group)
-    tiles = Steps()
-    suits = tile_steps(problem, (Input(0), Input(1)), tiles, info)
-    last = tiles.work() if suits else _direct(problem, info)
-    return [*works, replace(last, variant="tiled", group=2) if works else last]
-
-
-def _one(problem: Correlation, of_one_unit: Way, info: DeviceInfo) -> list[Work]:
-    """Return what a way for cubes of one unit, or of many, makes of a problem."""
-    steps, places = Steps(), (Input(0), Input(1))
-    way = tile_steps if info.max_units > 1 else of_one_unit
-    if _suits(problem) and way(problem, places, steps, info):
-        return [steps.work()]
-    return [_direct(problem, info)]
-
-
-def _labels(work: Work) -> list[str]:
-    return [launch.label for launch in work.launches]
-
-
-def _suits(problem: Correlation) -> bool:
-    """Return whether quicker ways may serve: for real numbers, where there is work."""
-    return problem.a.dtype not in PARTS and problem.size * problem.terms > 0
+    one = Convolution(problem, info, rounded)
+    return ranked(_OF_UNITS if info.max_units > 1 else ways, one, request)
 
 
 def _direct(problem: Correlation, info: DeviceInfo) -> Work:

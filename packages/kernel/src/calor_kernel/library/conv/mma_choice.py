@@ -26,31 +26,33 @@ _LEAST = 16
 _HALVES = (float16, bfloat16)
 
 
-def suits(problem: Correlation, info: DeviceInfo, rounded: bool) -> bool:
-    """Return whether a device and a problem let matrix instructions convolve.
+def mma_refusal(problem: Correlation, info: DeviceInfo, rounded: bool) -> str | None:
+    """Return why matrix instructions of planes do not convolve a problem, None where they may.
 
     ``rounded``: whether factors of float32 may be rounded to TF32.
     """
     p = problem
     if not all(map(info.has, _NEEDED)):
-        return False
+        return "the device has no matrix instructions of planes"
     # Instructions by name take float32 as it is.
     named = bool(instruction_for({p.a.dtype}, info))
     if not named and not loads_together(info):
-        return False
+        return "planes neither copy asynchronously nor load operands together"
     if p.a.dtype not in _HALVES and not ((rounded or named) and p.a.dtype is float32):
-        return False
+        return f"no matrix instruction takes {p.a.dtype}"
     if len(p.axes) > 2:
-        return False
+        return "it has more than two spatial axes"
     groups, rows, columns = (p.leads[i].size for i in p.roles)
     channels = columns if p.by_weight else p.depth.size
-    if groups != 1 or channels < 3 or rows < _LEAST:
-        return False
+    if groups != 1:
+        return "it has groups"
+    if channels < 3 or rows < _LEAST:
+        return f"it has fewer than {_LEAST} rows or 3 channels"
     places = prod(a.count for a in p.axes)
     taps = prod(a.terms for a in p.axes)
-    if p.by_weight:
-        return bool(columns * places >= _LEAST and p.depth.size * taps >= _LEAST)
-    return bool(columns * places >= _LEAST and channels * taps >= _LEAST)
+    deep = p.depth.size if p.by_weight else channels
+    enough = columns * places >= _LEAST and deep * taps >= _LEAST
+    return None if enough else f"it has fewer than {_LEAST} columns or terms"
 
 
 def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:

@@ -52,20 +52,41 @@ class _Side:
         return self.height == 1 or self.line == self.width
 
 
-def narrow_steps(
-    problem: Correlation,
-    places: Sequence[Argument],
-    steps: Steps,
-    info: DeviceInfo,
-    fewest: int = 1,
-) -> bool:
-    """Add the launches of a convolution or of the gradient of its input.
+def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1) -> str | None:
+    """Return why tiles of small images do not suit a convolution or an input gradient, or None.
 
-    Return False, and add none, where rows are long, or channels few, or there are less than
-    ``fewest`` places of all images: then packing the weights costs too much.
+    With fewer than ``fewest`` output pixels of all images packing the weights costs too much.
     """
     if len(problem.axes) > 3:
-        return False
+        return "it has more than three spatial axes"
+    axes = three(problem)
+    images, _, rows = problem.leads
+    (high, _), (wide, _) = _upwards(axes[1]), _upwards(axes[2])
+    lanes = info.vector_bytes // accumulator(problem.a.dtype).itemsize
+    if not _is_narrow(axes, lanes):
+        return "its images are no planes, or their rows are longer than a vector"
+    if rows.size < lanes or problem.depth.size < _DEPTH:
+        return f"it has fewer than {lanes} output or {_DEPTH} input channels"
+    # The taps of two channels are a square of vectors, or less.
+    follow = high.terms == 1 or high.b == wide.b * wide.terms
+    if not follow or abs(wide.b) != 1:
+        return "the weights of a channel are not contiguous"
+    if high.terms * wide.terms > lanes:
+        return f"its window has more than {lanes} taps"
+    p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
+    if p is None:
+        return "no tile fits the registers"
+    if images.size < p.together:
+        return f"it has fewer than {p.together} images"
+    if images.size * high.count * wide.count < fewest:
+        return f"it has fewer than {fewest} output pixels"
+    return None
+
+
+def small_width_steps(
+    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
+) -> None:
+    """Add the launches of a problem that :func:`small_width_refusal` takes."""
     axes = three(problem)
     images, groups, rows = problem.leads
     _, high, wide = axes
@@ -74,15 +95,8 @@ def narrow_steps(
     weights = moved(places[1], problem.b.offset + on + further)
     accumulate = accumulator(problem.a.dtype)
     lanes = info.vector_bytes // accumulate.itemsize
-    if not _is_narrow(axes, lanes) or rows.size < lanes or problem.depth.size < _DEPTH:
-        return False
-    # The taps of two channels are a square of vectors, or less.
-    follow = high.terms == 1 or high.b == wide.b * wide.terms
-    if not follow or abs(wide.b) != 1 or high.terms * wide.terms > lanes:
-        return False
     p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
-    if p is None or images.size < p.together or images.size * high.count * wide.count < fewest:
-        return False
+    assert p is not None
     span = p.vectors * lanes
     panels = -(-rows.size // span)
     terms = groups.size * panels * span * problem.terms
@@ -129,7 +143,6 @@ def narrow_steps(
     label = f"conv narrow {p.together}x{wide.count}x{span}"
     arguments = (moved(places[0], problem.a.offset), packed, Output(0), *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
-    return True
 
 
 def _upwards(axis: Axis) -> tuple[Axis, int]:
@@ -173,23 +186,10 @@ def _pack(
     return Launch(build, cubes, arguments, 0, nbytes, "conv pack", prepares=True)
 
 
-def narrow_weight_steps(
-    forward: Correlation,
-    axes: Sequence[Axis],
-    places: Sequence[Argument],
-    steps: Steps,
-    info: DeviceInfo,
-) -> bool:
-    """Add the launches of a weight's gradient; return False, and add none, where rows are long.
-
-    ``forward`` is the convolution, with the result's gradient for its second operand.
-    """
+def _weight_sides(forward: Correlation, places: Sequence[Argument]) -> tuple[_Side, _Side]:
+    """Return the input and the result's gradient."""
     images, groups, outputs = forward.leads
-    _, high, wide = axes
-    accumulate = accumulator(forward.a.dtype)
-    lanes = info.vector_bytes // accumulate.itemsize
-    if not _is_narrow(axes, lanes) or (wide.b != 1 and wide.count > 1):
-        return False
+    _, high, wide = three(forward)
     x = _Side(
         forward.a, moved(places[0], forward.a.offset), images.a, groups.a, forward.depth.a,
         forward.depth.size, high.a, high.size, wide.size,
@@ -198,10 +198,42 @@ def narrow_weight_steps(
         forward.b, moved(places[1], forward.b.offset), images.b, groups.b, outputs.b,
         outputs.size, high.b, high.count, wide.count,
     )  # fmt: skip
+    return x, g
+
+
+def small_width_weight_refusal(
+    forward: Correlation, places: Sequence[Argument], info: DeviceInfo
+) -> str | None:
+    """Return why tiles of small images do not suit a weight gradient, None where they do."""
+    axes = three(forward)
+    lanes = info.vector_bytes // accumulator(forward.a.dtype).itemsize
+    if not _is_narrow(axes, lanes):
+        return "its images are no planes, or their rows are longer than a vector"
+    if axes[2].b != 1 and axes[2].count > 1:
+        return "the rows of the result's gradient are not contiguous"
+    if not any(s.flat and s.channels >= lanes for s in _weight_sides(forward, places)):
+        return f"neither operand has {lanes} channels of contiguous images"
+    return None
+
+
+def small_width_weight_steps(
+    forward: Correlation,
+    axes: Sequence[Axis],
+    places: Sequence[Argument],
+    steps: Steps,
+    info: DeviceInfo,
+) -> None:
+    """Add the launches of a weight gradient that :func:`small_width_weight_refusal` takes.
+
+    ``forward`` is the convolution, with the result's gradient for its second operand.
+    """
+    images, groups, outputs = forward.leads
+    _, high, wide = axes
+    accumulate = accumulator(forward.a.dtype)
+    lanes = info.vector_bytes // accumulate.itemsize
+    x, g = _weight_sides(forward, places)
     # Vectors run along channels of one of them; those of the smaller are cheaper to bring together.
     sides = [s for s in (x, g) if s.flat and s.channels >= lanes]
-    if not sides:
-        return False
     panel = min(sides, key=lambda s: s.places * s.channels)
     of_input, single = panel is x, g if panel is x else x
     p = narrow_weights(single.channels, panel.channels, wide.terms, lanes, info)
@@ -257,7 +289,6 @@ def narrow_weight_steps(
     label = f"conv weigh narrow {p.rows}x{wide.terms}x{span}"
     arguments = (memory, single.place, Output(0), *numbers)
     steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
-    return True
 
 
 def _gather(

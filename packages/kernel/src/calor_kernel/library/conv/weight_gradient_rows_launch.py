@@ -29,26 +29,21 @@ from calor_kernel.library.conv.padded_rows import (
     wraps,
 )
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
-from calor_kernel.library.conv.small_width_launch import narrow_weight_steps
+from calor_kernel.library.conv.small_width_launch import (
+    small_width_weight_refusal,
+    small_width_weight_steps,
+)
 from calor_kernel.library.conv.weight_gradient_rows import dot_lines, list_seen
 
 # Bytes of masks, of all taps and places.
 _MASKS = 1 << 26
 
 
-def dot_steps(
-    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
-) -> bool:
-    """Add the launches of a weight's gradient; return False, and add none, where lines do not suit.
-
-    ``problem`` is what ``for_weight`` returns.
-    """
-    if len(problem.axes) > 3:
-        return False
+def forward_of(problem: Correlation) -> Correlation:
+    """Return the convolution whose weight gradient a problem is: taps and pixels change sides."""
     groups, rows, columns = problem.leads
     images = problem.depth
-    # The convolution whose gradient it is: taps and places change sides.
-    forward = Correlation(
+    return Correlation(
         (
             Lead(images.size, images.a, images.b),
             Lead(groups.size, groups.a, groups.b),
@@ -62,24 +57,60 @@ def dot_steps(
         problem.a,
         problem.b,
     )
+
+
+def weight_rows_refusal(
+    problem: Correlation, places: Sequence[Argument], info: DeviceInfo
+) -> str | None:
+    """Return why dot products of rows do not suit a weight gradient, None where they do.
+
+    ``problem`` is what ``for_weight`` returns.
+    """
+    if len(problem.axes) > 3:
+        return "it has more than three spatial axes"
+    forward = forward_of(problem)
     axes = three(forward)
-    if narrow_weight_steps(forward, axes, places, steps, info):
-        return True
-    by_row = weight_rows(forward, axes, places, info)
-    if by_row is not None:
-        steps.launches.append(by_row)
-        return True
-    accumulate = accumulator(problem.a.dtype)
+    if small_width_weight_refusal(forward, places, info) is None:
+        return None
+    if weight_rows(forward, axes, places, info) is not None:
+        return None
+    lines, _, step, taps = _seen_lines(forward, axes, info)
+    if step * taps > _MASKS:
+        return f"masks of its taps take more than {_MASKS >> 20} MiB"
+    return None if max(lines.inside) < 1 << 31 else "its images have too many pixels"
+
+
+def _seen_lines(
+    forward: Correlation, axes: Sequence[Axis], info: DeviceInfo
+) -> tuple[Lines, bool, int, int]:
+    """Return the input's rows, whether they are copied, pixels in whole vectors, and the taps."""
+    accumulate = accumulator(forward.a.dtype)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     lines = lines_in_place(forward, axes)
     copied = lines is None
     if lines is None:
         lines = lines_copied(forward, axes, accumulate, True)
+    step = -(-lines.count(axes) // lanes) * lanes
+    return lines, copied, step, prod(a.terms for a in axes)
+
+
+def weight_rows_steps(
+    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
+) -> None:
+    """Add the launches of a weight gradient that :func:`weight_rows_refusal` takes."""
+    forward, images = forward_of(problem), problem.depth
+    axes = three(forward)
+    if small_width_weight_refusal(forward, places, info) is None:
+        small_width_weight_steps(forward, axes, places, steps, info)
+        return
+    by_row = weight_rows(forward, axes, places, info)
+    if by_row is not None:
+        steps.launches.append(by_row)
+        return
+    accumulate = accumulator(problem.a.dtype)
+    lanes = max(1, info.vector_bytes // accumulate.itemsize)
+    lines, copied, step, taps = _seen_lines(forward, axes, info)
     count = lines.count(axes)
-    step = -(-count // lanes) * lanes
-    taps = prod(a.terms for a in axes)
-    if step * taps > _MASKS or max(lines.inside) >= 1 << 31:
-        return False
     x, g = moved(places[0], problem.a.offset), moved(places[1], problem.b.offset)
     if copied:
         memory = steps.memory(images.size * lines.image * accumulate.itemsize)
@@ -102,7 +133,6 @@ def dot_steps(
     steps.launches.append(
         _dots(problem, axes, lines, (x, g, seen), g_lines, g_dtype, step, masked, info)
     )
-    return True
 
 
 def _gradient_lines(forward: Correlation, axes: Sequence[Axis], lines: Lines) -> Lines | None:

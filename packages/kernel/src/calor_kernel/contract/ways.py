@@ -1,0 +1,99 @@
+"""The ways of a family to do an operation: a table of rows, and the ranker of all tables.
+
+Requirements: asking a way changes no state; a way that refuses says why, so that a dry run of the
+tuner explains every choice; the first way of a table that does not refuse is the first choice.
+
+>>> from calor_kernel.contract.info import DeviceInfo
+>>> request = Request("double", {}, (), (), DeviceInfo("a device", frozenset()))
+>>> def refuses(rows, request):
+...     return "more than 8 rows" if rows > 8 else None
+>>> small = Way("small", refuses, lambda rows, request: [Work(())])
+>>> ranked([small], 9, request).dropped
+(Dropped(variant='small', reason='more than 8 rows'),)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from calor_kernel.contract.work import Candidates, Dropped, Request, Work
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Way(Generic[P]):
+    """One way to solve a family's problems: a row of its table.
+
+    Attributes
+    ----------
+    name : str
+        What the tuner stores: the same at near sizes.
+    refuses : callable
+        ``refuses(problem, request)`` returns why the way cannot solve a problem, or None.
+    works : callable
+        ``works(problem, request)`` returns its candidates, the likeliest first; more than one only
+        where the request wants candidates. Asked only where the way does not refuse; none means
+        that no tile of it suits the sizes.
+    tier : int
+        Ways of a lower tier are likelier to be the fastest. A candidate's group is its own plus the
+        distance to the tier of the first choice.
+    spare : bool
+        Whether the way is asked only where no other serves.
+    prepares : bool
+        Whether the way prepares an operand that may stay. It is offered beside a first choice of
+        its tier also where no candidates are wanted: a plan whose operands stay chooses again.
+    """
+
+    name: str
+    refuses: Callable[[P, Request], str | None]
+    works: Callable[[P, Request], Iterable[Work]]
+    tier: int = 0
+    spare: bool = False
+    prepares: bool = False
+
+
+def serves(problem: object, request: Request) -> None:
+    """Refuse nothing: of a way that solves every problem of its family."""
+
+
+def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
+    """Return the candidates of a table for a problem, and why the other ways refuse.
+
+    Parameters
+    ----------
+    ways : iterable of Way
+        The table, the likeliest way first.
+    problem : P
+        What the ways solve.
+    request : Request
+        The request; ``request.candidates`` says whether ways beside the first are wanted.
+
+    Returns
+    -------
+    Candidates
+        Those of the request, the first choice first; empty where every way refuses.
+    """
+    works: list[Work] = []
+    dropped: list[Dropped] = []
+    first = 0
+    for way in ways:
+        beside = request.candidates or (way.prepares and way.tier == first)
+        if works and (way.spare or not beside):
+            continue
+        reason = way.refuses(problem, request)
+        if reason is not None:
+            dropped.append(Dropped(way.name, reason))
+            continue
+        made = list(way.works(problem, request))[: None if request.candidates else 1]
+        if not made:
+            dropped.append(Dropped(way.name, "no tile of it suits the sizes"))
+            continue
+        if not works:
+            first = way.tier
+        for work in made:
+            group = work.group + max(way.tier - first, 0)
+            works.append(replace(work, variant=work.variant or way.name, group=group))
+    return Candidates.of(sorted(works, key=lambda work: work.group), dropped)
