@@ -8,9 +8,7 @@ added here: RS01, an exception that a function raises, or that a helper which it
 an entry under Raises, or a base of it has. `# numpydoc ignore=RS01` beside a `def` says that the
 helper never raises there.
 
-Files under `exclude_files` in pyproject.toml are not converted yet. A listed file without errors is
-an error, so the list only shrinks. `--count` prints how many docstrings are complete; a path prints
-the errors of files under it, listed or not.
+`--count` prints how many docstrings are complete; a path prints the errors of files under it.
 """
 
 from __future__ import annotations
@@ -264,12 +262,7 @@ def errors(item: Public) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    listed = set(SETTINGS.get("exclude_files", ()))
     found = {item: errors(item) for item in public()}
-    wrong = {item.source for item, texts in found.items() if texts}
-    if arguments == ["--files"]:
-        print(*sorted(wrong), sep="\n")
-        return 0
     if arguments == ["--count"]:
         total, complete = Counter[str](), Counter[str]()
         for item, texts in found.items():
@@ -280,15 +273,9 @@ def main(arguments: list[str]) -> int:
             print(f"{package}: {complete[package]} of {total[package]}")
         print(f"all: {complete.total()} of {total.total()} docstrings have every section")
         return 0
-    shown = [
-        text
-        for item, texts in found.items()
-        for text in texts
-        if (item.source.startswith(tuple(arguments)) if arguments else item.source not in listed)
-    ]
-    if not arguments:
-        shown += [f"{path}: complete, take it off exclude_files" for path in listed - wrong]
-    print(*shown, sep="\n" if shown else "")
+    under = tuple(arguments) or ("",)
+    shown = [t for item, texts in found.items() for t in texts if item.source.startswith(under)]
+    print("".join(f"{text}\n" for text in shown), end="")
     return bool(shown)
 
 

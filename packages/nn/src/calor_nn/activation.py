@@ -507,8 +507,6 @@ class Softplus(Module):
 
         Raises
         ------
-        ArgumentError
-            If `beta` is 0.
         DTypeError
             If `x` is complex or float8.
         """

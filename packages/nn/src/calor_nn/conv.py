@@ -108,7 +108,8 @@ class _Forward(_Conv):
         ShapeError
             If `x` has another number of axes or channels, or the kernel does not fit it.
         ArgumentError
-            If `padding` is another text, or "same" with a stride above 1.
+            If `padding` is another text, or "same" with a stride above 1, or a stride or dilation
+            is below 1.
         """
         padding = self.padding
         if self.padding_mode != "zeros":
@@ -171,7 +172,8 @@ class _Transposed(_Conv):
         ShapeError
             If `x` has another number of axes or channels, or `padding` leaves nothing.
         ArgumentError
-            If `output_padding` is not below the stride or the dilation.
+            If `output_padding` is not below the stride or the dilation, or a stride or dilation
+            is below 1.
         """
         functions = (
             functional.conv_transpose1d,

@@ -76,6 +76,7 @@ ROWS: list[tuple[str, Any, type[Exception], str]] = [
     ("no classes", lambda: f.cross_entropy(x(), calor.asarray(0)), ShapeError, "no axis of"),
     ("distribution", lambda: f.cross_entropy(x(2, 3), x(2)), ShapeError,
      "class numbers must be integers"),
+    ("kl reduction", lambda: f.kl_div(x(2), x(2), reduction="x"), ArgumentError, "batchmean"),  # type: ignore[arg-type]
     ("huber", lambda: f.huber_loss(x(2), x(2), delta=0.0), ArgumentError, "above 0"),
     ("smooth", lambda: f.smooth_l1_loss(x(2), x(2), beta=-1.0), ArgumentError, "not be neg"),
     ("norm", lambda: f.pairwise_distance(x(2, 3), x(2, 3), p=0.0), ArgumentError, "p must be"),

@@ -35,7 +35,7 @@ def relu6(x: Operand, /) -> Tensor:
     Raises
     ------
     DTypeError
-        If `x` is not a tensor, array or number.
+        If `x` is complex, or not a tensor, array or number.
 
     References
     ----------
@@ -71,7 +71,7 @@ def hard_tanh(x: Operand, /, min_value: float = -1.0, max_value: float = 1.0) ->
     Raises
     ------
     DTypeError
-        If `x` is not a tensor, array or number.
+        If `x` is complex, or not a tensor, array or number.
 
     References
     ----------

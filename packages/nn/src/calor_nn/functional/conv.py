@@ -70,7 +70,8 @@ def conv1d(
         If `x` or `weight` has another number of axes, the channels do not fit the groups, the
         kernel does not fit the padded input, or an argument has a wrong number of sizes.
     ArgumentError
-        If `padding` is another text, or "same" with a stride above 1.
+        If `padding` is another text, or "same" with a stride above 1, or a stride, dilation or
+        group count is below 1.
     DTypeError
         If the dtypes have no common one.
     TypeError
@@ -133,7 +134,8 @@ def conv2d(
         If `x` or `weight` has another number of axes, the channels do not fit the groups, the
         kernel does not fit the padded input, or an argument has a wrong number of sizes.
     ArgumentError
-        If `padding` is another text, or "same" with a stride above 1.
+        If `padding` is another text, or "same" with a stride above 1, or a stride, dilation or
+        group count is below 1.
     DTypeError
         If the dtypes have no common one.
     TypeError
@@ -196,7 +198,8 @@ def conv3d(
         If `x` or `weight` has another number of axes, the channels do not fit the groups, the
         kernel does not fit the padded input, or an argument has a wrong number of sizes.
     ArgumentError
-        If `padding` is another text, or "same" with a stride above 1.
+        If `padding` is another text, or "same" with a stride above 1, or a stride, dilation or
+        group count is below 1.
     DTypeError
         If the dtypes have no common one.
     TypeError
@@ -263,7 +266,8 @@ def conv_transpose1d(
         If `x` or `weight` has another number of axes, the channels do not fit the groups, `padding`
         leaves nothing, or an argument has a wrong number of sizes.
     ArgumentError
-        If `output_padding` is not below the stride or the dilation.
+        If `output_padding` is not below the stride or the dilation, or a stride, dilation or
+        group count is below 1.
     DTypeError
         If the dtypes have no common one.
     TypeError
@@ -330,7 +334,8 @@ def conv_transpose2d(
         If `x` or `weight` has another number of axes, the channels do not fit the groups, `padding`
         leaves nothing, or an argument has a wrong number of sizes.
     ArgumentError
-        If `output_padding` is not below the stride or the dilation.
+        If `output_padding` is not below the stride or the dilation, or a stride, dilation or
+        group count is below 1.
     DTypeError
         If the dtypes have no common one.
     TypeError
@@ -397,7 +402,8 @@ def conv_transpose3d(
         If `x` or `weight` has another number of axes, the channels do not fit the groups, `padding`
         leaves nothing, or an argument has a wrong number of sizes.
     ArgumentError
-        If `output_padding` is not below the stride or the dilation.
+        If `output_padding` is not below the stride or the dilation, or a stride, dilation or
+        group count is below 1.
     DTypeError
         If the dtypes have no common one.
     TypeError

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Reduction = Literal["mean", "sum", "none"]
 
 
-def reduced(loss: Tensor, reduction: str, what: str) -> Tensor:
+def reduced(loss: Tensor, reduction: str, what: str, *more: str) -> Tensor:
     """Return the mean, the sum, or the losses themselves; ArgumentError for another name."""
     if reduction == "mean":
         return mean(loss)
@@ -30,9 +30,8 @@ def reduced(loss: Tensor, reduction: str, what: str) -> Tensor:
         return total(loss)
     if reduction == "none":
         return loss
-    raise ArgumentError(
-        f'{what}: reduction {reduction!r} is unknown; choose "mean", "sum" or "none"'
-    )
+    known = ", ".join(f'"{name}"' for name in ("mean", "sum", "none", *more))
+    raise ArgumentError(f"{what}: reduction {reduction!r} is unknown; choose one of {known}")
 
 
 def same_shapes(x: Any, target: Any, what: str) -> tuple[Tensor, Tensor]:
@@ -401,4 +400,4 @@ def kl_div(
         loss = pair(e.mul, target, pair(e.sub, logs, x))
     if reduction == "batchmean":
         return pair(e.div, total(loss), float(x.shape[0] if x.ndim else 1))
-    return reduced(loss, reduction, "kl_div")
+    return reduced(loss, reduction, "kl_div", "batchmean")

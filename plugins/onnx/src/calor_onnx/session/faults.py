@@ -20,6 +20,22 @@ from calor.errors import (
 )
 from calor_onnx.errors import InputError, ModelError, UnsupportedOperatorsError
 
+__all__ = [
+    "EPFail",
+    "EngineError",
+    "Fail",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
+    "ModelLoaded",
+    "NoModel",
+    "NoSuchFile",
+    "NotFound",
+    "NotImplemented",
+    "OnnxRuntimeError",
+    "RuntimeException",
+]
+
 
 class OnnxRuntimeError(CalorError):
     """An error with ONNX Runtime's code and name; the base of the others.
