@@ -1,7 +1,8 @@
 """Environments of the sessions: one that most of them share, and new ones without calor's sources.
 
 Each wheel that others publish is downloaded once, into one folder; environments are installed from
-that folder alone. To install is half of what a first run of all sessions would take otherwise:
+that folder alone. An environment of all projects, with pip's defaults, takes twice the processor
+time of this one, and eight sessions need it:
 
 - One environment has what the tests, the type checker, the linter and the documentation need.
 - The projects are built where their build backend is installed; pip's isolated builds would install
