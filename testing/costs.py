@@ -80,7 +80,10 @@ class Costs:
             made(launch, kernel, *rest)
             memories = [p.memory for p in kernel.parameters if p.memory is not None]
             types = sorted({str(memory.type) for memory in memories})
-            self.kernels.add(f"kernel {kernel.name} {' '.join(types)}")
+            # The files of its operations tell namesakes apart.
+            files = sorted({op.position[0] for op in kernel.body.walk() if op.position})
+            names = (Path(file).stem for file in files)
+            self.kernels.add(" ".join(["kernel", kernel.name, *names, *types]))
 
         monkeypatch.setattr(Launch, "__init__", noted)
 
