@@ -1,8 +1,8 @@
-"""Python's search for cyclic garbage, put off while much is made that stays.
+"""Postponing Python's cyclic garbage collection while many long-lived objects are made.
 
-Requirements: imports, traces and plans make tens of thousands of objects that all live on, and each
-look at everything there is costs as much as planning a large network; nothing is put off for
-longer than one of these takes; a program that makes plans all the time is looked through as ever.
+Requirements: imports, traces and plans make tens of thousands of objects that all stay alive, and
+each full collection then costs as much as planning a large network. Nothing is postponed for longer
+than one of these takes, so a program that plans all the time is still collected.
 """
 
 from __future__ import annotations

@@ -40,13 +40,24 @@ PRECISIONS: Final = {"highest": HIGHEST, "high": "high", "tf32": "high"}
 
 @dataclass(slots=True)
 class Config:
-    """The process's settings.
+    """The settings of the process.
 
-    ``jit``: CALOR_JIT=0 runs jitted functions as plain Python. ``eager``: CALOR_EAGER=1 computes
-    each op when it is recorded. ``debug``: CALOR_DEBUG=1 keeps the user's line with each op.
-    ``matmul_precision``: CALOR_MATMUL_PRECISION=high lets products of float32 be of TF32.
-    ``device``: CALOR_DEVICE names the default device. ``trace_nodes`` and ``trace_bytes`` bound the
-    pending trace.
+    Attributes
+    ----------
+    jit : bool
+        False runs jitted functions as plain Python (``CALOR_JIT=0``).
+    eager : bool
+        True computes each op when it is recorded (``CALOR_EAGER=1``).
+    debug : bool
+        True keeps the user's line with each op (``CALOR_DEBUG=1``).
+    device : str or None
+        The default device (``CALOR_DEVICE``).
+    matmul_precision : str
+        The precision of float32 products (``CALOR_MATMUL_PRECISION``); "high" permits TF32.
+    trace_nodes : int
+        The most operations that are pending in a trace (``CALOR_TRACE_NODES``).
+    trace_bytes : int
+        The most bytes that they would make (``CALOR_TRACE_BYTES``).
     """
 
     jit: bool = field(default_factory=lambda: _flag("CALOR_JIT", True))

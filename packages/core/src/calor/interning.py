@@ -1,8 +1,8 @@
-"""Tables that do not grow for ever: objects made once for each key, and what was worked out before.
+"""Tables of bounded size: one object for each key, and memoised results.
 
 Requirements: equal specs are one object, and so are equal signatures, as long as somebody holds
-them; a program that meets a hundred thousand shapes must not keep all of them. Looking something up
-costs what a dictionary costs.
+them. A program that meets a hundred thousand shapes must not keep all of them. A look-up costs as
+much as that of a dictionary.
 """
 
 from __future__ import annotations

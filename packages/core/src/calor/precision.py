@@ -1,9 +1,9 @@
-"""How exactly products and convolutions of float32 are computed.
+"""The precision of float32 matrix products and convolutions.
 
-Requirements: float32 stays float32 unless somebody says otherwise; what was said when a product was
-recorded holds for it and for its gradients, wherever and whenever they are computed; it is an
-attribute of the op, so that plans of one precision are never taken for another, and a device
-without such units computes more exactly than it was asked to.
+Requirements: float32 stays float32 unless the program asks for less. The precision at which a
+product was recorded holds for it and its gradients, wherever and whenever they are computed. It is
+an attribute of the op, so that plans of different precision are never mixed up. A device without
+such units computes more accurately than it was asked to.
 """
 
 from __future__ import annotations

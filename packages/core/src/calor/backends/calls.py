@@ -1,8 +1,9 @@
-"""What a bound call looks at, reads and makes, for backends that compile such calls.
+"""A bound call as data, for backends that compile such calls.
 
-Requirements: a backend sees objects, their attributes and what these have to be, and nothing of
-what they mean; what it compiles does as the description says, or calls ``otherwise`` with the same
-arguments and has done nothing; so a backend that compiles no calls gives the same results.
+Requirements: a backend sees objects, attributes and the values that these must have, and needs to
+know nothing of their meaning. The compiled call does what the description says; or it calls
+``otherwise`` with the same arguments, before it has any effect. So a backend that compiles no calls
+gives the same results.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An object that a call makes: an exact type, its attributes, and the one for what it holds.
+    """An object that a call creates: exact type, attributes, and the attribute of its content.
 
-    It holds what was made before it, the first one the result.
+    The content is the object created before it; the first one contains the result.
     """
 
     kind: type
@@ -48,12 +49,12 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class BoundCall:
-    """A call of so many ``arguments`` by place, with one result, that nothing else depends on.
+    """A call of ``arguments`` positional arguments with one result and no other dependency.
 
-    ``same``: objects, attributes of theirs, and what these have to be. ``thread``: an object of
-    which each thread has its own attributes, its attribute that has to be empty, and those that
-    have to be an object. ``operands`` lead to the executable's inputs, ``made`` is what a call
-    returns, the outermost last.
+    ``same`` lists objects, attributes of theirs, and the values that these must have. ``thread`` is
+    an object with attributes of its own for each thread, the attribute that must be empty, and
+    those that must be a given object. ``operands`` are the paths to the executable's inputs.
+    ``made`` is the returned object, the outermost part last.
     """
 
     arguments: int

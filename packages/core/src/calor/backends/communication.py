@@ -1,7 +1,7 @@
-"""How devices that reach each other exchange what they have: what a backend gives for it.
+"""The exchange of data between devices that reach each other, as a backend offers it.
 
-Requirements: a backend whose devices reach each other says so and gives a Communicator;
-calor-distributed makes groups of devices, and has one of copies for all others.
+Requirements: a backend with such devices states the feature and returns a Communicator. For all
+other devices calor-distributed, which makes the groups, has one that copies.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Exchange = Callable[[Sequence[Sequence[Any]]], Sequence[Sequence[Buffer]]]
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One exchange: the op's name, how arrays meet, which member is the source, and the specs.
+    """One exchange of data.
 
-    ``given`` and ``made`` are what each member has before and after. ``kind`` is "" and ``root`` −1
-    where the op has none.
+    ``given`` and ``made`` are the specs of each member's operand and result. ``kind`` is the
+    reduction and ``root`` the member that is the source; they are "" and −1 for ops without one.
     """
 
     op: str
@@ -33,20 +33,20 @@ class Collective:
 
 
 class Communicator(ABC):
-    """What carries out the collectives of the devices that it was made for, in their order."""
+    """Executes collectives of the devices for which it was made, in their order."""
 
     @abstractmethod
     def takes(self, call: Collective) -> bool:
-        """Return whether it carries out a collective with the meaning that calor defines."""
+        """Tell whether it executes a collective with the meaning that calor defines."""
 
     @abstractmethod
     def prepare(self, calls: Sequence[Collective]) -> Exchange:
-        """Return what carries out collectives that do not depend on each other.
+        """Return a function that executes collectives which do not depend on each other.
 
-        It is called with ``inputs``, where ``inputs[i][r]`` is the buffer that member r gives to
-        call i, and returns new buffers in the same order. What the devices were given before comes
-        first, and what they are given later comes after; it may return before it is done. It raises
-        a DeviceError that says what failed.
+        The function is called with ``inputs``, where ``inputs[i][r]`` is the buffer of member r for
+        call i, and returns new buffers in the same order. It runs after all work submitted to the
+        devices before, and before all work submitted later; it may return before it has finished.
+        It raises a DeviceError that says what failed.
         """
 
     def close(self) -> None:  # noqa: B027 - most hold nothing that needs closing

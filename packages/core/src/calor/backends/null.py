@@ -1,7 +1,7 @@
-"""The null backend: compiles any graph and runs nothing, so that what is measured is core alone.
+"""The null backend: it compiles every graph and runs nothing, so timings show core alone.
 
-Requirements: a call costs as little as Python allows. Its buffers stand for memory without having
-any, so results of one executable are the same placeholders at every call; ``strict`` would object.
+Requirements: a call costs as little as Python allows. A buffer only records its size, so the
+results of an executable are the same placeholders at every call; ``strict`` would report that.
 """
 
 from __future__ import annotations

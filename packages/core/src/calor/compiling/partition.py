@@ -1,10 +1,10 @@
-"""Cutting a graph between what a device takes and what companions of the user's choice take.
+"""Cutting a graph between a device and the companions that the user chose.
 
-Core owns the partitioner. A graph that the device claims whole is compiled whole. Kept composites
-that it does not take are replaced by their decomposition first, and host numbers of a type that it
-lacks are converted on the host. What is still refused runs on a companion when the user named one
-(``router:npu,cpu``), and is counted; without one it is an error that names every op with the
-device's reason. Nothing runs elsewhere because nobody said no.
+Core owns the partitioner. A graph that the device claims whole is compiled whole. Otherwise
+composites that it does not claim are decomposed first, and host numbers of a dtype that it lacks
+are converted on the host. Nodes that are still refused run on a companion if the user named one
+(``router:npu,cpu``), and are counted; without one, an error names every op and the device's reason.
+Nothing runs elsewhere without the user's consent.
 """
 
 from __future__ import annotations

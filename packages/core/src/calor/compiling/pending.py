@@ -1,8 +1,8 @@
-"""Compiling what happens to be pending at a look, which not every device does.
+"""Compiling pending operations when a value is read, which not every device does.
 
-A device whose compiler takes minutes says that it is not interactive: it compiles programs of
-``calor.jit``, and no print makes it compile. Where the user chose companions, an interactive one
-of them computes what is looked at, and that is counted; otherwise the look is refused.
+A device whose compiler takes minutes states that it is not interactive: it compiles programs of
+``calor.jit`` and nothing else, so that no print starts its compiler. If the user chose companions,
+an interactive one computes the value, and that is counted; otherwise the read is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where elements are: extremes, elements that are not 0, places in sorted order, choices.
+"""Positions of elements: extremes, nonzero elements, positions in sorted order; choices.
 
-Requirements: only functions whose result's shape depends on the elements look at them (nonzero,
-argwhere); places are int64.
+Requirements: only functions whose result's shape depends on the elements read them (nonzero,
+argwhere). Positions are int64.
 """
 
 from __future__ import annotations

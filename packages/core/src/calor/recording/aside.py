@@ -1,9 +1,9 @@
-"""What a flush that was interrupted leaves behind, such as by Ctrl-C.
+"""The operations that an interrupted flush leaves behind, for example after Ctrl-C.
 
-Requirements: nothing is lost, and a look after the interruption computes only what it needs: who
-stopped a long computation wants to see a small number, not to wait for all of it again. So what was
-pending is set aside, out of the trace, and each value comes back with what it depends on: into a
-trace of its own when it is looked at, into the current one when an op uses it.
+Requirements: nothing is lost, and a read after the interruption computes only what it needs:
+whoever stopped a long computation wants to see a small number without waiting for all of it. So the
+pending operations are moved out of the trace. Each value returns with its ancestors: to a trace of
+its own when it is read, to the current trace when an op uses it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The codes of a trace: what is recorded of each node, and the graph that it means.
+"""The codes of a trace: what is recorded for each node, and the graph that they stand for.
 
-Requirements: recording a node appends its signature and the distance to each operand to a list,
-nothing more. Signatures are interned, so the list is the key of the plan; Python numbers are
-inputs, never part of it.
+Requirements: to record a node, its signature and the distance to each operand are appended to a
+list, and nothing else is done. Signatures are interned, so the list is the key of the plan. Python
+numbers are inputs, never part of the key.
 """
 
 from __future__ import annotations

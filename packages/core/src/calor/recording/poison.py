@@ -1,8 +1,8 @@
-"""What stands for a value that could not be computed, and errors that keep no memory alive.
+"""The stand-in for a value that could not be computed, and errors that keep no memory alive.
 
-Requirements: an error lives as long as a value that it poisoned. So it must hold nothing of what
-the frames that it went through held, such as operands and results: on a device that ran out of
-memory, that is the memory. Nor may each look at the value add the frames of who looked.
+Requirements: an error lives as long as a value that it poisoned. So it must not hold the operands
+and results in the frames that it passed through: on a device that ran out of memory, they are the
+memory. Nor may each read of the value add its own frames.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``calor.jit(f).bind(model, optimizer)``: a call whose first arguments are taken apart once.
+"""``calor.jit(f).bind(model, optimizer)``: a call whose first arguments are flattened once.
 
-Requirements: a call walks, compares and checks the other arguments alone. Of a bound tensor it
-looks at the value, which may have been changed in place, and at nothing else while it is the same.
-A call that is made often is compiled, by devices that do that.
+Requirements: a call flattens, compares and checks only the other arguments. Of a bound tensor it
+checks the value, which may have been changed in place, and nothing else while that is the same.
+Devices that can compile calls compile one that is made often.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Through which outputs of a graph a gradient can flow, given the inputs that it may end in.
+"""Which outputs of a graph a gradient can flow through, given the inputs that it may end in.
 
-Requirements: a loop hands on state that has no gradient (running statistics, counts) beside values
-that have one. Such state must come out without a record: it would keep every step alive.
+Requirements: a loop passes on state without gradient (running statistics, counters) beside values
+that have one. Such state must leave the loop without a record, which would keep every step alive.
 """
 
 from __future__ import annotations

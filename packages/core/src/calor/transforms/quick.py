@@ -1,7 +1,7 @@
-"""The quick way through a bound call: tensors alone, one result, nothing that changes.
+"""The fast path of a bound call: tensors only, one result, no changes of state.
 
-Requirements: what was found out once is not looked at again; what may have changed since is looked
-at by generated code without a loop, and where it has, the call takes the long way from the start.
+Requirements: facts that cannot change are checked once. Generated code without a loop checks those
+that can; if one has changed, the call takes the general path from the start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Stateful objects: modules, optimizers, generators; containers whose tensors are attributes.
 
-Requirements: a jitted function must see at once that an object's structure is unchanged, without
-walking it. So every attribute assignment on any Stateful object counts up one epoch; while the
-epoch stands still, what was found at the last walk still holds.
+Requirements: a jitted function must see that an object's structure is unchanged without walking it.
+So every attribute assignment on any Stateful object increments one epoch; while the epoch is the
+same, the results of the last walk hold.
 """
 
 from __future__ import annotations

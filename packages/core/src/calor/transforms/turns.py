@@ -1,7 +1,7 @@
-"""Locks by which jitted calls that change the same state take turns.
+"""Locks that make jitted calls which change the same state run one after another.
 
-Requirements: two calls that change nothing in common must not wait for each other, so there is a
-lock for each object and tensor that is changed, made when a program first asks for it.
+Requirements: two calls that change nothing in common must not wait for each other, so each object
+and tensor that is changed has a lock, made when a program first needs it.
 """
 
 from __future__ import annotations
