@@ -21,7 +21,7 @@ from calor_kernel.language import (
     splat,
 )
 from calor_kernel.library.indexing.update_ops import updated
-from calor_kernel.library.sort.networks import COMPRESS, COUNT, LANES
+from calor_kernel.library.sort.networks import LANES, compress, count_lanes
 
 _LANES = LANES[uint32]
 # Indices that are checked at a time.
@@ -90,7 +90,7 @@ def places_of(indices: Any, at: Any, i: Any, end: Any, size: Any, status: Any) -
         place = select(below, place + size, place)
         below = place < 0
     wrong = below | (place >= splat(size, _LANES))
-    if COUNT[uint32](wrong) > 0:
+    if count_lanes(wrong) > 0:
         # Lanes beyond the end are 0, which is out of range where the size is 0.
         status.store(0, constant(1, int32), order="relaxed", scope="device")
     return select(wrong, constant(0, int64, _LANES), place)
@@ -128,8 +128,8 @@ def take_block(
         place = places_of(indices, at, i, end, size, status)
         mine = (place >= first) & (place < last) & ((i + lanes) < end)
         number = (i - begin + lanes).to(uint32)
-        near = COMPRESS[uint32](place.to(uint32), mine)
+        near = compress(place.to(uint32), mine)
         places.store(held, near.to(int64))
-        numbers.store(held, COMPRESS[uint32](number, mine))
-        held = held + COUNT[uint32](mine)
+        numbers.store(held, compress(number, mine))
+        held = held + count_lanes(mine)
     return held

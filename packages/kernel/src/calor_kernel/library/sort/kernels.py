@@ -1,48 +1,71 @@
-"""The steps of a sort: ranks by counting for short rows, digits by counting for long ones.
+"""Sort kernels for any key: ranks by counting for short rows, a radix sort for long rows.
 
-Requirements: stable and without races: each element's place is computed before anything is
-written. Long rows are sorted from the least significant digit on (Knuth 5.2.5; in blocks as
-Satish, Harris and Garland, 2009): each block counts its digits, a scan over (digit, block) gives
-every block its places, and the block writes its elements in their order.
+Requirements: stable and without races: positions are computed before anything is written. Long rows
+are sorted from the least significant digit on (Knuth 5.2.5; in blocks as Satish, Harris and
+Garland, 2009): each block counts its digits, a scan over (digit, block) gives the positions of each
+block, and the block writes its elements in order.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from calor.dtypes import int32, int64
 from calor_kernel.language import (
+    In,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    SizeOf,
     absolute_position,
     constant,
     kernel,
     loop_range,
+    min,
     private,
     select,
     splat,
     unravel,
 )
+from calor_kernel.library.sort.keys import AxisElements
 
+N = TypeVar("N")
 DIGITS = 256
 
 
-@kernel
-def rank_rows(
-    low: Any,
-    middle: Any,
-    high: Any,
-    places: Any,
-    rows: Any,
-    n: Any,
-    *,
-    words: int,
-    lanes: int,
-) -> None:
-    """Write to ``places[row, rank]`` which element of the row has each rank.
+@dataclass(frozen=True, slots=True)
+class Blocks(Generic[N]):
+    """Rows of n elements, divided into ``blocks`` of ``length`` elements; ``items`` in all."""
 
-    An element's rank is how many come before it: smaller ones, and equal ones at lower places. Keys
-    have ``words`` words, the last of ``low``, ``middle``, ``high`` the most significant.
+    items: SizeOf[N]
+    blocks: SizeOf[N]
+    n: SizeOf[N]
+    length: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class DigitPass:
+    """A pass of a radix sort, by the digit that begins at the bit ``shift``.
+
+    ``indirect``: keys are read through the order, and do not move. ``first``: the order is that of
+    the elements; ``last``: moved keys are not read again.
     """
-    arrays = [low, middle, high][:words]
+
+    shift: int
+    indirect: bool
+    first: bool = False
+    last: bool = False
+
+
+@kernel
+def rank_rows(words: tuple[In, ...], order: Out, rows: Size, n: Size, *, lanes: int) -> None:
+    """Write to ``order[row, rank]`` the index of the element with each rank.
+
+    The rank of an element is the number of elements before it: smaller ones, and equal ones with
+    smaller indices. ``words``: those of keys, the last one the most significant.
+    """
     parts = (n + lanes - 1) // lanes
     item = absolute_position()
     if item < rows * parts:
@@ -50,122 +73,98 @@ def rank_rows(
         first = part * lanes
         ids = first + constant(tuple(range(lanes)), int64)
         inside = ids < n
-        mine = [a.load(row * n + first, lanes, mask=inside) for a in arrays]
+        mine = [word.load(row * n + first, lanes, mask=inside) for word in words]
         rank = constant(0, int32, lanes)
         for j in loop_range(0, n):
-            other = [splat(a[row * n + j], lanes) for a in arrays]
+            other = [splat(word[row * n + j], lanes) for word in words]
             before = splat(j, lanes) < ids
-            for word in range(words):
-                less, same = other[word] < mine[word], other[word] == mine[word]
+            for theirs, own in zip(other, mine, strict=True):
+                less, same = theirs < own, theirs == own
                 before = less | (same & before)
             rank = rank + select(before, constant(1, int32, lanes), constant(0, int32, lanes))
-        places.store(row * n + rank.to(int64), ids.to(int32), mask=inside)
+        order.store(row * n + rank.to(int64), ids.to(int32), mask=inside)
 
 
 @kernel
 def count_digits(
-    keys: Any,
-    order: Any,
-    counts: Any,
-    items: Any,
-    blocks: Any,
-    n: Any,
-    block: Any,
-    *,
-    shift: int,
-    indirect: bool,
+    keys: In, order: In, counts: Out, over: Blocks[Number], *, digits: DigitPass
 ) -> None:
-    """Write ``counts[row, digit, block]``: how often each digit stands in each block of a row.
-
-    ``indirect``: keys are read in the order of ``order``, and were not moved themselves.
-    """
+    """Write ``counts[row, digit, block]``: the occurrences of each digit in each block of a row."""
     item = absolute_position()
-    if item < items:
-        row, part = unravel(item, (1, blocks))
-        first = part * block
+    if item < over.items:
+        row, part = unravel(item, (1, over.blocks))
+        first = part * over.length
         bins = private(DIGITS, int32, align=64)
         for d in loop_range(0, DIGITS):
             bins[d] = constant(0, int32)
-        for j in loop_range(first, min(first + block, n)):
-            d = digit(keys, order, row * n, j, shift, indirect)
+        for j in loop_range(first, min(first + over.length, over.n)):
+            d = digit(keys, order, row * over.n, j, digits)
             bins[d] = bins[d] + 1
         for d in loop_range(0, DIGITS):
-            counts[(row * DIGITS + d) * blocks + part] = bins[d]
+            counts[(row * DIGITS + d) * over.blocks + part] = bins[d]
 
 
 @kernel
 def move_digits(
-    keys: Any,
-    order: Any,
-    ends: Any,
-    moved: Any,
-    moved_order: Any,
-    items: Any,
-    blocks: Any,
-    n: Any,
-    block: Any,
+    keys: In,
+    order: In,
+    ends: In,
+    moved: Out,
+    moved_order: Out,
+    over: Blocks[Number],
     *,
-    shift: int,
-    indirect: bool,
-    first_pass: bool,
-    last_pass: bool,
+    digits: DigitPass,
 ) -> None:
-    """Write each element of each block to its place for a digit; ``ends`` are scanned counts.
-
-    Keys move along unless they are read through the order (``indirect``) or nobody reads them after
-    (``last_pass``); in the ``first_pass`` the order is that of the elements themselves.
-    """
+    """Move the elements of each block to their positions by a digit; ``ends``: scanned counts."""
     item = absolute_position()
-    if item < items:
-        row, part = unravel(item, (1, blocks))
-        first = part * block
+    if item < over.items:
+        row, part = unravel(item, (1, over.blocks))
+        first = part * over.length
         bins = private(DIGITS, int64, align=64)
         for d in loop_range(0, DIGITS):
-            cell = d * blocks + part
+            cell = d * over.blocks + part
             before = constant(0, int64)
             if cell > 0:
-                before = ends[row * DIGITS * blocks + cell - 1].to(int64)
+                before = ends[row * DIGITS * over.blocks + cell - 1].to(int64)
             bins[d] = before
-        start = row * n
-        for j in loop_range(first, min(first + block, n)):
-            own = j.to(moved_order.dtype) if first_pass else order[start + j]
-            if indirect:
+        start = row * over.n
+        for j in loop_range(first, min(first + over.length, over.n)):
+            own = j.to(moved_order.dtype) if digits.first else order[start + j]
+            if digits.indirect:
                 key = keys[start + own.to(int64)]
             else:
                 key = keys[start + j]
-            d = ((key >> shift) & 255).to(int64)
+            d = ((key >> digits.shift) & 255).to(int64)
             to = bins[d]
             bins[d] = to + 1
             moved_order[start + to] = own
-            if not indirect and not last_pass:
+            if not digits.indirect and not digits.last:
                 moved[start + to] = key
 
 
-def digit(keys: Any, order: Any, start: Any, j: Any, shift: int, indirect: bool) -> Any:
-    """Return the digit of the element at a place of a row."""
-    place = order[start + j].to(int64) if indirect else j
-    return ((keys[start + place] >> shift) & 255).to(int64)
+def digit(keys: Pointer, order: Pointer, start: Number, j: Number, digits: DigitPass) -> Number:
+    """Return the digit of the element at position j of a row."""
+    index = order[start + j].to(int64) if digits.indirect else j
+    return ((keys[start + index] >> digits.shift) & 255).to(int64)
 
 
 @kernel
 def take_sorted(
-    source: Any,
-    order: Any,
-    values: Any,
-    indices: Any,
-    count: Any,
-    turns: Any,
-    n: Any,
-    inner: Any,
+    source: In,
+    order: In,
+    values: Out,
+    indices: Out,
+    over: AxisElements[Number],
     *,
     words: int,
 ) -> None:
-    """Write values and indices of (outer, j, i) from the order of row (outer, i)."""
-    begin = absolute_position() * turns
-    for at in loop_range(begin, min(begin + turns, count)):
+    """Write values and indices of (outer, j, i) by the order of row (outer, i)."""
+    n, inner = over.n, over.inner
+    begin = absolute_position() * over.turns
+    for at in loop_range(begin, min(begin + over.turns, over.count)):
         outer, j, i = unravel(at, (1, n, inner))
-        place = order[(outer * inner + i) * n + j].to(int64)
-        indices[at] = place
-        of = ((outer * n + place) * inner + i) * words
+        index = order[(outer * inner + i) * n + j].to(int64)
+        indices[at] = index
+        first = ((outer * n + index) * inner + i) * words
         for word in range(words):
-            values[at * words + word] = source[of + word]
+            values[at * words + word] = source[first + word]

@@ -2,20 +2,26 @@
 
 Requirements: a stable sort of the keys is the sort that the reference defines: NaN last in both
 directions, −0 equal to +0, complex numbers by real, then by imaginary part, those with a NaN after
-all others. Bits of floats are turned as Herf does (Radix Tricks, 2001).
+all others. Bits of floats are mapped as Herf does (Radix Tricks, 2001).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, bool_, uint8, uint16, uint32, uint64
 from calor_kernel.language import (
+    In,
+    Number,
+    Out,
+    SizeOf,
     absolute_position,
     bitcast,
     constant,
     kernel,
     loop_range,
+    min,
     select,
     unravel,
 )
@@ -23,42 +29,50 @@ from calor_kernel.language import (
 UNSIGNED = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 
 
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class AxisElements(Generic[N]):
+    """The ``count`` elements of an array ``[outer, n, inner]``, sorted along n.
+
+    A unit has ``turns`` of them.
+    """
+
+    count: SizeOf[N]
+    turns: SizeOf[N]
+    n: SizeOf[N]
+    inner: SizeOf[N]
+
+
 @kernel
 def encode_keys(
-    source: Any,
-    target: Any,
-    count: Any,
-    turns: Any,
-    n: Any,
-    inner: Any,
-    *,
-    part: str,
-    descending: bool,
+    source: In, target: Out, over: AxisElements[Number], *, part: str, descending: bool
 ) -> None:
-    """Write ``target[row, j]``, the keys of ``source[outer, j, i]`` with rows of (outer, i).
+    """Write ``target[row, j]``, the keys of ``source[outer, j, i]`` with rows (outer, i).
 
-    ``part``: of complex elements the "real", the "imaginary" part, or the "class" that puts those
-    with NaN last; "whole" of others.
+    ``part``: the "real" or the "imaginary" part of complex elements, or the "class" by which those
+    with NaN are last; "whole" for other dtypes.
     """
-    begin = absolute_position() * turns
-    for at in loop_range(begin, min(begin + turns, count)):
-        row, j = unravel(at, (1, n))
-        outer, i = unravel(row, (1, inner))
-        place = (outer * n + j) * inner + i
+    begin = absolute_position() * over.turns
+    for at in loop_range(begin, min(begin + over.turns, over.count)):
+        row, j = unravel(at, (1, over.n))
+        outer, i = unravel(row, (1, over.inner))
+        index = (outer * over.n + j) * over.inner + i
         if part == "whole":
-            target[at] = key_of(source[place], descending)
+            target[at] = key_of(source[index], descending)
         elif part == "class":
-            real, imaginary = source[2 * place], source[2 * place + 1]
+            real, imaginary = source[2 * index], source[2 * index + 1]
             two = select(real != real, constant(2, uint8), constant(0, uint8))
             target[at] = two + select(
                 imaginary != imaginary, constant(1, uint8), constant(0, uint8)
             )
         else:
-            taken = source[2 * place + (1 if part == "imaginary" else 0)]
-            target[at] = key_of(taken, descending)
+            value = source[2 * index + (1 if part == "imaginary" else 0)]
+            target[at] = key_of(value, descending)
 
 
-def key_of(x: Any, descending: bool) -> Any:
+def key_of(x: Number, descending: bool) -> Number:
     """Return the key of a value."""
     dtype: DType = x.dtype
     whole = UNSIGNED[dtype.itemsize]
@@ -79,19 +93,19 @@ def key_of(x: Any, descending: bool) -> Any:
     key = select((raw & sign) != 0, raw ^ constant(ones, whole), raw | sign)
     if descending:
         key = key ^ constant(ones, whole)
-    # NaN: a magnitude above that of infinity, whichever way the numbers are sorted.
+    # A NaN has a magnitude above infinity's; it is last in both directions.
     return select(magnitude > constant(infinity_bits(dtype), whole), constant(ones, whole), key)
 
 
 def infinity_bits(dtype: DType) -> int:
-    """Return the bits of infinity; those of a NaN are more, but for the sign."""
+    """Return the bits of infinity; without the sign, the bits of a NaN are greater."""
     if dtype.name == "bfloat16":
         return 0x7F80
     return {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}[dtype.itemsize]
 
 
-def value_of(key: Any, dtype: DType, descending: bool) -> Any:
-    """Return the value of a key, with +0 for each zero and one NaN for all."""
+def value_of(key: Number, dtype: DType, descending: bool) -> Number:
+    """Return the value of a key; all zeros become +0, all NaN the same NaN."""
     whole = UNSIGNED[dtype.itemsize]
     bits = dtype.itemsize * 8
     ones = (1 << bits) - 1

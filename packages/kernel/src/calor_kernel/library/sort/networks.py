@@ -1,10 +1,10 @@
-"""Sorting in registers: networks over vectors, and moving the chosen lanes of a vector together.
+"""Sorting networks over vectors in registers, and compression of a vector's lanes.
 
-Requirements: the same operations whatever the elements are, so that nothing waits for a branch;
-any number of lanes; what only some processors do in one instruction is an intrinsic with its
-meaning. Columns of registers are sorted by odd-even merges, and columns merged as bitonic sequences
-(Batcher, "Sorting networks and their applications", 1968; on vectors as Blacher et al., "Vectorized
-and performance-portable quicksort", 2022).
+Requirements: the operations do not depend on the elements, so there are no branches; any number of
+lanes; instructions of some processors only are intrinsics with a reference. Columns of registers
+are sorted by odd-even merges, and merged as bitonic sequences (Batcher, "Sorting networks and their
+applications", 1968; on vectors as Blacher et al., "Vectorized and performance-portable quicksort",
+2022).
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ from typing import Any
 import numpy as np
 
 from calor.dtypes import DType, uint32, uint64
-from calor_kernel.language import helper, intrinsic, shuffle
+from calor_kernel.language import (
+    Number,
+    helper,
+    intrinsic,
+    max,
+    min,
+    shuffle,
+)
+
+Lanes = np.ndarray[Any, Any]
+"""The value of an intrinsic's reference: a row of lanes for each unit."""
 
 
-def _compressed(values: Any, mask: Any) -> Any:
+def _compressed(values: Lanes, mask: Lanes) -> Lanes:
     """Return the lanes of the mask in their order, then zeros."""
     rows = max(len(values), len(mask))
     values = np.broadcast_to(values, (rows, values.shape[1]))
@@ -36,7 +46,7 @@ def _compressed(values: Any, mask: Any) -> Any:
     "declare <16 x i32> @llvm.experimental.vector.compress.v16i32("
     "<16 x i32>, <16 x i1>, <16 x i32>)",
 )
-def compress_words(values: Any, mask: Any) -> Any:
+def compress_words(values: Lanes, mask: Lanes) -> Lanes:
     """Return the lanes of the mask in their order, then zeros."""
     return _compressed(values, mask)
 
@@ -48,7 +58,7 @@ def compress_words(values: Any, mask: Any) -> Any:
     "declare <8 x i64> @llvm.experimental.vector.compress.v8i64("
     "<8 x i64>, <8 x i1>, <8 x i64>)",
 )
-def compress_pairs(values: Any, mask: Any) -> Any:
+def compress_pairs(values: Lanes, mask: Lanes) -> Lanes:
     """Return the lanes of the mask in their order, then zeros."""
     return _compressed(values, mask)
 
@@ -60,9 +70,10 @@ def compress_pairs(values: Any, mask: Any) -> Any:
     "{result} = zext i16 {result}.c to i64\n"
     "declare i16 @llvm.ctpop.i16(i16)",
 )
-def count_words(mask: Any) -> Any:
-    """Return how many lanes the mask has."""
-    return mask.sum(1).astype(np.int64)
+def count_words(mask: Lanes) -> Lanes:
+    """Return the number of lanes of the mask."""
+    count: Lanes = mask.sum(1).astype(np.int64)
+    return count
 
 
 @intrinsic(
@@ -72,20 +83,34 @@ def count_words(mask: Any) -> Any:
     "{result} = zext i8 {result}.c to i64\n"
     "declare i8 @llvm.ctpop.i8(i8)",
 )
-def count_pairs(mask: Any) -> Any:
-    """Return how many lanes the mask has."""
-    return mask.sum(1).astype(np.int64)
+def count_pairs(mask: Lanes) -> Lanes:
+    """Return the number of lanes of the mask."""
+    count: Lanes = mask.sum(1).astype(np.int64)
+    return count
 
 
-# By the dtype of keys: lanes, their moving together, their counting.
+# Lanes of a vector, by the dtype of keys.
 LANES: dict[DType, int] = {uint32: 16, uint64: 8}
-COMPRESS: dict[DType, Any] = {uint32: compress_words, uint64: compress_pairs}
-COUNT: dict[DType, Any] = {uint32: count_words, uint64: count_pairs}
+
+
+def compress(values: Number, mask: Number) -> Number:
+    """Return the lanes of the mask in their order, then zeros."""
+    instruction = compress_words if values.dtype is uint32 else compress_pairs
+    packed = instruction(values, mask)
+    assert packed is not None
+    return packed
+
+
+def count_lanes(mask: Number) -> Number:
+    """Return the number of lanes of the mask."""
+    count = (count_words if mask.width == LANES[uint32] else count_pairs)(mask)
+    assert count is not None
+    return count
 
 
 @helper
-def sort_registers(vectors: Sequence[Any]) -> list[Any]:
-    """Return vectors whose elements, one vector after another, are those of all in order.
+def sort_registers(vectors: Sequence[Number]) -> list[Number]:
+    """Return the elements of all vectors, sorted through the vectors.
 
     There are 2 ** k vectors, at most as many as lanes.
     """
@@ -93,13 +118,13 @@ def sort_registers(vectors: Sequence[Any]) -> list[Any]:
     v = list(vectors)
     for a, b in pairs_of_network(rows):
         v[a], v[b] = min(v[a], v[b]), max(v[a], v[b])
-    # Lane after lane is a sorted column; twice as many lanes are merged in each round.
+    # Each lane is a sorted column; each round merges columns in pairs.
     run = 1
     while run < lanes:
-        v = across(v, 2 * run - 1, run, True)
+        v = compare_exchange(v, 2 * run - 1, run, True)
         distance = run // 2
         while distance > 0:
-            v = across(v, distance, distance, False)
+            v = compare_exchange(v, distance, distance, False)
             distance = distance // 2
         step = rows // 2
         while step > 0:
@@ -113,10 +138,10 @@ def sort_registers(vectors: Sequence[Any]) -> list[Any]:
 
 
 @helper
-def across(v: Sequence[Any], turn: int, bit: int, mirrored: bool) -> list[Any]:
+def compare_exchange(v: Sequence[Number], turn: int, bit: int, mirrored: bool) -> list[Number]:
     """Compare each element with that of lane ^ turn, in the same row or the mirrored one.
 
-    The lesser goes to the lane without ``bit``.
+    The lane without ``bit`` takes the lesser one.
     """
     lanes = v[0].width
     partner = [lane ^ turn for lane in range(lanes)]
@@ -148,13 +173,13 @@ def pairs_of_network(n: int) -> list[tuple[int, int]]:
     return found
 
 
-def columns_as_rows(v: Sequence[Any]) -> list[Any]:
-    """Return vectors that hold column after column of these, of which there are 2 ** k."""
+def columns_as_rows(v: Sequence[Number]) -> list[Number]:
+    """Return 2 ** k vectors that hold the columns of these one after another."""
     rows, lanes = len(v), v[0].width
     v = list(v)
     bits, lane_bits = rows.bit_length() - 1, lanes.bit_length() - 1
     for i in range(bits):
-        # Row bit i changes places with a lane bit: a square of blocks is transposed.
+        # Row bit i is exchanged with a lane bit: this transposes a square of blocks.
         row, lane = 1 << i, 1 << (lane_bits - bits + i)
         first = [j if j & lane == 0 else lanes + (j ^ lane) for j in range(lanes)]
         second = [lanes + j if j & lane else j ^ lane for j in range(lanes)]

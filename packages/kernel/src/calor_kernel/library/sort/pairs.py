@@ -1,91 +1,126 @@
-"""Rows sorted with where their elements were: a key and an index are one number of 8 bytes.
+"""Rows sorted with their indices: a key and an index are one number of 8 bytes.
 
-Requirements: no two numbers are equal, so a sort in any manner is the stable one; values are the
+Requirements: no two numbers are equal, so any sort of them is the stable one; values are the
 source's, bit for bit.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Generic, TypeVar
 
-from calor.dtypes import int64, uint32, uint64
-from calor_kernel.language import absolute_position, constant, helper, kernel, loop_range, shuffle
+from calor.dtypes import DType, int64, uint32, uint64
+from calor_kernel.contract.launching import Bound
+from calor_kernel.contract.work import Output
+from calor_kernel.language import (
+    In,
+    InOut,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    SizeOf,
+    absolute_position,
+    constant,
+    helper,
+    kernel,
+    loop_range,
+    min,
+    shuffle,
+)
 from calor_kernel.library.sort.keys import key_of
 from calor_kernel.library.sort.networks import LANES
 from calor_kernel.library.sort.quick import quick_sort
 
+N = TypeVar("N")
 _LANES = LANES[uint32]
 _HALF = LANES[uint64]
 
 
+@dataclass(frozen=True, slots=True)
+class RowTurns(Generic[N]):
+    """Rows of n elements, ``turns`` of them a unit."""
+
+    rows: SizeOf[N]
+    turns: SizeOf[N]
+    n: SizeOf[N]
+
+
+def outputs_of(dtype: DType, wanted: tuple[bool, bool]) -> tuple[Bound, Bound]:
+    """Return the memory of values and indices; the unwanted one stands for the other."""
+    types = (dtype, int64)
+    used = [types[i] if wanted[i] else types[1 - i] for i in range(2)]
+    return Bound(Output(0), used[0]), Bound(Output(1 if all(wanted) else 0), used[1])
+
+
 @kernel
 def sort_pairs(
-    source: Any,
-    pairs: Any,
-    spare: Any,
-    values: Any,
-    indices: Any,
-    rows: Any,
-    turns: Any,
-    n: Any,
-    room: Any,
+    source: In,
+    pairs: InOut,
+    spare: InOut,
+    values: Out,
+    indices: Out,
+    over: RowTurns[Number],
+    room: Size,
     *,
     descending: bool,
     wanted: tuple[bool, bool],
 ) -> None:
-    """Sort rows of n elements; a unit has ``room`` of ``spare``, as ``quick_sort`` says.
+    """Sort rows; a unit has ``room`` elements of ``spare`` for ``quick_sort``.
 
-    ``wanted``: whether values and indices are. ``pairs`` has a number for each element.
+    ``wanted``: whether values and indices are written. ``pairs`` has a number for each element.
     """
     unit = absolute_position()
-    begin = unit * turns
-    for row in loop_range(begin, min(begin + turns, rows)):
-        first = row * n
-        encode_pairs(source, pairs, first, n, descending)
+    begin = unit * over.turns
+    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+        first = row * over.n
+        encode_pairs(source, pairs, first, over.n, descending)
         done = partial(put_pairs, source, values, indices, first, wanted)
-        quick_sort(pairs, spare.at(unit * room), first, first + n, done)
+        quick_sort(pairs, spare.at(unit * room), first, first + over.n, done)
 
 
 @helper
-def encode_pairs(source: Any, pairs: Any, first: Any, n: Any, descending: bool) -> None:
-    """Write a row's keys with the indices below them."""
-    lanes = constant(tuple(range(_LANES)), int64)
+def encode_pairs(
+    source: Pointer, pairs: Pointer, first: Number, n: Number, descending: bool
+) -> None:
+    """Write a row's keys with the indices in the lower halves."""
+    lanes = lanes_of(_LANES)
     for i in loop_range(0, n, _LANES):
         x = source.load(first + i, _LANES, mask=(i + lanes) < n)
-        both = joined(key_of(x, descending).to(uint32), (i + lanes).to(uint32))
+        both = pair_up(key_of(x, descending).to(uint32), (i + lanes).to(uint32))
         for half in range(2):
-            place = i + half * _HALF
-            pairs.store(first + place, both[half], mask=(place + lanes_of(_HALF)) < n)
+            at = i + half * _HALF
+            pairs.store(first + at, both[half], mask=(at + lanes_of(_HALF)) < n)
 
 
-def lanes_of(width: int) -> Any:
+def lanes_of(width: int) -> Number:
     """Return the numbers of the lanes of a vector."""
     return constant(tuple(range(width)), int64)
 
 
-def joined(key: Any, index: Any) -> list[Any]:
-    """Return two vectors of keys with indices below them."""
-    made = []
+def pair_up(key: Number, index: Number) -> list[Number]:
+    """Return two vectors of keys with indices in the lower halves."""
+    pairs = []
     for half in range(2):
         which = range(half * _HALF, half * _HALF + _HALF)
-        made.append((shuffle(key, which).to(uint64) << 32) | shuffle(index, which).to(uint64))
-    return made
+        pairs.append((shuffle(key, which).to(uint64) << 32) | shuffle(index, which).to(uint64))
+    return pairs
 
 
 def put_pairs(
-    source: Any,
-    values: Any,
-    indices: Any,
-    first: Any,
+    source: Pointer,
+    values: Pointer,
+    indices: Pointer,
+    first: Number,
     wanted: tuple[bool, bool],
-    place: Any,
-    pairs: Any,
-    mask: Any,
+    at: Number,
+    pairs: Number,
+    mask: Number | None,
 ) -> None:
     """Write the values and the indices of sorted pairs."""
     index = (pairs & 0xFFFFFFFF).to(int64)
     if wanted[1]:
-        indices.store(place, index, mask=mask)
+        indices.store(at, index, mask=mask)
     if wanted[0]:
-        values.store(place, source.load(first + index, mask=mask), mask=mask)
+        values.store(at, source.load(first + index, mask=mask), mask=mask)

@@ -1,46 +1,51 @@
-"""Quicksort of keys in memory: partitions that move lanes together, networks at the end.
+"""Vectorized quicksort of keys in memory, with sorting networks for small ranges.
 
-Requirements: no element moves one by one; a range never overlaps another, so that several may be
-sorted at a time; any input ends in O(n · bits) steps: where a pivot split badly, the next one
-halves the range of the keys, of which there are 2 ** bits. After Blacher et al., "Vectorized and
-performance-portable quicksort", 2022; smaller keys are moved together in place, others aside.
+Requirements: elements move in vectors; ranges never overlap, so several can be sorted at a time;
+any input takes O(n · bits) steps: after an unbalanced partition the next pivot halves the range of
+key values, 2 ** bits at first. After Blacher et al., "Vectorized and performance-portable
+quicksort", 2022; keys below the pivot are compressed in place, others to spare memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from calor.dtypes import DType, int64
 from calor_kernel.language import (
+    Number,
+    Pointer,
     constant,
     helper,
     loop_range,
+    max,
+    min,
     private,
     select,
     shuffle,
     splat,
     vreduce,
 )
-from calor_kernel.library.sort.networks import COMPRESS, COUNT, LANES, sort_registers
+from calor_kernel.library.sort.networks import LANES, compress, count_lanes, sort_registers
 
-# Vectors that are partitioned at a time.
+# Vectors of a partition's step.
 _UNROLL = 4
-# Keys of a range at most that are partitioned through other memory, not in place.
-ASIDE = 1 << 13
-# Ranges that wait at most: the shorter part is sorted first.
+# Keys of a range at most that are partitioned through spare memory, not in place.
+SPARE = 1 << 13
+# Entries of the stack of ranges: the shorter part is sorted first.
 _WAITING = 64
 
 
-Done = Callable[[Any, Any, Any], None]
-"""What takes keys in order: a place, a vector of keys for it, and the mask of those to take."""
+Done = Callable[[Number, Number, Number | None], None]
+"""Consumer of sorted keys: their first index, a vector of keys, and the mask of its lanes."""
 
 
 @helper
-def quick_sort(keys: Any, spare: Any, first: Any, last: Any, done: Done | None = None) -> None:
-    """Sort ``keys[first:last]``; ``spare`` is room for as many keys, or ASIDE, to work in.
+def quick_sort(
+    keys: Pointer, spare: Pointer, first: Number, last: Number, done: Done | None = None
+) -> None:
+    """Sort ``keys[first:last]``; ``spare`` holds as many keys, or SPARE.
 
-    With ``done`` the keys go there, and what is left in ``keys`` is whatever it writes.
+    ``done`` consumes the sorted keys; ``keys`` itself is then not sorted.
     """
     dtype = keys.dtype
     lanes = LANES[dtype]
@@ -88,8 +93,8 @@ def quick_sort(keys: Any, spare: Any, first: Any, last: Any, done: Done | None =
 
 
 @helper
-def put_equal(key: Any, lo: Any, hi: Any, done: Done | None) -> None:
-    """Hand on a range of equal keys."""
+def put_equal(key: Number, lo: Number, hi: Number, done: Done | None) -> None:
+    """Give a range of equal keys to ``done``."""
     if done is not None:
         lanes = LANES[key.dtype]
         ids = constant(tuple(range(lanes)), int64)
@@ -98,8 +103,8 @@ def put_equal(key: Any, lo: Any, hi: Any, done: Done | None) -> None:
 
 
 @helper
-def sort_leaf(keys: Any, lo: Any, hi: Any, done: Done | None = None) -> None:
-    """Sort a few keys in registers."""
+def sort_leaf(keys: Pointer, lo: Number, hi: Number, done: Done | None = None) -> None:
+    """Sort a small range in registers."""
     lanes = LANES[keys.dtype]
     if hi - lo <= lanes * 2:
         in_registers(keys, lo, hi, 2, 0, done)
@@ -111,8 +116,10 @@ def sort_leaf(keys: Any, lo: Any, hi: Any, done: Done | None = None) -> None:
 
 
 @helper
-def in_registers(keys: Any, lo: Any, hi: Any, rows: int, full: int, done: Done | None) -> None:
-    """Sort keys that fit ``rows`` vectors, and fill ``full`` of them: those need no mask."""
+def in_registers(
+    keys: Pointer, lo: Number, hi: Number, rows: int, full: int, done: Done | None
+) -> None:
+    """Sort a range in ``rows`` vectors; the first ``full`` ones need no mask."""
     dtype = keys.dtype
     lanes = LANES[dtype]
     most = constant((1 << dtype.itemsize * 8) - 1, dtype)
@@ -127,8 +134,8 @@ def in_registers(keys: Any, lo: Any, hi: Any, rows: int, full: int, done: Done |
 
 
 @helper
-def pivot_of(keys: Any, lo: Any, hi: Any) -> Any:
-    """Return the middle of three keys for each lane, and of these."""
+def pivot_of(keys: Pointer, lo: Number, hi: Number) -> Number:
+    """Return the median of the medians of three keys in each lane."""
     lanes = LANES[keys.dtype]
     step = (hi - lo) // (3 * lanes)
     ids = constant(tuple(range(lanes)), int64) * step
@@ -138,62 +145,61 @@ def pivot_of(keys: Any, lo: Any, hi: Any) -> Any:
 
 
 @helper
-def middle_of_range(keys: Any, lo: Any, hi: Any) -> Any:
-    """Return the number in the middle between the least and the greatest key, above the least."""
+def middle_of_range(keys: Pointer, lo: Number, hi: Number) -> Number:
+    """Return the midpoint of the least and the greatest key, rounded up."""
     lanes = LANES[keys.dtype]
     least = keys.load(lo, lanes)
     greatest = least
     for i in loop_range(lo, hi - lanes, lanes):
-        taken = keys.load(i, lanes)
-        least, greatest = min(least, taken), max(greatest, taken)
-    taken = keys.load(hi - lanes, lanes)
-    low, high = vreduce("min", min(least, taken)), vreduce("max", max(greatest, taken))
+        loaded = keys.load(i, lanes)
+        least, greatest = min(least, loaded), max(greatest, loaded)
+    loaded = keys.load(hi - lanes, lanes)
+    low, high = vreduce("min", min(least, loaded)), vreduce("max", max(greatest, loaded))
     half = (high - low) >> 1
     return low + half + ((high - low) & 1)
 
 
 @helper
-def partition(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
-    """As ``partition_range``: keys that are not below the pivot go through other memory."""
+def partition(keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Number) -> Number:
+    """As ``partition_range``; keys at or above the pivot go through spare memory."""
     dtype: DType = keys.dtype
     lanes = LANES[dtype]
-    compress, count = COMPRESS[dtype], COUNT[dtype]
     wide = splat(pivot, lanes)
     ids = constant(tuple(range(lanes)), int64)
-    low, aside = lo, 0 * lo
+    low, above_end = lo, 0 * lo
     whole = lo + (hi - lo) // (lanes * _UNROLL) * (lanes * _UNROLL)
     for i in loop_range(lo, whole, lanes * _UNROLL):
-        # What is written lies at or before what was read.
-        taken = [keys.load(i + k * lanes, lanes) for k in range(_UNROLL)]
-        for v in taken:
+        # Stores never pass the loads.
+        loaded = [keys.load(i + k * lanes, lanes) for k in range(_UNROLL)]
+        for v in loaded:
             below = v < wide
             keys.store(low, compress(v, below))
-            spare.store(aside, compress(v, ~below))
-            found = count(below)
+            spare.store(above_end, compress(v, ~below))
+            found = count_lanes(below)
             low = low + found
-            aside = aside + (lanes - found)
+            above_end = above_end + (lanes - found)
     for i in loop_range(whole, hi, lanes):
         inside = (i + ids) < hi
         v = keys.load(i, lanes, mask=inside)
         below = (v < wide) & inside
-        found = count(below)
+        found = count_lanes(below)
         keys.store(low, compress(v, below), mask=ids < found)
         more = min(hi - i, lanes) - found
-        spare.store(aside, compress(v, ~below & inside), mask=ids < more)
+        spare.store(above_end, compress(v, ~below & inside), mask=ids < more)
         low = low + found
-        aside = aside + more
-    moved = aside // lanes * lanes
+        above_end = above_end + more
+    moved = above_end // lanes * lanes
     for i in loop_range(0, moved, lanes):
         keys.store(low + i, spare.load(i, lanes))
-    if moved < aside:
-        inside = (moved + ids) < aside
+    if moved < above_end:
+        inside = (moved + ids) < above_end
         keys.store(low + moved, spare.load(moved, lanes, mask=inside), mask=inside)
     return low
 
 
 @helper
-def quick_select(keys: Any, spare: Any, first: Any, last: Any, place: Any) -> None:
-    """Move the key that sorting would put to ``place`` there, and no greater one before it.
+def quick_select(keys: Pointer, spare: Pointer, first: Number, last: Number, place: Number) -> None:
+    """Move the key with sorted index ``place`` there, and all smaller keys before it.
 
     No two keys of ``keys[first:last]`` are equal; ``spare`` as in ``quick_sort``.
     """
@@ -216,10 +222,10 @@ def quick_select(keys: Any, spare: Any, first: Any, last: Any, place: Any) -> No
 
 
 @helper
-def partition_range(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
-    """Move keys below the pivot to the front, and return where the others begin."""
+def partition_range(keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Number) -> Number:
+    """Move keys below the pivot to the front; return the index of the first other key."""
     low = lo
-    if hi - lo > ASIDE:
+    if hi - lo > SPARE:
         low = partition_in_place(keys, spare, lo, hi, pivot)
     else:
         low = partition(keys, spare, lo, hi, pivot)
@@ -227,21 +233,22 @@ def partition_range(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
 
 
 @helper
-def partition_in_place(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> Any:
-    """As ``partition_range``, without moving keys twice: for ranges that caches do not hold.
+def partition_in_place(
+    keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Number
+) -> Number:
+    """As ``partition_range``, but each key moves once: for ranges larger than caches.
 
-    The first and last few vectors are kept aside, which makes room on both sides; then vectors are
-    taken from the side with less room.
+    The first and last vectors go to spare memory, which frees space on both sides; each step then
+    loads vectors from the side with less free space.
     """
     dtype: DType = keys.dtype
     lanes = LANES[dtype]
-    compress, count = COMPRESS[dtype], COUNT[dtype]
     wide = splat(pivot, lanes)
     ids = constant(tuple(range(lanes)), int64)
     back = tuple(range(lanes - 1, -1, -1))
     step = lanes * _UNROLL
     rest = (hi - lo) % step
-    # Aside: the first step, the last one, and what is no whole step before it.
+    # To spare memory: the first step, the last one, and the incomplete step before it.
     right = hi - step - rest
     for i in loop_range(0, step, lanes):
         spare.store(i, keys.load(lo + i, lanes))
@@ -255,10 +262,10 @@ def partition_in_place(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> A
         at = select(nearer, left, right - step)
         left = select(nearer, left + step, left)
         right = select(nearer, right, right - step)
-        taken = [keys.load(at + k * lanes, lanes) for k in range(_UNROLL)]
-        for v in taken:
+        loaded = [keys.load(at + k * lanes, lanes) for k in range(_UNROLL)]
+        for v in loaded:
             below = v < wide
-            found = count(below)
+            found = count_lanes(below)
             keys.store(low, compress(v, below))
             keys.store(high - lanes, shuffle(compress(v, ~below), back))
             low = low + found
@@ -269,8 +276,8 @@ def partition_in_place(keys: Any, spare: Any, lo: Any, hi: Any, pivot: Any) -> A
         v = spare.load(i, lanes)
         below = (v < wide) & inside
         above = ~(v < wide) & inside
-        found = count(below)
-        more = count(above)
+        found = count_lanes(below)
+        more = count_lanes(above)
         keys.store(low, compress(v, below), mask=ids < found)
         high = high - more
         keys.store(high, compress(v, above), mask=ids < more)

@@ -1,18 +1,22 @@
-"""Sorting by digits with cubes of many units: a launch a digit, or short rows in one.
+"""Radix sort with cubes of many units: a launch for each digit, or one launch for short rows.
 
-Requirements: stable; keys and indices move together, and the first and the last pass take and give
-the elements themselves, so that nothing is read beside them; values are the source's, bit for bit.
-A tile is sorted in shared memory before it is written, so that equal digits are written together
-(Satish, Harris and Garland, 2009; Merrill and Grimshaw, 2011); tiles find their places from scanned
-counts, or by looking back at those before them (Adinets and Merrill, "Onesweep", 2022).
+Requirements: stable; keys and indices move together. The first pass reads elements and the last one
+writes them, so there is no separate pass over them; values are the source's, bit for bit. A tile is
+sorted in shared memory before it is written, so that equal digits are written together (Satish,
+Harris and Garland, 2009; Merrill and Grimshaw, 2011). Tiles get their offsets from scanned counts,
+or by look-back (Adinets and Merrill, "Onesweep", 2022).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from calor.dtypes import int32, int64
 from calor_kernel.language import (
+    In,
+    InOut,
+    Number,
+    Out,
+    Pointer,
+    Size,
     barrier,
     bitcast,
     constant,
@@ -22,6 +26,8 @@ from calor_kernel.language import (
     kernel,
     launch_attributes,
     loop_range,
+    max,
+    min,
     select,
     shared,
     unit_position,
@@ -35,10 +41,10 @@ from calor_kernel.library.sort.ranks import (
     RadixPlan,
     digit_of,
     exclusive_in_cube,
-    item_places,
-    places_of,
+    item_indices,
     ranks_of,
-    settle_bins,
+    scan_bins,
+    sorted_indices,
 )
 
 _SUM = ScanOp("sum", int32, 0)
@@ -46,11 +52,11 @@ _SUM = ScanOp("sum", int32, 0)
 
 @kernel
 def count_all_digits(
-    source: Any, counts: Any, tiles: Any, turns: Any, n: Any, *, plan: RadixPlan
+    source: In, counts: InOut, tiles: Size, turns: Size, n: Size, *, plan: RadixPlan
 ) -> None:
-    """Add to ``counts[row, pass, digit]`` how often each digit of the keys of n elements stands.
+    """Add the occurrences of each digit of the keys to ``counts[row, pass, digit]``.
 
-    A cube takes ``turns`` tiles of a row, of which there are ``tiles``.
+    Rows of n elements have ``tiles``, of which a cube counts ``turns``.
     """
     passes, size = -(-plan.word.itemsize * 8 // plan.bits), plan.digits
     bins = shared(passes * size, int32)
@@ -73,8 +79,8 @@ def count_all_digits(
 
 
 @kernel
-def count_tile_digits(keys: Any, counts: Any, tiles: Any, n: Any, *, plan: RadixPlan) -> None:
-    """Write ``counts[row, digit, tile]``: how often each digit stands in each tile of a row."""
+def count_tile_digits(keys: In, counts: Out, tiles: Size, n: Size, *, plan: RadixPlan) -> None:
+    """Write ``counts[row, digit, tile]``: the occurrences of each digit in each tile of a row."""
     size, tile = plan.digits, plan.items * cube_size()
     bins = shared(size, int32)
     for i in loop_range(unit_position(), size, cube_size()):
@@ -92,60 +98,60 @@ def count_tile_digits(keys: Any, counts: Any, tiles: Any, n: Any, *, plan: Radix
 
 @kernel
 def move_by_digit(
-    original: Any,
-    keys: Any,
-    order: Any,
-    counts: Any,
-    words: Any,
-    moved: Any,
-    moved_order: Any,
-    tiles: Any,
-    n: Any,
-    passes: Any,
+    original: In,
+    keys: In,
+    order: In,
+    counts: In,
+    words: InOut | None,
+    moved: Out,
+    moved_order: Out,
+    tiles: Size,
+    n: Size,
+    passes: Size,
     *,
     plan: RadixPlan,
 ) -> None:
-    """Write the elements of each tile of a row to their places for a digit.
+    """Move the elements of each tile of a row to their positions by a digit.
 
-    ``counts``: scanned ``counts[row, digit, tile]``; where tiles look back those of whole rows,
-    ``[row, pass, digit]``, and ``words`` are 0 before: the last but one of the tiles' words are the
-    tickets, and the last ones the digits of each tile.
+    ``counts``: scanned ``counts[row, digit, tile]``. With ``words`` tiles look back: counts are
+    ``counts[row, pass, digit]`` of whole rows; words, cleared before, are the ticket and then a
+    word for each digit of each tile. The first pass does not read ``order``.
     """
-    launch_attributes(cubes_per_core=cubes_beside())
+    launch_attributes(cubes_per_core=resident_cubes())
     size, unit = plan.digits, unit_position()
     tile = plan.items * cube_size()
     bins, bases = Bins.of(size), shared(size, int32)
     staged, staged_order = shared(tile, plan.word), shared(tile, int32)
-    item = ticket(words, bins.room) if plan.looks_back else cube_position()
+    item = cube_position() if words is None else ticket(words, bins.slots)
     row, part = unravel(item, (1, tiles))
     begin = part * tile
     count = min(n - begin, tile).to(int32)
-    # What lies beyond the end has the greatest digit, and the last places.
+    # Padding beyond the end has the greatest digit and the last ranks.
     last = constant((1 << 8 * plan.word.itemsize) - 1, plan.word)
-    numbers = item_places(plan.items)
+    numbers = item_indices(plan.items)
     source = keys.at(row * n + begin)
     found = [key_at(source, min(i, count - 1), plan) for i in numbers]
     found = [select(i < count, key, last) for i, key in zip(numbers, found, strict=True)]
     digits = [digit_of(key, plan.shift, plan.bits) for key in found]
     ranks = ranks_of(bins, digits, plan.bits)
-    total = settle_bins(bins, plan.bits)
+    total = scan_bins(bins, plan.bits)
     greatest = ((1 << 8 * plan.word.itemsize) - 1 >> plan.shift) & (size - 1)
     total = total - select(unit == greatest, tile - count, 0)
-    if plan.looks_back:
+    if words is not None:
         number = (row * passes + plan.shift // plan.bits) * size
         whole = constant(0, int32)
         if unit < size:
             whole = counts[number + unit]
-        begun = exclusive_in_cube(whole, bins.room)
+        begun = exclusive_in_cube(whole, bins.slots)
         if unit < size:
-            said, own = words.at(1), item * size + unit
-            earlier = look_back(said, own, part, size, total, _SUM, 1)
+            states, own = words.at(1), item * size + unit
+            earlier = look_back(states, own, part, size, total, _SUM, 1)
             bases[unit] = begun + earlier - bins.starts[unit]
     else:
         if unit < size:
             upto = counts[(row * size + unit) * tiles + part]
             bases[unit] = upto - total - bins.starts[unit]
-    where = places_of(bins, digits, ranks, plan.bits)
+    where = sorted_indices(bins, digits, ranks, plan.bits)
     for i, key, to in zip(numbers, found, where, strict=True):
         staged[to] = key
         own = begin.to(int32) + i
@@ -168,15 +174,15 @@ def move_by_digit(
 
 
 @kernel
-def sort_in_cube(source: Any, values: Any, indices: Any, n: Any, *, plan: RadixPlan) -> None:
-    """Sort rows of n elements, each of which is a tile or less, in the memory of a cube."""
-    launch_attributes(cubes_per_core=cubes_beside())
+def sort_in_cube(source: In, values: Out, indices: Out, n: Size, *, plan: RadixPlan) -> None:
+    """Sort rows of n elements, at most a tile, in shared memory."""
+    launch_attributes(cubes_per_core=resident_cubes())
     tile, unit = plan.items * cube_size(), unit_position()
     bins = Bins.of(plan.digits)
     staged, staged_order = shared(tile, plan.word), shared(tile, int32)
     start = cube_position() * n
     last = constant((1 << 8 * plan.word.itemsize) - 1, plan.word)
-    numbers, count = item_places(plan.items), n.to(int32)
+    numbers, count = item_indices(plan.items), n.to(int32)
     elements = source.at(start)
     for i in numbers:
         key = key_of(elements[min(i, count - 1)], plan.descending)
@@ -188,8 +194,8 @@ def sort_in_cube(source: Any, values: Any, indices: Any, n: Any, *, plan: RadixP
         orders = [staged_order[i] for i in numbers]
         digits = [digit_of(key, shift, plan.bits) for key in found]
         ranks = ranks_of(bins, digits, plan.bits)
-        settle_bins(bins, plan.bits)
-        where = places_of(bins, digits, ranks, plan.bits)
+        scan_bins(bins, plan.bits)
+        where = sorted_indices(bins, digits, ranks, plan.bits)
         for key, own, to in zip(found, orders, where, strict=True):
             staged[to] = key
             staged_order[to] = own
@@ -203,27 +209,33 @@ def sort_in_cube(source: Any, values: Any, indices: Any, n: Any, *, plan: RadixP
             indices[to] = own.to(int64)
 
 
-def cubes_beside() -> int:
-    """Return how many cubes shall run beside each other: as many as have 64 registers a unit."""
+def resident_cubes() -> int:
+    """Return the cubes of a core: as many as leave 64 registers to each unit."""
     return max(1, 1024 // cube_size())
 
 
-def key_at(keys: Any, place: Any, plan: RadixPlan) -> Any:
-    """Return a key, of an element in the first pass."""
-    return key_of(keys[place], plan.descending) if plan.first else keys[place]
+def key_at(keys: Pointer, at: Number, plan: RadixPlan) -> Number:
+    """Return the key at an index; the first pass computes it from the element."""
+    return key_of(keys[at], plan.descending) if plan.first else keys[at]
 
 
 @helper
 def put_element(
-    source: Any, values: Any, start: Any, to: Any, key: Any, own: Any, descending: bool
+    source: Pointer,
+    values: Pointer,
+    start: Number,
+    to: Number,
+    key: Number,
+    own: Number,
+    descending: bool,
 ) -> None:
-    """Write the element of a key; zeros and NaN, of which keys tell less, are the source's."""
+    """Write the element of a key; zeros and NaN, whose keys are ambiguous, come from the source."""
     dtype = source.dtype
-    value: Any = value_of(key, dtype, descending)
+    value = value_of(key, dtype, descending)
     if dtype.kind == "float":
         bits = UNSIGNED[dtype.itemsize]
         raw = bitcast(value, bits)
-        magnitude: Any = raw & constant((1 << (8 * dtype.itemsize - 1)) - 1, bits)
+        magnitude = raw & constant((1 << (8 * dtype.itemsize - 1)) - 1, bits)
         if (magnitude == 0) | (magnitude > constant(infinity_bits(dtype), bits)):
             value = source[start + own.to(int64)]
     values[to] = value

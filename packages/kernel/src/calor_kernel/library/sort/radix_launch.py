@@ -1,22 +1,22 @@
 """Sorts by digits as launches, for cubes of many units.
 
-Requirements: short rows are sorted by a cube each, in one launch; longer ones in a pass a digit,
-with as little read and written as there can be; what a cube keeps in shared memory lets several
-cubes run beside each other; along other axes rows are made of columns before and after.
+Requirements: each short row is sorted by one cube, in one launch; longer rows in one pass a digit,
+with minimal traffic. The shared memory of a cube lets several cubes share a core. Columns along
+other axes are copied to rows before the sort, and back after it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from calor.dtypes import DType, int32, int64, uint32
 from calor_kernel.contract.choices import greatest, spec_of
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
     Argument,
-    Build,
     Input,
     Launch,
     Output,
@@ -27,11 +27,10 @@ from calor_kernel.contract.work import (
     Work,
     row_major,
 )
-from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.copying import lower_copy
 from calor_kernel.library.redirection import copy_to_scratch, redirected
-from calor_kernel.library.scan.decoupled_look_back import clear_words
+from calor_kernel.library.scan.decoupled_look_back import clear
 from calor_kernel.library.scan.lowering import lower_scan
 from calor_kernel.library.sort.keys import UNSIGNED
 from calor_kernel.library.sort.radix import (
@@ -42,14 +41,12 @@ from calor_kernel.library.sort.radix import (
 )
 from calor_kernel.library.sort.ranks import RadixPlan
 
-_SIZE: Final = Scalar(int64, nonnegative=True)
 # Units of a cube at most, with planes and without; elements of a unit; shared memory of a cube.
 _UNITS, _ALONE, _ITEMS, _SHARED = 512, 128, 16, 96 << 10
-# Elements of a unit at least, where there are few for the cubes that run at a time.
+# Elements of a unit at least, for inputs that do not fill the device.
 _FEW: Final = 2
-# Rows up to this length are ranked by comparing; beyond this one counts do not fit a word.
+# Rows up to this length are ranked by comparison; above the second one counts overflow a word.
 _RANKED, _COUNTED = 32, 1 << 30
-_CLEARING: Final = 256
 _CUBES: Final = 4
 
 
@@ -78,14 +75,14 @@ class Tile:
 
 
 def tile_of(info: DeviceInfo, word: DType, n: int, rows: int) -> Tile:
-    """Return the tile for rows of n elements: a whole row where one fits, else many are made."""
+    """Return the tile for rows of n elements: a whole row if it fits, else a part."""
     plane: int = info.planes[0]
     most = min(_UNITS if plane > 1 else _ALONE, info.max_units)
     units = 64
     while 2 * units <= most and 8 * units < n:
         units *= 2
     room, bits = min(info.shared_bytes, _SHARED), _bits(units, plane)
-    # Small planes have many histograms, which leave less for elements.
+    # Small planes have many histograms, which take memory from elements.
     while units > 64 and shared_bytes(units, _FEW, bits, plane, word) > room:
         units //= 2
         bits = _bits(units, plane)
@@ -125,7 +122,7 @@ def radix_sorts(request: Request) -> list[Work]:
 
 
 def _others(request: Request, tile: Tile) -> list[Tile]:
-    """Return tiles of fewer elements: of half as many a unit, and of half as many units."""
+    """Return smaller tiles: with half the elements a unit, and with half the units."""
     made = []
     if tile.items > _FEW:
         made.append(replace(tile, items=tile.items // 2))
@@ -141,24 +138,27 @@ def _sorted(request: Request, tile: Tile) -> Work:
     n, inner = x.shape[axis], prod(x.shape[axis + 1 :])
     made = _Radix(request, n, x.size // n, tile)
     if inner == 1:
-        made.sort(Input(0, x.offset), Output(0), Output(1))
+        made.sort(operand(0, x), Bound(Output(0), x.dtype), Bound(Output(1), int64))
         return made.work()
     order = [a for a in range(len(x.shape)) if a != axis] + [axis]
     shape = tuple(x.shape[a] for a in order)
     columns = View(shape, tuple(x.strides[a] for a in order), x.dtype, x.offset)
-    rows = made.new(x.size * x.dtype.itemsize)
-    values, indices = made.new(x.size * x.dtype.itemsize), made.new(x.size * 8)
-    made.launches += copy_to_scratch(columns, Input(0), rows.number, info)
+    rows = made.new(x.size, x.dtype)
+    values, indices = made.new(x.size, x.dtype), made.new(x.size, int64)
+    made.launches += copy_to_scratch(columns, Input(0), 0, info)
     made.sort(rows, values, indices)
-    # Back: the result's axes, with the strides that they have in the rows.
+    # The results are the rows with their axes permuted back.
     strides = dict(zip(order, row_major(shape), strict=True))
-    for number, (place, dtype) in enumerate(((values, x.dtype), (indices, int64))):
+    for number, sorted_rows in enumerate((values, indices)):
+        dtype = sorted_rows.dtype
         view = View(x.shape, tuple(strides[a] for a in range(len(order))), dtype)
-        asked = Request("copy", {}, (view,), (spec_of(x.shape, dtype),), info)
-        found = lower_copy(asked)
+        found = lower_copy(Request("copy", {}, (view,), (spec_of(x.shape, dtype),), info))
         assert not isinstance(found, Refusal)
-        places: dict[Argument, Argument] = {Input(0): place, Output(0): Output(number)}
-        made.launches += [redirected(launch, places) for launch in found[0].launches]
+        memory: dict[Argument, Argument] = {
+            Input(0): sorted_rows.place,
+            Output(0): Output(number),
+        }
+        made.launches += [redirected(launch, memory) for launch in found[0].launches]
     return made.work()
 
 
@@ -175,37 +175,32 @@ class _Radix:
         self.scratch: list[int] = []
         self.launches: list[Launch] = []
 
-    def new(self, nbytes: int) -> Scratch:
+    def new(self, count: int, dtype: DType) -> Bound:
         """Return fresh scratch memory."""
-        self.scratch.append(nbytes)
-        return Scratch(len(self.scratch) - 1)
+        self.scratch.append(count * dtype.itemsize)
+        return Bound(Scratch(len(self.scratch) - 1), dtype)
 
     def work(self) -> Work:
-        """Return what was made."""
+        """Return the launches of the sort."""
         variant = f"{self.tile.units}x{self.tile.items}"
         return Work(tuple(self.launches), tuple(self.scratch), variant=variant)
 
     @property
     def plan(self) -> RadixPlan:
-        """What all passes have in common."""
+        """The common part of all passes."""
         descending = bool(self.request.attributes["descending"])
         return RadixPlan(self.dtype, self.word, self.tile.bits, self.tile.items, descending)
 
-    def sort(self, source: Argument, values: Argument, indices: Argument) -> None:
+    def sort(self, source: Bound, values: Bound, indices: Bound) -> None:
         """Add the launches that sort dense rows."""
         if self.n <= self.tile.elements:
-            self._launch(
-                sort_in_cube,
-                (self._read(), Buffer(self.dtype), Buffer(int64), _SIZE),
-                self.plan,
-                self.rows,
-                (source, values, indices, self.n),
-                2 * self.dtype.itemsize + 8,
-            )
+            given = {"source": source, "values": values, "indices": indices, "n": self.n}
+            nbytes = 2 * self.dtype.itemsize + 8
+            self._add(sort_in_cube, self.rows, nbytes, plan=self.plan, **given)
             return
         passes = -(-8 * self.word.itemsize // self.tile.bits)
-        keys = [self.new(self.size * self.word.itemsize) for _ in range(min(passes - 1, 2))]
-        orders = [self.new(self.size * 4) for _ in range(min(passes - 1, 2))]
+        keys = [self.new(self.size, self.word) for _ in range(min(passes - 1, 2))]
+        orders = [self.new(self.size, int32) for _ in range(min(passes - 1, 2))]
         counts = self._counted(source, passes) if self.looks_back else None
         for number in range(passes):
             first, last = number == 0, number == passes - 1
@@ -217,116 +212,102 @@ class _Radix:
                 shift=number * self.tile.bits,
             )
             key = source if first else keys[(number - 1) % 2]
-            order = source if first else orders[(number - 1) % 2]
-            self._pass(
-                plan,
-                passes,
-                (source, key, order),
-                (values if last else keys[number % 2], indices if last else orders[number % 2]),
-                counts,
+            given = {
+                "original": source,
+                "keys": key,
+                "order": source if first else orders[(number - 1) % 2],
+                "moved": values if last else keys[number % 2],
+                "moved_order": indices if last else orders[number % 2],
+            }
+            if counts is None:
+                given["counts"], words = self._counted_tiles(plan, key), None
+            else:
+                given["counts"], words = counts[0], counts[1][number]
+            read = self.word.itemsize + (0 if first else 4)
+            written = self.dtype.itemsize + 8 if last else self.word.itemsize + 4
+            self._add(
+                move_by_digit,
+                self.rows * self.tiles,
+                read + written,
+                words=words,
+                tiles=self.tiles,
+                n=self.n,
+                passes=passes,
+                plan=plan,
+                **given,
             )
 
-    def _pass(
-        self,
-        plan: RadixPlan,
-        passes: int,
-        given: tuple[Argument, Argument, Argument],
-        made: tuple[Argument, Argument],
-        counts: tuple[Scratch, int, int] | None,
-    ) -> None:
-        number = plan.shift // plan.bits
-        read = self._read() if plan.first else Buffer(self.word, writable=False)
-        if counts is None:
-            counted: Scratch = self._counted_tiles(plan, given[1], read)
-            words: Argument = counted
-            words_type, count_type = Buffer(int32, writable=False), Buffer(int32, writable=False)
-        else:
-            room, begin, each = counts
-            counted, words = room, replace(room, offset=begin + number * each)
-            words_type, count_type = Buffer(uint32), Buffer(int32, writable=False)
-        read_bytes = self.word.itemsize + (0 if plan.first else 4)
-        written = self.dtype.itemsize + 8 if plan.last else self.word.itemsize + 4
-        self._launch(
-            move_by_digit,
-            (
-                self._read(),
-                read,
-                read if plan.first else Buffer(int32, writable=False),
-                count_type,
-                words_type,
-                Buffer(self.dtype if plan.last else self.word),
-                Buffer(int64 if plan.last else int32),
-                *(_SIZE,) * 3,
-            ),
-            plan,
-            self.rows * self.tiles,
-            (*given, counted, words, *made, self.tiles, self.n, passes),
-            read_bytes + written,
-        )
-
-    def _counted(self, source: Argument, passes: int) -> tuple[Scratch, int, int]:
-        """Return counts of all digits, where the words begin behind them, and those of a pass."""
+    def _counted(self, source: Bound, passes: int) -> tuple[Bound, list[Bound]]:
+        """Return counts of all digits, and the words of each pass, in the same scratch memory."""
         digits = self.plan.digits
         begin = self.rows * passes * digits
         each = 1 + self.rows * self.tiles * digits
         count = begin + passes * each
-        room = self.new(4 * count)
-        build = Build(clear_words, (Buffer(uint32), _SIZE), (), (_CLEARING, 1, 1))
-        cubes = (-(-count // _CLEARING), 1, 1)
-        self.launches.append(Launch(build, cubes, (room, count), 0, 4 * count, "sort clear"))
+        words = self.new(count, uint32)
+        self.launches.append(clear(words, count, Effort("sort clear", 0, 4 * count)))
+        number = len(self.scratch) - 1
+        counts = Bound(Scratch(number), int32)
         wanted = greatest(_CUBES * self.info.cores // self.rows, 1)
         turns = greatest(-(-self.tiles // wanted), 1)
-        self._launch(
+        self._add(
             count_all_digits,
-            (self._read(), Buffer(int32), _SIZE, _SIZE, _SIZE),
-            self.plan,
             self.rows * -(-self.tiles // turns),
-            (source, room, self.tiles, turns, self.n),
             self.dtype.itemsize,
+            source=source,
+            counts=counts,
+            tiles=self.tiles,
+            turns=turns,
+            n=self.n,
+            plan=self.plan,
         )
-        return room, begin, each
+        return counts, [Bound(Scratch(number, begin + i * each), uint32) for i in range(passes)]
 
-    def _counted_tiles(self, plan: RadixPlan, keys: Argument, read: Buffer) -> Scratch:
-        """Return scanned counts of a digit: how many come up to each tile's of each digit."""
+    def _counted_tiles(self, plan: RadixPlan, keys: Bound) -> Bound:
+        """Return the scanned counts of each digit in each tile."""
         cells = plan.digits * self.tiles
-        counts, ends = self.new(4 * self.rows * cells), self.new(4 * self.rows * cells)
-        self._launch(
+        counts, ends = (self.new(self.rows * cells, int32) for _ in range(2))
+        self._add(
             count_tile_digits,
-            (read, Buffer(int32), _SIZE, _SIZE),
-            plan,
             self.rows * self.tiles,
-            (keys, counts, self.tiles, self.n),
             self.word.itemsize,
+            keys=keys,
+            counts=counts,
+            tiles=self.tiles,
+            n=self.n,
+            plan=plan,
         )
-        result = spec_of((self.rows, cells), int32)
-        asked = replace(
-            self.request,
-            op="cumsum",
-            attributes={"axis": 1, "reverse": False},
-            inputs=(View.dense(result),),
-            outputs=(result,),
+        made, scratch = scan_rows_of(
+            self.request, (self.rows, cells), counts, ends, len(self.scratch)
         )
-        found = lower_scan(asked)
-        assert not isinstance(found, Refusal)
-        work = found[0]
-        places: dict[Argument, Argument] = {Input(0): counts, Output(0): ends}
-        places |= {Scratch(i): self.new(nbytes) for i, nbytes in enumerate(work.scratch)}
-        self.launches += [redirected(launch, places) for launch in work.launches]
+        self.scratch += scratch
+        self.launches += made
         return ends
 
-    def _read(self) -> Buffer:
-        return Buffer(self.dtype, writable=False)
+    def _add(self, kernel: KernelFunction, cubes: int, nbytes: int, **given: object) -> None:
+        """Add a launch; ``nbytes``: bytes that it moves for each element."""
+        grid = Grid.line(cubes, self.tile.units, self.info.planes[0])
+        effort = Effort(f"sort {kernel.name}", 0, self.size * nbytes)
+        self.launches.append(launch(kernel, grid, effort, **given))
 
-    def _launch(
-        self,
-        function: KernelFunction,
-        signature: tuple[Any, ...],
-        plan: RadixPlan,
-        cubes: int,
-        arguments: tuple[Argument, ...],
-        each: int,
-    ) -> None:
-        cube = (self.tile.units, 1, 1)
-        build = Build(function, signature, (("plan", plan),), cube, self.info.planes[0])
-        label = f"sort {function.function.__name__}"
-        self.launches.append(Launch(build, (cubes, 1, 1), arguments, 0, self.size * each, label))
+
+def scan_rows_of(
+    request: Request, shape: tuple[int, int], counts: Bound, ends: Bound, scratch: int
+) -> tuple[list[Launch], list[int]]:
+    """Return the launches that scan rows of counts, and the bytes of their scratch memory.
+
+    ``scratch``: the number of their first piece of scratch memory.
+    """
+    result = spec_of(shape, int32)
+    asked = replace(
+        request,
+        op="cumsum",
+        attributes={"axis": 1, "reverse": False},
+        inputs=(View.dense(result),),
+        outputs=(result,),
+    )
+    works = lower_scan(asked)
+    assert not isinstance(works, Refusal)
+    work = works[0]
+    memory: dict[Argument, Argument] = {Input(0): counts.place, Output(0): ends.place}
+    memory |= {Scratch(i): Scratch(scratch + i) for i in range(len(work.scratch))}
+    return [redirected(launch, memory) for launch in work.launches], list(work.scratch)

@@ -1,19 +1,20 @@
-"""Ranks of digits within a cube: where each of its elements goes when it is sorted by one digit.
+"""Ranks of elements within a cube, by one digit.
 
-Requirements: stable; for cubes of many units. Lanes of a plane that have the same digit find each
-other by ballots, one a bit, and count together in a histogram of their plane (Ashkiani et al., "GPU
-multisplit", 2016); a unit without a plane is one by itself. Elements are numbered plane by plane
-and in a plane item by item, so that accesses are whole lines; what lies beyond the end has the last
-digit and the last places.
+Requirements: stable; for cubes of many units. The lanes of a plane with the same digit are found by
+one ballot a bit, and count together in the histogram of the plane (Ashkiani et al., "GPU
+multisplit", 2016); on a device without planes each unit counts as a plane. Elements are numbered
+plane by plane and in a plane item by item, so accesses are coalesced; padding beyond the end has
+the last digit and the last ranks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from calor.dtypes import DType, int32, uint32, uint64
 from calor_kernel.language import (
+    Index,
+    Number,
     Pointer,
     barrier,
     constant,
@@ -22,6 +23,7 @@ from calor_kernel.language import (
     helper,
     lane_position,
     loop_range,
+    max,
     plane_ballot,
     plane_position,
     plane_scan,
@@ -36,11 +38,11 @@ from calor_kernel.language import (
 
 @dataclass(frozen=True, slots=True)
 class RadixPlan:
-    """How cubes sort by a digit.
+    """A pass of a radix sort in cubes.
 
-    ``word``: the type of keys; ``bits``: of a digit; ``items``: elements of a unit. ``source``: the
-    type of the elements. ``first`` and ``last``: whether elements are read, or keys, and whether
-    elements are written. ``looks_back``: whether tiles find their places by looking back.
+    ``source``: the dtype of elements; ``word``: of keys; ``bits``: of a digit, which begins at the
+    bit ``shift``; ``items``: elements of a unit. The ``first`` pass reads elements, the ``last``
+    one writes them; others have keys. ``looks_back``: tiles get their offsets by look-back.
     """
 
     source: DType
@@ -60,18 +62,18 @@ class RadixPlan:
 
 
 def planes() -> int:
-    """Return how many planes a cube has."""
+    """Return the planes of a cube."""
     return cube_size() // plane_size()
 
 
-def item_places(items: int) -> list[Any]:
-    """Return the numbers of a unit's elements in the cube's tile."""
+def item_indices(items: int) -> list[Number]:
+    """Return the indices of a unit's elements in the cube's tile."""
     plane = plane_size()
     first = (plane_position() * (plane * items) + lane_position()).to(int32)
     return [first + i * plane for i in range(items)]
 
 
-def digit_of(key: Any, shift: Any, bits: int) -> Any:
+def digit_of(key: Number, shift: Index, bits: int) -> Number:
     """Return a digit of a key as an index."""
     if isinstance(shift, int):
         return ((key >> shift) & ((1 << bits) - 1)).to(int32)
@@ -80,11 +82,11 @@ def digit_of(key: Any, shift: Any, bits: int) -> Any:
 
 @dataclass(slots=True)
 class Bins:
-    """Histograms of a cube's planes, and where each digit begins among the cube's elements."""
+    """Histograms of a cube's planes, and the first index of each digit in the cube."""
 
     counts: Pointer
     starts: Pointer
-    room: Pointer
+    slots: Pointer
 
     @staticmethod
     def of(digits: int) -> Bins:
@@ -96,8 +98,8 @@ class Bins:
 
 
 @helper
-def ranks_of(bins: Bins, digits: list[Any], bits: int) -> list[Any]:
-    """Count digits, and return how many equal ones of its plane come before each element."""
+def ranks_of(bins: Bins, digits: list[Number], bits: int) -> list[Number]:
+    """Count digits; return the rank of each element among equal digits of its plane."""
     size, plane = 1 << bits, plane_size()
     own = (plane_position() * size).to(int32)
     for i in loop_range(unit_position(), planes() * size, cube_size()):
@@ -109,36 +111,36 @@ def ranks_of(bins: Bins, digits: list[Any], bits: int) -> list[Any]:
             rank = bins.counts[own + digit]
             bins.counts[own + digit] = rank + 1
         else:
-            alike = lanes_alike(digit, bits)
-            lane = lane_position().to(alike.dtype)
-            lower = popcount(alike & ((constant(1, alike.dtype) << lane) - 1))
-            leader = ctz(alike)
+            same = lanes_with_digit(digit, bits)
+            lane = lane_position().to(same.dtype)
+            lower = popcount(same & ((constant(1, same.dtype) << lane) - 1))
+            leader = ctz(same)
             before = constant(0, int32)
             if leader == lane:
-                before = bins.counts.atomic("add", own + digit, popcount(alike).to(int32))
+                before = bins.counts.atomic("add", own + digit, popcount(same).to(int32))
             rank = plane_shuffle(before, leader.to(int32)) + lower.to(int32)
         ranks.append(rank)
     barrier()
     return ranks
 
 
-def lanes_alike(digit: Any, bits: int) -> Any:
-    """Return the lanes of the plane that have the same digit, a bit each."""
+def lanes_with_digit(digit: Number, bits: int) -> Number:
+    """Return the lanes of the plane with the same digit, a bit each."""
     plane = plane_size()
     word, every = (uint64, (1 << 64) - 1) if plane > 32 else (uint32, (1 << 32) - 1)
-    alike = constant((1 << plane) - 1, word)
+    same = constant((1 << plane) - 1, word)
     for bit in range(bits):
         on = ((digit >> bit) & 1) != 0
         voted = (plane_ballot(on) & every).to(word)
-        alike = alike & select(on, voted, voted ^ constant(every, word))
-    return alike
+        same = same & select(on, voted, voted ^ constant(every, word))
+    return same
 
 
 @helper
-def settle_bins(bins: Bins, bits: int) -> Any:
-    """Turn counts into where planes begin in each digit, and write where digits begin.
+def scan_bins(bins: Bins, bits: int) -> Number:
+    """Replace counts by their exclusive scan over planes, and write the first index of digits.
 
-    Returns the count of the digit that has the unit's number; a cube has a unit for each.
+    Return the count of the digit with the unit's number; a cube has a unit for each digit.
     """
     size, unit = 1 << bits, unit_position()
     total = constant(0, int32)
@@ -147,7 +149,7 @@ def settle_bins(bins: Bins, bits: int) -> Any:
             count = bins.counts[p * size + unit]
             bins.counts[p * size + unit] = total
             total = total + count
-    start = exclusive_in_cube(total, bins.room)
+    start = exclusive_in_cube(total, bins.slots)
     if unit < size:
         bins.starts[unit] = start
     barrier()
@@ -155,33 +157,35 @@ def settle_bins(bins: Bins, bits: int) -> Any:
 
 
 @helper
-def exclusive_in_cube(value: Any, room: Any) -> Any:
-    """Return the sum of an int32 of all units before this one."""
+def exclusive_in_cube(value: Number, slots: Pointer) -> Number:
+    """Return the exclusive scan of an int32 over the units of the cube."""
     count, unit, plane = planes(), unit_position(), plane_size()
     upto = value
     before = constant(0, int32)
     if plane > 1:
         upto = plane_scan("add", value)
         if lane_position() == plane - 1:
-            room[plane_position()] = upto
+            slots[plane_position()] = upto
         barrier()
         for p in range(count - 1):
-            before = before + select(plane_position() > p, room[p], 0)
+            before = before + select(plane_position() > p, slots[p], 0)
     else:
-        room[unit] = value
+        slots[unit] = value
         distance = 1
         while distance < count:
             barrier()
-            other = room[select(unit >= distance, unit - distance, unit)]
+            other = slots[select(unit >= distance, unit - distance, unit)]
             upto = upto + select(unit >= distance, other, 0)
             barrier()
-            room[unit] = upto
+            slots[unit] = upto
             distance *= 2
     barrier()
     return before + upto - value
 
 
-def places_of(bins: Bins, digits: list[Any], ranks: list[Any], bits: int) -> list[Any]:
-    """Return each element's place in the tile, sorted by the digits."""
+def sorted_indices(
+    bins: Bins, digits: list[Number], ranks: list[Number], bits: int
+) -> list[Number]:
+    """Return the index of each element in the tile sorted by the digits."""
     own = (plane_position() * (1 << bits)).to(int32)
     return [bins.starts[d] + bins.counts[own + d] + r for d, r in zip(digits, ranks, strict=True)]

@@ -1,71 +1,78 @@
-"""Rows sorted for their values alone: keys in place, and no indices.
+"""Rows sorted for their values alone: keys are sorted in place, without indices.
 
-Requirements: the values are those of the stable sort, bit for bit: keys of −0 and +0 are equal, and
-those of all NaN, so where a row has one of these, its zeros and NaN are taken from the source again
-in their order.
+Requirements: the values are those of the stable sort, bit for bit. −0 and +0 have equal keys, and
+so have all NaN; if a row has −0 or NaN, its zeros and NaN are copied from the source in their
+order.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from calor.dtypes import DType, int64
 from calor_kernel.language import (
+    In,
+    InOut,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Size,
     absolute_position,
     bitcast,
     constant,
     helper,
     kernel,
     loop_range,
+    min,
     select,
     vreduce,
 )
 from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
 from calor_kernel.library.sort.networks import LANES
+from calor_kernel.library.sort.pairs import RowTurns
 from calor_kernel.library.sort.quick import quick_sort
 
 
 @kernel
 def sort_values(
-    source: Any,
-    keys: Any,
-    spare: Any,
-    target: Any,
-    rows: Any,
-    turns: Any,
-    n: Any,
-    room: Any,
+    source: In,
+    keys: InOut,
+    spare: InOut,
+    target: Out,
+    over: RowTurns[Number],
+    room: Size,
     *,
     descending: bool,
     own: bool,
 ) -> None:
-    """Sort rows of n elements; a unit has ``room`` of ``spare``, as ``quick_sort`` says.
+    """Sort rows; a unit has ``room`` keys of ``spare`` for ``quick_sort``.
 
-    ``own``: the keys have a memory of their own, beside the target; else they are sorted in the
-    target, which is seen as keys.
+    ``own``: the keys have their own memory; else they are sorted in the target's memory.
     """
     to = target if own else keys
     done = partial(put_values, to, source.dtype, descending)
     unit = absolute_position()
-    begin = unit * turns
-    for row in loop_range(begin, min(begin + turns, rows)):
-        first = row * n
-        special = encode_row(source, keys, first, n, descending)
-        quick_sort(keys, spare.at(unit * room), first, first + n, done)
+    begin = unit * over.turns
+    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+        first = row * over.n
+        special = encode_row(source, keys, first, over.n, descending)
+        quick_sort(keys, spare.at(unit * room), first, first + over.n, done)
         if special:
-            put_special(source, to, first, n, descending)
+            put_special(source, to, first, over.n, descending)
 
 
-def put_values(to: Any, dtype: DType, descending: bool, place: Any, keys: Any, mask: Any) -> None:
+def put_values(
+    to: Pointer, dtype: DType, descending: bool, at: Number, keys: Number, mask: Number | None
+) -> None:
     """Write the values of sorted keys."""
     value = value_of(keys, dtype, descending)
-    to.store(place, value if to.dtype is dtype else bitcast(value, to.dtype), mask=mask)
+    to.store(at, value if to.dtype is dtype else bitcast(value, to.dtype), mask=mask)
 
 
 @helper
-def encode_row(source: Any, keys: Any, first: Any, n: Any, descending: bool) -> Any:
-    """Write a row's keys; return whether it has a NaN or −0, False where its dtype has none."""
+def encode_row(source: Pointer, keys: Pointer, first: Number, n: Number, descending: bool) -> Mask:
+    """Write a row's keys; return whether it has a NaN or −0, False for dtypes without these."""
     floating = source.dtype.kind == "float"
     lanes = LANES[keys.dtype]
     whole = n // lanes * lanes
@@ -84,7 +91,7 @@ def encode_row(source: Any, keys: Any, first: Any, n: Any, descending: bool) -> 
     return any_found != 0 if floating else False
 
 
-def is_special(x: Any, word: DType) -> Any:
+def is_special(x: Number, word: DType) -> Number:
     """Return 1 for NaN and −0, else 0, as a word."""
     bits = UNSIGNED[x.dtype.itemsize]
     raw = bitcast(x, bits)
@@ -92,7 +99,7 @@ def is_special(x: Any, word: DType) -> Any:
     return select(is_nan(raw, x.dtype) | minus_zero, constant(1, word), constant(0, word))
 
 
-def is_nan(raw: Any, dtype: DType) -> Any:
+def is_nan(raw: Number, dtype: DType) -> Number:
     """Return whether bits are those of a NaN."""
     bits = dtype.itemsize * 8
     magnitude = raw & constant((1 << (bits - 1)) - 1, raw.dtype)
@@ -100,11 +107,11 @@ def is_nan(raw: Any, dtype: DType) -> Any:
 
 
 @helper
-def put_special(source: Any, to: Any, first: Any, n: Any, descending: bool) -> None:
-    """Write a row's zeros and NaN where they belong, in their order in the source."""
+def put_special(source: Pointer, to: Pointer, first: Number, n: Number, descending: bool) -> None:
+    """Write a row's zeros and NaN at their sorted positions, in their order in the source."""
     dtype = source.dtype
     bits = UNSIGNED[dtype.itemsize]
-    # The key of zero; those of NaN are the greatest.
+    # The key of zero; NaN have the greatest key.
     zero = constant((1 << (dtype.itemsize * 8 - 1)) - int(descending), bits)
     zeros, others = first, first + n
     for i in loop_range(first, first + n):
