@@ -1,4 +1,4 @@
-"""Short transforms in registers: what one step of a long transform does to its elements.
+"""Short transforms in registers: the butterflies of a step of a long transform.
 
 Requirements: constants are known when the kernel is built, and rounded once; products with 1, −1, i
 and −i cost nothing; lengths are products of small primes. Numbers are pairs (real, imaginary),
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import cos, pi, sin
-from typing import Any
 
-Pair = tuple[Any, Any]
+from calor_kernel.language import Number
+
+Pair = tuple[Number, Number]
 
 
 def turn(part: Fraction) -> complex:
@@ -77,14 +78,14 @@ def transform(values: list[Pair]) -> list[Pair]:
     split = 4 if count % 4 == 0 and count > 4 else _divisor(count)
     if split == count:
         return _prime(values)
-    # Cooley and Tukey, 1965: transforms of ``split`` columns, turned, then of the rows.
+    # Cooley and Tukey, 1965: transforms of columns, twiddle factors, transforms of rows.
     rest = count // split
     columns = [transform(values[i::rest]) for i in range(rest)]
-    made: list[Pair] = [(0, 0)] * count
+    results: list[Pair] = [values[0]] * count
     for k in range(split):
         row = [scale(columns[i][k], turn(Fraction(i * k, count))) for i in range(rest)]
-        made[k::split] = transform(row)
-    return made
+        results[k::split] = transform(row)
+    return results
 
 
 def _divisor(count: int) -> int:
@@ -98,9 +99,9 @@ def _prime(values: list[Pair]) -> list[Pair]:
     first = values[0]
     sums = [add(values[j], values[count - j]) for j in range(1, half + 1)]
     differences = [subtract(values[j], values[count - j]) for j in range(1, half + 1)]
-    made: list[Pair] = [first] * count
+    results: list[Pair] = [first] * count
     for each in sums:
-        made[0] = add(made[0], each)
+        results[0] = add(results[0], each)
     for k in range(1, half + 1):
         even, odd = first, None
         for j in range(1, half + 1):
@@ -110,6 +111,6 @@ def _prime(values: list[Pair]) -> list[Pair]:
             odd = part if odd is None else add(odd, part)
         assert odd is not None
         # Plus i · odd, and minus.
-        made[k] = even[0] - odd[1], even[1] + odd[0]
-        made[count - k] = even[0] + odd[1], even[1] - odd[0]
-    return made
+        results[k] = even[0] - odd[1], even[1] + odd[0]
+        results[count - k] = even[0] + odd[1], even[1] - odd[0]
+    return results

@@ -1,27 +1,33 @@
-"""The steps of a long transform, and the table of turns that they share.
+"""The steps of a long transform, and its table of twiddle factors.
 
-Requirements: any length whose primes are small takes a pass over the data per factor, with results
-in order (Stockham's method; Cochran et al., "What is the fast Fourier transform?", 1967); reads are
-contiguous, and writes where the factors before are as long as a vector; the table is right to about
-an ulp, by integers up to the last octant.
+Requirements: a length with small primes takes one pass over the data per factor, with results in
+order (Stockham's method; Cochran et al., "What is the fast Fourier transform?", 1967); loads are
+contiguous, and stores too if the product of the earlier factors is at least a vector. The table has
+an error of about an ulp: angles are integers down to the octant.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from calor.dtypes import DType, float32, float64
 from calor_kernel.language import (
+    Element,
+    In,
+    Number,
+    Out,
+    Pointer,
+    Size,
     absolute_position,
     constant,
     fma,
     helper,
     kernel,
+    min,
+    range,
     select,
     splat,
 )
 from calor_kernel.library.fft.codelets import Pair, multiply, transform
-from calor_kernel.library.fft.step_layout import Form, Place
+from calor_kernel.library.fft.step_layout import Read, RowLayout, Rows, Storage, Vectors, Written
 from calor_kernel.library.math import cos, sin
 from calor_kernel.library.math.base import exactly
 
@@ -33,8 +39,8 @@ _EIGHTH = {
 
 
 @kernel
-def turns(table: Any, n: Any, count: Any, *, chirp: bool) -> None:
-    """Write exp(−2πi · j / n) for j below ``count``, real parts first; of a chirp, j² / 2n."""
+def turns(table: Out, n: Size, count: Size, *, chirp: bool) -> None:
+    """Write exp(−2πi · j / n) for j below ``count``, real parts first; for a chirp, j² / 2n."""
     j = absolute_position()
     if j < count:
         c, s = turn_of(j * j % (2 * n), 2 * n, table.dtype) if chirp else turn_of(j, n, table.dtype)
@@ -43,9 +49,9 @@ def turns(table: Any, n: Any, count: Any, *, chirp: bool) -> None:
 
 
 @helper
-def turn_of(place: Any, n: Any, dtype: DType) -> Pair:
-    """Return exp(−2πi · place / n) for a place below n."""
-    octant, rest = place * 8 // n, place * 8 % n
+def turn_of(index: Number, n: Number, dtype: DType) -> Pair:
+    """Return exp(−2πi · index / n) for an index below n."""
+    octant, rest = index * 8 // n, index * 8 % n
     rest = select(octant % 2 == 1, n - rest, rest)
     c, s = small_turn(*ratio(rest.to(dtype), n.to(dtype)))
     exchanged = (octant + 1) // 2 % 2 == 1
@@ -57,14 +63,14 @@ def turn_of(place: Any, n: Any, dtype: DType) -> Pair:
 
 
 @exactly
-def ratio(rest: Any, n: Any) -> Pair:
-    """Return the quotient of two numbers, and what rounding lost."""
+def ratio(rest: Number, n: Number) -> Pair:
+    """Return the quotient of two numbers, and its rounding error."""
     part = rest / n
     return part, fma(-part, n, rest) / n
 
 
 @exactly
-def small_turn(part: Any, lost: Any) -> Pair:
+def small_turn(part: Number, lost: Number) -> Pair:
     """Return cosine and sine of π / 4 · (part + lost), both within about an ulp."""
     high, low = _EIGHTH[part.dtype]
     angle = part * high
@@ -75,184 +81,164 @@ def small_turn(part: Any, lost: Any) -> Pair:
 
 @kernel
 def step(
-    first: Any,
-    second: Any,
-    to_first: Any,
-    to_second: Any,
-    table: Any,
-    rows: Any,
-    n: Any,
-    inner: Any,
-    before: Any,
+    source: Read[Pointer],
+    target: Written[Pointer],
+    table: In,
+    over: Rows[Number],
+    before: Size,
     *,
     radix: int,
-    width: int,
-    share: int,
+    vectors: Vectors,
     whole: bool,
     last: bool,
-    read: Form,
-    write: Form,
-    swap_read: bool,
-    swap_write: bool,
+    read: Storage,
+    write: Storage,
 ) -> None:
-    """Do one factor of rows of n · inner elements; ``before`` is the product of those done.
+    """Do one factor of rows of n · inner elements; ``before``: the product of earlier factors.
 
-    A unit does ``share`` vectors. Elements t, t + n · inner / radix, … of a row give results that
-    are ``before * inner`` apart. ``whole``: that is a multiple of the width. ``last``: nothing
-    comes after, and nothing is turned.
+    Elements t, t + n · inner / radix, … of a row give results that are ``before * inner`` apart.
+    ``whole``: this distance is a multiple of the width. The ``last`` step has no twiddle factors.
     """
-    source = Place(first, second, read, swap_read, n, inner)
-    target = Place(to_first, to_second, write, swap_write, n, inner)
+    n, inner, width = over.n, over.inner, vectors.width
+    loads, stores = RowLayout(source, read, n, inner), RowLayout(target, write, n, inner)
     span = before * inner
     count = n * inner // radix
     blocks = (count + width - 1) // width
-    start = absolute_position() * share
-    for u in range(start, min(start + share, rows * blocks)):
+    start = absolute_position() * vectors.share
+    for u in range(start, min(start + vectors.share, over.rows * blocks)):
         row, t = u // blocks, u % blocks * width
         lanes = along(t, width)
         inside = lanes < count
-        base = source.row(row)
-        values = [source.load(base, t + j * count, width, inside) for j in range(radix)]
-        place = t if whole else lanes
-        group, within = place // span, place % span
-        made = transform(values)
-        base = target.row(row)
+        base = loads.row(row)
+        values = [loads.load(base, t + j * count, width, inside) for j in range(radix)]
+        index = t if whole else lanes
+        group, within = index // span, index % span
+        results = transform(values)
+        base = stores.row(row)
         for k in range(radix):
-            value = made[k]
+            value = results[k]
             if k > 0 and not last:
                 value = multiply(value, turn_at(table, group * (before * k), n, width, inside))
             at = group * (span * radix) + within + k * span
-            target.store(base, at, value, width, inside)
+            stores.store(base, at, value, width, inside)
 
 
-def along(t: Any, width: int) -> Any:
-    """Return the numbers of a vector's elements, of which the first is t."""
+def along(t: Number, width: int) -> Number:
+    """Return the indices of a vector's elements from t on."""
     return t + constant(tuple(range(width)), t.dtype) if width > 1 else t
 
 
-def turn_at(table: Any, place: Any, n: Any, width: int, inside: Any) -> Pair:
-    """Return turns of a table of n: one for all lanes, or one for each."""
-    if place.width == width:
-        return table.load(place, mask=inside), table.load(n + place, mask=inside)
-    return splat(table[place], width), splat(table[n + place], width)
+def turn_at(table: Pointer, index: Number, n: Number, width: int, inside: Number) -> Pair:
+    """Return twiddle factors from a table of n: one for all lanes, or one for each."""
+    if index.width == width:
+        return table.load(index, mask=inside), table.load(n + index, mask=inside)
+    return splat(table[index], width), splat(table[n + index], width)
 
 
 @helper
 def factors_along(
-    first: Any, second: Any, t: Any, inner: Any, width: int, mask: Any, alone: bool
+    first: Pointer, second: Pointer, t: Number, inner: Number, width: int, mask: Number, alone: bool
 ) -> Pair:
-    """Return the factors of elements from t on, of which ``inner`` have the same; or ``alone``."""
+    """Return the factors of elements from t on; ``inner`` elements share one, unless ``alone``."""
     if alone:
         return first.load(t, width, mask=mask), second.load(t, width, mask=mask)
-    place = along(t, width) // inner
-    return first.load(place, mask=mask), second.load(place, mask=mask)
+    index = along(t, width) // inner
+    return first.load(index, mask=mask), second.load(index, mask=mask)
 
 
 @kernel
 def chirp_in(
-    first: Any,
-    second: Any,
-    to_first: Any,
-    to_second: Any,
-    table: Any,
-    rows: Any,
-    n: Any,
-    inner: Any,
-    long: Any,
+    source: Read[Pointer],
+    target: Written[Pointer],
+    table: In,
+    over: Rows[Number],
+    long: Size,
     *,
-    width: int,
-    share: int,
+    vectors: Vectors,
     alone: bool,
-    read: Form,
-    swap_read: bool,
+    read: Storage,
 ) -> None:
-    """Multiply rows of length n by the chirp, into rows of length ``long`` that end with zeros."""
-    source = Place(first, second, read, swap_read, n, inner)
-    target = Place(to_first, to_second, "apart", False, long, inner)
+    """Multiply rows of length n by the chirp, into rows of length ``long`` padded with zeros."""
+    n, inner, width = over.n, over.inner, vectors.width
+    loads = RowLayout(source, read, n, inner)
+    stores = RowLayout(target, Storage("apart"), long, inner)
     count = long * inner
     blocks = (count + width - 1) // width
-    start = absolute_position() * share
-    for u in range(start, min(start + share, rows * blocks)):
+    start = absolute_position() * vectors.share
+    for u in range(start, min(start + vectors.share, over.rows * blocks)):
         row, t = u // blocks, u % blocks * width
         lanes = along(t, width)
         there = lanes < n * inner
-        value = source.load(source.row(row), t, width, there)
-        made = multiply(value, factors_along(table, table.at(n), t, inner, width, there, alone))
-        target.store(target.row(row), t, made, width, lanes < count)
+        value = loads.load(loads.row(row), t, width, there)
+        factors = factors_along(table, table.at(n), t, inner, width, there, alone)
+        product = multiply(value, factors)
+        stores.store(stores.row(row), t, product, width, lanes < count)
 
 
 @kernel
-def chirp_filter(table: Any, to_first: Any, to_second: Any, n: Any, long: Any, scale: Any) -> None:
-    """Write what a chirp is folded with: its conjugate, and the same backwards from the end."""
+def chirp_filter(table: In, target: Written[Pointer], n: Size, long: Size, scale: Element) -> None:
+    """Write the filter of the convolution: the conjugate chirp, and its mirror at the end."""
     j = absolute_position()
     if j < long:
-        place = min(j, long - j)
-        there = place < n
-        place = min(place, n - 1)
-        to_first[j] = select(there, table[place] * scale, 0.0)
-        to_second[j] = select(there, -table[n + place] * scale, 0.0)
+        index = min(j, long - j)
+        there = index < n
+        index = min(index, n - 1)
+        target.first[j] = select(there, table[index] * scale, 0.0)
+        target.second[j] = select(there, -table[n + index] * scale, 0.0)
 
 
 @kernel
 def chirp_product(
-    first: Any,
-    second: Any,
-    by_first: Any,
-    by_second: Any,
-    to_first: Any,
-    to_second: Any,
-    rows: Any,
-    n: Any,
-    inner: Any,
+    source: Read[Pointer],
+    factors: Read[Pointer],
+    target: Written[Pointer],
+    over: Rows[Number],
     *,
-    width: int,
-    share: int,
+    vectors: Vectors,
     alone: bool,
 ) -> None:
     """Multiply rows by one row."""
-    count = n * inner
+    width = vectors.width
+    count = over.n * over.inner
     blocks = (count + width - 1) // width
-    start = absolute_position() * share
-    for u in range(start, min(start + share, rows * blocks)):
+    start = absolute_position() * vectors.share
+    for u in range(start, min(start + vectors.share, over.rows * blocks)):
         row, t = u // blocks, u % blocks * width
         lanes = along(t, width)
         inside = lanes < count
         at = row * count + t
+        first, second = source.first, source.second
         value = first.load(at, width, mask=inside), second.load(at, width, mask=inside)
-        factor = factors_along(by_first, by_second, t, inner, width, inside, alone)
-        made = multiply(value, factor)
-        to_first.store(at, made[0], mask=inside)
-        to_second.store(at, made[1], mask=inside)
+        factor = factors_along(factors.first, factors.second, t, over.inner, width, inside, alone)
+        product = multiply(value, factor)
+        target.first.store(at, product[0], mask=inside)
+        target.second.store(at, product[1], mask=inside)
 
 
 @kernel
 def chirp_out(
-    first: Any,
-    second: Any,
-    to_first: Any,
-    to_second: Any,
-    table: Any,
-    rows: Any,
-    n: Any,
-    inner: Any,
-    long: Any,
+    source: Read[Pointer],
+    target: Written[Pointer],
+    table: In,
+    over: Rows[Number],
+    long: Size,
     *,
-    width: int,
-    share: int,
+    vectors: Vectors,
     alone: bool,
-    write: Form,
-    swap_write: bool,
+    write: Storage,
 ) -> None:
     """Multiply the first n elements of rows of length ``long`` by the chirp."""
-    source = Place(first, second, "apart", False, long, inner)
-    target = Place(to_first, to_second, write, swap_write, n, inner)
+    n, inner, width = over.n, over.inner, vectors.width
+    loads = RowLayout(source, Storage("apart"), long, inner)
+    stores = RowLayout(target, write, n, inner)
     count = n * inner
     blocks = (count + width - 1) // width
-    start = absolute_position() * share
-    for u in range(start, min(start + share, rows * blocks)):
+    start = absolute_position() * vectors.share
+    for u in range(start, min(start + vectors.share, over.rows * blocks)):
         row, t = u // blocks, u % blocks * width
         lanes = along(t, width)
         inside = lanes < count
-        value = source.load(source.row(row), t, width, inside)
-        made = multiply(value, factors_along(table, table.at(n), t, inner, width, inside, alone))
-        target.store(target.row(row), t, made, width, inside)
+        value = loads.load(loads.row(row), t, width, inside)
+        factors = factors_along(table, table.at(n), t, inner, width, inside, alone)
+        product = multiply(value, factors)
+        stores.store(stores.row(row), t, product, width, inside)

@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import Any
 
-from calor.dtypes import DType, int32, int64
+from calor.dtypes import DType, int32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Scratch
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Input, Launch, Output, Scratch
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.fft.kernels import turns
-from calor_kernel.library.fft.step_layout import Form
+from calor_kernel.library.fft.step_layout import Form, Read, Rows, Storage, Vectors, Written
 from calor_kernel.library.fft.tiles import reversed_digits
 
-SIZE = Scalar(int64, nonnegative=True)
-# Factors that a step may have, those that are tried first before others.
+# Factors of a step, in the order in which they are tried.
 _FACTORS = (8, 4, 2, 3, 5, 7, 11, 13)
-# Vectors that a cube of one unit does in a launch over single elements.
+# Vectors of a cube of one unit.
 _SHARE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where a transform of one axis begins or ends: arguments, form and whether parts change."""
+    """The memory at which a transform of one axis begins or ends, and its storage."""
 
-    first: Argument
-    second: Argument
-    form: Form
-    swapped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Transforms of length n of all ``rows``, each of which has ``inner`` of them interleaved."""
-
-    rows: int
-    n: int
-    inner: int
+    first: Bound
+    second: Bound
+    storage: Storage
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self.rows * self.n * self.inner
+    def read(self) -> Read[Bound]:
+        """The memory as a kernel's operand."""
+        return Read(self.first, self.second)
+
+    @property
+    def written(self) -> Written[Bound]:
+        """The memory as a kernel's result."""
+        return Written(self.first, self.second)
+
+
+def size_of(shape: Rows[int]) -> int:
+    """Return the number of elements."""
+    return shape.rows * shape.n * shape.inner
 
 
 def factors_of(n: int) -> list[int] | None:
@@ -79,118 +76,85 @@ class Plan:
         self.scratch: list[int] = []
         self.units = min(info.max_units, 128)
         self.width = 1 if self.units > 1 else max(1, info.vector_bytes // dtype.itemsize)
-        self._tables: dict[tuple[Any, ...], Scratch] = {}
+        self._tables: dict[tuple[object, ...], Bound] = {}
 
-    # Memory.
     def memory(self, count: int) -> Scratch:
         """Return memory for some real numbers."""
         self.scratch.append(max(count, 1) * self.dtype.itemsize)
         return Scratch(len(self.scratch) - 1)
 
-    def apart(self, count: int) -> End:
-        """Return memory for numbers whose parts lie apart."""
-        first = self.memory(2 * count)
-        return End(first, replace(first, offset=count), "apart")
+    def end(self, memory: Input | Output | Scratch, form: Form, swapped: bool = False) -> End:
+        """Return an end whose numbers are in one piece of memory."""
+        bound = Bound(memory, self.dtype)
+        return End(bound, bound, Storage(form, swapped))
 
-    def table(self, n: int, chirp: bool = False) -> Scratch:
-        """Return the turns of a length; they are computed once."""
+    def apart(self, shape: Rows[int]) -> End:
+        """Return memory for numbers of the form "apart"."""
+        count = size_of(shape)
+        first = self.memory(2 * count)
+        second = replace(first, offset=count)
+        return End(Bound(first, self.dtype), Bound(second, self.dtype), Storage("apart"))
+
+    def table(self, n: int, chirp: bool = False) -> Bound:
+        """Return the twiddle factors of a length; they are computed once."""
         found = self._tables.get((n, chirp))
         if found is None:
-            found = self._tables[n, chirp] = self.memory(2 * n)
-            said = {"chirp": chirp}
-            self.prepare(turns, n, (found,), (n, n), said, 2 * n * self.dtype.itemsize)
+            found = self._tables[n, chirp] = Bound(self.memory(2 * n), self.dtype)
+            effort = Effort("fft turns", 0, 2 * n * self.dtype.itemsize)
+            self.prepare(turns, n, effort, table=found, n=n, count=n, chirp=chirp)
         return found
 
-    def order(self, n: int, factors: Sequence[int]) -> Scratch:
-        """Return where results of a transform in place are; it is computed once."""
+    def order(self, n: int, factors: Sequence[int]) -> Bound:
+        """Return the positions of the results of a transform in place; they are computed once."""
         key = (n, tuple(factors))
         found = self._tables.get(key)
         if found is None:
             self.scratch.append(n * int32.itemsize)
-            found = self._tables[key] = Scratch(len(self.scratch) - 1)
-            numbers = (n, digits_of(factors))
-            self.prepare(reversed_digits, n, (found,), numbers, {}, 4 * n, int32)
+            found = self._tables[key] = Bound(Scratch(len(self.scratch) - 1), int32)
+            given = {"order": found, "n": n, "factors": digits_of(factors)}
+            self.prepare(reversed_digits, n, Effort("fft reversed_digits", 0, 4 * n), **given)
         return found
 
-    # Launches.
     def prepare(
-        self,
-        function: KernelFunction,
-        count: int,
-        written: Sequence[Argument],
-        numbers: Sequence[int],
-        said: Mapping[str, Any],
-        nbytes: int,
-        dtype: DType | None = None,
+        self, kernel: KernelFunction, count: int, effort: Effort, /, **given: object
     ) -> None:
         """Add a launch that computes a table, an element a unit."""
-        declared = (Buffer(dtype or self.dtype),) * len(written)
-        build = Build(
-            function,
-            (*declared, *(SIZE,) * len(numbers)),
-            tuple(sorted(said.items())),
-            (self.units, 1, 1),
-        )
-        cubes = (-(-count // self.units), 1, 1)
-        label = f"fft {function.name}"
-        self.launches.append(
-            Launch(build, cubes, (*written, *numbers), 0, nbytes, label, prepares=True)
-        )
+        grid = Grid.line(-(-count // self.units), self.units)
+        made = launch(kernel, grid, effort, **given)
+        self.launches.append(replace(made, prepares=True))
 
     def over(
         self,
-        function: KernelFunction,
+        kernel: KernelFunction,
         work: int,
-        rows: int,
-        read: Sequence[Argument],
-        written: Sequence[Argument],
-        tables: Sequence[Argument],
-        numbers: Sequence[int],
-        said: Mapping[str, Any],
+        shape: Rows[int],
         flops: int = 0,
         prepares: bool = False,
+        /,
+        **given: object,
     ) -> None:
         """Add a launch over vectors of ``work`` elements of each row."""
         share = _SHARE if self.units == 1 else 1
-        blocks = rows * -(-work // self.width)
-        known = {**said, "width": self.width, "share": share}
-        self.add(
-            function,
-            (-(-blocks // (self.units * share)), 1, 1),
-            (*read, *written, *tables, *numbers),
-            (*self.reads(read), *(Buffer(self.dtype) for _ in written), *self.reads(tables)),
-            known,
-            flops,
-            4 * rows * work * self.dtype.itemsize,
-            prepares,
-        )
-
-    def reads(self, arguments: Sequence[Argument]) -> list[Buffer]:
-        """Return parameters that are only read."""
-        return [Buffer(self.dtype, writable=False) for _ in arguments]
+        blocks = shape.rows * -(-work // self.width)
+        given["vectors"] = Vectors(self.width, share)
+        nbytes = 4 * shape.rows * work * self.dtype.itemsize
+        self.add(kernel, -(-blocks // (self.units * share)), flops, nbytes, prepares, **given)
 
     def add(
         self,
-        function: KernelFunction,
-        cubes: tuple[int, int, int],
-        arguments: Sequence[Argument],
-        buffers: Sequence[Buffer],
-        said: Mapping[str, Any],
+        kernel: KernelFunction,
+        cubes: int,
         flops: int,
         nbytes: int,
         prepares: bool = False,
+        /,
+        **given: object,
     ) -> None:
-        """Add a launch whose arguments begin with buffers; numbers follow."""
-        if not prod(cubes):
-            return
-        numbers = (SIZE,) * (len(arguments) - len(buffers))
-        build = Build(
-            function, (*buffers, *numbers), tuple(sorted(said.items())), (self.units, 1, 1)
-        )
-        label = f"fft {function.name}"
-        self.launches.append(
-            Launch(build, cubes, tuple(arguments), flops, nbytes, label, prepares=prepares)
-        )
+        """Add a launch, unless it has no cubes."""
+        if cubes:
+            effort = Effort(f"fft {kernel.name}", flops, nbytes)
+            made = launch(kernel, Grid.line(cubes, self.units), effort, **given)
+            self.launches.append(replace(made, prepares=prepares))
 
 
 def digits_of(factors: Sequence[int]) -> int:
@@ -198,6 +162,6 @@ def digits_of(factors: Sequence[int]) -> int:
     return sum(factor << (5 * i) for i, factor in enumerate(factors))
 
 
-def flops_of(shape: Rows) -> int:
+def flops_of(shape: Rows[int]) -> int:
     """Return the usual number of operations of complex transforms, 5 n log2 n."""
-    return 5 * shape.size * max(1, (shape.n - 1).bit_length())
+    return 5 * size_of(shape) * max(1, (shape.n - 1).bit_length())

@@ -7,39 +7,50 @@ complex number, and the bins are sums and differences of its bins k and −k (So
 
 from __future__ import annotations
 
-from typing import Any
-
 from calor_kernel.language import (
+    In,
+    Number,
+    Out,
+    Pointer,
+    Size,
     absolute_position,
     constant,
     helper,
     kernel,
+    min,
+    range,
     shuffle,
 )
 from calor_kernel.library.fft.codelets import Pair, multiply
 from calor_kernel.library.fft.kernels import along
-from calor_kernel.library.fft.step_layout import joined, parted, twice
+from calor_kernel.library.fft.step_layout import (
+    Read,
+    Vectors,
+    Written,
+    deinterleave,
+    interleave,
+    twice,
+)
 
 
 @kernel
 def bins_of_half(
-    first: Any,
-    second: Any,
-    target: Any,
-    table: Any,
-    rows: Any,
-    half: Any,
+    source: Read[Pointer],
+    target: Out,
+    table: In,
+    rows: Size,
+    half: Size,
     *,
-    width: int,
-    share: int,
+    vectors: Vectors,
 ) -> None:
-    """Write half + 1 bins of rows of 2 · half real numbers, from transforms whose parts lie apart.
+    """Write half + 1 bins of rows of 2 · half real numbers, from transforms of the form "apart".
 
-    ``table`` has the turns of the whole length. A unit does ``share`` vectors.
+    ``table`` has the twiddle factors of the whole length.
     """
+    first, second, width = source.first, source.second, vectors.width
     blocks = (half + width - 1) // width
-    start = absolute_position() * share
-    for u in range(start, min(start + share, rows * blocks)):
+    start = absolute_position() * vectors.share
+    for u in range(start, min(start + vectors.share, rows * blocks)):
         row, k = u // blocks, u % blocks * width
         base, to = row * half, 2 * row * (half + 1)
         if k == 0:
@@ -56,62 +67,61 @@ def bins_of_half(
         odd = (a[1] + b[1]) * 0.5, (b[0] - a[0]) * 0.5
         turned = multiply(odd, w)
         value = even[0] + turned[0], even[1] + turned[1]
-        target.store(to + 2 * k, joined(value, width), mask=twice(inside, width))
+        target.store(to + 2 * k, interleave(value, width), mask=twice(inside, width))
 
 
 @kernel
 def half_of_bins(
-    source: Any,
-    first: Any,
-    second: Any,
-    table: Any,
-    rows: Any,
-    half: Any,
+    source: In,
+    target: Written[Pointer],
+    table: In,
+    rows: Size,
+    half: Size,
     *,
-    width: int,
-    share: int,
+    vectors: Vectors,
 ) -> None:
-    """Write what transforms backwards to 2 · half real numbers, from half + 1 bins of each row.
+    """Write the input of the inverse transform to 2 · half real numbers, from half + 1 bins.
 
-    The imaginary parts of the first and the last bin do not count.
+    The imaginary parts of the first and the last bin are ignored.
     """
+    first, second, width = target.first, target.second, vectors.width
     blocks = (half + width - 1) // width
-    start = absolute_position() * share
-    for u in range(start, min(start + share, rows * blocks)):
+    start = absolute_position() * vectors.share
+    for u in range(start, min(start + vectors.share, rows * blocks)):
         row, k = u // blocks, u % blocks * width
         base, to = 2 * row * (half + 1), row * half
         if k == 0:
             first[to] = source[base] + source[base + 2 * half]
             second[to] = source[base] - source[base + 2 * half]
         inside = (along(k, width) > 0) & (along(k, width) < half)
-        a = parted(source.load(base + 2 * k, 2 * width, mask=twice(inside, width)), width)
+        a = deinterleave(source.load(base + 2 * k, 2 * width, mask=twice(inside, width)), width)
         at = half - k - (width - 1)
         there = along(at, width) > 0
         both = source.load(base + 2 * at, 2 * width, mask=twice(there, width))
-        b = parted(both, width)
+        b = deinterleave(both, width)
         b = backwards(b[0]), backwards(b[1])
         w = turn_of_bins(table, k, half, width, inside)
         even = a[0] + b[0], a[1] - b[1]
-        # i times the difference, turned back.
+        # i times the difference, by the conjugate twiddle factors.
         odd = multiply((-(a[1] + b[1]), a[0] - b[0]), (w[0], -w[1]))
         first.store(to + k, even[0] + odd[0], mask=inside)
         second.store(to + k, even[1] + odd[1], mask=inside)
 
 
 @helper
-def mirrored(memory: Any, base: Any, half: Any, k: Any, width: int) -> Any:
-    """Return elements half − k, half − k − 1, … of a row, but not its first one."""
+def mirrored(memory: Pointer, base: Number, half: Number, k: Number, width: int) -> Number:
+    """Return elements half − k, half − k − 1, … of a row, without its first one."""
     at = half - k - (width - 1)
     return backwards(memory.load(base + at, width, mask=along(at, width) > 0))
 
 
-def backwards(x: Any) -> Any:
-    """Return the lanes the other way round."""
+def backwards(x: Number) -> Number:
+    """Return the lanes in reverse order."""
     return shuffle(x, range(x.width - 1, -1, -1)) if x.width > 1 else x
 
 
-def turn_of_bins(table: Any, k: Any, half: Any, width: int, inside: Any) -> Pair:
-    """Return the turns of bins from k on."""
+def turn_of_bins(table: Pointer, k: Number, half: Number, width: int, inside: Number) -> Pair:
+    """Return the twiddle factors of bins from k on."""
     return (
         table.load(k, width, mask=inside),
         table.load(2 * half + k, width, mask=inside),

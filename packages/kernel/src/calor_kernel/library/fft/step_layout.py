@@ -1,111 +1,159 @@
-"""How a step of a transform reads its elements and writes its results.
+"""The storage of a transform's elements: how a step loads its operand and stores its results.
 
-Requirements: the first step reads the operand as it lies, and the last writes the result, so that
-transforms of every kind pay for their steps alone. In between, real and imaginary parts lie apart,
-where vectors need no shuffles. The inverse transform is the forward one with both parts exchanged
-on the way in and out.
+Requirements: the first step loads the operand in its own layout, and the last one stores the
+result, so transforms of every kind consist of their steps alone. Between steps real and imaginary
+parts are in separate arrays, where vectors need no shuffles. The inverse transform is the forward
+one with both parts exchanged at the first load and the last store.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
-from calor_kernel.language import constant, select, shuffle
+from calor_kernel.language import Number, Pointer, SizeOf, constant, select, shuffle
+from calor_kernel.language.declared import READS, WRITES
 from calor_kernel.library.fft.codelets import Pair
 
 Form = Literal["apart", "pairs", "real", "half"]
+M = TypeVar("M")
+N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where numbers lie: element ``i`` of a row is frequency or place ``i // inner``.
+class Read(Generic[M]):
+    """The memory of complex numbers that a kernel reads; ``second`` is for the form "apart"."""
 
-    ``form`` "apart": real parts in ``first``, imaginary parts in ``second``. "pairs": both beside
-    each other in ``first``. "real": no imaginary part. "half": pairs, of which those after the
-    middle of ``length`` are left out, because they are conjugates. ``swapped``: both parts are
-    exchanged.
+    first: Annotated[M, READS]
+    second: Annotated[M, READS]
+
+
+@dataclass(frozen=True, slots=True)
+class Written(Generic[M]):
+    """The memory of complex numbers that a kernel writes; ``second`` is for the form "apart"."""
+
+    first: Annotated[M, WRITES]
+    second: Annotated[M, WRITES]
+
+
+Memory = Read[Pointer] | Written[Pointer]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Generic[N]):
+    """Transforms of length n: ``rows`` of them, each with ``inner`` interleaved transforms."""
+
+    rows: SizeOf[N]
+    n: SizeOf[N]
+    inner: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The form of complex numbers in memory.
+
+    "apart": real parts in ``first``, imaginary parts in ``second``. "pairs": interleaved in
+    ``first``. "real": real parts only. "half": pairs without the upper half of the bins, which are
+    conjugates of the lower half. ``swapped``: real and imaginary parts are exchanged.
     """
 
-    first: Any
-    second: Any
     form: Form
-    swapped: bool
-    length: Any
-    inner: Any
+    swapped: bool = False
 
-    def row(self, outer: Any) -> Any:
-        """Return the first element of a row."""
-        count = self.length // 2 + 1 if self.form == "half" else self.length
-        return outer * count * self.inner
-
-    def load(self, base: Any, at: Any, width: int, mask: Any) -> Pair:
-        """Return the elements of a row from ``at`` on, which lie one after another."""
-        if self.form == "apart":
-            return (
-                self.first.load(base + at, width, mask=mask),
-                self.second.load(base + at, width, mask=mask),
-            )
-        if self.form == "real":
-            real = self.first.load(base + at, width, mask=mask)
-            return self._exchanged((real, constant(0, real.dtype, width)))
-        if self.form == "half":
-            return self._exchanged(self._mirrored(base, at, width, mask))
-        if width == 1:
-            place = 2 * (base + at)
-            return self._exchanged(
-                (self.first.load(place, mask=mask), self.first.load(place + 1, mask=mask))
-            )
-        both = self.first.load(2 * (base + at), 2 * width, mask=twice(mask, width))
-        return self._exchanged(parted(both, width))
-
-    def store(self, base: Any, at: Any, value: Pair, width: int, mask: Any) -> None:
-        """Write elements of a row from ``at`` on, or to a vector of places."""
-        if self.form == "apart":
-            self.first.store(base + at, value[0], mask=mask)
-            self.second.store(base + at, value[1], mask=mask)
-            return
-        value = self._exchanged(value)
-        if self.form == "real":
-            self.first.store(base + at, value[0], mask=mask)
-            return
-        places = at if at.width == width else at + constant(tuple(range(width)), at.dtype)
-        if self.form == "half":
-            mask = mask & (places < (self.length // 2 + 1) * self.inner)
-        if width > 1 and at.width == 1:
-            both = joined(value, width)
-            self.first.store(2 * (base + at), both, mask=twice(mask, width))
-        else:
-            self.first.store(2 * (base + places), value[0], mask=mask)
-            self.first.store(2 * (base + places) + 1, value[1], mask=mask)
-
-    def _mirrored(self, base: Any, at: Any, width: int, mask: Any) -> Pair:
-        """Return elements of which those after the middle are conjugates of those before it."""
-        places = at + constant(tuple(range(width)), at.dtype) if width > 1 else at
-        frequency, rest = places // self.inner, places % self.inner
-        after = 2 * frequency > self.length
-        lone = (frequency == 0) | (2 * frequency == self.length)
-        frequency = select(after, self.length - frequency, frequency)
-        place = 2 * (base + frequency * self.inner + rest)
-        real = self.first.load(place, mask=mask)
-        imaginary = self.first.load(place + 1, mask=mask)
-        imaginary = select(after, -imaginary, imaginary)
-        return real, select(lone, 0.0, imaginary)
-
-    def _exchanged(self, value: Pair) -> Pair:
+    def exchanged(self, value: Pair) -> Pair:
+        """Return a number, its parts exchanged for inverse transforms."""
         return (value[1], value[0]) if self.swapped else value
 
 
-def twice(mask: Any, width: int) -> Any:
-    """Return a mask of pairs as one of their parts."""
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The vectors of a unit: their ``width``, and how many it has (``share``)."""
+
+    width: int
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """Rows of transforms in memory: element ``i`` of a row has the bin or index ``i // inner``."""
+
+    memory: Memory
+    storage: Storage
+    length: Number
+    inner: Number
+
+    def row(self, outer: Number) -> Number:
+        """Return the first element of a row."""
+        count = self.length // 2 + 1 if self.storage.form == "half" else self.length
+        return outer * count * self.inner
+
+    def load(self, base: Number, at: Number, width: int, mask: Number) -> Pair:
+        """Load adjacent elements of a row from ``at`` on."""
+        if self.storage.form == "apart":
+            return (
+                self.memory.first.load(base + at, width, mask=mask),
+                self.memory.second.load(base + at, width, mask=mask),
+            )
+        if self.storage.form == "real":
+            real = self.memory.first.load(base + at, width, mask=mask)
+            return self.storage.exchanged((real, constant(0, real.dtype, width)))
+        if self.storage.form == "half":
+            return self.storage.exchanged(self._mirrored(base, at, width, mask))
+        if width == 1:
+            index = 2 * (base + at)
+            return self.storage.exchanged(
+                (
+                    self.memory.first.load(index, mask=mask),
+                    self.memory.first.load(index + 1, mask=mask),
+                )
+            )
+        both = self.memory.first.load(2 * (base + at), 2 * width, mask=twice(mask, width))
+        return self.storage.exchanged(deinterleave(both, width))
+
+    def store(self, base: Number, at: Number, value: Pair, width: int, mask: Number) -> None:
+        """Store elements of a row from ``at`` on, or to a vector of indices."""
+        if self.storage.form == "apart":
+            self.memory.first.store(base + at, value[0], mask=mask)
+            self.memory.second.store(base + at, value[1], mask=mask)
+            return
+        value = self.storage.exchanged(value)
+        if self.storage.form == "real":
+            self.memory.first.store(base + at, value[0], mask=mask)
+            return
+        indices = at if at.width == width else at + constant(tuple(range(width)), at.dtype)
+        if self.storage.form == "half":
+            mask = mask & (indices < (self.length // 2 + 1) * self.inner)
+        if width > 1 and at.width == 1:
+            both = interleave(value, width)
+            self.memory.first.store(2 * (base + at), both, mask=twice(mask, width))
+        else:
+            self.memory.first.store(2 * (base + indices), value[0], mask=mask)
+            self.memory.first.store(2 * (base + indices) + 1, value[1], mask=mask)
+
+    def _mirrored(self, base: Number, at: Number, width: int, mask: Number) -> Pair:
+        """Load elements; those above the middle are conjugates of those below it."""
+        indices = at + constant(tuple(range(width)), at.dtype) if width > 1 else at
+        frequency, rest = indices // self.inner, indices % self.inner
+        after = 2 * frequency > self.length
+        lone = (frequency == 0) | (2 * frequency == self.length)
+        frequency = select(after, self.length - frequency, frequency)
+        index = 2 * (base + frequency * self.inner + rest)
+        real = self.memory.first.load(index, mask=mask)
+        imaginary = self.memory.first.load(index + 1, mask=mask)
+        imaginary = select(after, -imaginary, imaginary)
+        return real, select(lone, 0.0, imaginary)
+
+
+def twice(mask: Number, width: int) -> Number:
+    """Return the mask of the parts of pairs."""
     return shuffle(mask, [i // 2 for i in range(2 * width)])
 
 
-def parted(both: Any, width: int) -> Pair:
+def deinterleave(both: Number, width: int) -> Pair:
     """Return the first and the second parts of pairs."""
     return shuffle(both, range(0, 2 * width, 2)), shuffle(both, range(1, 2 * width, 2))
 
 
-def joined(value: Pair, width: int) -> Any:
-    """Return pairs beside each other."""
+def interleave(value: Pair, width: int) -> Number:
+    """Return interleaved pairs."""
     return shuffle(value[0], [i // 2 + i % 2 * width for i in range(2 * width)], value[1])

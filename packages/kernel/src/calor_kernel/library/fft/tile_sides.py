@@ -1,196 +1,204 @@
-"""Where tiles of transforms are read from and written to: vectors of lanes, or squares of rows.
+"""Loads and stores of tiles of transforms: vectors of lanes, or rows with a transposition.
 
-Requirements: whatever axis is transformed, memory is read in vectors of elements that lie one after
-another, but for axes inside of which lie a few elements only.
+Requirements: memory is accessed in vectors of adjacent elements along any transformed axis, except
+axes with only a few elements inside them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Generic, Literal, TypeVar
 
-from calor_kernel.language import helper, splat
+from calor_kernel.language import Number, SizeOf, helper, min, splat
 from calor_kernel.library.fft.codelets import Pair
 from calor_kernel.library.fft.kernels import along
-from calor_kernel.library.fft.step_layout import Form, joined, parted, twice
+from calor_kernel.library.fft.step_layout import Memory, Storage, deinterleave, interleave, twice
 from calor_kernel.library.matmul.packing import transpose
 
-# How lanes lie in memory: one after another, each with its elements one after another, or neither.
+# The layout of lanes: adjacent lanes, adjacent elements of a lane, or neither.
+N = TypeVar("N")
 Mode = Literal["across", "along", "any"]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """Where transforms are read from or written to.
+class Steps(Generic[N]):
+    """Strides of lanes along each of their numbers, and of a lane's elements."""
 
-    ``starts`` are the first elements of the lanes, as far as the mode needs them: the first lane's
-    for "across", a vector for "any", and a list for "along", each for both halves of the lanes of
-    real forms. ``there`` says which lanes there are.
+    outer: SizeOf[N]
+    middle: SizeOf[N]
+    lane: SizeOf[N]
+    element: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneCounts(Generic[N]):
+    """Numbers of lanes: each outer number has ``middle`` middle ones, each of these ``count``.
+
+    ``total``: the limit of lane numbers in a tile.
     """
 
-    first: Any
-    second: Any
-    form: Form
+    middle: SizeOf[N]
+    count: SizeOf[N]
+    total: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The memory of a tile's transforms.
+
+    ``starts``: the first elements of the lanes, for both halves of the lanes of real forms. In the
+    mode "across" it is the first lane's, in "any" a vector, in "along" one for each lane.
+    ``there``: the mask of lanes, in "along" one for each lane.
+    """
+
+    memory: Memory
+    storage: Storage
     mode: Mode
-    swapped: bool
-    step: Any
-    starts: tuple[Any, Any]
-    there: tuple[Any, Any]
+    step: Number
+    starts: tuple[list[Number], list[Number]]
+    there: tuple[list[Number], list[Number]]
     lanes: int
 
     # Elements of all lanes.
-    def read(self, i: Any, half: int) -> Pair:
+    def read(self, i: Number, half: int) -> Pair:
         """Return element i of the lanes of a half."""
-        there, lanes = self.there[half], self.lanes
-        at = self.starts[half] + i * self.step
-        if self.form == "apart":
-            return self.first.load(at, lanes, mask=there), self.second.load(at, lanes, mask=there)
+        there, lanes = self.there[half][0], self.lanes
+        first, second = self.memory.first, self.memory.second
+        at = self.starts[half][0] + i * self.step
+        if self.storage.form == "apart":
+            return first.load(at, lanes, mask=there), second.load(at, lanes, mask=there)
         if self.mode == "across":
-            return parted(self.first.load(2 * at, 2 * lanes, mask=twice(there, lanes)), lanes)
-        return self.first.load(2 * at, mask=there), self.first.load(2 * at + 1, mask=there)
+            return deinterleave(first.load(2 * at, 2 * lanes, mask=twice(there, lanes)), lanes)
+        return first.load(2 * at, mask=there), first.load(2 * at + 1, mask=there)
 
-    def write(self, i: Any, half: int, value: Pair) -> None:
+    def write(self, i: Number, half: int, value: Pair) -> None:
         """Write element i of the lanes of a half."""
-        there, lanes = self.there[half], self.lanes
-        at = self.starts[half] + i * self.step
-        if self.form == "apart":
-            self.first.store(at, value[0], mask=there)
-            self.second.store(at, value[1], mask=there)
+        there, lanes = self.there[half][0], self.lanes
+        at = self.starts[half][0] + i * self.step
+        if self.storage.form == "apart":
+            self.memory.first.store(at, value[0], mask=there)
+            self.memory.second.store(at, value[1], mask=there)
         elif self.mode == "across":
-            self.first.store(2 * at, joined(value, lanes), mask=twice(there, lanes))
+            self.memory.first.store(2 * at, interleave(value, lanes), mask=twice(there, lanes))
         else:
-            self.first.store(2 * at, value[0], mask=there)
-            self.first.store(2 * at + 1, value[1], mask=there)
+            self.memory.first.store(2 * at, value[0], mask=there)
+            self.memory.first.store(2 * at + 1, value[1], mask=there)
 
-    def read_real(self, i: Any, half: int) -> Any:
-        """Return element i of the lanes of a half, which is real."""
-        at = self.starts[half] + i * self.step
-        return self.first.load(at, self.lanes, mask=self.there[half])
+    def read_real(self, i: Number, half: int) -> Number:
+        """Return the real element i of the lanes of a half."""
+        at = self.starts[half][0] + i * self.step
+        return self.memory.first.load(at, self.lanes, mask=self.there[half][0])
 
-    def write_real(self, i: Any, half: int, value: Any) -> None:
-        """Write element i of the lanes of a half, which is real."""
-        at = self.starts[half] + i * self.step
-        self.first.store(at, value, mask=self.there[half])
+    def write_real(self, i: Number, half: int, value: Number) -> None:
+        """Write the real element i of the lanes of a half."""
+        at = self.starts[half][0] + i * self.step
+        self.memory.first.store(at, value, mask=self.there[half][0])
 
-    # As many elements as lanes, of rows that lie one after another.
-    def read_square(self, i: Any, count: Any, half: int) -> list[Pair]:
-        """Return elements from i on, of which there are ``count`` in all."""
+    # Blocks of as many elements as lanes, of rows with adjacent elements.
+    def read_block(self, i: Number, count: Number, half: int) -> list[Pair]:
+        """Return elements from i on; rows have ``count`` elements."""
         lanes = self.lanes
         inside = along(i, lanes) < count
         rows: list[Pair] = []
         for start in self.starts[half]:
-            if self.form == "apart":
+            if self.storage.form == "apart":
                 rows.append(
                     (
-                        self.first.load(start + i, lanes, mask=inside),
-                        self.second.load(start + i, lanes, mask=inside),
+                        self.memory.first.load(start + i, lanes, mask=inside),
+                        self.memory.second.load(start + i, lanes, mask=inside),
                     )
                 )
             else:
                 at = 2 * (start + i)
-                both = self.first.load(at, 2 * lanes, mask=twice(inside, lanes))
-                rows.append(parted(both, lanes))
+                both = self.memory.first.load(at, 2 * lanes, mask=twice(inside, lanes))
+                rows.append(deinterleave(both, lanes))
         return list(
             zip(transpose([r for r, _ in rows]), transpose([i for _, i in rows]), strict=True)
         )
 
-    def write_square(self, i: Any, count: Any, half: int, values: list[Pair]) -> None:
-        """Write elements from i on, of which there are ``count`` in all."""
+    def write_block(self, i: Number, count: Number, half: int, values: list[Pair]) -> None:
+        """Write elements from i on; rows have ``count`` elements."""
         lanes = self.lanes
         inside = along(i, lanes) < count
         real, imaginary = transpose([v[0] for v in values]), transpose([v[1] for v in values])
         for lane, start in enumerate(self.starts[half]):
             mask = inside & splat(self.there[half][lane], lanes)
-            if self.form == "apart":
-                self.first.store(start + i, real[lane], mask=mask)
-                self.second.store(start + i, imaginary[lane], mask=mask)
+            if self.storage.form == "apart":
+                self.memory.first.store(start + i, real[lane], mask=mask)
+                self.memory.second.store(start + i, imaginary[lane], mask=mask)
             else:
-                both = joined((real[lane], imaginary[lane]), lanes)
-                self.first.store(2 * (start + i), both, mask=twice(mask, lanes))
+                both = interleave((real[lane], imaginary[lane]), lanes)
+                self.memory.first.store(2 * (start + i), both, mask=twice(mask, lanes))
 
-    def read_real_square(self, i: Any, count: Any, half: int) -> list[Any]:
+    def read_real_block(self, i: Number, count: Number, half: int) -> list[Number]:
         """Return real elements from i on."""
         inside = along(i, self.lanes) < count
-        rows = [self.first.load(s + i, self.lanes, mask=inside) for s in self.starts[half]]
+        rows = [self.memory.first.load(s + i, self.lanes, mask=inside) for s in self.starts[half]]
         return transpose(rows)
 
-    def write_real_square(self, i: Any, count: Any, half: int, values: list[Any]) -> None:
+    def write_real_block(self, i: Number, count: Number, half: int, values: list[Number]) -> None:
         """Write real elements from i on."""
         inside = along(i, self.lanes) < count
         for lane, row in enumerate(transpose(values)):
             mask = inside & splat(self.there[half][lane], self.lanes)
-            self.first.store(self.starts[half][lane] + i, row, mask=mask)
+            self.memory.first.store(self.starts[half][lane] + i, row, mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The numbers of a tile's lanes: outer, middle, and the lane's own.
+    """The lanes of a tile: their outer, middle and own numbers.
 
-    ``count`` lanes have the same outer and middle number, of which there are ``middle``. ``width``
-    lanes are in a tile, twice the vector's where two real transforms make a complex one. ``flat``:
-    a tile goes on with the next outer number, and there is no middle one; ``total`` lanes are all.
+    A tile has ``width`` lanes, twice the vector's if two real transforms make a complex one.
+    ``flat``: a tile continues with the next outer number, and there is no middle one.
     """
 
-    tile: Any
-    middle: Any
-    count: Any
-    total: Any
+    tile: Number
+    counts: LaneCounts[Number]
     width: int
     lanes: int
     flat: bool
 
-    def first(self, half: int) -> Any:
+    def first(self, half: int) -> Number:
         """Return the number of the first lane of a half."""
         if self.flat:
             return self.tile * self.width + half * self.lanes
-        across = (self.count + (self.width - 1)) // self.width
+        across = (self.counts.count + (self.width - 1)) // self.width
         return self.tile % across * self.width + half * self.lanes
 
-    def outer(self) -> tuple[Any, Any]:
+    def outer(self) -> tuple[Number, Number]:
         """Return the outer and the middle number."""
-        across = (self.count + (self.width - 1)) // self.width
+        across = (self.counts.count + (self.width - 1)) // self.width
         rest = self.tile // across
-        return rest // self.middle, rest % self.middle
+        return rest // self.counts.middle, rest % self.counts.middle
 
-    def starts(self, mode: Mode, steps: Steps) -> tuple[Any, Any]:
+    def starts(self, mode: Mode, steps: Steps[Number]) -> tuple[list[Number], list[Number]]:
         """Return the lanes' first elements, of both halves."""
         return self.start(mode, steps, 0), self.start(mode, steps, 1)
 
     @helper
-    def start(self, mode: Mode, steps: Steps, half: int) -> Any:
-        """Return the lanes' first elements of a half, as far as the mode needs them."""
-        first = self.first(half)
+    def start(self, mode: Mode, steps: Steps[Number], half: int) -> list[Number]:
+        """Return the first elements of the lanes of a half, as the mode needs them."""
+        first, count = self.first(half), self.counts.count
         if self.flat:
             lane = along(first, self.lanes)
-            made = lane // self.count * steps.outer + lane % self.count * steps.lane
+            found = [lane // count * steps.outer + lane % count * steps.lane]
         else:
             outer, middle = self.outer()
             base = outer * steps.outer + middle * steps.middle
             if mode == "across":
-                made = base + first
+                found = [base + first]
             elif mode == "along":
-                last = self.count - 1
-                made = [base + min(first + i, last) * steps.lane for i in range(self.lanes)]
+                last = count - 1
+                found = [base + min(first + i, last) * steps.lane for i in range(self.lanes)]
             else:
-                made = base + along(first, self.lanes) * steps.lane
-        return made
+                found = [base + along(first, self.lanes) * steps.lane]
+        return found
 
-    def there(self, mode: Mode) -> tuple[Any, Any]:
-        """Return which lanes there are, of both halves."""
-        limit = self.total if self.flat else self.count
-        halves = [self.first(half) for half in range(2)]
+    def there(self, mode: Mode) -> tuple[list[Number], list[Number]]:
+        """Return the masks of existing lanes, of both halves."""
+        limit = self.counts.total if self.flat else self.counts.count
+        one, two = self.first(0), self.first(1)
         if mode == "along":
-            lists = [[first + i < limit for i in range(self.lanes)] for first in halves]
-            return lists[0], lists[1]
-        one, two = (along(first, self.lanes) < limit for first in halves)
-        return one, two
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """How far lanes are apart that differ by one in a number, and elements of a lane."""
-
-    outer: Any
-    middle: Any
-    lane: Any
-    element: Any
+            lanes = range(self.lanes)
+            return [one + i < limit for i in lanes], [two + i < limit for i in lanes]
+        return [along(one, self.lanes) < limit], [along(two, self.lanes) < limit]

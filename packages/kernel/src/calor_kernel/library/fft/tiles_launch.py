@@ -1,34 +1,33 @@
 """Transforms by tiles in private memory: one launch for all factors, or two for long ones.
 
-Requirements: a length of which a vector of transforms fits private memory is read and written once;
-a longer one is the product of two such lengths, with turns in between (Bailey, "FFTs in external or
-hierarchical memory", 1990); a single long transform has vectors of its own parts.
+Requirements: if a vector of transforms fits private memory, they are read and written once. A
+longer length is the product of two such lengths, with twiddle factors in between (Bailey, "FFTs in
+external or hierarchical memory", 1990); the vectors of a single long transform run along its parts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calor.dtypes import int32
-from calor_kernel.ir.types import Buffer
-from calor_kernel.library.fft.plan import End, Plan, Rows, digits_of, factors_of, flops_of
+from calor_kernel.library.fft.plan import End, Plan, digits_of, factors_of, flops_of
 from calor_kernel.library.fft.real import bins_of_half, half_of_bins
-from calor_kernel.library.fft.tile_sides import Mode
-from calor_kernel.library.fft.tiles import transform_tiles
+from calor_kernel.library.fft.step_layout import Rows, Storage
+from calor_kernel.library.fft.tile_sides import LaneCounts, Mode, Steps
+from calor_kernel.library.fft.tiles import TileBuild, Twiddles, transform_tiles
 
-# The longest transform of a tile, and how many elements tiles have room for.
+# The longest transform of a tile, and the capacities of tiles.
 _LONGEST = 1024
 _ROOMS = (64, 256, _LONGEST)
-# Elements that a cube transforms at least, as far as there are enough.
+# Elements of a cube at least, if there are enough for the device.
 _SHARE = 8192
-# Factors that every kernel knows; others are known to those that need them.
+# Factors that every kernel knows; other factors are added when needed.
 _RADICES = (2, 4, 8)
-# Lengths from which a transform of few lanes is better done in two steps.
+# The length from which two steps are faster for a transform of few lanes.
 _SPLIT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LaneGrid:
     """Lanes of a launch: ``outer`` times ``middle`` times ``count``."""
 
     outer: int
@@ -37,25 +36,30 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """An end of a launch: how far lanes are apart along each number, and elements of a lane."""
+class LaneEnd:
+    """An end of a launch, and the strides of its lanes."""
 
     end: End
-    outer: int
-    middle: int
-    lane: int
-    element: int
+    steps: Steps[int]
+
+    def mode(self, n: int, flat: bool) -> Mode:
+        """Return the layout of lanes of length n."""
+        if flat:
+            return "any"
+        if self.steps.lane == 1:
+            return "across"
+        return "along" if self.steps.element == 1 or n == 1 else "any"
 
 
 def transform_by_tiles(
-    plan: Plan, shape: Rows, source: End, target: End, prepares: bool = False
+    plan: Plan, shape: Rows[int], source: End, target: End, prepares: bool = False
 ) -> bool:
     """Add the launches of a transform; False where tiles do not serve it."""
     if plan.units > 1 or factors_of(shape.n) is None:
         return False
     n, lanes = shape.n, shape.rows * shape.inner
     few = lanes < plan.width and n >= _SPLIT
-    if source.form == "real" or target.form == "real":
+    if source.storage.form == "real" or target.storage.form == "real":
         if n <= _LONGEST and not few:
             _short(plan, shape, source, target, prepares)
             return True
@@ -66,48 +70,49 @@ def transform_by_tiles(
     return _long(plan, shape, source, target, prepares)
 
 
-def _short(plan: Plan, shape: Rows, source: End, target: End, prepares: bool) -> None:
+def _short(plan: Plan, shape: Rows[int], source: End, target: End, prepares: bool) -> None:
     """Transform lengths of which a vector fits private memory."""
     n, inner = shape.n, shape.inner
-    lengths = [n // 2 + 1 if end.form == "half" else n for end in (source, target)]
+    lengths = [n // 2 + 1 if end.storage.form == "half" else n for end in (source, target)]
     if inner == 1:
-        lanes = Lanes(1, 1, shape.rows)
-        places = [
-            Place(end, 0, 0, long, 1) for end, long in zip((source, target), lengths, strict=True)
-        ]
-    else:
-        lanes = Lanes(shape.rows, 1, inner)
-        places = [
-            Place(end, long * inner, 0, 1, inner)
+        lanes = LaneGrid(1, 1, shape.rows)
+        ends = [
+            LaneEnd(end, Steps(0, 0, long, 1))
             for end, long in zip((source, target), lengths, strict=True)
         ]
-    _launch(plan, n, lanes, places[0], places[1], prepares)
+    else:
+        lanes = LaneGrid(shape.rows, 1, inner)
+        ends = [
+            LaneEnd(end, Steps(long * inner, 0, 1, inner))
+            for end, long in zip((source, target), lengths, strict=True)
+        ]
+    _launch(plan, n, lanes, ends[0], ends[1], prepares)
 
 
-def _long(plan: Plan, shape: Rows, source: End, target: End, prepares: bool) -> bool:
+def _long(plan: Plan, shape: Rows[int], source: End, target: End, prepares: bool) -> bool:
     """Transform a length that is a product of two, along columns and then along rows."""
     split = split_of(shape.n, plan.width)
     if split is None:
         return False
     (a, b), n, inner, rows = split, shape.n, shape.inner, shape.rows
-    between = plan.apart(shape.size)
+    between = plan.apart(shape)
     columns = b * inner
     _launch(
         plan,
         a,
-        Lanes(rows, 1, columns),
-        Place(source, n * inner, 0, 1, columns),
-        Place(between, n * inner, 0, 1, columns),
+        LaneGrid(rows, 1, columns),
+        LaneEnd(source, Steps(n * inner, 0, 1, columns)),
+        LaneEnd(between, Steps(n * inner, 0, 1, columns)),
         prepares,
         (n, inner),
     )
     if inner == 1:
-        lanes = Lanes(rows, 1, a)
-        first, last = Place(between, n, 0, b, 1), Place(target, n, 0, 1, a)
+        lanes = LaneGrid(rows, 1, a)
+        first, last = LaneEnd(between, Steps(n, 0, b, 1)), LaneEnd(target, Steps(n, 0, 1, a))
     else:
-        lanes = Lanes(rows, a, inner)
-        first = Place(between, n * inner, columns, 1, inner)
-        last = Place(target, n * inner, inner, 1, a * inner)
+        lanes = LaneGrid(rows, a, inner)
+        first = LaneEnd(between, Steps(n * inner, columns, 1, inner))
+        last = LaneEnd(target, Steps(n * inner, inner, 1, a * inner))
     _launch(plan, b, lanes, first, last, prepares)
     return True
 
@@ -129,44 +134,42 @@ def split_of(n: int, lanes: int) -> tuple[int, int] | None:
     return min(pairs, key=lambda p: (sum(-(-m // lanes) * lanes / m for m in p), sum(p)))
 
 
-def _real(plan: Plan, shape: Rows, source: End, target: End) -> bool:
+def _real(plan: Plan, shape: Rows[int], source: End, target: End) -> bool:
     """Transform real numbers as complex ones of half the length."""
     half = Rows(shape.rows, shape.n // 2, 1)
-    forward = source.form == "real"
+    forward = source.storage.form == "real"
     if half.n < 2 or (split_of(half.n, plan.width) is None and half.n > _LONGEST):
         return False
-    spectrum = plan.apart(half.size)
+    spectrum = plan.apart(half)
     table = plan.table(shape.n)
-    numbers = (half.rows, half.n)
+    sizes = {"rows": half.rows, "half": half.n, "table": table}
     if forward:
-        seen = End(source.first, source.first, "pairs", source.swapped)
-        if not transform_by_tiles(plan, half, seen, spectrum):
+        pairs = End(source.first, source.first, Storage("pairs", source.storage.swapped))
+        if not transform_by_tiles(plan, half, pairs, spectrum):
             return False
-        parts = (spectrum.first, spectrum.second)
-        plan.over(
-            bins_of_half, half.n, half.rows, parts, (target.first,), (table,), numbers, {},
-        )  # fmt: skip
+        given = {"source": spectrum.read, "target": target.first, **sizes}
+        plan.over(bins_of_half, half.n, half, **given)
         return True
-    parts = (spectrum.first, spectrum.second)
-    plan.over(half_of_bins, half.n, half.rows, (source.first,), parts, (table,), numbers, {})
-    # The inverse transform is the forward one of exchanged parts.
-    given = End(spectrum.second, spectrum.first, "apart")
-    made = End(target.first, target.first, "pairs", True)
-    return transform_by_tiles(plan, half, given, made)
+    given = {"source": source.first, "target": spectrum.written, **sizes}
+    plan.over(half_of_bins, half.n, half, **given)
+    # The inverse transform is the forward one with real and imaginary parts exchanged.
+    exchanged = End(spectrum.second, spectrum.first, Storage("apart"))
+    pairs = End(target.first, target.first, Storage("pairs", True))
+    return transform_by_tiles(plan, half, exchanged, pairs)
 
 
 def _launch(
     plan: Plan,
     n: int,
-    lanes: Lanes,
-    source: Place,
-    target: Place,
+    lanes: LaneGrid,
+    source: LaneEnd,
+    target: LaneEnd,
     prepares: bool,
-    turned: tuple[int, int] | None = None,
+    twiddles: tuple[int, int] | None = None,
 ) -> None:
     """Add the launch of all factors of a length."""
     factors = factors_of(n) or []
-    both = "half" in (source.end.form, target.end.form)
+    both = "half" in (source.end.storage.form, target.end.storage.form)
     width = 2 * plan.width if both else plan.width
     total = lanes.outer * lanes.count
     flat = lanes.middle == 1 and lanes.outer > 1 and 2 * lanes.count <= width
@@ -175,45 +178,36 @@ def _launch(
     else:
         tiles = lanes.outer * lanes.middle * -(-lanes.count // width)
     share = max(1, min(_SHARE // (n * width), tiles // (4 * plan.info.cores)))
-    modes = [_mode(place, n, flat) for place in (source, target)]
-    long, inner = turned or (1, 1)
-    bits = min(n.bit_length() // 2, 5)
-    table = plan.table(n)
-    buffers = plan.reads((table, table)), [Buffer(plan.dtype)] * 2, plan.reads((table,))
-    said = {
-        "lanes": plan.width,
-        "room": next(room for room in _ROOMS if n <= room),
-        "radices": (*_RADICES, *sorted(set(factors) - set(_RADICES))),
-        "read": source.end.form,
-        "write": target.end.form,
-        "read_mode": modes[0],
-        "write_mode": modes[1],
-        "swap_read": source.end.swapped,
-        "swap_write": target.end.swapped,
-        "flat": flat,
-        "turned": turned is not None,
-    }
+    long, inner = twiddles or (1, 1)
+    transforms = lanes.outer * lanes.middle * lanes.count
+    build = TileBuild(
+        lanes=plan.width,
+        room=next(room for room in _ROOMS if n <= room),
+        radices=(*_RADICES, *sorted(set(factors) - set(_RADICES))),
+        read=source.end.storage,
+        read_mode=source.mode(n, flat),
+        write=target.end.storage,
+        write_mode=target.mode(n, flat),
+        flat=flat,
+        twiddles=twiddles is not None,
+    )
     plan.add(
         transform_tiles,
-        (-(-tiles // share), 1, 1),
-        (
-            *(source.end.first, source.end.second, target.end.first, target.end.second),
-            *(table, plan.order(n, factors), n, digits_of(factors), tiles, share),
-            *(lanes.middle, lanes.count, total if flat else lanes.count, long, inner, bits),
-            *(source.outer, source.middle, source.lane, source.element),
-            *(target.outer, target.middle, target.lane, target.element),
-        ),
-        (*buffers[0], *buffers[1], *buffers[2], Buffer(int32, writable=False)),
-        said,
-        flops_of(Rows(lanes.outer * lanes.middle * lanes.count, n, 1)),
-        4 * n * lanes.outer * lanes.middle * lanes.count * plan.dtype.itemsize,
+        -(-tiles // share),
+        flops_of(Rows(transforms, n, 1)),
+        4 * n * transforms * plan.dtype.itemsize,
         prepares,
+        source=source.end.read,
+        target=target.end.written,
+        table=plan.table(n),
+        order=plan.order(n, factors),
+        n=n,
+        factors=digits_of(factors),
+        tiles=tiles,
+        share=share,
+        counts=LaneCounts(lanes.middle, lanes.count, total if flat else lanes.count),
+        twiddles=Twiddles(long, inner, min(n.bit_length() // 2, 5)),
+        steps=source.steps,
+        to_steps=target.steps,
+        build=build,
     )
-
-
-def _mode(place: Place, n: int, flat: bool) -> Mode:
-    if flat:
-        return "any"
-    if place.lane == 1:
-        return "across"
-    return "along" if place.element == 1 or n == 1 else "any"
