@@ -17,7 +17,7 @@ def test_every_member_gets_the_sum(dtype: str, count: int) -> None:
     made = [np.zeros(count, kind.numpy) for _ in range(4)]
     build, chunk = sum_of_members(4, kind, 16, 16)
     keywords = dict(build.keywords)
-    built = build.function.build(build.signature, cube=build.cube, **keywords)
+    built = build.function.build(build.signature, cube=build.cube, counts=build.counts, **keywords)
     run_on_lanes(built, (-(-count // chunk), 1, 1), [*given, *made, count])
     wide = np.float32 if dtype in ("float16", "bfloat16") else kind.numpy
     total = given[0].astype(wide)

@@ -1,40 +1,40 @@
-"""Copying any view to dense memory, element by element as bits: what strides cannot say.
+"""Copies of any view to dense memory, as bits.
 
-Requirements: no dtype matters but its size; sizes and strides are run-time numbers, so that one
-kernel serves every shape of a rank; axes that lie one after another are one axis, and a dense copy
-is as fast as memory.
+Requirements: only the size of the dtype matters; sizes and strides are run-time numbers, so one
+kernel serves every shape of a rank; contiguous axes are merged, and a dense copy runs at the speed
+of memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import (
-    Argument,
-    Build,
-    Input,
-    Launch,
-    Output,
-    Request,
-    View,
-    Work,
-    lowering,
-    row_major,
-)
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Output, Request, View, Work, lowering, row_major
 from calor_kernel.language import (
+    In,
+    Index,
     KernelFunction,
+    Number,
+    Out,
+    Size,
+    SizeOf,
+    Stride,
+    StrideOf,
     absolute_position,
     barrier,
     cube_position,
     cube_size,
     kernel,
     loop_range,
+    min,
     offset_of,
+    range,
     shared,
     shuffle,
     splat,
@@ -42,22 +42,23 @@ from calor_kernel.language import (
     unravel,
 )
 
+N = TypeVar("N")
 _BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
-_SIZE = Scalar(int64, nonnegative=True)
-_STRIDE = Scalar(int64)
-# Elements that a cube of one unit copies; enough that starting it does not count.
+# Elements of a cube of one unit, enough to hide the cost of its start.
 _GRAIN = 1 << 14
-# Vectors that a unit among many copies.
+# Vectors of a unit in a cube of many.
 _TURNS = 4
-# The side of a square that the units of a cube transpose.
+# The side of the square tile of a cube.
 _TILE = 32
 
 
 @kernel
-def copy_dense(source: Any, target: Any, count: Any, chunk: Any, *, width: int, fill: bool) -> None:
-    """Copy elements that lie one after another, or fill with one, ``chunk`` of them a cube.
+def copy_dense(
+    source: In, target: Out, count: Size, chunk: Size, *, width: int, fill: bool
+) -> None:
+    """Copy adjacent elements, or fill with one element; a cube has a ``chunk``.
 
-    A chunk has whole vectors for all units.
+    A chunk is whole vectors for all units.
     """
     start = cube_position() * chunk
     stop = min(start + chunk, count)
@@ -72,48 +73,63 @@ def copy_dense(source: Any, target: Any, count: Any, chunk: Any, *, width: int, 
 
 @kernel
 def copy_rows(
-    source: Any, target: Any, rows: Any, turns: Any, *numbers: Any, width: int, step: int
+    source: In,
+    target: Out,
+    rows: Size,
+    turns: Size,
+    sizes: tuple[Size, ...],
+    strides: tuple[Stride, ...],
+    *,
+    width: int,
+    step: int,
 ) -> None:
     """Copy rows along the last axis, ``turns`` of them a unit.
 
-    ``step``: the stride in a row where it is 0 or 1, else −1, and no vectors are read.
+    ``step``: the stride in a row if it is 0 or 1; else −1, and elements are copied one by one.
     """
-    rank = len(numbers) // 2
-    sizes, strides = numbers[:rank], numbers[rank:]
     length = sizes[-1]
     start = absolute_position() * turns
     for row in loop_range(start, min(start + turns, rows)):
-        place = _place(row, sizes[:-1], strides[:-1])
-        done = 0
+        offset = _row_offset(row, sizes[:-1], strides[:-1])
+        done: Index = 0
         if step >= 0:
-            one = source[place] if step == 0 else None
+            one = source[offset] if step == 0 else None
             done = length // width * width
             for i in loop_range(0, done, width):
-                vector = splat(one, width) if step == 0 else source.load(place + i, width)
+                vector = splat(one, width) if step == 0 else source.load(offset + i, width)
                 target.store(row * length + i, vector)
         for i in loop_range(done, length):
-            target[row * length + i] = source[place + i * strides[-1]]
+            target[row * length + i] = source[offset + i * strides[-1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Transposition(Generic[N]):
+    """A copy in which source and target have different dense axes.
+
+    ``rows`` are dense in the source, ``columns`` in the target. ``across``: the stride of columns
+    in the source; ``along``: of rows in the target. ``sizes``: of the other axes, with strides in
+    the source (``read``) and in the target (``written``).
+    """
+
+    rows: SizeOf[N]
+    columns: SizeOf[N]
+    across: StrideOf[N]
+    along: StrideOf[N]
+    sizes: tuple[StrideOf[N], ...]
+    read: tuple[StrideOf[N], ...]
+    written: tuple[StrideOf[N], ...]
 
 
 @kernel
-def copy_transposed(
-    source: Any, target: Any, rows: Any, columns: Any, *numbers: Any, width: int
-) -> None:
-    """Copy where the elements that lie one after another are other ones in source and target.
-
-    ``rows`` lie so in the source, ``columns`` in the target. A unit does ``width`` rows of one
-    block, in squares that are transposed in registers. ``numbers``: the stride of columns in the
-    source and of rows in the target, then sizes and both strides of the other axes.
-    """
-    across, along = numbers[:2]
-    rank = (len(numbers) - 2) // 3
-    sizes = numbers[2 : 2 + rank]
+def copy_transposed(source: In, target: Out, over: Transposition[Number], *, width: int) -> None:
+    """Copy ``width`` rows of a block a unit, in square tiles transposed in registers."""
+    rows, columns, across, along = over.rows, over.columns, over.across, over.along
     strips = (rows + width - 1) // width
     block, strip = absolute_position() // strips, absolute_position() % strips
     first = strip * width
-    read = _place(block, sizes, numbers[2 + rank : 2 + 2 * rank]) + first
-    written = _place(block, sizes, numbers[2 + 2 * rank :]) + first * along
-    done = 0
+    read = _row_offset(block, over.sizes, over.read) + first
+    written = _row_offset(block, over.sizes, over.written) + first * along
+    done: Index = 0
     if first + width <= rows:
         done = columns // width * width
         for j in loop_range(0, done, width):
@@ -125,8 +141,8 @@ def copy_transposed(
             target[written + k * along + j] = source[read + j * across + k]
 
 
-def _transposed(vectors: list[Any]) -> list[Any]:
-    """Return a square of lanes transposed: blocks beside the diagonal change places, by halves."""
+def _transposed(vectors: list[Number]) -> list[Number]:
+    """Return a square of lanes transposed, in log2 rounds of exchanged blocks."""
     width = len(vectors)
     step = 1
     while step < width:
@@ -140,67 +156,71 @@ def _transposed(vectors: list[Any]) -> list[Any]:
 
 
 @kernel
-def copy_tiles(source: Any, target: Any, rows: Any, columns: Any, *numbers: Any, tile: int) -> None:
-    """Copy as copy_transposed does, in squares that the units of a cube share."""
-    across, along = numbers[:2]
-    rank = (len(numbers) - 2) // 3
-    sizes = numbers[2 : 2 + rank]
-    # A column more than the square has keeps the units out of each other's banks.
-    square = shared(tile * (tile + 1), source.dtype)
+def copy_tiles(source: In, target: Out, over: Transposition[Number], *, tile: int) -> None:
+    """Copy as ``copy_transposed``, in square tiles of shared memory."""
+    rows, columns, across, along = over.rows, over.columns, over.across, over.along
+    # One more column avoids bank conflicts.
+    staged = shared(tile * (tile + 1), source.dtype)
     strips, bands = (rows + tile - 1) // tile, (columns + tile - 1) // tile
     block = cube_position() // (strips * bands)
     row = cube_position() // bands % strips * tile
     column = cube_position() % bands * tile
-    read = _place(block, sizes, numbers[2 + rank : 2 + 2 * rank])
-    written = _place(block, sizes, numbers[2 + 2 * rank :])
+    read = _row_offset(block, over.sizes, over.read)
+    written = _row_offset(block, over.sizes, over.written)
     x, y = unit_position(0), unit_position(1)
     for k in range(0, tile, cube_size(1)):
         if (row + x < rows) & (column + y + k < columns):
-            square[(y + k) * (tile + 1) + x] = source[read + (column + y + k) * across + row + x]
+            staged[(y + k) * (tile + 1) + x] = source[read + (column + y + k) * across + row + x]
     barrier()
     for k in range(0, tile, cube_size(1)):
         if (column + x < columns) & (row + y + k < rows):
-            target[written + (row + y + k) * along + column + x] = square[x * (tile + 1) + y + k]
+            target[written + (row + y + k) * along + column + x] = staged[x * (tile + 1) + y + k]
 
 
 @kernel
-def copy_elements(source: Any, target: Any, count: Any, *numbers: Any, small: bool) -> None:
-    """Copy an element a unit, so that neighbours write one after another.
+def copy_elements(
+    source: In,
+    target: Out,
+    count: Size,
+    sizes: tuple[Size, ...],
+    strides: tuple[Stride, ...],
+    *,
+    small: bool,
+) -> None:
+    """Copy an element a unit, so that stores are coalesced.
 
-    ``small``: whether 32 bits are enough for their number, which costs less to divide.
+    ``small``: the count fits 32 bits, which makes divisions cheaper.
     """
-    rank = len(numbers) // 2
     i = absolute_position()
     if i < count:
-        sizes, strides = numbers[:rank], numbers[rank:]
         if small:
             narrowed = [n.to(int32) for n in sizes]
             position = unravel(narrow(i), narrowed)
             target[i] = source[offset_of([p.to(int64) for p in position], strides)]
         else:
-            target[i] = source[_place(i, sizes, strides)]
+            target[i] = source[_row_offset(i, sizes, strides)]
 
 
-def narrow(index: Any) -> Any:
+def narrow(index: Number) -> Number:
     """Return a small index with 32 bits."""
-    made = index.to(int32)
-    made.nonnegative = True
-    return made
+    short = index.to(int32)
+    short.nonnegative = True
+    return short
 
 
-def _place(row: Any, sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
-    """Return where a row begins, its number counted along the axes, the last one fastest."""
-    place: Any = 0
+def _row_offset(row: Number, sizes: Sequence[Number], strides: Sequence[Number]) -> Index:
+    """Return the offset of a row, its number counted along the axes, the last one fastest."""
+    offset: Index = 0
     for size, stride in zip(reversed(sizes[1:]), reversed(strides[1:]), strict=True):
-        place = place + row % size * stride
+        offset = offset + row % size * stride
         row = row // size
-    return place + row * strides[0] if strides else place
+    return offset + row * strides[0] if strides else offset
 
 
 def coalesced(
     shape: Sequence[int], strides: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return shape and strides with axes of one element left out and axes merged where they can.
+    """Return shape and strides without axes of one element, with contiguous axes merged.
 
     >>> coalesced((2, 1, 3, 4), (12, 7, 4, 1))
     ((24,), (1,))
@@ -217,7 +237,7 @@ def coalesced(
 
 
 def as_bits(view: View, info: DeviceInfo) -> View:
-    """Return a view as unsigned integers of the same bits, several an element where need be."""
+    """Return a view as unsigned integers of the same bits, several for elements of 16 bytes."""
     size = view.dtype.itemsize
     whole: DType | None = _BITS.get(size)
     if whole is not None and whole in info.dtypes:
@@ -236,66 +256,48 @@ def lower_copy(request: Request) -> Sequence[Work]:
     shape, strides = coalesced(view.shape, view.strides)
     if not shape:
         shape, strides = (1,), (1,)
-    nbytes = 2 * view.size * view.dtype.itemsize
     width = max(info.vector_bytes // view.dtype.itemsize, 1)
-    buffers = (Input(0, view.offset), Output(0))
-    bits = (Buffer(view.dtype, writable=False), Buffer(view.dtype))
     if len(shape) == 1 and strides[0] in (0, 1):
-        return (_work(*_dense(shape[0], strides[0], width, info), bits, buffers, nbytes),)
-    if _crosses(shape, strides, width):
-        return (_work(*_transposing(shape, strides, width, info), bits, buffers, nbytes),)
-    return (_work(*_rows(shape, strides, width, info), bits, buffers, nbytes),)
+        kernel, grid, given = _dense(shape[0], strides[0], width, info)
+    elif _crosses(shape, strides, width):
+        kernel, grid, given = _transposing(shape, strides, width, info)
+    else:
+        kernel, grid, given = _rows(shape, strides, width, info)
+    effort = Effort(kernel.name, 0, 2 * view.size * view.dtype.itemsize)
+    given |= {"source": operand(0, view), "target": Bound(Output(), view.dtype)}
+    made = replace(launch(kernel, grid, effort, **given), copies=0)
+    return (Work((made,), in_place=((0, 0),)),)
 
 
-Keywords = tuple[tuple[str, Any], ...]
-Parts = tuple[KernelFunction, Keywords, tuple[int, int, int], int, tuple[int, ...], int]
-
-
-def _work(
-    function: KernelFunction,
-    keywords: Keywords,
-    cube: tuple[int, int, int],
-    cubes: int,
-    numbers: tuple[int, ...],
-    sizes: int,
-    bits: tuple[Buffer, Buffer],
-    buffers: tuple[Input, Output],
-    nbytes: int,
-) -> Work:
-    """Return the launch of a kernel with numbers, of which the first ``sizes`` are no strides."""
-    scalars = (_SIZE,) * sizes + (_STRIDE,) * (len(numbers) - sizes)
-    build = Build(function, (*bits, *scalars), keywords, cube)
-    arguments: tuple[Argument, ...] = (*buffers, *numbers)
-    launch = Launch(build, (cubes, 1, 1), arguments, 0, nbytes, function.name, copies=0)
-    return Work((launch,), in_place=((0, 0),))
+Parts = tuple[KernelFunction, Grid, dict[str, object]]
 
 
 def _dense(count: int, stride: int, width: int, info: DeviceInfo) -> Parts:
     units = min(info.max_units, 256)
     chunk = units * width * (_TURNS if units > 1 else max(_GRAIN // width, 1))
     if units > 1 and width <= 4:
-        # Addresses need not be a vector's, and then neighbours' elements are one access.
+        # Addresses may be unaligned for vectors; single elements of neighbours are coalesced.
         width = 1
-    keywords = (("width", width), ("fill", stride == 0))
-    return copy_dense, keywords, (units, 1, 1), -(-count // chunk), (count, chunk), 2
+    given: dict[str, object] = {"count": count, "chunk": chunk, "width": width, "fill": stride == 0}
+    return copy_dense, Grid.line(-(-count // chunk), units), given
 
 
 def _rows(shape: tuple[int, ...], strides: tuple[int, ...], width: int, info: DeviceInfo) -> Parts:
-    rank, units = len(shape), min(info.max_units, 256)
+    units = min(info.max_units, 256)
+    given: dict[str, object] = {"sizes": shape, "strides": strides}
     if units > 1:
         count = prod(shape)
-        numbers = (count, *shape, *strides)
-        small = (("small", count < 1 << 30),)
-        return copy_elements, small, (units, 1, 1), -(-count // units), numbers, 1 + rank
+        given |= {"count": count, "small": count < 1 << 30}
+        return copy_elements, Grid.line(-(-count // units), units), given
     rows = prod(shape[:-1])
     turns = max(_GRAIN // shape[-1], 1)
-    keywords = (("width", width), ("step", strides[-1] if strides[-1] in (0, 1) else -1))
-    numbers = (rows, turns, *shape, *strides)
-    return copy_rows, keywords, (1, 1, 1), -(-rows // turns), numbers, 2 + rank
+    step = strides[-1] if strides[-1] in (0, 1) else -1
+    given |= {"rows": rows, "turns": turns, "width": width, "step": step}
+    return copy_rows, Grid.line(-(-rows // turns)), given
 
 
 def _crosses(shape: tuple[int, ...], strides: tuple[int, ...], width: int) -> bool:
-    """Return whether another axis than the last lies densely, and both are long."""
+    """Return whether another axis than the last is dense, and both are long."""
     if strides[-1] in (0, 1) or 1 not in strides or width < 4:
         return False
     return min(shape[strides.index(1)], shape[-1]) >= min(width, 16)
@@ -308,19 +310,19 @@ def _transposing(
     dense = row_major(shape)
     rest = [i for i in range(len(shape) - 1) if i != axis]
     rows, columns = shape[axis], shape[-1]
-    numbers = (
+    over = Transposition(
         rows,
         columns,
         strides[-1],
         dense[axis],
-        *(shape[i] for i in rest),
-        *(strides[i] for i in rest),
-        *(dense[i] for i in rest),
+        tuple(shape[i] for i in rest),
+        tuple(strides[i] for i in rest),
+        tuple(dense[i] for i in rest),
     )
-    blocks = prod(shape[i] for i in rest)
+    blocks = prod(over.sizes)
     if info.max_units > 1 and info.has("barrier"):
         cubes = blocks * -(-rows // _TILE) * -(-columns // _TILE)
         units = max(min(info.max_units // _TILE, 8), 1)
-        return copy_tiles, (("tile", _TILE),), (_TILE, units, 1), cubes, numbers, 2
+        return copy_tiles, Grid((cubes, 1, 1), (_TILE, units, 1)), {"over": over, "tile": _TILE}
     side = min(width, 16)
-    return copy_transposed, (("width", side),), (1, 1, 1), blocks * -(-rows // side), numbers, 2
+    return copy_transposed, Grid.line(blocks * -(-rows // side)), {"over": over, "width": side}

@@ -1,8 +1,8 @@
 """Random bits from a counter: Philox4x32-10, the same bits as core's reference.
 
-Requirements: each block of four words is a function of key and counter alone, so that any unit
-computes any block; a vector computes as many blocks as it has lanes, and its words are interleaved
-where they are written. Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
+Requirements: each block of four words is a function of key and counter alone, so any unit can
+compute any block; a vector computes one block in each lane, and its words are interleaved before
+the store. Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
 1, 2, 3", SC 2011.
 """
 
@@ -10,22 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from calor.dtypes import DType, int64, uint8, uint16, uint32, uint64
-from calor_kernel.contract.work import (
-    Build,
-    Input,
-    Launch,
-    Output,
-    Refusal,
-    Request,
-    Work,
-    lowering,
-)
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Input, Output, Refusal, Request, Work, lowering
 from calor_kernel.language import (
+    In,
     Number,
+    Out,
+    Pointer,
+    Size,
     bitcast,
     cast,
     constant,
@@ -45,7 +40,6 @@ _SECOND: Final = 0xCD9E8D57
 _STEPS: Final = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS: Final = 10
 _UNSIGNED: Final[dict[int, DType]] = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
-_SIZE: Final = Scalar(int64, nonnegative=True)
 _CHUNK: Final = 1 << 12  # blocks that a cube of one unit computes
 
 
@@ -80,7 +74,7 @@ def advanced(counter: Sequence[Number], block: Number) -> tuple[Number, ...]:
 
 @kernel
 def random_blocks(
-    key: Any, counter: Any, target: Any, count: Any, chunk: Any, *, dtype: DType, width: int
+    key: In, counter: In, target: Out, count: Size, chunk: Size, *, dtype: DType, width: int
 ) -> None:
     """Write ``count`` random integers; a cube makes ``chunk`` blocks, ``width`` at a time."""
     words = [splat(key[i], width) for i in range(2)]
@@ -91,24 +85,24 @@ def random_blocks(
     step = cube_size() * width
     for i in loop_range(first + unit_position() * width, first + chunk, step):
         if i * each < count:
-            made = philox(advanced(start, i + lane), words)
-            _write(target, i * each, count - i * each, made, dtype, width)
+            blocks = philox(advanced(start, i + lane), words)
+            _store(target, i * each, count - i * each, blocks, dtype, width)
 
 
-def _write(
-    target: Any, place: Any, rest: Any, made: Sequence[Number], dtype: DType, width: int
+def _store(
+    target: Pointer, at: Number, rest: Number, words: Sequence[Number], dtype: DType, width: int
 ) -> None:
-    values = _joined(made, width)
+    values = _interleaved(words, width)
     values = bitcast(values, dtype) if dtype is uint64 else cast(values, dtype)
     lanes = constant(tuple(range(values.width)), int64)
-    target.store(place, values, mask=lanes < rest)
+    target.store(at, values, mask=lanes < rest)
 
 
-def _joined(made: Sequence[Number], width: int) -> Number:
+def _interleaved(words: Sequence[Number], width: int) -> Number:
     """Return the words of blocks one after another."""
-    a, b, c, d = made
+    a, b, c, d = words
     if width == 1:
-        return pack(made)
+        return pack(words)
     pairs = [i // 2 + i % 2 * width for i in range(2 * width)]
     low, high = shuffle(a, pairs, b), shuffle(c, pairs, d)
     order = [i // 4 * 2 + i % 2 + i % 4 // 2 * 2 * width for i in range(4 * width)]
@@ -128,14 +122,16 @@ def lower_random_bits(request: Request) -> Sequence[Work] | Refusal:
     units = min(info.max_units, 128)
     blocks = -(-count // (2 if dtype is uint64 else 4))
     chunk = units * width * 4 if units > 1 else _CHUNK
-    words = Buffer(uint32, writable=False)
-    build = Build(
+    made = launch(
         random_blocks,
-        (words, words, Buffer(dtype), _SIZE, _SIZE),
-        (("dtype", dtype), ("width", width)),
-        (units, 1, 1),
+        Grid.line(max(-(-blocks // chunk), 1), units),
+        Effort("random.blocks", 80 * blocks, output.nbytes),
+        key=Bound(Input(0), uint32),
+        counter=Bound(Input(1), uint32),
+        target=Bound(Output(), dtype),
+        count=count,
+        chunk=chunk,
+        dtype=dtype,
+        width=width,
     )
-    arguments = (Input(0), Input(1), Output(0), count, chunk)
-    cubes = (max(-(-blocks // chunk), 1), 1, 1)
-    launch = Launch(build, cubes, arguments, 80 * blocks, output.nbytes, "random.blocks")
-    return (Work((launch,)),)
+    return (Work((made,)),)

@@ -1,4 +1,4 @@
-"""Work made of other work: launches whose arguments are redirected to other memory."""
+"""Composite work: launches of other work with their arguments redirected to other memory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from calor_kernel.contract.work import (
 from calor_kernel.library.copying import lower_copy
 
 
-def redirected(launch: Launch, places: Mapping[Argument, Argument]) -> Launch:
+def redirected(launch: Launch, memory: Mapping[Argument, Argument]) -> Launch:
     """Return the launch with its buffers replaced; offsets are added."""
     arguments: list[Argument] = []
     for argument in launch.arguments:
         if isinstance(argument, Input | Output | Scratch):
-            target = places.get(replace(argument, offset=0))
+            target = memory.get(replace(argument, offset=0))
             if isinstance(target, Input | Output | Scratch):
                 argument = replace(target, offset=target.offset + argument.offset)
         arguments.append(argument)
@@ -39,5 +39,5 @@ def copy_to_scratch(view: View, source: Argument, scratch: int, info: DeviceInfo
     candidates = lower_copy(Request("copy", {}, (view,), (target,), info))
     assert not isinstance(candidates, Refusal)
     work = candidates[0]
-    places: dict[Argument, Argument] = {Input(0): source, Output(0): Scratch(scratch)}
-    return [redirected(launch, places) for launch in work.launches]
+    memory: dict[Argument, Argument] = {Input(0): source, Output(0): Scratch(scratch)}
+    return [redirected(launch, memory) for launch in work.launches]
