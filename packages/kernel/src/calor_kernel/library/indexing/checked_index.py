@@ -1,33 +1,47 @@
-"""Computed indices in kernels: coordinates of a position, and an index that is checked."""
+"""Indices in kernels: coordinates of a position, checked indices, and the axes that they index."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
 
 from calor.dtypes import int32, int64
-from calor_kernel.language import constant, helper, unravel
+from calor_kernel.language import Index, Number, Pointer, SizeOf, constant, helper, unravel
+from calor_kernel.language.declared import Access
 from calor_kernel.library.copying import narrow
 
+N = TypeVar("N")
+Failures = Annotated[Pointer, Access("Status", True, True, int32)]
 
-def quick_unravel(index: Any, sizes: Any, small: bool) -> Any:
-    """Return coordinates, computed with 32 bits where they are ``small``."""
+
+@dataclass(frozen=True, slots=True)
+class IndexedAxes(Generic[N]):
+    """The sizes and strides of indexed axes; an index has a number for each."""
+
+    sizes: tuple[SizeOf[N], ...]
+    strides: tuple[SizeOf[N], ...]
+
+
+def quick_unravel(index: Number, sizes: Sequence[Index], small: bool) -> tuple[Index, ...]:
+    """Return coordinates; ``small``: they are computed with 32 bits."""
     if not small:
         return unravel(index, sizes)
     narrowed = [n if isinstance(n, int) else n.to(int32) for n in sizes]
-    places = unravel(narrow(index), narrowed)
-    return tuple(c if isinstance(c, int) else c.to(int64) for c in places)
+    coordinates = unravel(narrow(index), narrowed)
+    return tuple(c if isinstance(c, int) else c.to(int64) for c in coordinates)
 
 
 @helper
-def checked(index: Any, size: Any, status: Any, failure: int) -> Any:
-    """Return an index counted from the start; one out of range is 0, and noted as a failure."""
-    place = index.to(int64)
-    wrong = (place < -size) | (place >= size)
+def checked(index: Number, size: Number, status: Pointer, failure: int) -> Number:
+    """Return an index counted from the start; one out of range gives 0 and a failure."""
+    position = index.to(int64)
+    wrong = (position < -size) | (position >= size)
     if index.dtype.kind == "uint" and index.dtype.itemsize == 8:
-        wrong = wrong | (place < 0)
+        wrong = wrong | (position < 0)
     if wrong:
         status.store(0, constant(failure, int32), order="relaxed", scope="device")
-        place = constant(0, int64)
-    if place < 0:
-        place = place + size
-    return place
+        position = constant(0, int64)
+    if position < 0:
+        position = position + size
+    return position

@@ -1,110 +1,152 @@
-"""Reading and writing rows at computed places, by all units of a device at once.
+"""Gathers and scatters of rows, with cubes of many units.
 
-Requirements: for cubes of many units; neighbouring units read and write neighbouring elements of a
-row, and short rows are neighbours themselves, so that accesses are whole lines; no element costs a
-division by a number of 64 bits where sizes are small. An assignment gives what the last update
-gives, whichever unit comes first: rows are claimed by the greatest number of an update, and only
-whom they belong to writes them.
+Requirements: neighbouring units access neighbouring elements of a row, and short rows are adjacent,
+so accesses are coalesced; small sizes need no 64-bit division. The last assignment to a row wins
+for any order of units: a row is claimed by the greatest number of an update, and only this update
+writes it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32, int64
 from calor_kernel.language import (
+    In,
+    InOut,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    SizeOf,
     constant,
     cube_position,
     cube_size,
     helper,
     kernel,
     loop_range,
+    min,
     unit_position,
 )
-from calor_kernel.library.indexing.checked_index import checked, quick_unravel
+from calor_kernel.library.indexing.checked_index import (
+    Failures,
+    IndexedAxes,
+    checked,
+    quick_unravel,
+)
 from calor_kernel.library.indexing.update_ops import updated
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class AlongAxis(Generic[N]):
+    """Updates along an axis of ``size``: ``picks`` for an outer index, ``inner`` elements each."""
+
+    picks: SizeOf[N]
+    size: SizeOf[N]
+    inner: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedRows(Generic[N]):
+    """The rows of updates: by an index into the first axes, or along one axis."""
+
+    along: AlongAxis[N] | None = None
+    axes: IndexedAxes[N] | None = None
 
 
 @kernel
 def gather_at_once(
-    source: Any,
-    indices: Any,
-    target: Any,
-    status: Any,
-    rows: Any,
-    length: Any,
-    picks: Any,
-    outer_step: Any,
-    *axes: Any,
+    source: In,
+    indices: In,
+    target: Out,
+    status: Failures,
+    rows: Size,
+    length: Size,
+    picks: Size,
+    outer_step: Size,
+    axes: IndexedAxes[Number],
+    *,
     width: int,
-    parts: int,
     flat: bool,
     small: bool,
 ) -> None:
-    """Write rows of ``length`` vectors, as ``gather_rows`` does: a unit's y is its row."""
-    sizes, strides = axes[:parts], axes[parts:]
+    """Gather rows of ``length`` vectors as ``gather_rows``; y of a unit is its row."""
     row = cube_position() * cube_size(1) + unit_position(1)
     if row < rows:
         outer, pick = (0, row) if flat else quick_unravel(row, (1, picks), small)
         at = 0 * row if flat else outer * outer_step
+        parts = len(axes.sizes)
         for part in range(parts):
-            index = checked(indices[pick * parts + part], sizes[part], status, part + 1)
-            at = at + index * strides[part]
+            index = checked(indices[pick * parts + part], axes.sizes[part], status, part + 1)
+            at = at + index * axes.strides[part]
         align = width * source.dtype.itemsize
         for i in loop_range(unit_position(0), length, cube_size(0)):
-            taken = source.load(at + i * width, width, align=align)
-            target.store((row * length + i) * width, taken, align=align)
+            vector = source.load(at + i * width, width, align=align)
+            target.store((row * length + i) * width, vector, align=align)
 
 
 @helper
-def row_of(indices: Any, pick: Any, status: Any, axes: Any, parts: int, small: bool) -> Any:
-    """Return the row of the target that an update is for.
-
-    ``parts``: the numbers of an index, whose axes' sizes and strides ``axes`` has; −1 for updates
-    of elements along an axis, of which it has the number, the axis's size and that of the inside.
-    """
-    if parts < 0:
-        picks, size, inner = axes
+def row_of(
+    indices: Pointer, pick: Number, status: Pointer, rows: UpdatedRows[Number], small: bool
+) -> Number:
+    """Return the row of the target of an update."""
+    if rows.along is not None:
+        picks, size, inner = rows.along.picks, rows.along.size, rows.along.inner
         outer, _, i = quick_unravel(pick, (1, picks, inner), small)
         row = (outer * size + checked(indices[pick], size, status, 1)) * inner + i
     else:
+        axes = rows.axes
+        assert axes is not None
         row = 0 * pick
+        parts = len(axes.sizes)
         for part in range(parts):
-            index = checked(indices[pick * parts + part], axes[part], status, part + 1)
-            row = row + index * axes[parts + part]
+            index = checked(indices[pick * parts + part], axes.sizes[part], status, part + 1)
+            row = row + index * axes.strides[part]
     return row
 
 
 @kernel
 def claim_rows(
-    indices: Any, owners: Any, status: Any, picks: Any, *axes: Any, parts: int, small: bool
+    indices: In,
+    owners: InOut,
+    status: Failures,
+    picks: Size,
+    rows: UpdatedRows[Number],
+    *,
+    small: bool,
 ) -> None:
-    """Give each row to its last update: ``owners`` has numbers counted from 1, and is 0 before."""
+    """Give each row to its last update: ``owners`` has update numbers from 1, cleared before."""
     pick = cube_position() * cube_size() + unit_position()
     if pick < picks:
-        row = row_of(indices, pick, status, axes, parts, small)
+        row = row_of(indices, pick, status, rows, small)
         owners.atomic("max", row, (pick + 1).to(owners.dtype))
 
 
 @kernel
 def scatter_at_once(
-    target: Any,
-    indices: Any,
-    updates: Any,
-    owners: Any,
-    status: Any,
-    picks: Any,
-    length: Any,
-    *axes: Any,
-    parts: int,
+    target: InOut,
+    indices: In,
+    updates: In,
+    owners: In,
+    status: Failures,
+    picks: Size,
+    length: Size,
+    rows: UpdatedRows[Number],
+    *,
     update: str,
     width: int,
     small: bool,
 ) -> None:
-    """Update rows of ``length`` vectors: a unit's y is the number of its update."""
+    """Update rows of ``length`` vectors; y of a unit is the number of its update.
+
+    ``owners`` is read for assignments.
+    """
     pick = cube_position() * cube_size(1) + unit_position(1)
     if pick < picks:
-        row = row_of(indices, pick, status, axes, parts, small)
+        row = row_of(indices, pick, status, rows, small)
         if update == "assign":
             if owners[row] == (pick + 1).to(owners.dtype):
                 for i in loop_range(unit_position(0), length, cube_size(0)):
@@ -118,27 +160,33 @@ def scatter_at_once(
 
 @kernel
 def number_rows(
-    indices: Any, numbers: Any, status: Any, picks: Any, *axes: Any, parts: int, small: bool
+    indices: In,
+    numbers: Out,
+    status: Failures,
+    picks: Size,
+    rows: UpdatedRows[Number],
+    *,
+    small: bool,
 ) -> None:
     """Write the row of each update."""
     pick = cube_position() * cube_size() + unit_position()
     if pick < picks:
-        row = row_of(indices, pick, status, axes, parts, small)
+        row = row_of(indices, pick, status, rows, small)
         numbers[pick] = row.to(numbers.dtype)
 
 
 @kernel
 def update_segments(
-    target: Any,
-    numbers: Any,
-    order: Any,
-    updates: Any,
-    picks: Any,
-    length: Any,
+    target: InOut,
+    numbers: In,
+    order: In,
+    updates: In,
+    picks: Size,
+    length: Size,
     *,
     update: str,
 ) -> None:
-    """Update each row by all its updates in their order; sorted ``numbers`` are their rows."""
+    """Update each row by its updates in their order; ``numbers``: sorted rows of updates."""
     first = cube_position() * cube_size(1) + unit_position(1)
     if first < picks:
         row = numbers[first]
@@ -159,5 +207,5 @@ def update_segments(
 
 
 def numbers_of(rows: int) -> DType:
-    """Return the type in which rows are numbered."""
+    """Return the dtype of row numbers."""
     return int32 if rows < 1 << 31 else int64

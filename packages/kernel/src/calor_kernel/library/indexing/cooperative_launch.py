@@ -1,8 +1,8 @@
-"""Gathers and scatters as launches, for cubes of many units.
+"""Launches of gathers and scatters, for cubes of many units.
 
-Requirements: sums are atomic where the device has that for their type, and in one order where the
-same bits are asked for; what has no atomic change is sorted by rows first; a kernel is for a class
-of lengths, whose units along a row are a power of two.
+Requirements: sums are atomic if the device has atomics of their dtype, and in one order if bitwise
+reproducible results are requested; updates without an atomic operation are sorted by rows first. A
+kernel serves a class of lengths: the units along a row are a power of two.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
-from calor.dtypes import DType, float32, int32, int64, uint32, uint64
+from calor.dtypes import DType, float32, int32, int64, uint8, uint32, uint64
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
     Argument,
-    Build,
     Input,
     Launch,
     Output,
@@ -27,8 +27,10 @@ from calor_kernel.contract.work import (
     Status,
     View,
 )
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.indexing.checked_index import IndexedAxes
 from calor_kernel.library.indexing.cooperative import (
+    UpdatedRows,
     claim_rows,
     gather_at_once,
     number_rows,
@@ -37,11 +39,11 @@ from calor_kernel.library.indexing.cooperative import (
     update_segments,
 )
 from calor_kernel.library.redirection import redirected
-from calor_kernel.library.scan.decoupled_look_back import clear_words
+from calor_kernel.library.scan.decoupled_look_back import clear
 
-_SIZE: Final = Scalar(int64, nonnegative=True)
-_STATUS: Final = Buffer(int32)
-# Updates are numbered from 1 with 32 bits up to so many.
+# Failures are numbered in one int32.
+STATUS: Final = Bound(Status(), int32)
+# Updates at most whose numbers, from 1, fit 32 bits.
 _NUMBERED: Final = (1 << 31) - 2
 # Units of a cube, and of them along a row at most.
 _UNITS, _ALONG = 256, 128
@@ -55,7 +57,7 @@ _ATOMIC: Final = {
 
 
 def cube_of(info: DeviceInfo, length: int) -> tuple[int, int, int]:
-    """Return the units of a cube along rows of some vectors, and along the rows' numbers."""
+    """Return the units of a cube along a row of vectors, and along the rows."""
     units = min(_UNITS, info.max_units)
     along = 1
     while along < min(_ALONG, units) and along < length:
@@ -66,185 +68,142 @@ def cube_of(info: DeviceInfo, length: int) -> tuple[int, int, int]:
 def gather_launch(
     request: Request,
     bits: View,
-    indices: View,
     rows: int,
     length: int,
     picks: int,
-    whole: int,
-    axes: tuple[Sequence[int], Sequence[int]],
+    axes: IndexedAxes[int],
 ) -> Launch:
     """Return the launch that writes ``rows`` rows of ``length`` elements of the source."""
-    info = request.info
+    info, indices = request.info, request.inputs[1]
     width = max(1, info.vector_bytes // bits.dtype.itemsize)
     if bits.offset % width != 0 or length % width != 0:
         width = 1
     vectors = length // width
     cube = cube_of(info, vectors)
-    sizes, steps = axes
     flat = rows == picks
-    numbers = (rows, vectors, picks, 0 if flat else whole, *sizes, *steps)
-    build = Build(
-        gather_at_once,
-        (
-            Buffer(bits.dtype, writable=False),
-            Buffer(indices.dtype, writable=False),
-            Buffer(bits.dtype),
-            _STATUS,
-            *(_SIZE,) * len(numbers),
-        ),
-        (
-            ("flat", flat),
-            ("parts", len(sizes)),
-            ("small", is_small(rows)),
-            ("width", width),
-        ),
-        cube,
-    )
-    arguments = (Input(0, bits.offset), Input(1, indices.offset), Output(0), Status(), *numbers)
     nbytes = rows * (2 * length * bits.dtype.itemsize) + indices.size * indices.dtype.itemsize
-    return Launch(build, (-(-rows // cube[1]), 1, 1), arguments, 0, nbytes, "gather")
+    return launch(
+        gather_at_once,
+        Grid((-(-rows // cube[1]), 1, 1), cube),
+        Effort("gather", 0, nbytes),
+        source=operand(0, bits),
+        indices=operand(1, indices),
+        target=Bound(Output(), bits.dtype),
+        status=STATUS,
+        rows=rows,
+        length=vectors,
+        picks=picks,
+        outer_step=0 if flat else prod(axes.sizes) * length,
+        axes=axes,
+        width=width,
+        flat=flat,
+        small=is_small(rows),
+    )
 
 
 def is_small(count: int) -> bool:
-    """Return whether numbers up to a count are computed with 32 bits."""
+    """Return whether indices below a count are computed with 32 bits."""
     return count < 1 << 30
 
 
 class Scatter:
-    """The launches of ``picks`` updates of rows of ``length`` items, and their scratch memory.
+    """The launches of ``picks`` updates of ``count`` rows of ``length`` items.
 
-    ``axes``: the numbers of ``row_of``, and ``parts``. ``place``, ``dtype``: of the target.
-    ``taken``: how many pieces of scratch memory there are before these.
+    ``rows``: the rows of updates. ``first``: the number of the first piece of scratch memory.
     """
 
     def __init__(
         self,
         request: Request,
-        place: Argument,
-        dtype: DType,
-        updates: tuple[int, DType],
+        target: Bound,
+        updates: Bound,
         picks: int,
-        rows: int,
+        count: int,
         length: int,
-        parts: int,
-        axes: Sequence[int],
-        taken: int,
+        rows: UpdatedRows[int],
+        first: int,
     ) -> None:
         self.request, self.info = request, request.info
-        self.place, self.dtype, self.updates = place, dtype, updates
-        self.picks, self.rows, self.length = picks, rows, length
-        self.parts, self.axes = parts, tuple(axes)
-        self.taken = taken
+        self.target, self.updates = target, updates
+        self.picks, self.count, self.length = picks, count, length
+        self.first = first
         self.scratch: list[int] = []
-        indices = request.inputs[1]
-        self.indices = Input(1, indices.offset)
-        self.indices_type = Buffer(indices.dtype, writable=False)
+        self.indices = operand(1, request.inputs[1])
         self.update = request.attributes["update"]
+        # The common arguments of kernels that find the rows of updates.
+        self.found: dict[str, object] = {
+            "indices": self.indices,
+            "status": STATUS,
+            "picks": picks,
+            "rows": rows,
+            "small": is_small(picks),
+        }
 
     def launches(self) -> list[Launch] | Refusal:
         """Return the launches, or why there are too many updates."""
         if self.update == "assign":
             return self._claimed()
-        atomic = _ATOMIC.get(self.dtype, "")
-        rounds = self.dtype.kind == "float"
+        atomic = _ATOMIC.get(self.target.dtype, "")
+        rounds = self.target.dtype.kind == "float"
         able = self.update == "add" or (self.update in ("max", "min") and not rounds)
         able = able and not (rounds and self.request.deterministic)
         if able and atomic and self.info.has(atomic):
-            return [self._update(Scratch(0), 1, False)]
+            return [self._update(self.indices, 1)]
         return self._sorted()
 
-    def new(self, nbytes: int) -> Scratch:
+    def new(self, count: int, dtype: DType) -> Bound:
         """Return fresh scratch memory."""
-        self.scratch.append(nbytes)
-        return Scratch(self.taken + len(self.scratch) - 1)
-
-    @property
-    def number(self) -> DType:
-        """The type in which updates are numbered."""
-        return int32 if self.picks <= _NUMBERED else int64
-
-    @property
-    def _how(self) -> tuple[tuple[str, Any], ...]:
-        return ("parts", self.parts), ("small", is_small(self.picks))
+        self.scratch.append(count * dtype.itemsize)
+        return Bound(Scratch(self.first + len(self.scratch) - 1), dtype)
 
     def _claimed(self) -> list[Launch] | Refusal:
-        number = self.number
+        number = int32 if self.picks <= _NUMBERED else int64
         if number is int64 and not self.info.has("atomics_64"):
             return Refusal(
                 f"{self.picks} updates are more than the device's atomics of 32 bits tell apart; "
                 "update in parts"
             )
-        owners = self.new(number.itemsize * self.rows)
-        cleared = Launch(
-            Build(clear_words, (Buffer(number), _SIZE), (), (_UNITS, 1, 1)),
-            (-(-self.rows // _UNITS), 1, 1),
-            (owners, self.rows),
-            0,
-            number.itemsize * self.rows,
-            "scatter owners",
-        )
-        claimed = self._flat(claim_rows, Buffer(number), owners, "scatter claims")
-        width = max(1, self.info.vector_bytes // self.dtype.itemsize)
+        owners = self.new(self.count, number)
+        effort = Effort("scatter owners", 0, number.itemsize * self.count)
+        cleared = clear(owners, self.count, effort)
+        claimed = self._flat(claim_rows, "scatter claims", owners=owners)
+        width = max(1, self.info.vector_bytes // self.target.dtype.itemsize)
         if self.length % width != 0:
             width = 1
-        return [cleared, claimed, self._update(owners, width, True)]
+        return [cleared, claimed, self._update(owners, width)]
 
-    def _flat(self, function: Any, made: Buffer, to: Argument, label: str) -> Launch:
-        sizes = (_SIZE,) * (1 + len(self.axes))
-        signature: tuple[Buffer | Scalar, ...] = (self.indices_type, made, _STATUS, *sizes)
+    def _flat(self, kernel: KernelFunction, label: str, **given: object) -> Launch:
+        """Return a launch with a unit for each update."""
         units = min(_UNITS, self.info.max_units)
-        build = Build(function, signature, self._how, (units, 1, 1))
-        arguments = (self.indices, to, Status(), self.picks, *self.axes)
-        nbytes = self.picks * 8
-        return Launch(build, (-(-self.picks // units), 1, 1), arguments, 0, nbytes, label)
+        grid = Grid.line(-(-self.picks // units), units)
+        return launch(kernel, grid, Effort(label, 0, self.picks * 8), **self.found, **given)
 
-    def _update(self, owners: Scratch, width: int, owned: bool) -> Launch:
-        offset, dtype = self.updates
+    def _update(self, owners: Bound, width: int) -> Launch:
         length = self.length // width
         cube = cube_of(self.info, length)
-        build = Build(
-            scatter_at_once,
-            (
-                Buffer(self.dtype),
-                self.indices_type,
-                Buffer(dtype, writable=False),
-                Buffer(self.number, writable=False) if owned else self.indices_type,
-                _STATUS,
-                _SIZE,
-                _SIZE,
-                *(_SIZE,) * len(self.axes),
-            ),
-            tuple(sorted((*self._how, ("update", self.update), ("width", width)))),
-            cube,
-        )
         moved = self.picks * self.length
-        return Launch(
-            build,
-            (-(-self.picks // cube[1]), 1, 1),
-            (
-                self.place,
-                self.indices,
-                Input(2, offset),
-                owners if owned else self.indices,
-                Status(),
-                self.picks,
-                length,
-                *self.axes,
-            ),
-            moved,
-            moved * (dtype.itemsize + 2 * self.dtype.itemsize),
-            f"scatter {self.update}",
+        nbytes = moved * (self.updates.dtype.itemsize + 2 * self.target.dtype.itemsize)
+        return launch(
+            scatter_at_once,
+            Grid((-(-self.picks // cube[1]), 1, 1), cube),
+            Effort(f"scatter {self.update}", moved, nbytes),
+            target=self.target,
+            updates=self.updates,
+            owners=owners,
+            length=length,
+            update=self.update,
+            width=width,
+            **self.found,
         )
 
     def _sorted(self) -> list[Launch] | Refusal:
         """Return the launches that sort updates by their rows, and update row by row."""
         from calor_kernel.library.sort import lower_sort
 
-        dtype = numbers_of(self.rows)
-        numbers = self.new(self.picks * dtype.itemsize)
-        ranked = self.new(self.picks * dtype.itemsize)
-        order = self.new(self.picks * 8)
-        numbered = self._flat(number_rows, Buffer(dtype), numbers, "scatter rows")
+        dtype = numbers_of(self.count)
+        numbers, ranked = self.new(self.picks, dtype), self.new(self.picks, dtype)
+        order = self.new(self.picks, int64)
+        numbered = self._flat(number_rows, "scatter rows", numbers=numbers)
         given, found = spec_of((self.picks,), dtype), spec_of((self.picks,), int64)
         asked = replace(
             self.request,
@@ -253,40 +212,32 @@ class Scatter:
             inputs=(View.dense(given),),
             outputs=(given, found),
         )
-        made = lower_sort(asked)
-        if isinstance(made, Refusal):
-            return made
-        places: dict[Argument, Argument] = {
-            Input(0): numbers,
-            Output(0): ranked,
-            Output(1): order,
+        works = lower_sort(asked)
+        if isinstance(works, Refusal):
+            return works
+        memory: dict[Argument, Argument] = {
+            Input(0): numbers.place,
+            Output(0): ranked.place,
+            Output(1): order.place,
         }
-        places |= {Scratch(i): self.new(nbytes) for i, nbytes in enumerate(made[0].scratch)}
-        sorts = [redirected(launch, places) for launch in made[0].launches]
-        offset, taken = self.updates
+        for i, nbytes in enumerate(works[0].scratch):
+            memory[Scratch(i)] = self.new(nbytes, uint8).place
+        sorts = [redirected(launch, memory) for launch in works[0].launches]
         cube = cube_of(self.info, self.length)
-        build = Build(
-            update_segments,
-            (
-                Buffer(self.dtype),
-                Buffer(dtype, writable=False),
-                Buffer(int64, writable=False),
-                Buffer(taken, writable=False),
-                _SIZE,
-                _SIZE,
-            ),
-            (("update", self.update),),
-            cube,
-        )
-        arguments = (self.place, ranked, order, Input(2, offset), self.picks, self.length)
         moved = self.picks * self.length
-        last = Launch(
-            build,
-            (-(-self.picks // cube[1]), 1, 1),
-            arguments,
-            moved,
-            3 * moved * self.dtype.itemsize,
-            f"scatter {self.update} in order",
+        last = launch(
+            update_segments,
+            Grid((-(-self.picks // cube[1]), 1, 1), cube),
+            Effort(
+                f"scatter {self.update} in order", moved, 3 * moved * self.target.dtype.itemsize
+            ),
+            target=self.target,
+            numbers=ranked,
+            order=order,
+            updates=self.updates,
+            picks=self.picks,
+            length=self.length,
+            update=self.update,
         )
         return [numbered, *sorts, last]
 
@@ -297,5 +248,5 @@ def at_once(info: DeviceInfo) -> bool:
 
 
 def strides_of(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return how many rows apart neighbours along each axis are."""
+    """Return the strides of axes, in rows."""
     return tuple(prod(sizes[i + 1 :]) for i in range(len(sizes)))

@@ -1,4 +1,4 @@
-"""Reading at computed places: gather, gather_nd and take_along.
+"""Reads at computed indices: gather, gather_nd and take_along.
 
 Requirements: elements are bits; rows are copied as vectors, single elements are gathered as vectors
 of indices; negative indices count from the end, and one out of range is an error that names its
@@ -8,79 +8,103 @@ axis, not a wrong number.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Generic, TypeVar
 
-from calor.dtypes import DType, int32, int64
 from calor.errors import ElementIndexError
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import (
-    Build,
-    Failure,
-    Input,
-    Launch,
-    Output,
-    Request,
-    Status,
-    View,
-    Work,
-    lowering,
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Failure, Output, Request, Work, lowering
+from calor_kernel.language import (
+    In,
+    Number,
+    Out,
+    SizeOf,
+    absolute_position,
+    kernel,
+    loop_range,
+    min,
+    unravel,
 )
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import absolute_position, kernel, loop_range, unravel
 from calor_kernel.library.copying import as_bits
-from calor_kernel.library.indexing.checked_index import checked, quick_unravel
-from calor_kernel.library.indexing.cooperative_launch import gather_launch
+from calor_kernel.library.indexing.checked_index import (
+    Failures,
+    IndexedAxes,
+    checked,
+    quick_unravel,
+)
+from calor_kernel.library.indexing.cooperative_launch import STATUS, gather_launch
 
-SIZE = Scalar(int64, nonnegative=True)
-STRIDE = Scalar(int64)
-STATUS = Buffer(int32)
-# Bytes that a unit reads on a device of cubes of one unit.
+N = TypeVar("N")
+# Bytes that a cube of one unit reads.
 _GRAIN = 1 << 15
-# Vectors of rows of which kernels are made of their own.
+# Row lengths, in vectors, with specialised kernels.
 _ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredRows(Generic[N]):
+    """Rows of ``length`` elements over (outer, picks), ``turns`` of them a unit.
+
+    ``outer_step`` and ``step``: strides of the source; ``pick_step`` and ``part_step``: of indices.
+    """
+
+    rows: SizeOf[N]
+    turns: SizeOf[N]
+    length: SizeOf[N]
+    picks: SizeOf[N]
+    outer_step: SizeOf[N]
+    step: SizeOf[N]
+    pick_step: SizeOf[N]
+    part_step: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredElements(Generic[N]):
+    """Elements (outer, pick, inner) along an axis of ``size``, ``turns`` of them a unit."""
+
+    count: SizeOf[N]
+    turns: SizeOf[N]
+    picks: SizeOf[N]
+    inner: SizeOf[N]
+    size: SizeOf[N]
+    outer_step: SizeOf[N]
+    step: SizeOf[N]
+    inner_step: SizeOf[N]
 
 
 @kernel
 def gather_rows(
-    source: Any,
-    indices: Any,
-    target: Any,
-    status: Any,
-    rows: Any,
-    turns: Any,
-    length: Any,
-    picks: Any,
-    outer_step: Any,
-    step: Any,
-    pick_step: Any,
-    part_step: Any,
-    *axes: Any,
+    source: In,
+    indices: In,
+    target: Out,
+    status: Failures,
+    over: GatheredRows[Number],
+    axes: IndexedAxes[Number],
+    *,
     width: int,
-    parts: int,
     vectors: int,
     flat: bool,
 ) -> None:
-    """Write row r of the target: ``length`` elements of the source at the indices of r.
+    """Write each row of the target: elements of the source at the row's index.
 
-    Rows are counted over (outer, picks); ``flat``: there is one outer row. ``axes`` are sizes and
-    strides of the indexed axes of the source, ``parts`` of them: an index has as many numbers,
-    ``part_step`` apart. ``vectors``: how many of ``width`` elements make a row; 0 where the build
-    does not know.
+    ``flat``: there is one outer row. ``vectors``: the vectors of ``width`` elements of a row, or 0
+    if the build does not know.
     """
-    sizes, strides = axes[:parts], axes[parts:]
-    begin = absolute_position() * turns
-    for row in loop_range(begin, min(begin + turns, rows)):
-        outer, pick = (0, row) if flat else unravel(row, (1, picks))
-        at = 0 * row if flat else outer * outer_step
-        first = pick * pick_step
-        for part in range(parts):
-            index = checked(indices[first + part * part_step], sizes[part], status, part + 1)
-            at = at + index * strides[part]
+    length = over.length
+    begin = absolute_position() * over.turns
+    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+        outer, pick = (0, row) if flat else unravel(row, (1, over.picks))
+        at = 0 * row if flat else outer * over.outer_step
+        first = pick * over.pick_step
+        for part, size in enumerate(axes.sizes):
+            index = checked(indices[first + part * over.part_step], size, status, part + 1)
+            at = at + index * axes.strides[part]
         if vectors > 0:
-            taken = [source.load(at + i * width, width) for i in range(vectors)]
+            loaded = [source.load(at + i * width, width) for i in range(vectors)]
             for i in range(vectors):
-                target.store(row * (vectors * width) + i * width, taken[i])
+                target.store(row * (vectors * width) + i * width, loaded[i])
         elif width > 1:
             whole = length // width * width
             for i in loop_range(0, whole, width):
@@ -89,23 +113,16 @@ def gather_rows(
                 target[row * length + i] = source[at + i]
         else:
             for i in loop_range(length):
-                target[row * length + i] = source[at + i * step]
+                target[row * length + i] = source[at + i * over.step]
 
 
 @kernel
 def gather_along(
-    source: Any,
-    indices: Any,
-    target: Any,
-    status: Any,
-    count: Any,
-    turns: Any,
-    picks: Any,
-    inner: Any,
-    size: Any,
-    outer_step: Any,
-    step: Any,
-    inner_step: Any,
+    source: In,
+    indices: In,
+    target: Out,
+    status: Failures,
+    over: GatheredElements[Number],
     *,
     words: int,
     small: bool,
@@ -114,11 +131,11 @@ def gather_along(
 
     An element is ``words`` items of memory.
     """
-    begin = absolute_position() * turns
-    for n in loop_range(begin, min(begin + turns, count)):
-        outer, _, i = quick_unravel(n, (1, picks, inner), small)
-        index = checked(indices[n], size, status, 1)
-        at = (outer * outer_step + index * step + i * inner_step) * words
+    begin = absolute_position() * over.turns
+    for n in loop_range(begin, min(begin + over.turns, over.count)):
+        outer, _, i = quick_unravel(n, (1, over.picks, over.inner), small)
+        index = checked(indices[n], over.size, status, 1)
+        at = (outer * over.outer_step + index * over.step + i * over.inner_step) * words
         for word in range(words):
             target[n * words + word] = source[at + word]
 
@@ -138,10 +155,6 @@ def share(rows: int, row_bytes: int, info: DeviceInfo) -> tuple[int, int]:
     return 1, max(1, min(rows, _GRAIN // max(row_bytes, 1)))
 
 
-def _read(dtype: DType) -> Buffer:
-    return Buffer(dtype, writable=False)
-
-
 @lowering("gather", dense=(0, 1))
 def lower_gather(request: Request) -> Sequence[Work]:
     """Take rows of x along an axis at indices of any shape."""
@@ -149,9 +162,8 @@ def lower_gather(request: Request) -> Sequence[Work]:
     axis = request.attributes["axis"]
     inner = prod(x.shape[axis + 1 :])
     outer = prod(x.shape[:axis])
-    return _rows(
-        request, x, indices, outer, indices.size, inner, (x.shape[axis],), (inner,), (axis,), 1
-    )
+    axes = IndexedAxes((x.shape[axis],), (inner,))
+    return _rows(request, outer, indices.size, inner, axes, (axis,))
 
 
 @lowering("gather_nd", dense=(0, 1))
@@ -162,72 +174,58 @@ def lower_gather_nd(request: Request) -> Sequence[Work]:
     inner = prod(x.shape[depth:])
     picks = prod(indices.shape[:-1])
     strides = x.strides[:depth] if x.size else (0,) * depth
-    return _rows(
-        request, x, indices, 1, picks, inner, x.shape[:depth], strides, range(depth), depth
-    )
+    axes = IndexedAxes(x.shape[:depth], strides)
+    return _rows(request, 1, picks, inner, axes, range(depth))
 
 
 def _rows(
     request: Request,
-    x: View,
-    indices: View,
     outer: int,
     picks: int,
     inner: int,
-    sizes: Sequence[int],
-    strides: Sequence[int],
-    axes: Sequence[int],
-    parts: int,
+    axes: IndexedAxes[int],
+    numbers: Sequence[int],
 ) -> Sequence[Work]:
-    info = request.info
+    """Return the work that gathers rows; ``numbers``: those of the indexed axes."""
+    (x, indices), info = request.inputs, request.info
     rows = outer * picks
     bits = as_bits(x, info)
     count = x.dtype.itemsize // bits.dtype.itemsize
     length = inner * count
     if rows * length == 0:
-        # Nothing is read, but an index out of range is an error of its own; there is no index.
+        # Without elements or indices there is nothing to read, and no error.
         return [Work(())]
+    wrong = failures(request.op, axes.sizes, numbers)
+    axes = replace(axes, strides=tuple(s * count for s in axes.strides))
     if info.max_units > 1:
-        steps = tuple(s * count for s in strides)
-        whole = prod(sizes) * length
-        made = gather_launch(request, bits, indices, rows, length, picks, whole, (sizes, steps))
-        return [Work((made,), failures=failures(request.op, sizes, axes))]
+        return [Work((gather_launch(request, bits, rows, length, picks, axes),), failures=wrong)]
     width = max(1, info.vector_bytes // bits.dtype.itemsize)
     width = width if length >= width else 1
-    vectors = length // width if width > 1 and length in [width * v for v in _ROWS] else 0
     units, turns = share(rows, length * bits.dtype.itemsize, info)
-    whole = prod(sizes) * length
-    numbers = (rows, turns, length, picks, whole if outer > 1 else 0, 1, parts, 1)
-    steps = tuple(s * count for s in strides)
-    build = Build(
+    made = launch(
         gather_rows,
-        (
-            _read(bits.dtype),
-            _read(indices.dtype),
-            Buffer(bits.dtype),
-            STATUS,
-            *(SIZE,) * (len(numbers) + 2 * parts),
+        Grid.line(-(-rows // (units * turns)), units),
+        Effort("gather", 0, 2 * rows * length * bits.dtype.itemsize),
+        source=operand(0, bits),
+        indices=operand(1, indices),
+        target=Bound(Output(), bits.dtype),
+        status=STATUS,
+        over=GatheredRows(
+            rows=rows,
+            turns=turns,
+            length=length,
+            picks=picks,
+            outer_step=prod(axes.sizes) * length if outer > 1 else 0,
+            step=1,
+            pick_step=len(axes.sizes),
+            part_step=1,
         ),
-        (("flat", outer == 1), ("parts", parts), ("vectors", vectors), ("width", width)),
-        (units, 1, 1),
+        axes=axes,
+        width=width,
+        vectors=length // width if width > 1 and length in [width * v for v in _ROWS] else 0,
+        flat=outer == 1,
     )
-    launch = Launch(
-        build,
-        (-(-rows // (units * turns)), 1, 1),
-        (
-            Input(0, bits.offset),
-            Input(1, indices.offset),
-            Output(0),
-            Status(),
-            *numbers,
-            *sizes,
-            *steps,
-        ),
-        0,
-        2 * rows * length * bits.dtype.itemsize,
-        "gather",
-    )
-    return [Work((launch,), failures=failures(request.op, sizes, axes))]
+    return [Work((made,), failures=wrong)]
 
 
 @lowering("take_along", dense=(0, 1))
@@ -242,34 +240,26 @@ def lower_take_along(request: Request) -> Sequence[Work]:
     count = x.dtype.itemsize // bits.dtype.itemsize
     inner, size = prod(x.shape[axis + 1 :]), x.shape[axis]
     units, turns = share(indices.size, x.dtype.itemsize, info)
-    numbers = (
-        indices.size,
-        turns,
-        indices.shape[axis],
-        inner,
-        size,
-        size * inner,
-        inner,
-        1,
-    )
-    build = Build(
+    nbytes = 2 * indices.size * x.dtype.itemsize + indices.size * indices.dtype.itemsize
+    made = launch(
         gather_along,
-        (
-            _read(bits.dtype),
-            _read(indices.dtype),
-            Buffer(bits.dtype),
-            STATUS,
-            *(SIZE,) * len(numbers),
+        Grid.line(-(-indices.size // (units * turns)), units),
+        Effort("take along", 0, nbytes),
+        source=operand(0, bits),
+        indices=operand(1, indices),
+        target=Bound(Output(), bits.dtype),
+        status=STATUS,
+        over=GatheredElements(
+            count=indices.size,
+            turns=turns,
+            picks=indices.shape[axis],
+            inner=inner,
+            size=size,
+            outer_step=size * inner,
+            step=inner,
+            inner_step=1,
         ),
-        (("small", info.max_units > 1 and indices.size < 1 << 30), ("words", count)),
-        (units, 1, 1),
+        words=count,
+        small=info.max_units > 1 and indices.size < 1 << 30,
     )
-    launch = Launch(
-        build,
-        (-(-indices.size // (units * turns)), 1, 1),
-        (Input(0, bits.offset), Input(1, indices.offset), Output(0), Status(), *numbers),
-        0,
-        2 * indices.size * x.dtype.itemsize + indices.size * indices.dtype.itemsize,
-        "take along",
-    )
-    return [Work((launch,), failures=failures(request.op, (size,), (axis,)))]
+    return [Work((made,), failures=failures(request.op, (size,), (axis,)))]

@@ -1,23 +1,22 @@
-"""Copying boxes of elements: concat, pad, dynamic slices and updates.
+"""Copies of rectangular regions: concat, pad, dynamic slices and updates.
 
-Requirements: elements are bits, so one kernel serves every dtype of a size; source and target have
-strides each, so that pieces of a result are written where they belong; starts that only the device
-knows are read there and clamped as the rows say.
+Requirements: elements are copied as bits, so one kernel serves every dtype of a size; source and
+target have their own strides, so pieces are written directly to the result; starts in device memory
+are read by the kernel and clamped as the operations define.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Generic, TypeVar
 
 from calor.dtypes import int64
 from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
-    Argument,
-    Build,
     Input,
     Launch,
     Output,
@@ -28,109 +27,130 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import absolute_position, helper, kernel, loop_range, unravel
+from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    SizeOf,
+    StrideOf,
+    absolute_position,
+    helper,
+    kernel,
+    loop_range,
+    max,
+    min,
+    splat,
+    unravel,
+)
 from calor_kernel.library.copying import as_bits, lower_copy
 
-_SIZE = Scalar(int64, nonnegative=True)
-_STRIDE = Scalar(int64)
-# Bytes that a unit copies on a device of cubes of one unit.
+N = TypeVar("N")
+# Bytes that a cube of one unit copies.
 _GRAIN = 1 << 16
 
 
+@dataclass(frozen=True, slots=True)
+class Region(Generic[N]):
+    """A region of an array: sizes, strides of the source, and strides of the target."""
+
+    sizes: tuple[SizeOf[N], ...]
+    source: tuple[StrideOf[N], ...]
+    target: tuple[StrideOf[N], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Starts(Generic[N]):
+    """Starts of a region: for each axis the largest start that fits, and the stride of a start.
+
+    ``step``: the stride of the array of starts.
+    """
+
+    step: StrideOf[N]
+    region: Region[N]
+    limits: tuple[StrideOf[N], ...]
+    strides: tuple[StrideOf[N], ...]
+
+
 @kernel
-def copy_box(
-    source: Any,
-    target: Any,
-    rows: Any,
-    turns: Any,
-    *numbers: Any,
+def copy_region(
+    source: In,
+    target: Out,
+    rows: Size,
+    turns: Size,
+    region: Region[Number],
+    *,
     width: int,
     fill: bool,
 ) -> None:
-    """Copy rows of a box; ``numbers`` are sizes, strides of the source and of the target.
+    """Copy rows of a region, ``turns`` of them a unit.
 
-    ``width``: lanes of a copy where rows are contiguous in both, else 1; ``fill``: the source is
-    one element.
+    ``width``: lanes of a copy if rows are contiguous in both arrays, else 1. ``fill``: the source
+    is one element.
     """
-    rank = len(numbers) // 3
-    sizes, steps, places = numbers[:rank], numbers[rank : 2 * rank], numbers[2 * rank :]
     start = absolute_position() * turns
     for row in loop_range(start, min(start + turns, rows)):
-        copy_row(source, 0, target, 0, row, sizes, steps, places, width, fill)
+        copy_row(source, 0, target, 0, row, region, width, fill)
 
 
 @helper
 def copy_row(
-    source: Any,
-    source_at: Any,
-    target: Any,
-    target_at: Any,
-    row: Any,
-    sizes: Sequence[Any],
-    steps: Sequence[Any],
-    places: Sequence[Any],
+    source: Pointer,
+    source_at: Index,
+    target: Pointer,
+    target_at: Index,
+    row: Number,
+    region: Region[Number],
     width: int,
     fill: bool,
 ) -> None:
-    """Copy one row of a box, its number counted over all axes but the last."""
-    for i, at in enumerate(unravel(row, sizes[:-1])):
-        source_at = source_at + at * steps[i]
-        target_at = target_at + at * places[i]
-    length, step, place = sizes[-1], steps[-1], places[-1]
+    """Copy one row of a region, its number counted over all axes but the last."""
+    for i, at in enumerate(unravel(row, region.sizes[:-1])):
+        source_at = source_at + at * region.source[i]
+        target_at = target_at + at * region.target[i]
+    length = region.sizes[-1]
     if width > 1:
         whole = length // width * width
         for i in loop_range(0, whole, width):
             value = source[0] if fill else source.load(source_at + i, width)
-            target.store(target_at + i, value if not fill else splatted(value, width))
+            target.store(target_at + i, value if not fill else splat(value, width))
         for i in loop_range(whole, length):
             target[target_at + i] = source[0] if fill else source[source_at + i]
     else:
         for i in loop_range(length):
-            target[target_at + i * place] = source[source_at + i * step]
-
-
-def splatted(value: Any, width: int) -> Any:
-    """Return a vector of one value."""
-    return value.builder.splat(value, width)
+            element = source[source_at + i * region.source[-1]]
+            target[target_at + i * region.target[-1]] = element
 
 
 @kernel
 def copy_dynamic(
-    source: Any,
-    starts: Any,
-    target: Any,
-    rows: Any,
-    turns: Any,
-    starts_step: Any,
-    *numbers: Any,
+    source: In,
+    starts: In,
+    target: Out,
+    rows: Size,
+    turns: Size,
+    over: Starts[Number],
+    *,
     width: int,
     into: bool,
-    axes: int,
 ) -> None:
-    """Copy a box whose first element is moved by starts, in the target (``into``) or the source.
-
-    ``numbers`` are sizes, strides of the source and of the target, then per axis of the starts the
-    largest start that fits and the stride of a step of it; ``axes`` are the starts' number.
-    """
-    rank = (len(numbers) - 2 * axes) // 3
-    sizes, steps = numbers[:rank], numbers[rank : 2 * rank]
-    places = numbers[2 * rank : 3 * rank]
-    limits, moves = numbers[3 * rank : 3 * rank + axes], numbers[3 * rank + axes :]
-    moved: Any = 0
-    for axis in range(axes):
-        first = as_index(starts[axis * starts_step], limits[axis])
-        moved = moved + max(first, 0) * moves[axis]
+    """Copy a region that begins at the starts, in the target (``into``) or in the source."""
+    offset: Index = 0
+    for axis, limit in enumerate(over.limits):
+        first = as_index(starts[axis * over.step], limit)
+        offset = offset + max(first, 0) * over.strides[axis]
     begin = absolute_position() * turns
     for row in loop_range(begin, min(begin + turns, rows)):
         if into:
-            copy_row(source, 0, target, moved, row, sizes, steps, places, width, False)
+            copy_row(source, 0, target, offset, row, over.region, width, False)
         else:
-            copy_row(source, moved, target, 0, row, sizes, steps, places, width, False)
+            copy_row(source, offset, target, 0, row, over.region, width, False)
 
 
 @helper
-def as_index(start: Any, limit: Any) -> Any:
+def as_index(start: Number, limit: Number) -> Number:
     """Return a start as an index, at most the limit; an unsigned one beyond int64 is the limit."""
     if start.dtype.kind == "uint" and start.dtype.itemsize == 8:
         low = min(start, limit.to(start.dtype))
@@ -140,74 +160,68 @@ def as_index(start: Any, limit: Any) -> Any:
     return result
 
 
-def box(
-    shape: Sequence[int], steps: Sequence[int], places: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return sizes and both strides with axes merged where both allow it, at least one axis.
+def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> Region[int]:
+    """Return a region with axes merged where both strides allow it, at least one axis.
 
-    >>> box((2, 3, 4), (12, 4, 1), (24, 4, 1))
-    ((2, 12), (12, 1), (24, 1))
+    >>> merged((2, 3, 4), (12, 4, 1), (24, 4, 1))
+    Region(sizes=(2, 12), source=(12, 1), target=(24, 1))
     """
-    merged: list[tuple[int, int, int]] = []
-    for n, s, t in zip(shape, steps, places, strict=True):
+    axes: list[tuple[int, int, int]] = []
+    for n, s, t in zip(shape, source, target, strict=True):
         if n == 1:
             continue
-        if merged and merged[-1][1] == n * s and merged[-1][2] == n * t:
-            merged[-1] = (merged[-1][0] * n, s, t)
+        if axes and axes[-1][1] == n * s and axes[-1][2] == n * t:
+            axes[-1] = (axes[-1][0] * n, s, t)
         else:
-            merged.append((n, s, t))
-    merged = merged or [(1, 1, 1)]
-    return tuple(zip(*merged, strict=True))  # type: ignore[return-value]
+            axes.append((n, s, t))
+    return Region(*(tuple(column) for column in zip(*(axes or [(1, 1, 1)]), strict=True)))
 
 
 def copy_launch(
     view: View,
-    source: Argument,
-    target: Argument,
-    places: Sequence[int],
+    source: Input,
+    target: Output,
+    strides: Sequence[int],
     start: int,
     info: DeviceInfo,
     label: str,
 ) -> list[Launch]:
-    """Return the launches that copy a view to a strided box of a buffer of the same dtype.
+    """Return the launches that copy a view to a strided region of a buffer of the same dtype.
 
-    ``places`` and ``start``: strides and first element of the box in the target, in elements.
+    ``strides`` and ``start``: strides and first element of the region in the target, in elements.
     """
     bits = as_bits(view, info)
-    parts = bits.dtype.itemsize
-    count = view.dtype.itemsize // parts
-    wide = [p * count for p in places] + ([1] if len(bits.shape) > len(view.shape) else [])
-    sizes, steps, targets = box(bits.shape, bits.strides, wide)
-    if prod(sizes) == 0:
+    itemsize = bits.dtype.itemsize
+    count = view.dtype.itemsize // itemsize
+    region = merged(bits.shape, bits.strides, _bit_strides(view, bits, strides))
+    elements = prod(region.sizes)
+    if elements == 0:
         return []
-    rows = prod(sizes[:-1])
-    fill = len(sizes) == 1 and steps[-1] == 0 and targets[-1] == 1
-    dense = targets[-1] == 1 and (steps[-1] == 1 or fill)
-    width = max(1, info.vector_bytes // parts) if dense else 1
-    units, turns = _share(rows, sizes[-1] * parts, info)
-    axes = (*(_SIZE,) * len(sizes), *(_STRIDE,) * (2 * len(sizes)))
-    build = Build(
-        copy_box,
-        (Buffer(bits.dtype, writable=False), Buffer(bits.dtype), _SIZE, _SIZE, *axes),
-        (("fill", fill and width > 1), ("width", width)),
-        (units, 1, 1),
-    )
-    moved = (_moved(source, bits.offset), _moved(target, start * count))
+    rows = prod(region.sizes[:-1])
+    fill = len(region.sizes) == 1 and region.source[-1] == 0 and region.target[-1] == 1
+    dense = region.target[-1] == 1 and (region.source[-1] == 1 or fill)
+    width = max(1, info.vector_bytes // itemsize) if dense else 1
+    units, turns = _share(rows, region.sizes[-1] * itemsize, info)
     return [
-        Launch(
-            build,
-            (-(-rows // (units * turns)), 1, 1),
-            (*moved, rows, turns, *sizes, *steps, *targets),
-            0,
-            2 * prod(sizes) * parts,
-            label,
+        launch(
+            copy_region,
+            Grid.line(-(-rows // (units * turns)), units),
+            Effort(label, 0, 2 * elements * itemsize),
+            source=Bound(replace(source, offset=source.offset + bits.offset), bits.dtype),
+            target=Bound(replace(target, offset=target.offset + start * count), bits.dtype),
+            rows=rows,
+            turns=turns,
+            region=region,
+            width=width,
+            fill=fill and width > 1,
         )
     ]
 
 
-def _moved(place: Argument, offset: int) -> Argument:
-    assert isinstance(place, Input | Output)
-    return replace(place, offset=place.offset + offset)
+def _bit_strides(view: View, bits: View, strides: Sequence[int]) -> list[int]:
+    """Return strides in elements of a view as strides of its bits."""
+    count = view.dtype.itemsize // bits.dtype.itemsize
+    return [s * count for s in strides] + ([1] if len(bits.shape) > len(view.shape) else [])
 
 
 def _share(rows: int, row_bytes: int, info: DeviceInfo) -> tuple[int, int]:
@@ -218,7 +232,7 @@ def _share(rows: int, row_bytes: int, info: DeviceInfo) -> tuple[int, int]:
 
 
 def dense_copy(view: View, number: int, result: Spec, info: DeviceInfo) -> list[Launch]:
-    """Return the launches that copy an operand whole to the result, left out where it is that."""
+    """Return the launches that copy an operand to the result, omitted if they share memory."""
     candidates = lower_copy(Request("copy", {}, (view,), (result,), info))
     assert not isinstance(candidates, Refusal)
     return [
@@ -237,19 +251,19 @@ def dense_copy(view: View, number: int, result: Spec, info: DeviceInfo) -> list[
 def lower_concat(request: Request) -> Sequence[Work]:
     """Copy each operand to its part of the result."""
     axis = request.attributes["axis"]
-    places = row_major(request.outputs[0].shape)
+    strides = row_major(request.outputs[0].shape)
     launches: list[Launch] = []
     start = 0
     for number, view in enumerate(request.inputs):
-        at = start * places[axis]
-        launches += copy_launch(view, Input(number), Output(0), places, at, request.info, "concat")
+        at = start * strides[axis]
+        launches += copy_launch(view, Input(number), Output(0), strides, at, request.info, "concat")
         start += view.shape[axis]
     return [Work(tuple(launches))]
 
 
 @lowering("pad", strided=True)
 def lower_pad(request: Request) -> Sequence[Work]:
-    """Fill the result with the value, and copy the operand to its places."""
+    """Fill the result with the value, and copy the operand into it."""
     x, value = request.inputs
     (result,) = request.outputs
     low, interior = request.attributes["low"], request.attributes["interior"]
@@ -259,8 +273,8 @@ def lower_pad(request: Request) -> Sequence[Work]:
     if x.size != result.size:
         launches += copy_launch(everywhere, Input(1), Output(0), whole, 0, request.info, "pad fill")
     start = sum(n * p for n, p in zip(low, whole, strict=True))
-    places = [p * (i + 1) for p, i in zip(whole, interior, strict=True)]
-    launches += copy_launch(x, Input(0), Output(0), places, start, request.info, "pad")
+    strides = [p * (i + 1) for p, i in zip(whole, interior, strict=True)]
+    launches += copy_launch(x, Input(0), Output(0), strides, start, request.info, "pad")
     return [Work(tuple(launches))]
 
 
@@ -270,8 +284,8 @@ def lower_dynamic_slice(request: Request) -> Sequence[Work]:
     x, starts = request.inputs
     sizes = request.attributes["sizes"]
     part = replace(x, shape=tuple(sizes))
-    places = row_major(sizes)
-    launches = _dynamic(part, Input(0), x, starts, Input(1), places, False, request.info)
+    given = (operand(1, starts), _step(starts), row_major(sizes))
+    launches = _dynamic(part, Input(0), x, *given, False, request.info)
     return [Work(tuple(launches))]
 
 
@@ -282,9 +296,8 @@ def lower_dynamic_update_slice(request: Request) -> Sequence[Work]:
     (result,) = request.outputs
     launches = dense_copy(x, 0, result, request.info)
     whole = View.dense(result)
-    launches += _dynamic(
-        update, Input(1), whole, starts, Input(2), whole.strides, True, request.info
-    )
+    given = (operand(2, starts), _step(starts), whole.strides)
+    launches += _dynamic(update, Input(1), whole, *given, True, request.info)
     return [Work(tuple(launches), in_place=((0, 0),))]
 
 
@@ -292,51 +305,47 @@ def _dynamic(
     part: View,
     source: Input,
     whole: View,
-    starts: View,
-    starts_place: Input,
-    places: Sequence[int],
+    starts: Bound,
+    step: int,
+    strides: Sequence[int],
     into: bool,
     info: DeviceInfo,
 ) -> list[Launch]:
-    """Return the launch that moves a box by starts, of the target or of the source."""
+    """Return the launch that copies a region at starts, of the target or of the source.
+
+    ``step``: the stride of the array of starts.
+    """
     if part.size == 0:
         return []
     bits = as_bits(part, info)
-    size = bits.dtype.itemsize
-    count = part.dtype.itemsize // size
-    wide = [p * count for p in places] + ([1] if len(bits.shape) > len(part.shape) else [])
-    sizes, steps, targets = box(bits.shape, bits.strides, wide)
-    limits = [n - m for n, m in zip(whole.shape, part.shape, strict=True)]
-    moves = [s * count for s in whole.strides]
-    rows = prod(sizes[:-1])
-    width = max(1, info.vector_bytes // size) if steps[-1] == targets[-1] == 1 else 1
-    units, turns = _share(rows, sizes[-1] * size, info)
-    numbers = (*sizes, *steps, *targets, *limits, *moves)
-    build = Build(
-        copy_dynamic,
-        (
-            Buffer(bits.dtype, writable=False),
-            Buffer(starts.dtype, writable=False),
-            Buffer(bits.dtype),
-            _SIZE,
-            _SIZE,
-            _STRIDE,
-            *(_SIZE,) * len(sizes),
-            *(_STRIDE,) * (2 * len(sizes) + 2 * len(limits)),
-        ),
-        (("axes", len(limits)), ("into", into), ("width", width)),
-        (units, 1, 1),
-    )
-    first = replace(source, offset=source.offset + bits.offset)
-    second = replace(starts_place, offset=starts_place.offset + starts.offset)
-    step = starts.strides[0] if starts.shape and starts.shape[0] else 1
+    itemsize = bits.dtype.itemsize
+    count = part.dtype.itemsize // itemsize
+    region = merged(bits.shape, bits.strides, _bit_strides(part, bits, strides))
+    limits = tuple(n - m for n, m in zip(whole.shape, part.shape, strict=True))
+    rows = prod(region.sizes[:-1])
+    dense = region.source[-1] == region.target[-1] == 1
+    units, turns = _share(rows, region.sizes[-1] * itemsize, info)
     return [
-        Launch(
-            build,
-            (-(-rows // (units * turns)), 1, 1),
-            (first, second, Output(0), rows, turns, step, *numbers),
-            0,
-            2 * prod(sizes) * size,
-            "dynamic update" if into else "dynamic slice",
+        launch(
+            copy_dynamic,
+            Grid.line(-(-rows // (units * turns)), units),
+            Effort(
+                "dynamic update" if into else "dynamic slice",
+                0,
+                2 * prod(region.sizes) * itemsize,
+            ),
+            source=Bound(replace(source, offset=source.offset + bits.offset), bits.dtype),
+            starts=starts,
+            target=Bound(Output(), bits.dtype),
+            rows=rows,
+            turns=turns,
+            over=Starts(step, region, limits, tuple(s * count for s in whole.strides)),
+            width=max(1, info.vector_bytes // itemsize) if dense else 1,
+            into=into,
         )
     ]
+
+
+def _step(starts: View) -> int:
+    """Return the stride of an array of starts."""
+    return starts.strides[0] if starts.shape and starts.shape[0] else 1

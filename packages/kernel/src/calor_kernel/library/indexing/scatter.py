@@ -1,84 +1,125 @@
-"""Writing at computed places: scatter_nd and scatter_along with every update.
+"""Writes at computed indices: scatter_nd and scatter_along with every update.
 
-Requirements: parallel, and the same bits each time: each cube owns a part of the result and goes
-through the indices in their order, so the last assignment wins and sums have one order; half types
-are updated in float32 and rounded once, as the reference says.
+Requirements: parallel and bitwise reproducible: each cube owns a part of the result and reads the
+indices in their order, so the last assignment wins and sums have one order; half types are updated
+in float32 and rounded once, like the reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, bool_, float32, float64, uint8
+from calor.specs import Spec
 from calor_kernel.contract.choices import least, spec_of
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
     LOWERINGS,
     Argument,
-    Build,
+    Failure,
     Input,
     Launch,
     Output,
     Refusal,
     Request,
     Scratch,
-    Status,
     View,
     Work,
     lowering,
 )
-from calor_kernel.ir.types import Buffer
-from calor_kernel.language import cube_position, helper, kernel, loop_range
+from calor_kernel.language import (
+    In,
+    InOut,
+    Number,
+    Pointer,
+    SizeOf,
+    cube_position,
+    helper,
+    kernel,
+    loop_range,
+    min,
+)
 from calor_kernel.library.copying import as_bits
-from calor_kernel.library.indexing.checked_index import checked
-from calor_kernel.library.indexing.cooperative_launch import Scatter, at_once, strides_of
-from calor_kernel.library.indexing.gather import SIZE, STATUS, failures
+from calor_kernel.library.indexing.checked_index import Failures, IndexedAxes, checked
+from calor_kernel.library.indexing.cooperative import AlongAxis, UpdatedRows
+from calor_kernel.library.indexing.cooperative_launch import (
+    STATUS,
+    Scatter,
+    at_once,
+    strides_of,
+)
+from calor_kernel.library.indexing.gather import failures
 from calor_kernel.library.indexing.regions import dense_copy
-from calor_kernel.library.indexing.scatter_elements import scatter_elements
+from calor_kernel.library.indexing.scatter_elements import UpdatedElements, scatter_elements
 from calor_kernel.library.indexing.update_ops import updated
 from calor_kernel.library.redirection import redirected
 
+N = TypeVar("N")
 _COMPLEX = {8: float32, 16: float64}
+
+
+@dataclass(frozen=True, slots=True)
+class ScatteredRows(Generic[N]):
+    """Updates of ``rows`` rows of ``length`` elements, ``picks`` in all.
+
+    Cube x owns ``share`` rows from x · share on, cube y ``columns`` elements of each row.
+    ``pick_step`` and ``part_step``: strides of indices.
+    """
+
+    rows: SizeOf[N]
+    picks: SizeOf[N]
+    length: SizeOf[N]
+    share: SizeOf[N]
+    columns: SizeOf[N]
+    pick_step: SizeOf[N]
+    part_step: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class ScatteredElements(Generic[N]):
+    """Updates (outer, pick, inner) along an axis of ``size``.
+
+    Cube x owns ``outer_share`` outer rows, cube y ``share`` positions of the axis.
+    """
+
+    outers: SizeOf[N]
+    picks: SizeOf[N]
+    inner: SizeOf[N]
+    size: SizeOf[N]
+    outer_share: SizeOf[N]
+    share: SizeOf[N]
 
 
 @kernel
 def scatter_rows(
-    target: Any,
-    indices: Any,
-    updates: Any,
-    status: Any,
-    rows: Any,
-    picks: Any,
-    length: Any,
-    share: Any,
-    columns: Any,
-    pick_step: Any,
-    part_step: Any,
-    *axes: Any,
+    target: InOut,
+    indices: In,
+    updates: In,
+    status: Failures,
+    over: ScatteredRows[Number],
+    axes: IndexedAxes[Number],
+    *,
     width: int,
-    parts: int,
     update: str,
     pair: bool,
 ) -> None:
     """Update rows of the target from rows of the updates, in their order.
 
-    The target has ``rows`` rows of ``length`` elements. Cube x owns ``share`` rows from x · share
-    on, cube y ``columns`` elements of each row. ``axes`` are sizes and strides, in rows, of the
-    indexed axes; an index has ``parts`` numbers, ``part_step`` apart. ``pair``: elements are
-    (real, imaginary).
+    Strides of ``axes`` are in rows. ``pair``: elements are (real, imaginary).
     """
-    sizes, strides = axes[:parts], axes[parts:]
-    first = cube_position(0) * share
-    last = min(first + share, rows)
-    begin = cube_position(1) * columns
-    end = min(begin + columns, length)
-    for pick in loop_range(0, picks):
+    length = over.length
+    first = cube_position(0) * over.share
+    last = min(first + over.share, over.rows)
+    begin = cube_position(1) * over.columns
+    end = min(begin + over.columns, length)
+    for pick in loop_range(0, over.picks):
         row = 0 * pick
-        for part in range(parts):
-            at = pick * pick_step + part * part_step
-            row = row + checked(indices[at], sizes[part], status, part + 1) * strides[part]
+        for part, size in enumerate(axes.sizes):
+            at = pick * over.pick_step + part * over.part_step
+            row = row + checked(indices[at], size, status, part + 1) * axes.strides[part]
         if (row >= first) and (row < last):
             update_row(
                 target, row * length, updates, pick * length, begin, end, width, update, pair
@@ -87,12 +128,12 @@ def scatter_rows(
 
 @helper
 def update_row(
-    target: Any,
-    to: Any,
-    updates: Any,
-    at: Any,
-    begin: Any,
-    end: Any,
+    target: Pointer,
+    to: Number,
+    updates: Pointer,
+    at: Number,
+    begin: Number,
+    end: Number,
     width: int,
     update: str,
     pair: bool,
@@ -115,7 +156,7 @@ def update_row(
 
 
 @helper
-def multiply_pair(target: Any, to: Any, updates: Any, at: Any) -> None:
+def multiply_pair(target: Pointer, to: Number, updates: Pointer, at: Number) -> None:
     """Multiply one complex number by another."""
     a, b = target[to], target[to + 1]
     c, d = updates[at].to(target.dtype), updates[at + 1].to(target.dtype)
@@ -125,32 +166,25 @@ def multiply_pair(target: Any, to: Any, updates: Any, at: Any) -> None:
 
 @kernel
 def scatter_along(
-    target: Any,
-    indices: Any,
-    updates: Any,
-    status: Any,
-    outers: Any,
-    picks: Any,
-    inner: Any,
-    size: Any,
-    outer_share: Any,
-    share: Any,
+    target: InOut,
+    indices: In,
+    updates: In,
+    status: Failures,
+    over: ScatteredElements[Number],
     *,
     words: int,
     update: str,
     pair: bool,
 ) -> None:
-    """Update elements along an axis: cube x owns outer rows, cube y ``share`` places of the axis.
-
-    An element is ``words`` items of memory.
-    """
-    first_outer = cube_position(0) * outer_share
-    first = cube_position(1) * share
-    last = min(first + share, size)
-    for outer in range(first_outer, min(first_outer + outer_share, outers)):
-        for pick in loop_range(0, picks):
-            for i in range(inner):
-                n = (outer * picks + pick) * inner + i
+    """Update elements along an axis; an element is ``words`` items of memory."""
+    size, inner = over.size, over.inner
+    first_outer = cube_position(0) * over.outer_share
+    first = cube_position(1) * over.share
+    last = min(first + over.share, size)
+    for outer in loop_range(first_outer, min(first_outer + over.outer_share, over.outers)):
+        for pick in loop_range(0, over.picks):
+            for i in loop_range(inner):
+                n = (outer * over.picks + pick) * inner + i
                 index = checked(indices[n], size, status, 1)
                 if (index >= first) and (index < last):
                     to = ((outer * size + index) * inner + i) * words
@@ -165,80 +199,89 @@ def scatter_along(
 
 
 class Target:
-    """Where a scatter is done: in the result, or in a wide copy that is rounded at the end."""
+    """The memory that a scatter updates: the result, or a wide copy that is rounded at the end."""
 
     def __init__(self, request: Request, update: str) -> None:
         x, _, updates = request.inputs
         (result,) = request.outputs
         info = request.info
+        self.request, self.update = request, update
         self.before: list[Launch] = []
         self.after: list[Launch] = []
         self.scratch: tuple[int, ...] = ()
-        self.place: Argument = Output(0)
         self.in_place: tuple[tuple[int, int], ...] = ((0, 0),)
         self.words, self.pair = 1, False
-        self.update_dtype = updates.dtype
-        self.dtype: DType = x.dtype
-        self.update_offset = updates.offset
+        self.updates = operand(2, updates)
+        self.memory = Bound(Output(), x.dtype)
         if update == "assign":
-            bits, more = as_bits(x, info), as_bits(updates, info)
-            self.dtype = self.update_dtype = bits.dtype
+            bits = as_bits(x, info)
+            self.memory = Bound(Output(), bits.dtype)
             self.words = x.dtype.itemsize // bits.dtype.itemsize
-            self.update_offset = more.offset
+            self.updates = Bound(Input(2, as_bits(updates, info).offset), bits.dtype)
         elif x.dtype.kind == "complex":
-            self.dtype = self.update_dtype = _COMPLEX[x.dtype.itemsize]
+            part: DType = _COMPLEX[x.dtype.itemsize]
+            self.memory = Bound(Output(), part)
             self.words, self.pair = 2, update == "mul"
-            self.update_offset *= 2
+            self.updates = Bound(Input(2, updates.offset * 2), part)
         elif x.dtype.kind == "float" and x.dtype.itemsize == 2:
-            self.dtype = float32
             wide = spec_of(x.shape, float32)
             self.before = _cast(request, x, wide, {Output(0): Scratch(0)})
             view = View.dense(wide)
             self.after = _cast(request, view, result, {Input(0): Scratch(0)})
             self.scratch = (wide.nbytes,)
-            self.place = Scratch(0)
+            self.memory = Bound(Scratch(0), float32)
             self.in_place = ()
             return
         elif x.dtype is bool_:
             # The greater of two truth values is their or.
-            self.dtype = self.update_dtype = uint8
+            self.memory = Bound(Output(), uint8)
+            self.updates = Bound(self.updates.place, uint8)
         self.before = dense_copy(x, 0, result, info)
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The memory of a scatter's own launch."""
+        return {
+            "target": self.memory,
+            "indices": operand(1, self.request.inputs[1]),
+            "updates": self.updates,
+            "status": STATUS,
+            "update": self.update,
+        }
 
     def at_once(
         self,
-        request: Request,
         picks: int,
-        rows: int,
+        count: int,
         length: int,
-        axes: tuple[int, ...],
-        parts: int,
-        wrong: Any,
+        rows: UpdatedRows[int],
+        wrong: tuple[Failure, ...],
     ) -> list[Work] | Refusal:
         """Return the whole work of ``picks`` updates of rows by cubes of many units."""
-        updates = (self.update_offset, self.update_dtype)
-        taken = len(self.scratch)
-        given = (picks, rows, length, parts, axes, taken)
-        made = Scatter(request, self.place, self.dtype, updates, *given)
+        first = len(self.scratch)
+        made = Scatter(self.request, self.memory, self.updates, picks, count, length, rows, first)
         own = made.launches()
         if isinstance(own, Refusal):
             return own
         launches = (*self.before, *own, *self.after)
         return [Work(launches, (*self.scratch, *made.scratch), self.in_place, wrong)]
 
-    def work(self, launch: Launch | None, wrong: Any) -> list[Work]:
+    def work(self, launch: Launch | None, wrong: tuple[Failure, ...]) -> list[Work]:
         """Return the whole work around the scatter's own launch."""
         own = [] if launch is None else [launch]
         launches = (*self.before, *own, *self.after)
         return [Work(launches, self.scratch, self.in_place, wrong)]
 
 
-def _cast(request: Request, view: View, result: Any, places: dict[Any, Any]) -> list[Launch]:
+def _cast(
+    request: Request, view: View, result: Spec, memory: dict[Argument, Argument]
+) -> list[Launch]:
     asked = replace(
         request, op="cast", attributes={"dtype": result.dtype}, inputs=(view,), outputs=(result,)
     )
     found = LOWERINGS["cast"](asked)
     assert not isinstance(found, Refusal)
-    return [redirected(launch, places) for launch in found[0].launches]
+    return [redirected(launch, memory) for launch in found[0].launches]
 
 
 @lowering("scatter_nd", dense=(0, 1, 2))
@@ -255,46 +298,29 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     wrong = failures(request.op, sizes, range(depth))
     if picks * length * rows == 0:
         return target.work(None, wrong)
-    strides = strides_of(sizes)
+    axes = IndexedAxes(sizes, strides_of(sizes))
     if at_once(info) and not target.pair:
-        return target.at_once(request, picks, rows, length, (*sizes, *strides), depth, wrong)
-    width = max(1, info.vector_bytes // max(target.dtype.itemsize, target.update_dtype.itemsize))
+        return target.at_once(picks, rows, length, UpdatedRows(axes=axes), wrong)
+    itemsize = target.memory.dtype.itemsize
+    width = max(1, info.vector_bytes // max(itemsize, target.updates.dtype.itemsize))
     width = width if length >= width else 1
-    # Every cube reads all indices, so there are only as many as run at the same time.
+    # Every cube reads all indices, so there are no more cubes than cores.
     across = min(info.cores, max(1, length // max(4 * width, 64)))
     columns = -(-length // across)
     columns = columns + columns % 2 if target.pair else -(-columns // width) * width
     down = min(rows, max(1, info.cores // across))
     share = -(-rows // down)
-    numbers = (rows, picks, length, share, columns, depth, 1)
-    build = Build(
+    made = launch(
         scatter_rows,
-        (
-            Buffer(target.dtype),
-            Buffer(indices.dtype, writable=False),
-            Buffer(target.update_dtype, writable=False),
-            STATUS,
-            *(SIZE,) * (len(numbers) + 2 * depth),
-        ),
-        (("pair", target.pair), ("parts", depth), ("update", update), ("width", width)),
+        Grid((-(-rows // share), -(-length // columns), 1)),
+        Effort(f"scatter {update}", picks * length, 3 * picks * length * itemsize),
+        over=ScatteredRows(rows, picks, length, share, columns, depth, 1),
+        axes=axes,
+        width=width,
+        pair=target.pair,
+        **target.given,
     )
-    launch = Launch(
-        build,
-        (-(-rows // share), -(-length // columns), 1),
-        (
-            target.place,
-            Input(1, indices.offset),
-            Input(2, target.update_offset),
-            Status(),
-            *numbers,
-            *sizes,
-            *strides,
-        ),
-        picks * length,
-        3 * picks * length * target.dtype.itemsize,
-        f"scatter {update}",
-    )
-    return target.work(launch, wrong)
+    return target.work(made, wrong)
 
 
 @lowering("scatter_along", dense=(0, 1, 2))
@@ -310,76 +336,43 @@ def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     if indices.size == 0:
         return target.work(None, wrong)
     if at_once(info) and not target.pair:
-        rows, axes = outers * size * inner, (picks, size, inner)
-        return target.at_once(request, indices.size, rows, target.words, axes, -1, wrong)
+        rows = UpdatedRows(along=AlongAxis(picks, size, inner))
+        return target.at_once(indices.size, outers * size * inner, target.words, rows, wrong)
     if info.max_units == 1 and inner * target.words == 1 and not target.pair:
-        return target.work(_elements(request, target, outers, picks, size), wrong)
+        return target.work(_elements(target, outers, picks, size), wrong)
     across = least(outers, 4 * info.cores)
     outer_share = -(-outers // across)
     down = max(1, info.cores // across) if picks * inner > 1 << 12 else 1
     share = -(-max(size, 1) // down)
-    numbers = (outers, picks, inner, size, outer_share, share)
-    build = Build(
+    made = launch(
         scatter_along,
-        (
-            Buffer(target.dtype),
-            Buffer(indices.dtype, writable=False),
-            Buffer(target.update_dtype, writable=False),
-            STATUS,
-            *(SIZE,) * len(numbers),
-        ),
-        (("pair", target.pair), ("update", update), ("words", target.words)),
+        Grid((-(-outers // outer_share), -(-max(size, 1) // share), 1)),
+        Effort(f"scatter along {update}", indices.size, 3 * indices.size * x.dtype.itemsize),
+        over=ScatteredElements(outers, picks, inner, size, outer_share, share),
+        words=target.words,
+        pair=target.pair,
+        **target.given,
     )
-    launch = Launch(
-        build,
-        (-(-outers // outer_share), -(-max(size, 1) // share), 1),
-        (
-            target.place,
-            Input(1, indices.offset),
-            Input(2, target.update_offset),
-            Status(),
-            *numbers,
-        ),
-        indices.size,
-        3 * indices.size * x.dtype.itemsize,
-        f"scatter along {update}",
-    )
-    return target.work(launch, wrong)
+    return target.work(made, wrong)
 
 
-def _elements(request: Request, target: Target, outers: int, picks: int, size: int) -> Launch:
+def _elements(target: Target, outers: int, picks: int, size: int) -> Launch:
     """Return the launch that updates elements of rows, on cubes of one unit."""
-    info, update = request.info, request.attributes["update"]
-    indices = request.inputs[1]
+    info = target.request.info
     across = least(outers, 4 * info.cores)
     outer_share = -(-outers // across)
     few = picks <= 1 << 12 or not info.has("compress") or size >= 1 << 31
-    # Two cubes that look at all indices take as long as one that looks and updates.
+    # Two cubes that read all indices take as long as one that reads and updates.
     down = 1 if few or info.cores < 4 else max(1, info.cores // across)
     share = -(-max(size, 1) // down)
-    numbers = (outers, picks, size, outer_share, share)
-    build = Build(
+    count = picks * outers
+    return launch(
         scatter_elements,
-        (
-            Buffer(target.dtype),
-            Buffer(indices.dtype, writable=False),
-            Buffer(target.update_dtype, writable=False),
-            STATUS,
-            *(SIZE,) * len(numbers),
+        Grid((-(-outers // outer_share), -(-max(size, 1) // share), 1)),
+        Effort(
+            f"scatter elements {target.update}", count, 3 * count * target.memory.dtype.itemsize
         ),
-        (("owned", down > 1), ("update", update)),
-    )
-    return Launch(
-        build,
-        (-(-outers // outer_share), -(-max(size, 1) // share), 1),
-        (
-            target.place,
-            Input(1, indices.offset),
-            Input(2, target.update_offset),
-            Status(),
-            *numbers,
-        ),
-        picks * outers,
-        3 * picks * outers * target.dtype.itemsize,
-        f"scatter elements {update}",
+        over=UpdatedElements(outers, picks, size, outer_share, share),
+        owned=down > 1,
+        **target.given,
     )

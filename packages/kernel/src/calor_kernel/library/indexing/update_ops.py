@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from calor_kernel.language import helper
+from calor_kernel.language import Number, helper, max, min
 
 
-def updated(update: str, old: Any, new: Any) -> Any:
+def updated(update: str, old: Number, new: Number) -> Number:
     """Return an element joined with an update."""
     if update == "add":
         return old + new
@@ -17,12 +15,12 @@ def updated(update: str, old: Any, new: Any) -> Any:
 
 
 @helper
-def greater(a: Any, b: Any) -> Any:
+def greater(a: Number, b: Number) -> Number:
     """Return the greater, or NaN where one is."""
     return max(a, b)
 
 
 @helper
-def smaller(a: Any, b: Any) -> Any:
+def smaller(a: Number, b: Number) -> Number:
     """Return the smaller, or NaN where one is."""
     return min(a, b)
