@@ -138,7 +138,7 @@ DIFFERS = """f (float[T,3] x, float[3] h) => (float[M] y) {
 REASONS = {
     # What is not compiled as one operation, and what the model says of it.
     "loop that slices": (LOOP.replace("BODY", SLICED), "turn after turn, not one loop .*needs the"),
-    "loop that grows": (GROWS, "what its turns give ends it, and .*(6,|shape)"),
+    "loop that grows": (GROWS, "its iterations decide when it ends, and .*(6,|shape)"),
     "branches of two shapes": (DIFFERS, r"choice \(If\).*not one choice on the device: .*shape"),
 }
 

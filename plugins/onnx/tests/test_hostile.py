@@ -73,17 +73,19 @@ LOADING = {
     "cut short": (parsed(ADD).SerializeToString()[:-9], "cut short|no graph|which nothing"),
     "no graph": (onnx.ModelProto(ir_version=8), "no graph"),
     "a ring of nodes": (
-        parsed("f (float[N] x) => (float[N] y) { [one] a = Add (x, y) y = Neg (a) }"), "ring: one",
+        parsed("f (float[N] x) => (float[N] y) { [one] a = Add (x, y) y = Neg (a) }"),
+        "one is in a circle",
     ),
     "a function that calls itself": (chain(2, 1, "mine.F0 (x)"), "F0' calls itself"),
     "functions that are too deep": (chain(80, 1), "50 deep"),
     "functions that double": (chain(40, 2), "nodes with the functions that it calls"),
     "branches that are too deep": (nested(60), "nested more than 50 deep"),
     "two values of a name": (
-        parsed("f (float[N] x) => (float[N] y) { y = Neg (x) [again] y = Neg (x) }"), "again makes",
+        parsed("f (float[N] x) => (float[N] y) { y = Neg (x) [again] y = Neg (x) }"),
+        "again defines 'y'",
     ),
     "a value of an input's name": (
-        parsed("f (float[N] x) => (float[N] x) { [again] x = Neg (x) }"), "again makes 'x'",
+        parsed("f (float[N] x) => (float[N] x) { [again] x = Neg (x) }"), "again defines 'x'",
     ),
     "two constants of a name": (
         changed(lambda p: p.graph.initializer.extend([p.graph.initializer[0]]),
@@ -91,10 +93,12 @@ LOADING = {
         "two constants have the name 'w'",
     ),
     "a value that nothing makes": (
-        parsed("f (float[N] x) => (float[N] y) { y = Add (x, z) }"), "'z', which nothing defines",
+        parsed("f (float[N] x) => (float[N] y) { y = Add (x, z) }"),
+        "'z', which no node, input or constant defines",
     ),
     "an output that nothing makes": (
-        parsed("f (float[N] x) => (float[N] z) { y = Add (x, x) }"), "'z', which nothing defines",
+        parsed("f (float[N] x) => (float[N] z) { y = Add (x, x) }"),
+        "'z', which no node, input or constant defines",
     ),
     "an operand too few": (
         parsed("f (float[N] x) => (float[N] y) { [sum] y = Add (x) }"), "sum: Add takes 2 inputs",
@@ -107,10 +111,12 @@ LOADING = {
         "wrong: the attribute 'axis' of Softmax is of type int",
     ),
     "an attribute of no type": (
-        changed(lambda p: p.graph.node[0].attribute.add(name="axis", type=0)), "no kind",
+        changed(lambda p: p.graph.node[0].attribute.add(name="axis", type=0)),
+        "'axis' has the type 0, which ONNX lacks",
     ),
     "an opset of the future": (
-        parsed(f'<ir_version: 8, opset_import: ["" : 999]> {ADD}'), "opset 999, of which",
+        parsed(f'<ir_version: 8, opset_import: ["" : 999]> {ADD}'),
+        "opset 999, and this version knows",
     ),
     "an operator that there is not": (
         parsed("f (float[N] x) => (float[N] y) { [odd] y = Addd (x, x) }"), "Addd .*: odd",

@@ -192,7 +192,7 @@ def test_wrong_inputs_are_told(args: tuple, named: dict, message: str) -> None:
         ("bool", [2], "is int64, the model takes bool"),
         ("float", [1j], "is complex128, the model takes float32"),
         ("bfloat16", [1j], "is complex128, the model takes bfloat16"),
-        ("float", [[1.0], [2.0, 3.0]], "is no array: .*give rows of one length"),
+        ("float", [[1.0], [2.0, 3.0]], "is not an array: .*rows of one length"),
         ("float", {"a": 1.0}, "an element of type dict; the model takes float32"),
         ("float", object(), "an element of type object"),
         ("int64", [2**70], "an element of type int; the model takes int64"),

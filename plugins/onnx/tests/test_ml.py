@@ -190,11 +190,11 @@ def test_classification_trees(transform: str) -> None:
 def test_a_tree_that_is_damaged_says_so() -> None:
     broken = trees(LEQ, ONE, "class") | {"nodes_truenodeids": [1, 0, 0, 0, 0, 1, 0, 0, 0]}
     data = model_of("TreeEnsembleClassifier", [X], 2, {"classlabels_int64s": [0, 1], **broken})
-    with pytest.raises(calor_onnx.ModelError, match="form a ring"):
+    with pytest.raises(calor_onnx.ModelError, match="form a circle"):
         calor_onnx.load(data, device="numpy")(X)
     whole = {"classlabels_int64s": [0, 1], **trees(LEQ, ONE, "class")}
     model = calor_onnx.load(model_of("TreeEnsembleClassifier", [X[:, :1]], 2, whole), "numpy")
-    with pytest.raises(calor_onnx.ModelError, match="asks for feature 2; the rows have 1"):
+    with pytest.raises(calor_onnx.ModelError, match="reads feature 2; the rows have 1"):
         model(X[:, :1])
 
 

@@ -329,15 +329,19 @@ def test_a_gradient_is_that_of_the_part_of_the_graph_between() -> None:
 
 
 REFUSED = [
-    ("Resize (x, , s)", np.zeros(3, np.float32), "scales and sizes are above 0"),
-    ("LRN <size = 0> (x)", s(0), "size is 0, and is at least 1"),
+    ("Resize (x, , s)", np.zeros(3, np.float32), "scales and sizes must be above 0"),
+    ("LRN <size = 0> (x)", s(0), "size is 0; it must be at least 1"),
     ("GroupNormalization <num_groups = 0> (x, s, s)", f(4), "num_groups is 0"),
-    ("AveragePool <kernel_shape = [9]> (x)", s(0), "9 places does not fit"),
+    ("AveragePool <kernel_shape = [9]> (x)", s(0), "an extent of 9 does not fit an axis of 8"),
     ('MaxPool <kernel_shape = [2], auto_pad = "SAME"> (x)', s(0), "auto_pad 'SAME'"),
-    ('BitShift <direction = "UP"> (s, s)', s(1, np.uint8), "neither LEFT nor RIGHT"),
-    ('LSTM <hidden_size = 1, direction = "both"> (x, x, x)', s(0), "direction 'both'"),
-    ("CumSum (x, s)", s(5, np.int64), "CumSum: axis 5 is none of 3"),
-    ("Compress <axis = 7> (x, s)", np.ones(2, np.bool_), "Compress: axis 7 is none of 3"),
+    (
+        'BitShift <direction = "UP"> (s, s)',
+        s(1, np.uint8),
+        "direction is 'UP'; it must be LEFT or RIGHT",
+    ),
+    ('LSTM <hidden_size = 1, direction = "both"> (x, x, x)', s(0), "direction is 'both'"),
+    ("CumSum (x, s)", s(5, np.int64), "CumSum: axis 5 does not fit 3 axes"),
+    ("Compress <axis = 7> (x, s)", np.ones(2, np.bool_), "Compress: axis 7 does not fit 3 axes"),
     ("Tile (x, s)", np.ones(2, np.int64), "2 repeats do not fit 3 axes"),
 ]
 

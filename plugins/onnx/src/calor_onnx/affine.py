@@ -1,8 +1,8 @@
-"""Integers that stand for numbers: (q − zero point) · scale.
+"""Quantized integers, which stand for (q − zero point) · scale.
 
-Requirements: the scale and the zero point may be one for all, or one for each place of an axis;
-products of integers are exact, in int32. Bytes are multiplied as bytes, since devices have
-instructions for these and a quarter is read; zero points are taken off the sums.
+Requirements: scale and zero point are one for all elements, or one for each index of an axis.
+Products of integers are exact, in int32. Bytes are multiplied as bytes, because devices have
+instructions for them and memory traffic is a quarter; sums are corrected for zero points.
 
 Source: Jacob and others, Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference (2018), section 2.3.
@@ -26,7 +26,7 @@ _RANGES = {
 
 
 def dequantized(q: Any, scale: Any, zero: Any) -> Any:
-    """Return the numbers that integers stand for, in float32."""
+    """Return the float32 numbers that integers stand for."""
     made = calor.astype(q, calor.float32)
     if zero is not None:
         made = made - calor.astype(zero, calor.float32)
@@ -42,7 +42,7 @@ def quantized(x: Any, scale: Any, zero: Any, dtype: DType) -> Any:
 
 
 def less_zero(q: Any, zero: Any) -> Any:
-    """Return integers as int32 with their zero point taken off."""
+    """Return integers as int32, minus their zero point."""
     made = calor.astype(q, calor.int32)
     return made if zero is None else made - calor.astype(zero, calor.int32)
 
@@ -50,8 +50,8 @@ def less_zero(q: Any, zero: Any) -> Any:
 def product(a: Any, b: Any, a_zero: Any, b_zero: Any, b_sums: Any = None) -> Any:
     """Return the matrix product of a − a_zero and b − b_zero in int32.
 
-    Zero points broadcast to (..., M, 1) and (..., 1, N). ``b_sums`` are the sums of b's columns
-    as they are, where somebody knows them.
+    Zero points broadcast to (..., M, 1) and (..., 1, N). ``b_sums`` are the column sums of b
+    without zero points, if they are known.
     """
     axes = _batch(a, b)
     if axes is None or {a.dtype, b.dtype} - {calor.int8, calor.uint8}:
@@ -73,7 +73,7 @@ def product(a: Any, b: Any, a_zero: Any, b_zero: Any, b_sums: Any = None) -> Any
 
 
 def _batch(a: Any, b: Any) -> Any:
-    """Return the axes of a batch that both have, or b's lack of one; None for other products."""
+    """Return the batch axes of a product that both operands have, or only a; else None."""
     if a.ndim < 2 or b.ndim < 2:
         return None
     if b.ndim == 2:
@@ -83,7 +83,7 @@ def _batch(a: Any, b: Any) -> Any:
 
 
 def _signed(q: Any, zero: Any) -> tuple[Any, Any]:
-    """Return bytes as int8, and in int32 the zero point that these have; None for 0."""
+    """Return bytes as int8 and their new zero point in int32, or None for a zero point of 0."""
     if zero is not None:
         zero = calor.astype(zero, calor.int32)
     if q.dtype is calor.int8:
@@ -93,7 +93,7 @@ def _signed(q: Any, zero: Any) -> tuple[Any, Any]:
 
 
 def aligned(value: Any, rank: int, axis: int) -> Any:
-    """Return numbers for the places of an axis in a shape that broadcasts to that rank."""
+    """Return numbers along an axis in a shape that broadcasts to a rank."""
     if value is None or value.size == 1:
         return None if value is None else calor.reshape(value, ())
     return calor.reshape(value, tuple(-1 if i == axis % rank else 1 for i in range(rank)))

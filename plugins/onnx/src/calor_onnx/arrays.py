@@ -1,7 +1,7 @@
-"""What a caller gives for an input, as a host array of the type that the input declares.
+"""Conversion of a caller's input to a host array of the declared type.
 
-Requirements: lists and numbers, which say no type, take the declared one where no element changes
-by more than rounding; arrays keep theirs. What is no array at all is told by the input's name.
+Requirements: lists and numbers have no dtype, so they take the declared one if no element changes
+by more than rounding; arrays keep theirs. Errors name the input.
 """
 
 from __future__ import annotations
@@ -21,8 +21,15 @@ _iinfo: Any = ml_dtypes.iinfo
 
 
 def array_of(info: ValueInfo, value: Any) -> Array:
-    """Return a value as a host array; InputError where it is none, or does not fit the type.
+    """Return a value as a host array of the declared type.
 
+    Raises
+    ------
+    InputError
+        If the value is not an array, or its elements do not fit the type.
+
+    Examples
+    --------
     >>> from calor_onnx.arrays import array_of
     >>> from calor_onnx.graph import ValueInfo
     >>> import numpy as np
@@ -34,7 +41,7 @@ def array_of(info: ValueInfo, value: Any) -> Array:
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(
-            f"the input {info.name!r} is no array: {error}; give rows of one length, or an array"
+            f"the input {info.name!r} is not an array: {error}; pass one, or rows of one length"
         ) from error
     if array.dtype.kind in "SU":
         return array.astype(np.object_)
@@ -48,7 +55,7 @@ def array_of(info: ValueInfo, value: Any) -> Array:
 
 
 def _check_texts(info: ValueInfo, array: Array) -> None:
-    """Refuse objects that are no texts, which an array of mixed things has."""
+    """Raise InputError for objects that are not texts, as in an array of mixed objects."""
     for item in array.flat:
         if not isinstance(item, str | bytes):
             raise InputError(
@@ -58,9 +65,9 @@ def _check_texts(info: ValueInfo, array: Array) -> None:
 
 
 def _converted(info: ValueInfo, array: Array, dtype: HostType) -> Array:
-    """Return numbers without a type of their own in the declared type."""
+    """Return numbers without a dtype in the declared type."""
     limits = _limits(dtype)
-    # NumPy sees no kinds in the types that it does not know, and a sign is no kind of its own.
+    # NumPy knows no kind of ml_dtypes' types, and signed and unsigned integers count as one kind.
     known = np.can_cast(array.dtype, dtype, "same_kind") and array.dtype.kind != "c"
     if array.size and not (array.dtype.kind in "biu" if limits else known or dtype.kind == "c"):
         raise InputError(
@@ -72,12 +79,12 @@ def _converted(info: ValueInfo, array: Array, dtype: HostType) -> Array:
     if limits and array.size:
         fits = int(limits.min) <= int(array.min()) and int(array.max()) <= int(limits.max)
     else:
-        # A number beyond the largest of the type becomes an infinity or a NaN.
+        # A number beyond the range of the type becomes an infinity or a NaN.
         fits = dtype.kind == "b" or _finite(made) == _finite(array)
     if not fits:
         raise InputError(
             f"the input {info.name!r} has elements that {info.type_name} cannot hold: from "
-            f"{array.min()} to {array.max()}"
+            f"{array.min()} to {array.max()}; scale them, or clip them"
         )
     return made
 

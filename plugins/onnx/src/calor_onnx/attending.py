@@ -1,7 +1,7 @@
-"""Attention as ONNX Runtime's own operators want it: heads, padding masks, caches, extra sinks.
+"""Attention for ONNX Runtime's own operators: heads, padding masks, caches, attention sinks.
 
-Requirements: where nothing but a mask or bias is added the kept composite of calor is recorded,
-which a device may take whole.
+Requirements: with only a mask or bias, calor's kept composite is recorded, so that a device can run
+it whole.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def attend(
     q: Any, k: Any, v: Any, *, scale: float | None = None, seen: Any = None, bias: Any = None,
     causal: bool = False, softcap: float = 0.0, sink: Any = None,
 ) -> Any:  # fmt: skip
-    """Return the attention of q (N, H, L, E) over k and v (N, G, S, E): H a multiple of G.
+    """Return the attention of q (N, H, L, E) over k and v (N, G, S, E), where G divides H.
 
-    ``seen`` says which keys a query may look at, ``bias`` is added to the scores; ``sink`` (H) has
-    a number for each head whose power joins the softmax's sum and no value.
+    ``seen`` selects the keys of each query, ``bias`` is added to the scores. ``sink`` (H) is a
+    score for each head that enters the denominator of the softmax and has no value.
     """
     rate = float(scale) if scale else 1 / math.sqrt(max(q.shape[-1], 1))
     if not softcap and sink is None:
@@ -79,18 +79,18 @@ def _scores(q: Any, k: Any, rate: float, softcap: float, seen: Any, bias: Any, s
 
 
 def both(a: Any, b: Any) -> Any:
-    """Return a and b, where either may be missing."""
+    """Return the conjunction of two masks, either of which may be missing."""
     if a is None or b is None:
         return b if a is None else a
     return calor.logical_and(a, b)
 
 
 def padding_bias(mask: Any, length: int, past: int, keys: int, value: float) -> Any:
-    """Return what is added to scores (N, H, L, S) for a mask of keys, in any of its forms.
+    """Return the bias of scores (N, H, L, S) for a mask of keys in any form.
 
-    Those are (N, S) and (N, L, S) and (N, 1, M, M) with 0 where a key is hidden, (N) with the
-    counts of keys, and (2 · N) with the ends and the starts of what is seen; ``past`` is how many
-    keys are older than the queries.
+    The forms are (N, S), (N, L, S) and (N, 1, M, M) with 0 for hidden keys, (N) with counts of
+    keys, and (2 · N) with ends and starts of the visible keys. ``past`` is the number of keys
+    before the queries.
     """
     if mask.ndim == 1:
         raise ValueError("a mask of one axis needs the number of samples: use key_bounds")
@@ -105,7 +105,7 @@ def padding_bias(mask: Any, length: int, past: int, keys: int, value: float) -> 
 
 
 def key_bounds(mask: Any, count: int, keys: int, value: float) -> Any:
-    """Return what is added to scores for the ends, and starts, of the keys that each sample has."""
+    """Return the bias of scores for the ends, and starts, of each sample's visible keys."""
     places = constant(np.arange(keys), mask.device)
     ends = calor.reshape(mask[:count], (count, 1, 1, 1))
     seen = places < ends

@@ -1,4 +1,4 @@
-"""The interface of ``onnx.backend``, by which ONNX's own tests run a model.
+"""The interface ``onnx.backend``, which ONNX's own tests use.
 
 ``onnx.backend.test.BackendTest(backend_for("cpu"), __name__).test_cases`` are those tests.
 """
@@ -16,16 +16,16 @@ from calor_onnx.model import Model, load
 
 
 class Prepared(BackendRep):
-    """A model that is ready to run."""
+    """A loaded model."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return the outputs for the inputs, in order, as host arrays."""
+        """Return the outputs in order as host arrays."""
         if not isinstance(inputs, list | tuple):
             inputs = [inputs]
-        # An input with a default has a place in the order only where all inputs are given.
+        # Inputs with a default count in the order only if all inputs are given.
         infos = self.model.inputs
         if len(inputs) > len(infos):
             infos = tuple(self.model.graph.inputs)

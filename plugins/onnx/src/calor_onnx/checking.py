@@ -1,7 +1,7 @@
-"""What ONNX's schema says of a node, compared with the node before anything runs.
+"""Comparison of a node with ONNX's schema before anything runs.
 
-Requirements: a node of another number of operands, or with an attribute of another type, than its
-operator has is refused by its name; operators without a schema take what their function takes.
+Requirements: a node with a wrong number of operands or a wrong attribute type is refused by name.
+Operators without a schema accept the parameters of their function.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calor_onnx.errors import ModelError
 from calor_onnx.graph import Graph, Node
 
 _KIND = defs.OpSchema.AttrType
-# The Python types of attributes' values; files give whole numbers where floats are meant.
+# The Python types of attribute values; some files have integers where floats are meant.
 _TYPES: dict[Any, tuple[type, ...]] = {
     _KIND.FLOAT: (float, int),
     _KIND.INT: (int,),
@@ -36,7 +36,7 @@ _LISTS: dict[Any, tuple[type, ...]] = {
 
 
 def check_node(node: Node, schema: Any) -> None:
-    """Raise ModelError where a node does not fit its operator's schema."""
+    """Raise ModelError if a node does not fit its operator's schema."""
     operands, results = _count(node.inputs), _count(node.outputs)
     if not schema.min_input <= operands <= schema.max_input:
         most = "" if schema.max_input == schema.min_input else f" to {schema.max_input}"
@@ -58,7 +58,7 @@ def check_node(node: Node, schema: Any) -> None:
 
 
 def _count(names: list[str]) -> int:
-    """Return how many operands there are up to the last that is not left out."""
+    """Return the number of operands up to the last one that is not left out."""
     return max((i for i, name in enumerate(names, 1) if name), default=0)
 
 

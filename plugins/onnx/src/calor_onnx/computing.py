@@ -1,4 +1,4 @@
-"""What families of operators share: constants, half types computed in float32, old broadcasting."""
+"""Helpers of several families of operators: constants, half types, broadcasting before opset 7."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def constant(array: Any, device: Any) -> Tensor:
-    """Return a host array that depends on sizes and attributes alone as part of the graph.
+    """Return a host array as a constant of the graph. It may depend on sizes and attributes only.
 
     >>> import numpy as np
     >>> from calor_onnx.computing import constant
@@ -34,7 +34,7 @@ def constant(array: Any, device: Any) -> Tensor:
 
 
 def wide(x: Any) -> Any:
-    """Return a tensor of a half type as float32, any other as it is."""
+    """Return a tensor of a half type as float32, any other unchanged."""
     return calor.astype(x, float32) if x.dtype.kind == "float" and x.dtype.itemsize == 2 else x
 
 
@@ -45,7 +45,7 @@ def like(x: Any, other: Any) -> Any:
 
 
 def aligned(a: Any, b: Any, axis: int | None) -> Any:
-    """Return b as operators before opset 7 broadcast it to a: its axes begin at ``axis``."""
+    """Return b broadcast to a as before opset 7: its axes begin at ``axis``."""
     if axis is None:
         return b
     axis %= max(a.ndim, 1)
@@ -56,7 +56,7 @@ def aligned(a: Any, b: Any, axis: int | None) -> Any:
 
 
 def binary(name: str, function: Callable[[Any, Any], Any], newer: int = 7) -> None:
-    """Register an operator of two operands; before opset 7 it broadcasts as attributes say."""
+    """Register an operator of two operands; before opset 7 attributes control broadcasting."""
 
     def old(
         call: Call, a: Any, b: Any, *, axis: int | None = None, broadcast: int = 0,
@@ -69,7 +69,7 @@ def binary(name: str, function: Callable[[Any, Any], Any], newer: int = 7) -> No
 
 
 def unary(name: str, function: Callable[[Any], Any]) -> None:
-    """Register an operator of one operand without attributes that mean anything."""
+    """Register an operator of one operand whose attributes have no effect."""
 
     def made(call: Call, x: Any, *, consumed_inputs: Any = None) -> Any:
         return function(x)

@@ -1,7 +1,7 @@
 """Constants of a model: weights that stay in the file until a device takes them.
 
-Requirements: a weight is read once, from the file's pages to the device, with no copy between;
-elements that are packed or of types that devices lack are converted when they are needed.
+Requirements: a weight goes from the file's pages to the device once, without a copy in between.
+Packed elements, and types that devices lack, are converted on demand.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from calor_onnx.scratch import Room
 from calor_onnx.types import HostType
 
 Array = np.ndarray[Any, Any]
-# Constants of more elements are held by the device, smaller ones by the host too.
+# Constants with more elements are on the device only; smaller ones are also on the host.
 HOST_LIMIT = 4096
 
 
 class Constant:
-    """A constant of a graph: type and shape, and a way to its elements.
+    """A constant of a graph: type, shape, and access to its elements.
 
-    ``array()`` gives the elements as a host array, from the file as long as no device holds them.
-    ``read`` makes that array, in memory that its argument gives where it computes one.
-    ``tensor`` is the device's, None before it was asked for.
+    ``array()`` returns the elements as a host array, from the file until a device holds them.
+    ``read`` computes that array, in memory from its argument if needed. ``tensor`` is the device's
+    copy, or None.
     """
 
     __slots__ = ("_read", "derived", "dtype", "shape", "tensor")
@@ -36,13 +36,13 @@ class Constant:
         self.dtype = dtype
         self.shape = shape
         self.tensor: Any = None
-        # Small tensors of the device that operators make of it once, by what they are.
+        # Small tensors that operators derive from it once, by name.
         self.derived: dict[str, Any] = {}
         self._read: Callable[[Room], Array] | Array = read
 
     @classmethod
     def of(cls, array: Array) -> Constant:
-        """Return the constant of a host array, which it holds."""
+        """Return the constant of a host array."""
         made = cls(array.dtype, array.shape, lambda _: array)
         made._read = array
         return made
@@ -54,14 +54,14 @@ class Constant:
 
     @property
     def small(self) -> bool:
-        """Whether the host holds it, so that shape computation can use it."""
+        """Whether the host keeps the elements, so that shape computation can use them."""
         return self.size <= HOST_LIMIT
 
     def array(self, room: Room = np.empty) -> Array:
-        """Return the elements as a host array, which must not be written to.
+        """Return the elements as a read-only host array.
 
-        Where they are computed and the constant is not small, they are in the memory that ``room``
-        gives, and as long as that says.
+        Computed elements of a large constant are in memory from ``room`` and valid as long as it
+        is.
         """
         if callable(self._read):
             if self.tensor is not None:
@@ -71,12 +71,12 @@ class Constant:
             found = self._read(np.empty if self.small else room)
             if not self.small:
                 return found
-            # Pages of a file would change with it.
+            # A writable array could change the file's pages.
             self._read = np.array(found)
         return self._read
 
     def held_by(self, tensor: Any) -> None:
-        """Note the device's copy; the host's of a large constant is let go."""
+        """Store the device's copy; the host's copy of a large constant is dropped."""
         self.tensor = tensor
         if not self.small:
             self._read = tensor_only
@@ -86,5 +86,5 @@ class Constant:
 
 
 def tensor_only(_: Room) -> Array:
-    """Stand for the file once a device holds the elements."""
+    """Replace the file's elements once a device holds them."""
     raise AssertionError("a device holds this constant")

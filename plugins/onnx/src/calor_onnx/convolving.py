@@ -1,9 +1,8 @@
-"""Convolutions of integers less their zero points, exact in int32.
+"""Convolutions of integers minus their zero points, exact in int32.
 
-Requirements: bytes stay bytes, as in products of matrices: a convolution in one group is the
-product of its weights by the windows, laid out beside each other, so that devices use what
-instructions they have for bytes; padding is of the zero point, which is nothing once that is taken
-off. Other integers, and what has small products, of groups or of few channels, are widened.
+Requirements: bytes stay bytes, as in matrix products. A convolution in one group becomes an im2col
+product, so that devices can use their instructions for bytes; the padding is the zero point. Other
+integers, grouped convolutions and those with few channels are widened.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from calor.ops import contraction as rows
 from calor_onnx.affine import less_zero, product
 from calor_onnx.windows import Windows, windows_of
 
-# Fewer products than these for each sum are not worth laying out windows.
+# With fewer products for each sum, im2col does not pay.
 FEW = 64
 
 
@@ -29,7 +28,7 @@ def convolution(
 ) -> Any:  # fmt: skip
     """Return the convolution of x − x_zero and w − w_zero in int32.
 
-    ``x_zero`` is one number, ``w_zero`` one or one for each output channel.
+    ``x_zero`` is one number; ``w_zero`` is one, or one for each output channel.
     """
     lie = windows_of(x.shape[2:], w.shape[2:], strides, pads, dilations, auto_pad)
     x_zero = x_zero if x_zero is None else calor.reshape(x_zero, ())
@@ -51,7 +50,7 @@ def convolution(
 
 
 def windows_beside(x: Any, x_zero: Any, lie: Windows) -> Any:
-    """Return the windows of x (N, C, …) as columns: (C · elements, N · windows)."""
+    """Return the im2col matrix of x (N, C, …): (C · elements, N · windows)."""
     x = _padded(x, x_zero, lie)
     x = calor.swapaxes(x, 0, 1)
     parts = [
@@ -66,7 +65,7 @@ def windows_beside(x: Any, x_zero: Any, lie: Windows) -> Any:
 
 
 def _padded(x: Any, zero: Any, lie: Windows) -> Any:
-    """Return x with its zero point around it."""
+    """Return x padded with its zero point."""
     if not any(map(any, lie.pads)):
         return x
     width = ((0, 0), (0, 0), *lie.pads)

@@ -1,4 +1,4 @@
-"""Cutting a graph in two where a shape follows from data: what comes before can be compiled."""
+"""Splitting a graph at a data-dependent shape, so that the first part can be compiled."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from calor_onnx.graph import Graph, Node, ValueInfo, used_by
 
 
 def cut(graph: Graph, stop: Node) -> tuple[Graph, Graph] | None:
-    """Return the nodes that do not depend on a node, and the others; None where there are none.
+    """Return the nodes independent of a node, and the others; None without independent ones.
 
-    The outputs of the first graph are inputs of the second, before those of the whole.
+    The outputs of the first graph are inputs of the second, before those of the whole graph.
     """
     late = {name for name in stop.outputs if name}
     before, after = [], []

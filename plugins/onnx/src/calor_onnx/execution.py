@@ -1,7 +1,7 @@
-"""Walking a graph: each node's operands are brought to where its operator wants them.
+"""Execution of a graph: each operand is brought to the place that its operator needs.
 
-Requirements: the same walk serves a graph that is being compiled, where tensors have no elements
-yet, and one that is interpreted; a value is dropped after its last use; an error names the node.
+Requirements: the same code serves a graph that is being compiled, where tensors have no elements
+yet, and one that is interpreted. A value is freed after its last use. An error names the node.
 """
 
 from __future__ import annotations
@@ -28,25 +28,23 @@ from calor_onnx.values import Narrow, brought, is_host, upload
 Array = np.ndarray[Any, Any]
 
 
-# What Python raises for operands that no operator was written for.
+# Python's errors for operands that an operator does not handle.
 UNFIT = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
     ValueError,
 )  # fmt: skip
-# Results that a node keeps, and the elements of an operand up to which it keeps them.
+# Number of results that a node caches, and the largest number of elements of their operands.
 REMEMBERED = 64
 FEW = 64
-# Remarks that a run keeps.
+# Number of remarks that a run keeps.
 REMARKS = 64
 
 
 class Run:
-    """One walk on a device; ``traced`` says that it is being compiled.
+    """One execution on a device; ``traced`` means that the graph is being compiled.
 
-    With ``choices`` branches and loops that depend on data become part of what is compiled.
-
-    ``small`` maps the identity of a small constant's host array to the constant, so that it is
-    uploaded once.
+    With ``choices``, data-dependent branches and loops become part of the compiled graph. ``small``
+    maps the identity of a small constant's host array to the constant, so that it is uploaded once.
     """
 
     def __init__(
@@ -56,13 +54,13 @@ class Run:
         self.small = small
         self.traced = traced
         self.choices = choices
-        # The outermost node at which the walk ended with an error.
+        # The outermost node with an error.
         self.stopped: Node | None = None
-        # Why nodes are not compiled as one operation where they could be, each told once.
+        # Reasons why nodes are not compiled as one operation, without repetitions.
         self.remarks: dict[str, None] = {}
 
     def remark(self, text: str) -> None:
-        """Keep why a node is not compiled as it could be."""
+        """Record why a node is not compiled as one operation."""
         if len(self.remarks) < REMARKS:
             self.remarks[text] = None
 
@@ -90,7 +88,7 @@ class Run:
         return [scope.find(info.name, self.constant) for info in graph.outputs]
 
     def node(self, node: Node, scope: Scope) -> None:
-        """Compute a node's outputs, and drop what no later node needs."""
+        """Compute the outputs of a node, and free values without later uses."""
         operator = node.operator
         if operator is None:
             raise ModelError(f"{node.label}: {node.op} was not looked up")
@@ -109,7 +107,7 @@ class Run:
             values.pop(name, None)
 
     def call(self, operator: Operator, call: Call) -> Any:
-        """Call the operator's function with operands where it wants them."""
+        """Call the operator's function with its operands in the right places."""
         inputs, attributes = call.inputs, call.node.attributes
         if operator.raw:
             return operator.function(call, *inputs, **attributes)
@@ -121,13 +119,13 @@ class Run:
         return self.on(operator, call, self.device)
 
     def remembered(self, operator: Operator, call: Call) -> Any:
-        """Return the results for host values, computed once for each few numbers.
+        """Return results for host values from a cache of small inputs.
 
-        Graphs that are interpreted compute the same sizes at every call.
+        Interpreted graphs compute the same sizes at every call.
         """
         known = call.node.known
         key = few_numbers(call.inputs) if operator.pure else None
-        # One look: between two another thread may clear it.
+        # One lookup: another thread may clear the cache between two.
         found = None if key is None else known.get(key)
         if found is not None:
             return found
@@ -163,7 +161,7 @@ class Run:
         return made if moved is None else rewrapped(made, moved)
 
     def moved_texts(self, operator: Operator, call: Call) -> Any:
-        """Call an operator that moves elements on the numbers of texts in a table."""
+        """Call an operator that moves elements on the indices of texts in a table."""
         table: list[Array] = [np.array([""], np.object_)]
         count = 1
         inputs = list(call.inputs)
@@ -183,7 +181,7 @@ class Run:
         return texts[made]
 
     def carried(self, value: Any, device: Any) -> Any:
-        """Return a value on a device; of a type that calor lacks as a narrow tensor."""
+        """Return a value on a device; a type that calor lacks becomes a narrow tensor."""
         if isinstance(value, np.ndarray):
             known = self.small.get(id(value))
             if known is None or value.size == 1 or device is not self.device:
@@ -195,14 +193,20 @@ class Run:
         return value
 
     def tensor(self, value: Any, device: Any) -> Tensor:
-        """Return a value as a tensor on a device; DTypeError for a type that calor lacks."""
+        """Return a value as a tensor on a device.
+
+        Raises
+        ------
+        DTypeError
+            If calor lacks the type.
+        """
         made = self.carried(value, device)
         if isinstance(made, Narrow):
             raise DTypeError(f"this operator does not take {name_of(made.dtype)}; cast it first")
         return made  # type: ignore[no-any-return]
 
     def placed(self, value: Any) -> Any:
-        """Return a value where the rule wants it: large host arrays go to the device."""
+        """Return a value where the placement rule puts it: large host arrays go to the device."""
         if isinstance(value, np.generic):
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.size > HOST_LIMIT and on_devices(value):
@@ -211,7 +215,7 @@ class Run:
         return value
 
     def constant(self, constant: Constant) -> Any:
-        """Return a constant's value: a host array where it is small, else the device's tensor."""
+        """Return a constant's value: a host array if it is small, else the device's tensor."""
         if constant.small or not on_devices(constant):
             return constant.array()
         if constant.tensor is None:
@@ -221,7 +225,7 @@ class Run:
 
 
 def unfit(node: Node, error: Exception) -> ModelError:
-    """Return the error of a node whose operands or attributes its operator cannot take."""
+    """Return the error for operands or attributes that an operator does not take."""
     where = f"{node.label} ({node.op}, opset {node.version})"
     made = ModelError(
         f"{where} does not fit its operands or attributes: {str(error) or type(error).__name__}; "
@@ -232,12 +236,12 @@ def unfit(node: Node, error: Exception) -> ModelError:
 
 
 def on_devices(value: Array | Constant) -> bool:
-    """Return whether devices can hold elements of this type, in a carrier if need be."""
+    """Return whether devices can hold elements of this type, possibly in a carrier type."""
     return calor_type(value.dtype) is not None or value.dtype in CARRIERS
 
 
 def few_numbers(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return what tells host operands from others; None where they are more than a few numbers."""
+    """Return a hashable key of host operands, or None for more than a few numbers."""
     parts: list[Any] = []
     for x in inputs:
         if x is None:
@@ -255,7 +259,7 @@ def is_string(value: Any) -> bool:
 
 
 def rewrapped(made: Any, dtype: Any) -> Any:
-    """Return results that have the carrier's type as narrow tensors again."""
+    """Return results in the carrier type as narrow tensors."""
     if isinstance(made, list | tuple):
         return type(made)(rewrapped(x, dtype) for x in made)
     carries = isinstance(made, Tensor) and made.dtype is CARRIERS[dtype]

@@ -1,8 +1,8 @@
-"""Functions: operators that a model, or ONNX itself, writes in terms of other operators.
+"""Functions: operators that a model, or ONNX, defines by other operators.
 
-An operator of ONNX without a definition of ours is expanded by the body that its schema has; a body
-that depends on the operands' types is made when they are known. Bodies are made when they are first
-run, so a small file cannot blow up while it is loaded.
+An operator of ONNX without an implementation here is expanded by the body in its schema. A body
+that depends on the types of operands is created when they are known. Bodies are created at their
+first run, so that a small file cannot expand without bound while it is loaded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def schema_of(node: Node) -> Any:
     try:
         return defs.get_schema(node.op, node.version, node.domain)
     except (defs.SchemaError, TypeError):
-        # The version of a domain may be no number that a schema could have.
+        # The version of a domain may be out of the range of schemas.
         return None
 
 
@@ -47,7 +47,7 @@ class Expansion:
         body = node.bodies.get(key)
         if body is None:
             body = node.bodies[key] = self.body(node, inputs)
-        # A body sees nothing of the graph that calls it.
+        # A body has no access to values of the calling graph.
         try:
             return tuple(call.run.graph(body, inputs))
         except DataDependentError as error:
@@ -57,7 +57,7 @@ class Expansion:
             raise
 
     def body(self, node: Node, inputs: tuple[Any, ...]) -> Graph:
-        """Return the function's body for a node's attributes."""
+        """Return the body for a node's attributes."""
         function = self.function or dependent(node, inputs)
         attributes = {item.name: builder_value(item) for item in function.attribute_proto}
         schema = schema_of(node)
@@ -77,7 +77,7 @@ class Expansion:
             constants,
         )
         graph.nodes = in_order(nodes, {*constants}, graph.inputs)
-        # An optional output that the body makes no value for is none.
+        # An optional output without a value in the body is None.
         made = {*constants, *function.input, *(name for n in nodes for name in n.outputs)}
         graph.outputs = [ValueInfo(n if n in made else "", None, None) for n in function.output]
         graph.link()
@@ -89,12 +89,12 @@ class Expansion:
 
 
 def builder_value(item: AttributeProto) -> Any:
-    """Return an attribute's default."""
+    """Return the default of an attribute."""
     return Builder({}, Weights(None)).value(item, 0)
 
 
 def type_key(value: Any) -> Any:
-    """Return what tells an operand's type: its element type, or what kind of value it is."""
+    """Return a hashable key of an operand's type: its element type, or its kind."""
     if isinstance(value, list):
         return ("sequence", *map(type_key, value[:1]))
     return None if value is None else dtype_of(value).name
@@ -113,7 +113,7 @@ def type_proto(value: Any) -> onnx.TypeProto:
 
 
 def dependent(node: Node, inputs: tuple[Any, ...]) -> FunctionProto:
-    """Return the body that ONNX makes for a node's attributes and its operands' types."""
+    """Return ONNX's body for a node's attributes and the types of its operands."""
     schema = schema_of(node)
     message = node_proto(node)
     types = [type_proto(x).SerializeToString() for x in inputs]

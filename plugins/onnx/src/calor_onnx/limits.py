@@ -1,7 +1,7 @@
-"""How large a value may be: what a small file declares must not exhaust the memory.
+"""Limits of the size of values: a small file must not exhaust the memory.
 
-A few bytes can ask for terabytes: a constant's shape, a range, a tile. Sizes are compared with the
-machine's memory before anything is allocated; values of devices are lazy, so their shapes are.
+A few bytes can declare terabytes: a constant's shape, a range, a tile. Host values are compared
+with the machine's memory before their allocation. Values of devices are lazy, so their shapes are.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ from calor_onnx.values import Later, Narrow
 
 
 def _memory() -> int:
-    """Return the bytes of this machine's memory; 64 GiB where the system does not tell."""
+    """Return the bytes of this machine's memory; 64 GiB if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return 1 << 36
 
 
-# The largest value that a model may make or hold, in bytes.
+# Limit of the size of one value, in bytes.
 BYTES = max(_memory(), 1 << 32)
 
 
 def bounded(shape: Iterable[int], itemsize: int, what: str) -> None:
-    """Refuse a shape of more bytes than the machine's memory has; ModelError."""
+    """Raise ModelError for a shape with more bytes than the limit."""
     sizes = tuple(shape)
     if prod(sizes) * itemsize > BYTES:
         raise ModelError(
-            f"{what} has the shape {list(sizes)}, which is {prod(sizes) * itemsize:,} bytes, of "
-            f"which {BYTES:,} are allowed; a model that is meant to needs calor_onnx.limits.BYTES "
-            f"set higher"
+            f"{what} has the shape {list(sizes)}, which needs {prod(sizes) * itemsize:,} bytes; "
+            f"the limit is {BYTES:,}. If the model is right, set calor_onnx.limits.BYTES higher"
         )
 
 
 def within(value: Any, what: str) -> None:
-    """Refuse values, such as what a node made, that are larger than the memory; ModelError."""
+    """Raise ModelError for values, such as results of a node, that exceed the limit."""
     if isinstance(value, list | tuple):
         for item in value:
             within(item, what)

@@ -1,4 +1,4 @@
-"""Names of a graph as names of Python."""
+"""Python names for the names of a graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from calor import nn
 
-# Names that the written source has for itself, and those of every module.
+# Names that the written source uses itself, and those of every module.
 _TAKEN = {
     "calor", "nn", "np", "F", "apply", "onnx", "self", "partial", "Path", "Model", "_", "count",
     "carry", "rows", "state",
@@ -16,14 +16,14 @@ _TAIL = re.compile(r"(_output)?_0$|:0$")
 
 
 class Names:
-    """Gives each name of a graph a name of Python, the same each time, and no two the same."""
+    """A bijection from names of a graph to names of Python."""
 
     def __init__(self) -> None:
         self._made: dict[str, str] = {}
         self._used: set[str] = _TAKEN | set(dir(nn.Module))
 
     def of(self, name: str) -> str:
-        """Return the name of Python for a name of the graph.
+        """Return the Python name for a name of the graph.
 
         >>> from calor_onnx.naming import Names
         >>> names = Names()
@@ -31,12 +31,12 @@ class Names:
         ('layer1_conv_Conv', 'v537', 'layer1_conv_Conv_2')
         """
         if name not in self._made:
-            # Converters join the names of what they fused with semicolons.
+            # Converters join the names of fused nodes with semicolons.
             self._made[name] = self.fresh(_TAIL.sub("", name.rpartition(";")[2]))
         return self._made[name]
 
     def fresh(self, text: str) -> str:
-        """Return a name of Python that is like a text and not taken, which it then is."""
+        """Return an unused Python name similar to a text, and mark it as used."""
         made = plain(text)
         number = 1
         found = made
@@ -48,6 +48,6 @@ class Names:
 
 
 def plain(text: str) -> str:
-    """Return letters, digits and single underscores of a text, with a letter first."""
+    """Return the letters, digits and single underscores of a text, beginning with a letter."""
     made = re.sub(r"[^0-9a-zA-Z]+", "_", text).strip("_") or "value"
     return f"v{made}" if made[0].isdigit() else made

@@ -1,8 +1,8 @@
-"""Rounding to element types that calor lacks, computed on the device in a carrier type.
+"""Rounding to element types that calor lacks, on the device in a carrier type.
 
-The representable magnitudes of a float of eight bits or fewer are a table; a magnitude is rounded
-to the nearest entry, ties to an even mantissa, as IEEE 754 and the OCP microscaling formats want.
-Integers of a few bits keep the lowest bits.
+The representable magnitudes of a float of eight bits or fewer are a table. A magnitude is rounded
+to the nearest entry, with ties to even, as in IEEE 754 and the OCP microscaling formats. Integers
+of a few bits keep the lowest bits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SCALE = np.dtype(ml_dtypes.float8_e8m0fnu)
 def narrowed(x: Tensor, dtype: HostType, saturate: bool, round_mode: str) -> Narrow:
     """Return x in a type that calor lacks.
 
-    What is beyond the largest number becomes it with ``saturate`` and in types without infinity
-    and NaN, and NaN otherwise. ``round_mode`` ("up", "down", "nearest") is for powers of two.
+    Numbers beyond the largest become it with ``saturate``, and in types without infinity and NaN;
+    they become NaN otherwise. ``round_mode`` ("up", "down", "nearest") applies to powers of two.
     """
     carrier = CARRIERS[dtype]
     if carrier.is_integer:
@@ -44,7 +44,7 @@ def narrowed(x: Tensor, dtype: HostType, saturate: bool, round_mode: str) -> Nar
     if finite_only:
         rounded = calor.where(nan, 0.0, rounded)
     else:
-        # The tie between the largest and what would be next goes to the even one of the two.
+        # The tie between the largest number and its would-be successor goes to the even one.
         step = largest - float(_magnitudes(dtype)[-2])
         beyond = calor.greater_equal(magnitude, largest + step / 2)
         rounded = calor.where(calor.logical_or(nan, beyond), calor.nan, rounded)
@@ -62,14 +62,14 @@ def _integers(x: Tensor, dtype: HostType) -> Tensor:
 
 @cache
 def _magnitudes(dtype: HostType) -> Any:
-    """Return the finite magnitudes of a type, ascending; a place's parity is the last bit."""
+    """Return the finite magnitudes of a type, ascending; even indices have an even mantissa."""
     codes = np.arange(2 ** (PACKED.get(dtype, 8) - 1), dtype=np.uint8)
     values = codes.view(dtype).astype(np.float32)
     return values[np.isfinite(values)]
 
 
 def _nearest(magnitude: Tensor, dtype: HostType) -> Tensor:
-    """Return the nearest entry of the table, on ties the one at an even place."""
+    """Return the nearest entry of the table, on ties the one at an even index."""
     table = _magnitudes(dtype)
     # Midpoints are exact in float32.
     between = (table[1:] + table[:-1]) / 2

@@ -1,10 +1,9 @@
-"""Compiled graphs of a model: one for each set of shapes and host values, in a bounded cache.
+"""Compiled graphs of a model in a bounded cache, one for each set of shapes and host values.
 
-A graph is compiled through ``calor.jit`` for the shapes and types of its inputs. Where an operator
-asks for elements while that is done, the small integer inputs that decide them become host values,
-which are part of the key. Where other inputs decide them, the graph is cut: what does not depend on
-that operator is compiled as ever, the rest is interpreted. Its nodes run one after another, each
-look computes what is pending, and ``reason`` says why.
+A graph is compiled through ``calor.jit`` for the shapes and types of its inputs. If an operator
+reads elements during compilation, the small integer inputs that decide them become host values and
+part of the key. If other inputs decide them, the graph is cut: the nodes that do not depend on that
+operator are compiled, the rest is interpreted node by node, and ``reason`` names the operator.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from calor_onnx.execution import REMARKS, Run
 from calor_onnx.graph import Graph, Node, deciding
 from calor_onnx.values import Later, Narrow
 
-# How many compiled graphs a model keeps.
+# Number of compiled graphs that a model keeps.
 LIMIT = 32
-# An input of more elements is data, not a shape.
+# An input with more elements is data, not a shape.
 SHAPE_SIZE = 16
-# After so many values of host inputs for the same shapes they are taken for data as well.
+# After this many values of host inputs for the same shapes, they count as data too.
 VARIETY = 16
 
 
 @dataclass(slots=True)
 class _Compiled:
-    """A compiled graph, the way to it for host arrays, and whether it ran to its end before."""
+    """A compiled graph, its program for host arrays, and whether it has run to its end."""
 
     program: Callable[[list[Tensor]], list[Any]]
     hosted: Callable[[], HostCall | None]
@@ -46,7 +45,7 @@ class _Compiled:
 
 
 class Plans:
-    """Runs a graph on a device, compiled where that can be."""
+    """Runs a graph on a device, compiled where possible."""
 
     def __init__(
         self, graph: Graph, device: Any, small: dict[int, Constant], limit: int = LIMIT
@@ -58,10 +57,10 @@ class Plans:
         self.reason: str | None = None
         self._remarks: dict[str, None] = {}
         self.host_inputs: set[str] = set()
-        # Whether choices that depend on data are part of compiled graphs; tried when all else
-        # fails, and there is nothing to try without such nodes.
+        # Whether data-dependent choices are part of compiled graphs. It is tried last, and only
+        # for graphs with such nodes.
         self.choices = not any(node.op in ("If", "Loop") for node in graph.walk())
-        # The part that is compiled, and the one that is interpreted, once there is a reason.
+        # The compiled and the interpreted part of the graph, once there is a reason.
         self.head: Plans | None = None
         self.tail = graph
         self._stopped: Node | None = None
@@ -71,12 +70,12 @@ class Plans:
 
     @property
     def count(self) -> int:
-        """How many compiled graphs are kept."""
+        """The number of compiled graphs that are kept."""
         return len(self._compiled) + (0 if self.head is None else self.head.count)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Why nodes were not compiled as one operation where they could have been."""
+        """The reasons why nodes are not compiled as one operation."""
         return (*self._remarks, *(() if self.head is None else self.head.remarks))
 
     def _note(self, run: Run) -> None:
@@ -85,7 +84,7 @@ class Plans:
                 self._remarks[text] = None
 
     def run(self, values: dict[str, Any]) -> list[Any]:
-        """Return the outputs for values of the inputs, by name."""
+        """Return the outputs for inputs by name."""
         while True:
             inputs = [self._host(name, value) for name, value in values.items()]
             if self.reason is not None:
@@ -104,16 +103,16 @@ class Plans:
                         self.reason = f"{part}, not compiled: {_plain(error)}"
 
     def _cut(self) -> None:
-        """Let what does not depend on the node that cannot be compiled be so by itself."""
+        """Compile the nodes that do not depend on the failing node as a graph of their own."""
         parts = None if self._stopped is None else cut(self.graph, self._stopped)
         if parts is not None:
             self.head = Plans(parts[0], self.device, self.small, self.limit)
             self.tail = parts[1]
-            # They hold what the cut left over.
+            # They keep the nodes on both sides of the cut.
             self._compiled.clear()
 
     def interpret(self, values: dict[str, Any], inputs: Sequence[Any]) -> list[Any]:
-        """Run the nodes one after another, without compiling the graph."""
+        """Run the nodes one after another, without compilation."""
         graph, given = self._with_inputs([*values]), list(inputs)
         if self.head is not None and not self.graph.constants.keys() & values.keys():
             graph, given = self.tail, [*map(_finished, self.head.run(values)), *inputs]
@@ -153,7 +152,7 @@ class Plans:
             made = found.program(tensors)
         except BaseException as error:
             with self._lock:
-                # What never ran may be half made; what ran before can run again.
+                # A graph that never ran may be incomplete; one that ran before can run again.
                 broken = not found.ran or isinstance(error, TraceError)
                 if broken and self._compiled.get(key) is found:
                     del self._compiled[key]
@@ -178,9 +177,9 @@ class Plans:
             )
 
     def hosted(self, values: dict[str, Any]) -> HostCall | None:
-        """Return the way for host arrays through the graph that was run for these values.
+        """Return the program for host arrays of the graph that was run for these values.
 
-        None where there is none: it is interpreted, or gives what the host has to finish.
+        It is None for an interpreted graph, or if the host has to finish an output.
         """
         inputs = [self._host(name, value) for name, value in values.items()]
         key = (tuple(values), *(_key(value, []) for value in inputs))
@@ -211,7 +210,7 @@ class Plans:
             return made
 
         jitted = calor.jit(compiled)
-        # The inputs that this keeps are wanted for what is on the host alone.
+        # These inputs are needed for values on the host only.
         inputs = [_emptied(value) for value in inputs]
 
         def program(tensors: list[Tensor]) -> list[Any]:
@@ -226,7 +225,7 @@ class Plans:
         return program, hosted
 
     def _decided_by_inputs(self, error: TraceError, values: dict[str, Any]) -> bool:
-        """Take the inputs that decide a shape to the host; False where there are none such."""
+        """Move the inputs that decide a shape to the host; return False if there are none."""
         operands = error.operands if isinstance(error, DataDependentError) else ()
         found = deciding(self.graph, operands) - self.host_inputs
         small = {
@@ -251,7 +250,7 @@ def _plain(error: Exception) -> str:
 
 
 def _key(value: Any, tensors: list[Tensor]) -> Any:
-    """Return what a compiled graph depends on in a value; its tensors are appended."""
+    """Return the part of a value that a compiled graph depends on; its tensors are appended."""
     if isinstance(value, Tensor):
         tensors.append(value)
         return value.shape, value.dtype.index
@@ -268,7 +267,7 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
 
 
 class _Hole:
-    """Where a tensor goes; the type of a narrow one, or what the host makes of it."""
+    """The place of a tensor: the type of a narrow one, or the host's conversion of it."""
 
     __slots__ = ("dtype", "finish")
 
@@ -278,7 +277,7 @@ class _Hole:
 
     @property
     def plain(self) -> bool:
-        """Whether the tensor is the value itself."""
+        """Whether the tensor itself is the value."""
         return self.dtype is None and self.finish is None
 
 
@@ -293,7 +292,7 @@ def _emptied(value: Any) -> Any:
 
 
 def _taken(value: Any, tensors: list[Tensor]) -> Any:
-    """Return a value with holes for its tensors, which are appended."""
+    """Return a value with its tensors replaced by holes; the tensors are appended."""
     if isinstance(value, Tensor):
         tensors.append(value)
     elif isinstance(value, Narrow | Later):
@@ -304,7 +303,7 @@ def _taken(value: Any, tensors: list[Tensor]) -> Any:
 
 
 def _rebuilt(value: Any, tensors: Any) -> Any:
-    """Return a value with tensors in its holes, or in the place of its tensors."""
+    """Return a value with tensors in place of its holes or tensors."""
     if isinstance(value, _Hole):
         made = next(tensors)
         if value.finish is not None:

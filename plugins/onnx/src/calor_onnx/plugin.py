@@ -1,4 +1,4 @@
-"""What the entry point names: the importer of ".onnx" files. It imports nothing heavy."""
+"""The plugin of calor-onnx: the importer of ".onnx" files. It imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def _load(path: Any, **options: Any) -> Any:
 
 @hookimpl
 def calor_importers() -> Mapping[str, Callable[..., Any]]:
-    """Models of ONNX, as callables; the option ``device`` says where they run."""
+    """Return the importer of ONNX models; its option ``device`` selects the device."""
     return {"onnx": _load}

@@ -1,7 +1,7 @@
-"""From a path, bytes or a ModelProto to a graph.
+"""Conversion of a path, bytes or a ModelProto to a graph.
 
-Requirements: the file is mapped and its weights stay there; nothing of the model runs; what breaks
-ONNX's rules is a ModelError that names the place.
+Requirements: the file is memory-mapped and its weights stay there. Nothing of the model runs. A
+violation of ONNX's rules is a ModelError that names the place.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from calor_onnx.types import numpy_type
 from calor_onnx.wire import Cut
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto
-# How deep graphs may nest; deeper ones are made to exhaust the stack.
+# Limit of the nesting of graphs; deeper ones are attempts to exhaust the stack.
 DEPTH = 50
 
 
 @dataclass(eq=False, slots=True)
 class Imported:
-    """What a file holds: the graph, functions by (domain, name), opsets, and its metadata.
+    """The contents of a file: graph, functions by (domain, name), opsets and metadata.
 
-    ``proto`` is the model without its nodes and weights: what it says of its inputs and outputs.
+    ``proto`` is the model without nodes and weights, with its declared inputs and outputs.
     """
 
     graph: Graph
@@ -49,9 +49,14 @@ class Imported:
 
 
 def read(source: Source, files: Mapping[str, Any] | None = None) -> Imported:
-    """Read a model; ModelError where the bytes are none.
+    """Read a model.
 
-    ``files`` holds contents of files of weights, by the names that the model has for them.
+    ``files`` has contents of files of weights, by their names in the model.
+
+    Raises
+    ------
+    ModelError
+        If the bytes are not a model, or it breaks a rule of ONNX.
     """
     held = {name: memoryview(data).cast("B") for name, data in (files or {}).items()}
     if isinstance(source, ModelProto):
@@ -94,8 +99,8 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
     newest = onnx.defs.onnx_opset_version()
     if not 1 <= opsets.get("", 1) <= newest:
         raise ModelError(
-            f"the model has the opset {opsets['']}, of which 1 to {newest} are known here; export "
-            f"it with an older opset, or get a newer onnx and calor-onnx"
+            f"the model has the opset {opsets['']}, and this version knows 1 to {newest}; export "
+            f"the model with an older opset, or upgrade onnx and calor-onnx"
         )
     _texts((n for f in proto.functions for n in (f.domain, f.name, *f.input, *f.output)),
            "a function")  # fmt: skip
@@ -104,7 +109,8 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
     graph.link()
     if graph.captures:
         raise ModelError(
-            f"the graph uses {', '.join(map(repr, graph.captures[:5]))}, which nothing defines"
+            f"the graph uses {', '.join(map(repr, graph.captures[:5]))}, which no node, input or "
+            f"constant defines; export the model again"
         )
     metadata = {
         "producer_name": proto.producer_name,
@@ -121,14 +127,14 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
 
 
 def _copied(function: FunctionProto) -> FunctionProto:
-    """Return a message of its own: a part of a message keeps all of it in memory."""
+    """Return a copy of a message, because a part of a message keeps all of it in memory."""
     made = FunctionProto()
     made.CopyFrom(function)
     return made
 
 
 def _declared(proto: ModelProto) -> ModelProto:
-    """Return a model with the inputs and outputs alone, so that the rest of it can go."""
+    """Return a model with only its inputs and outputs, so that the rest can be freed."""
     made = ModelProto()
     made.graph.input.extend(proto.graph.input)
     made.graph.output.extend(proto.graph.output)
@@ -136,7 +142,7 @@ def _declared(proto: ModelProto) -> ModelProto:
 
 
 def _texts(names: Iterable[Any], where: str) -> list[str]:
-    """Return names; protobuf hands on as bytes what is not UTF-8."""
+    """Return names; protobuf returns names that are not UTF-8 as bytes, which are refused."""
     found = list(names)
     for name in found:
         if not isinstance(name, str):
@@ -149,9 +155,9 @@ def _domain(name: str) -> str:
 
 
 class Builder:
-    """Makes graphs and nodes from their messages.
+    """Builds graphs and nodes from their messages.
 
-    ``attributes`` are what references to a function's attributes stand for.
+    ``attributes`` are the values for references to a function's attributes.
     """
 
     def __init__(
@@ -165,7 +171,7 @@ class Builder:
         self.attributes = attributes
 
     def graph(self, proto: GraphProto, depth: int = 0) -> Graph:
-        """Return a graph; its nodes in an order in which they can run."""
+        """Return a graph with its nodes in execution order."""
         if depth > DEPTH:
             raise ModelError(f"graphs are nested more than {DEPTH} deep")
         _texts(
@@ -194,7 +200,7 @@ class Builder:
     def nodes(
         self, protos: Iterable[NodeProto], constants: dict[str, Constant], depth: int = 0
     ) -> list[Node]:
-        """Return the nodes, without those that are constants, which are added to the others."""
+        """Return the nodes; Constant nodes are added to the constants instead."""
         made = []
         for item in protos:
             node = self.node(item, depth)
@@ -221,7 +227,7 @@ class Builder:
                 attributes[item.name] = value
         version = self.opsets.get(domain)
         if version is None:
-            # ONNX Runtime's own domain, which files forget to import, and functions of the model.
+            # Some files do not import ONNX Runtime's domain, or those of the model's functions.
             version = 1 if domain else max(self.opsets.values(), default=1)
         return Node(
             proto.op_type,
@@ -234,7 +240,7 @@ class Builder:
         )
 
     def value(self, item: AttributeProto, depth: int) -> Any:
-        """Return an attribute's value: number, text, list, host array, Constant or Graph."""
+        """Return the value of an attribute: number, text, list, host array, Constant or Graph."""
         kind = item.type
         if kind == AttributeProto.FLOAT:
             return item.f
@@ -260,7 +266,7 @@ class Builder:
             return self.sparse(item.sparse_tensor)
         if kind == AttributeProto.TYPE_PROTO:
             return item.tp
-        raise ModelError(f"the attribute {item.name!r} is of no kind that ONNX has ({kind})")
+        raise ModelError(f"the attribute {item.name!r} has the type {kind}, which ONNX lacks")
 
     def sparse(self, proto: onnx.SparseTensorProto) -> Constant:
         """Return a sparse tensor as a dense constant."""
@@ -281,7 +287,7 @@ class Builder:
 
 
 def constant_of(node: Node) -> Constant:
-    """Return what a Constant node holds, in whichever of its attributes."""
+    """Return the value of a Constant node."""
     if len(node.attributes) != 1:
         raise ModelError(f"{node.label} must have one attribute, not {[*node.attributes]}")
     ((name, value),) = node.attributes.items()
@@ -306,7 +312,7 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
 
 
 def described(proto: TypeProto, name: str) -> tuple[Any, Any, str]:
-    """Return element type, shape and kind of a type; of a sequence those of its elements."""
+    """Return element type, shape and kind of a type; for a sequence those of its elements."""
     which = proto.WhichOneof("value")
     if which == "sequence_type":
         dtype, shape, _ = described(proto.sequence_type.elem_type, name)
@@ -327,9 +333,12 @@ def described(proto: TypeProto, name: str) -> tuple[Any, Any, str]:
 
 
 def in_order(nodes: list[Node], known: set[str], inputs: list[ValueInfo]) -> list[Node]:
-    """Return the nodes so that each comes after what it reads; ModelError where they form a ring.
+    """Return the nodes in execution order; some exporters do not write them so.
 
-    ONNX wants them in order; some exporters do not give them so.
+    Raises
+    ------
+    ModelError
+        If nodes depend on each other in a circle.
     """
     made = known | {info.name for info in inputs} | {""}
     makers: dict[str, int] = {}
@@ -337,7 +346,8 @@ def in_order(nodes: list[Node], known: set[str], inputs: list[ValueInfo]) -> lis
         for name in filter(None, node.outputs):
             if name in makers or name in made:
                 raise ModelError(
-                    f"{node.label} makes {name!r}, and so does another node, an input or a constant"
+                    f"{node.label} defines {name!r}, which another node, an input or a constant "
+                    f"defines too"
                 )
             makers[name] = place
     reads = [{makers[n] for n in _reads(node) if n in makers} for node in nodes]
@@ -346,7 +356,7 @@ def in_order(nodes: list[Node], known: set[str], inputs: list[ValueInfo]) -> lis
         for source in sources:
             readers[source].append(place)
     missing = [len(sources) for sources in reads]
-    # Of the nodes that can run the first in the file is next: a file in order stays as it is.
+    # The next node is the first runnable one in the file, so an ordered file keeps its order.
     ready = [place for place, count in enumerate(missing) if not count]
     ordered: list[Node] = []
     while ready:
@@ -358,7 +368,7 @@ def in_order(nodes: list[Node], known: set[str], inputs: list[ValueInfo]) -> lis
                 heapq.heappush(ready, reader)
     if len(ordered) < len(nodes):
         stuck = next(node for node, count in zip(nodes, missing, strict=True) if count)
-        raise ModelError(f"nodes depend on each other in a ring: {stuck.label} waits for it")
+        raise ModelError(f"{stuck.label} is in a circle of nodes that depend on each other")
     return ordered
 
 

@@ -1,9 +1,8 @@
-"""Runs on host arrays of shapes that were run before: what was found out is not found out again.
+"""Repeated runs on host arrays of known shapes.
 
-Requirements: a small model runs in the time in which Python makes thirty calls, so a run that is
-like one before goes from the arrays to the program's memory and back; names, shapes, types and the
-elements that decide shapes are compared, and at the first difference the usual way is taken, which
-also tells what is wrong with an input.
+Requirements: a small model runs in the time of about thirty Python calls, so a repeated run goes
+from the arrays to the program's memory and back. It compares names, shapes, types and the elements
+that decide shapes. At the first difference the usual path runs, which also reports wrong inputs.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from calor.errors import CalorError
 from calor.transforms.hosted import HostCall
 
 Array = np.ndarray[Any, Any]
-# Finds the program for a feed, and the inputs that it does not take as they are on the host.
+# Returns the program for a feed, and the inputs that stay on the host.
 Find = Callable[[Mapping[str, Any]], tuple[HostCall | None, set[str]]]
-# How many sets of shapes are remembered.
+# Number of sets of shapes that are kept.
 LIMIT = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A program for inputs by name, and the inputs with the elements for which it was made."""
+    """A program with its inputs by name, and with the elements for which it was compiled."""
 
     call: HostCall
     names: tuple[str, ...]
@@ -44,26 +43,26 @@ class _Known:
 
 
 class Repeats:
-    """The programs of a model by the shapes of its inputs, for those that arrays can be fed to."""
+    """The programs of a model that take host arrays, by shapes."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
-        # None for runs that only the usual way is for.
+        # None for runs that only the usual path can do.
         self._known: dict[Any, _Known | None] = {}
 
     def run(self, feed: Mapping[str, Any]) -> list[Array] | None:
-        """Return all outputs, which are the caller's own; None where it takes the usual way."""
+        """Return all outputs as new arrays, or None if the usual path has to run."""
         known = self._known.get(self._key(feed))
         if known is None:
             return None
         try:
             return known(feed)
         except CalorError:
-            # The usual way ends with the same error, and names what it is about.
+            # The usual path raises the same error with a full message.
             return None
 
     def keep(self, feed: Mapping[str, Any], find: Find) -> None:
-        """Remember the program that was just run on a feed, as ``find`` finds it."""
+        """Store the program that ``find`` returns for the last run."""
         key = self._key(feed)
         if key is None or self._known.get(key, self) is None:
             return
@@ -79,7 +78,7 @@ class Repeats:
         self._known[key] = _Known(call, names, tuple((n, a.dtype, a.tobytes()) for n, a in fixed))
 
     def _key(self, feed: Mapping[str, Any]) -> Any:
-        """Return what tells runs apart at first; None for what is not just arrays."""
+        """Return a first key of a run, or None for values other than arrays."""
         if len(feed) != len(self._names):
             return None
         found = []

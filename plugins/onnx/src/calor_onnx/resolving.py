@@ -1,7 +1,7 @@
-"""Finding an operator for each node, before anything runs.
+"""Lookup of an operator for each node, before anything runs.
 
-Requirements: all operators that are missing are told at once, with the nodes that want them, those
-inside of functions and sub-graphs included; a function that calls itself is refused.
+Requirements: one error lists all missing operators with their nodes, including those inside of
+functions and sub-graphs. A recursive function is refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from calor_onnx.reading import Builder, opsets_of
 from calor_onnx.registry import REGISTRY, Operator
 from calor_onnx.tensors import Weights
 
-# How deep functions may call functions, and how many nodes those of a graph may come to in all;
-# a few functions that each call the next one twice make more than could ever run.
+# Limits of the depth of function calls and of the expanded nodes of a graph. A few functions that
+# each call the next one twice expand to more nodes than could ever run.
 DEPTH = 50
 NODES = 10_000_000
 
@@ -27,17 +27,23 @@ Missing = dict[tuple[str, str, str], list[str]]
 
 
 class Resolver:
-    """Finds operators: the model's own functions first, then ours, then ONNX's functions."""
+    """Looks up operators: the model's functions first, then ours, then ONNX's functions."""
 
     def __init__(self, functions: dict[tuple[str, str], FunctionProto], weights: Weights) -> None:
         self.functions = functions
         self.weights = weights
         self._expansions: dict[tuple[str, str], Operator] = {}
-        # How many nodes the body of each function comes to.
+        # Number of expanded nodes of each function's body.
         self._checked: dict[tuple[str, str], int] = {}
 
     def resolve(self, graph: Graph) -> None:
-        """Give each node of a graph and its sub-graphs its operator; or say which are missing."""
+        """Assign operators to the nodes of a graph and its sub-graphs.
+
+        Raises
+        ------
+        UnsupportedOperatorsError
+            If operators are missing; the message lists all of them.
+        """
         missing: Missing = {}
         for node in graph.walk():
             node.operator = self.find(node, missing, ())
@@ -50,7 +56,7 @@ class Resolver:
     def find(
         self, node: Node, missing: Missing, within: tuple[tuple[str, str], ...]
     ) -> Operator | None:
-        """Return a node's operator, or note why there is none."""
+        """Return the operator of a node, or record why there is none."""
         key = node.domain, node.op
         if key in self.functions:
             self._check(key, missing, within)
@@ -97,7 +103,7 @@ class Resolver:
         self, key: tuple[str, str], missing: Missing, within: tuple[tuple[str, str], ...]
     ) -> None:
         if key in within:
-            raise ModelError(f"the function {key[1]!r} calls itself")
+            raise ModelError(f"the function {key[1]!r} calls itself, which ONNX does not allow")
         if len(within) > DEPTH:
             raise ModelError(f"functions call each other more than {DEPTH} deep: {key[1]!r}")
         self._check_body(self.functions[key], key, missing, within)
@@ -122,8 +128,8 @@ class Resolver:
                 count += self._checked.get((each.domain, each.op), 1)
         if count > NODES:
             raise ModelError(
-                f"the function {key[1]!r} comes to {count:,} nodes with the functions that it "
-                f"calls, of which {NODES:,} are allowed"
+                f"the function {key[1]!r} expands to {count:,} nodes with the functions that it "
+                f"calls; the limit is {NODES:,}"
             )
         self._checked[key] = count
 

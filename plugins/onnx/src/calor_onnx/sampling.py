@@ -1,7 +1,7 @@
-"""Reading tensors between their places.
+"""Interpolated reads of tensors.
 
-Requirements: places are tensors (computed on the device, in a compiled graph too); rows of channels
-are gathered, so that a place is looked up once for all of them.
+Requirements: positions are tensors, computed on the device and in compiled graphs too. Rows of
+channels are gathered, so that one lookup serves all channels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import calor
 from calor_onnx.computing import constant, like, wide
 
-# A tap is how far it is from the place below, and its weight by the share of the way above it.
+# A tap is its offset from the lower neighbour, and its weight as a function of the fraction.
 Taps = list[tuple[int, Callable[[Any], Any]]]
 
 
@@ -44,9 +44,9 @@ TAPS: dict[str, Taps] = {"linear": LINEAR, "cubic": cubic_taps(), "nearest": []}
 
 
 def read(x: Any, at: Sequence[Any], batch: Any = None) -> Any:
-    """Return x (N, C, *S) at whole places (M, P) of each axis, within it: (M, P, C).
+    """Return x (N, C, *S) at integer positions (M, P) of each axis: (M, P, C).
 
-    ``batch`` (M,) says of which sample each row is; without it the rows are the samples.
+    ``batch`` (M,) is the sample of each row; by default the rows are the samples.
     """
     samples, channels, *sizes = x.shape
     flat = at[0]
@@ -64,7 +64,7 @@ def read(x: Any, at: Sequence[Any], batch: Any = None) -> Any:
 
 
 def reflected(place: Any, low: float, high: float) -> Any:
-    """Return places mirrored at both borders until they lie between them."""
+    """Return positions reflected at both borders until they are inside."""
     span = high - low
     if span <= 0:
         return place * 0
@@ -75,10 +75,10 @@ def reflected(place: Any, low: float, high: float) -> Any:
 def samples(
     x: Any, at: Sequence[Any], mode: str = "linear", outside: str = "zeros", align: bool = False
 ) -> Any:
-    """Return x (N, C, *S) at fractional places (N, P) of each axis: (N, C, P).
+    """Return x (N, C, *S) at fractional positions (N, P) of each axis: (N, C, P).
 
-    ``outside`` says what is read there: "zeros", "border" or "reflection"; ``align`` mirrors at the
-    centres of the outer places instead of at their ends.
+    ``outside`` is "zeros", "border" or "reflection"; with ``align`` reflection is at the centres of
+    the outer elements instead of their edges.
     """
     taps = TAPS[mode]
     sizes = x.shape[2:]
@@ -86,7 +86,7 @@ def samples(
     places = [wide(a) for a in at]
     if not taps:
         places = [calor.round(a) for a in places]
-    # A cubic sample keeps its place, and its neighbours are brought inside, as exporters mean it.
+    # A cubic sample keeps its position and its neighbours are clamped, as exporters mean it.
     if outside == "border" and mode != "cubic":
         places = [calor.clip(a, 0, n - 1) for a, n in zip(places, sizes, strict=True)]
     elif outside == "reflection":
@@ -102,14 +102,14 @@ def samples(
         values = read(wide(x), [place for place, _ in corner])
         term = values * like(calor.expand_dims(reduce(mul, [w for _, w in corner]), -1), values)
         total = term if total is None else total + term
-    # Channels last until here, since rows of them are what is gathered.
+    # Channels are last until here, because rows of channels are gathered.
     return calor.permute_dims(like(total, x), (0, 2, 1))
 
 
 def _tap(
     low: Any, share: Any, tap: tuple[int, Any], size: int, border: tuple[float, float], outside: str
 ) -> tuple[Any, Any]:
-    """Return the whole places of a tap along an axis, within it, and its weights."""
+    """Return the integer positions of a tap along an axis, clamped, and its weights."""
     step, weigh = tap
     place, weight = low + step, weigh(share)
     if outside == "reflection":
@@ -121,5 +121,5 @@ def _tap(
 
 
 def linear_samples(x: Any, at: Sequence[Any]) -> Any:
-    """Return x (N, C, *S) at fractional places (N, P) by its neighbours, 0 outside."""
+    """Return x (N, C, *S) at fractional positions (N, P), linearly interpolated, 0 outside."""
     return samples(x, at)

@@ -11,7 +11,7 @@ from calor_onnx.graph import Graph
 
 
 class Scope:
-    """The values of a graph that runs, and the way to those of the graphs around it."""
+    """The values of a running graph, and access to those of enclosing graphs."""
 
     __slots__ = ("graph", "outer", "values")
 
@@ -21,10 +21,7 @@ class Scope:
         self.outer = outer
 
     def find(self, name: str, placed: Callable[[Constant], Any]) -> Any:
-        """Return a value by name, from here or from around; None for the empty name.
-
-        ``placed`` makes the value of a constant.
-        """
+        """Return a value by name from this graph or an enclosing one; None for the empty name."""
         if not name:
             return None
         scope: Scope | None = self

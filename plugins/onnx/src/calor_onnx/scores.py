@@ -1,7 +1,7 @@
-"""What classifiers and regressors of ai.onnx.ml do with their scores, and how labels are chosen.
+"""Post-transforms of ai.onnx.ml for scores, and the choice of labels.
 
-The rules for two classes are ONNX Runtime's, as ONNX states them nowhere: a model that has one
-score for two classes gives the other as its complement, in the way its post-transform has it.
+The rules for two classes are those of ONNX Runtime, because ONNX does not define them: a model with
+one score for two classes derives the other as its complement, as its post-transform does.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def transformed(scores: Any, transform: str) -> Any:
         )
         return powers / calor.sum(powers, axis=-1, keepdims=True)
     if transform == "PROBIT":
-        # The quantile of the normal distribution by the inverse of its error function.
+        # The quantile of the normal distribution by the inverse error function.
         return probit(scores)
-    raise ModelError(f"no operator has the post-transform {transform!r}")
+    raise ModelError(f"post_transform is {transform!r}, which ONNX does not define")
 
 
 def probit(p: Any) -> Any:
@@ -52,7 +52,7 @@ def probit(p: Any) -> Any:
 
 
 def labelled(call: Call, places: Any, integers: Any, strings: Any) -> Any:
-    """Return the labels of classes by their places, on the host where they are texts."""
+    """Return the labels of class indices, on the host if they are texts."""
     if strings:
         texts = np.array(strings, np.object_)
         if is_final(call, 0):
@@ -64,14 +64,11 @@ def labelled(call: Call, places: Any, integers: Any, strings: Any) -> Any:
 
 
 def is_final(call: Call, place: int) -> bool:
-    """Return whether an output of a compiled graph is the model's, and no node reads it.
-
-    A node that hands it on as it is, Identity, may.
-    """
+    """Return whether an output is one of the model and only Identity nodes read it."""
     graph, name = call.scope.graph, call.node.outputs[place]
     if not call.traced or call.device is not call.run.device or call.scope.outer is not None:
         return False
-    # The outputs of a function's body are without types; what reads them is not known here.
+    # Outputs of a function's body have no types, and their readers are unknown here.
     ends = {info.name for info in graph.outputs if info.dtype is not None or info.kind != "tensor"}
     names = [name]
     for node in graph.nodes:

@@ -1,9 +1,9 @@
-"""Memory for weights that are computed on their way to the device, which goes back to the system.
+"""Memory for weights that are computed before their upload; it goes back to the system.
 
-Requirements: a model's peak is its weights and what it computes, not these and the largest weight
-once more, so what such a weight was written to must not stay; and as fresh pages cost more than the
-arithmetic, one piece serves many weights. An allocator would keep a piece of some megabytes for
-good: glibc's no longer maps what is as large as a piece that was freed.
+Requirements: a model's peak is its weights and its computation, without a second copy of the
+largest weight, so the memory of a computed weight must be freed. Fresh pages cost more than the
+arithmetic, so one piece serves many weights. An allocator would keep pieces of some megabytes:
+glibc stops to map pieces as large as one that was freed.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ import numpy as np
 from calor_onnx.types import HostType
 
 Array = np.ndarray[Any, Any]
-# Makes an array without contents.
+# Allocates an uninitialized array.
 Room = Callable[[tuple[int, ...], HostType], Array]
 
-# Smaller arrays are the allocator's, which keeps little for them.
+# The allocator serves smaller arrays; it keeps little memory for them.
 MAPPED: Final = 1 << 20
 _LARGE: Final = 2 << 20
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 class Scratch:
-    """One piece of memory for one array at a time.
+    """One piece of memory, for one array at a time.
 
-    It is as large as the array that it was made for, and is given back for one that needs less than
-    half of it: arrays that come by size, the largest first, leave nothing behind.
+    The piece has the size of its first array, and is freed for one with less than half of it.
+    Arrays in descending order of size leave nothing behind.
     """
 
     def __init__(self) -> None:
         self._pages: mmap.mmap | None = None
 
     def room(self, shape: tuple[int, ...], dtype: HostType) -> Array:
-        """Return an array without contents, which is good until the next one is asked for.
+        """Return an uninitialized array, valid until the next call.
 
         >>> import numpy as np
         >>> from calor_onnx.scratch import Scratch
@@ -49,7 +49,7 @@ class Scratch:
         nbytes = count * dtype.itemsize
         pages = self._pages
         if pages is None or not len(pages) // 2 <= nbytes <= len(pages):
-            # The old piece goes before the new one comes.
+            # The old piece is freed before the new one is allocated.
             self._pages = pages = None
             if nbytes < MAPPED:
                 return np.empty(shape, dtype)

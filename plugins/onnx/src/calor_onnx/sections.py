@@ -1,7 +1,7 @@
-"""Nodes that belong together: runs whose names have the same scope, as exporters write them.
+"""Groups of consecutive nodes whose names have the same scope, as exporters write them.
 
-``/encoder/layer1/attention/MatMul`` is of the section ``encoder_layer1``. Where nodes have no names
-a section is a number of nodes.
+``/encoder/layer1/attention/MatMul`` belongs to the section ``encoder_layer1``. Without names, a
+section is a fixed number of nodes.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from itertools import groupby
 from calor_onnx.graph import Graph, Node
 from calor_onnx.naming import Names
 
-# Graphs of fewer nodes are one section; sections without names have this many.
+# A graph with fewer nodes is one section; sections without names have this many nodes.
 SMALL, EACH = 30, 25
 
 
 @dataclass(eq=False)
 class Section:
-    """Nodes one after another, and the name of the method that they become."""
+    """Consecutive nodes, and the name of their method."""
 
     name: str
     nodes: list[Node]
 
 
 def sections(graph: Graph, names: Names) -> list[Section]:
-    """Return the nodes of a graph in sections, in order; ``names`` gives each its own."""
+    """Return the nodes of a graph in sections, in order; ``names`` assigns the names."""
     nodes = graph.nodes
     if len(nodes) <= SMALL:
         return [Section("forward", nodes)]
@@ -44,7 +44,7 @@ def sections(graph: Graph, names: Names) -> list[Section]:
 
 
 def _depth(scopes: list[list[str]]) -> int | None:
-    """Return how many parts of the scopes make sections of some tens of nodes; None for none."""
+    """Return the depth of scopes that gives sections of some tens of nodes, or None."""
     if sum(map(bool, scopes)) < len(scopes) // 2:
         return None
     best = None

@@ -1,4 +1,4 @@
-"""Values and statements as text of Python."""
+"""Values and statements as Python source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def literal(value: Any) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """Return a statement in lines of up to 100 columns, broken between a call's arguments."""
+    """Return a statement in lines of up to 100 columns, broken between the arguments of a call."""
     start = line.find("(") + 1
     called = line[start - 2 : start - 1].isidentifier()
     if len(line) <= 100 or not called or not line.endswith(")"):
@@ -39,7 +39,7 @@ def wrapped(line: str) -> list[str]:
         sign = line[place]
         depth += (sign in "([") - (sign in ")]")
         if depth < 0:
-            # What was opened first is closed before the end: this is no call as a whole.
+            # The first bracket closes before the end, so the statement is not one call.
             return [line]
         if sign == "," and not depth:
             pieces.append(line[begin:place].strip())

@@ -1,8 +1,7 @@
-"""How common operators are written in Python: as calor's own functions, where they say the same.
+"""Python source for common operators, as calls of calor's functions with the same meaning.
 
-A template gets a node in the form of :class:`Written` and returns an expression, or None where the
-operator's case is too rare for one; it is then written as a call of ``onnx``, which is
-:func:`calor_onnx.apply`.
+A template gets a node as :class:`Written` and returns an expression, or None for rare cases of the
+operator. Those are written as a call of ``onnx``, which is :func:`calor_onnx.apply`.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from calor_onnx.graph import Node
 
 @dataclass(frozen=True)
 class Written:
-    """A node to be written: the expressions of its operands, and what is known of them.
+    """A node to write, with the expressions of its operands.
 
-    ``constants`` are host arrays by place; ``ranks`` and ``floats`` tell how many axes an operand
-    has and whether it is of a floating type, by place.
+    ``constants`` are host arrays by position; ``ranks`` and ``floats`` have the rank of an operand
+    and whether its type is floating, by position.
     """
 
     node: Node
@@ -35,7 +34,7 @@ class Written:
         return self.node.attributes.get(name, default)
 
     def numbers(self, place: int) -> list[int] | None:
-        """Return a constant operand's elements as integers, None where it is not constant."""
+        """Return the elements of a constant operand as integers, or None."""
         found = self.constants.get(place)
         return None if found is None else [int(n) for n in np.asarray(found).reshape(-1)]
 
@@ -55,7 +54,7 @@ def template(*names: str) -> Callable[[Template], Template]:
 
 
 def calls(function: str, *names: str) -> None:
-    """Register operators that are one call of a function, without attributes."""
+    """Register operators that are one function call without attributes."""
 
     def made(w: Written) -> str | None:
         return None if w.node.attributes else f"{function}({', '.join(w.operands)})"
@@ -76,7 +75,7 @@ for _function, _name in {
 
 @template(*_SIGNS)
 def arithmetic(w: Written) -> str | None:
-    """Arithmetic as its sign; the quotient of integers is rounded otherwise in ONNX."""
+    """Write arithmetic with its sign; quotients of integers round differently in ONNX."""
     if w.node.attributes or (w.node.op == "Div" and not all(w.floats.values())):
         return None
     return f"{_inner(w.operands[0])} {_SIGNS[w.node.op]} {_inner(w.operands[1])}"
@@ -84,7 +83,7 @@ def arithmetic(w: Written) -> str | None:
 
 @template("MatMul")
 def matmul(w: Written) -> str | None:
-    """The product of matrices as its sign."""
+    """Write a matrix product with its operator sign."""
     return f"{_inner(w.operands[0])} @ {_inner(w.operands[1])}"
 
 
@@ -94,19 +93,19 @@ def _inner(text: str) -> str:
 
 @template("Pow")
 def power(w: Written) -> str | None:
-    """A power as its sign."""
+    """Write a power with its operator sign."""
     return f"{_inner(w.operands[0])} ** {_inner(w.operands[1])}"
 
 
 @template("Identity", "Dropout")
 def identity(w: Written) -> str | None:
-    """The value itself."""
+    """Write the operand itself."""
     return w.operands[0] if len(w.node.outputs) == 1 else None
 
 
 @template("Gemm")
 def gemm(w: Written) -> str | None:
-    """A linear layer, where nothing is scaled."""
+    """Write a linear layer without scale factors."""
     if w.get("alpha", 1.0) != 1 or w.get("beta", 1.0) != 1 or w.get("transA", 0):
         return None
     weight = w.operands[1] if w.get("transB", 0) else f"{w.operands[1]}.T"
@@ -118,7 +117,7 @@ def gemm(w: Written) -> str | None:
 
 @template("Conv")
 def conv(w: Written) -> str | None:
-    """A convolution with the same padding on both sides."""
+    """Write a convolution with equal padding on both sides."""
     rank = w.ranks.get(0, 0) - 2
     options = _window(w, rank, stride=True)
     if rank not in (1, 2, 3) or options is None:
@@ -130,7 +129,7 @@ def conv(w: Written) -> str | None:
 
 @template("MaxPool", "AveragePool")
 def pool(w: Written) -> str | None:
-    """A pool over windows that lie within the operand and its padding."""
+    """Write a pool whose windows lie within the padded operand."""
     rank = w.ranks.get(0, 0) - 2
     options = _window(w, rank, stride=False)
     if rank not in (1, 2, 3) or options is None or w.get("ceil_mode") or len(w.node.outputs) > 1:
@@ -148,7 +147,7 @@ def pool(w: Written) -> str | None:
 
 
 def _window(w: Written, rank: int, *, stride: bool) -> list[str] | None:
-    """Return the options of a window; None where the padding differs from side to side."""
+    """Return the options of a window, or None if the padding differs between sides."""
     pads = w.get("pads") or [0] * (2 * rank)
     if w.get("auto_pad", "NOTSET") != "NOTSET" or pads[:rank] != pads[rank:]:
         return None
@@ -170,7 +169,7 @@ def _short(values: Any) -> str:
 
 @template("BatchNormalization")
 def batch_norm(w: Written) -> str | None:
-    """Normalization by running statistics."""
+    """Write normalization by running statistics."""
     if len(w.node.outputs) > 1 or w.get("training_mode") or w.ranks.get(0, 0) < 2:
         return None
     x, scale, bias, mean, variance = w.operands
@@ -180,14 +179,14 @@ def batch_norm(w: Written) -> str | None:
 
 @template("GlobalAveragePool")
 def global_average(w: Written) -> str | None:
-    """The mean over all spatial axes."""
+    """Write the mean over all spatial axes."""
     axes = tuple(range(2, w.ranks.get(0, 0)))
     return f"calor.mean({w.operands[0]}, axis={axes}, keepdims=True)" if axes else None
 
 
 @template("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin")
 def reduction(w: Written) -> str | None:
-    """A reduction over axes that are known."""
+    """Write a reduction over known axes."""
     axes = w.get("axes") if len(w.operands) < 2 else w.numbers(1)
     if not axes or w.get("noop_with_empty_axes"):
         return None
@@ -199,7 +198,7 @@ def reduction(w: Written) -> str | None:
 
 @template("Softmax", "LogSoftmax")
 def softmax(w: Written) -> str | None:
-    """The softmax along an axis."""
+    """Write the softmax along an axis."""
     if w.node.version < 13:
         return None
     name = "softmax" if w.node.op == "Softmax" else "log_softmax"
@@ -208,14 +207,14 @@ def softmax(w: Written) -> str | None:
 
 @template("Transpose")
 def transpose(w: Written) -> str | None:
-    """The axes in another order."""
+    """Write a permutation of axes."""
     order = w.get("perm")
     return None if order is None else f"calor.permute_dims({w.operands[0]}, {tuple(order)})"
 
 
 @template("Reshape")
 def reshape(w: Written) -> str | None:
-    """Another shape that is known, in which no size is kept."""
+    """Write a reshape to a known shape that keeps no size by 0."""
     shape = w.numbers(1)
     if shape is None or 0 in shape:
         return None
@@ -224,7 +223,7 @@ def reshape(w: Written) -> str | None:
 
 @template("Flatten")
 def flatten(w: Written) -> str | None:
-    """All axes but the first as one."""
+    """Write the flattening of all axes but the first."""
     if w.get("axis", 1) != 1 or not w.ranks.get(0):
         return None
     return f"calor.reshape({w.operands[0]}, ({w.operands[0]}.shape[0], -1))"
@@ -232,13 +231,13 @@ def flatten(w: Written) -> str | None:
 
 @template("Concat")
 def concat(w: Written) -> str | None:
-    """Tensors joined along an axis."""
+    """Write a concatenation along an axis."""
     return f"calor.concat([{', '.join(w.operands)}], axis={w.get('axis')})"
 
 
 @template("Squeeze", "Unsqueeze")
 def squeeze(w: Written) -> str | None:
-    """Axes of size one removed or added at one place."""
+    """Write the removal or insertion of axes of size 1."""
     axes = w.get("axes") if len(w.operands) < 2 else w.numbers(1)
     if not axes or len(axes) != 1:
         return None
@@ -248,7 +247,7 @@ def squeeze(w: Written) -> str | None:
 
 @template("Gather")
 def gather(w: Written) -> str | None:
-    """Rows of a table; a place that is known as an index."""
+    """Write a lookup of rows; a known position becomes an index."""
     axis = w.get("axis", 0)
     places = w.constants.get(1)
     if places is None or np.ndim(places) or axis < 0:
@@ -258,7 +257,7 @@ def gather(w: Written) -> str | None:
 
 @template("LayerNormalization")
 def layer_norm(w: Written) -> str | None:
-    """Normalization over the last axis."""
+    """Write a normalization over the last axis."""
     if len(w.node.outputs) > 1 or w.get("axis", -1) not in (-1, w.ranks.get(0, 0) - 1):
         return None
     x, *weights = w.operands
@@ -268,21 +267,21 @@ def layer_norm(w: Written) -> str | None:
 
 @template("Gelu")
 def gelu(w: Written) -> str | None:
-    """x times the probability of the normal distribution below x."""
+    """Write Gelu: x times the normal distribution function of x."""
     kind = w.get("approximate", "none")
     return f"calor.gelu({w.operands[0]}{'' if kind == 'none' else f', {kind!r}'})"
 
 
 @template("LeakyRelu", "Elu")
 def leaky(w: Written) -> str | None:
-    """A rectifier with a slope."""
+    """Write a rectifier with a slope."""
     name, usual = ("leaky_relu", 0.01) if w.node.op == "LeakyRelu" else ("elu", 1.0)
     return f"calor.{name}({w.operands[0]}, {w.get('alpha', usual):.7g})"
 
 
 @template("Clip")
 def clip(w: Written) -> str | None:
-    """Elements within bounds that are known."""
+    """Write a clamp to known bounds."""
     if len(w.operands) > 1:
         low, high = (w.constants.get(place) for place in (1, 2))
         if low is None or high is None:

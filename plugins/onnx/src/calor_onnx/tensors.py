@@ -1,7 +1,7 @@
-"""From TensorProto to constants: typed fields, raw bytes, and bytes in files beside the model.
+"""Conversion of TensorProto to constants: typed fields, raw bytes, and external files.
 
-Requirements: bytes of weights are mapped, not read; a location outside of the model's folder, or
-one that does not hold as many bytes as the shape needs, is refused when the model is loaded.
+Requirements: bytes of weights are memory-mapped, not read. A location outside of the model's
+folder, or with fewer bytes than the shape needs, is refused when the model is loaded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Blob:
     length: int
 
     def bytes(self) -> Array:
-        """Return the bytes, mapped where they are in a file."""
+        """Return the bytes, memory-mapped if they are in a file."""
         if not self.length:
             return np.empty(0, np.uint8)
         if isinstance(self.source, Path):
@@ -49,9 +49,9 @@ class Blob:
 
 
 class Weights:
-    """Where a model's bytes are: blobs cut out of its file, and the folder of external data.
+    """The location of a model's bytes: blobs cut out of its file, and the folder of external data.
 
-    ``files`` are the contents of files beside the model that are in memory, by location.
+    ``files`` are contents of external files in memory, by location.
     """
 
     def __init__(
@@ -67,7 +67,13 @@ class Weights:
         self.files = files or {}
 
     def constant(self, tensor: TensorProto, name: str = "") -> Constant:
-        """Return the constant of a TensorProto; ModelError where its bytes do not fit it."""
+        """Return the constant of a TensorProto.
+
+        Raises
+        ------
+        ModelError
+            If its bytes do not fit its type and shape.
+        """
         name = name or tensor.name or "a constant"
         host = numpy_type(tensor.data_type, name)
         shape = tuple(tensor.dims)
@@ -96,13 +102,16 @@ class Weights:
             )
         folder = self.folder.resolve()
         try:
-            # Symbolic links are followed first, so that none leads out of the folder.
+            # Symbolic links are resolved first, so that none leads out of the folder.
             path = (folder / location).resolve()
             inside = bool(location) and path.is_relative_to(folder) and path.is_file()
         except (OSError, RuntimeError, ValueError):
             inside = False
         if not inside:
-            raise ModelError(f"{name} is in {location!r}, which is no file in the model's folder")
+            raise ModelError(
+                f"{name} is in {location!r}, which is no file in the model's folder; put the file "
+                f"beside the model"
+            )
         return _span(entries, path, path.stat().st_size, name)
 
 
@@ -147,7 +156,7 @@ def _bits(host: HostType) -> int:
 
 
 def unpack(data: Array, bits: int, count: int) -> Array:
-    """Return elements of 2, 4 or 6 bits, packed from the lowest bit on, as one byte each."""
+    """Return packed elements of 2, 4 or 6 bits as bytes; the lowest bits come first."""
     if bits == 6:
         lowest = np.unpackbits(data, bitorder="little")[: count * 6].reshape(count, 6)
         return np.packbits(lowest, axis=1, bitorder="little").reshape(count)

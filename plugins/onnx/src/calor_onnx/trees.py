@@ -1,8 +1,8 @@
-"""Trees of decisions over rows of features, all rows and trees at once.
+"""Decision trees over rows of features, all rows and trees at once.
 
-Requirements: a row walks all trees together, one level after another: a gather of the node's
-feature and threshold, a comparison, a gather of the next node. Leaves lead to themselves, so that
-as many steps as the deepest tree has levels reach a leaf in each. What leaves give is a table.
+Requirements: all rows walk all trees together, one level at a time: a gather of the node's feature
+and threshold, a comparison, a gather of the next node. A leaf is its own successor, so as many
+steps as the deepest tree has levels reach a leaf in each. Leaf values are a table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calor_onnx.errors import ModelError
 from calor_onnx.scores import table
 
 Array = np.ndarray[Any, Any]
-# As TreeEnsemble numbers them; LEAF is ours.
+# The numbers of TreeEnsemble; LEAF is added here.
 MODES = {
     "BRANCH_LEQ": 0,
     "BRANCH_LT": 1,
@@ -42,9 +42,9 @@ _COMPARE = (
 
 @dataclass(eq=False)
 class Forest:
-    """Nodes of all trees in one numbering; ``weights`` (nodes, C) is what leaves give.
+    """The nodes of all trees in one numbering; ``weights`` (nodes, C) are the leaf values.
 
-    ``given`` (nodes, C) says where a leaf gives anything, for the smallest and largest.
+    ``given`` (nodes, C) marks the values that a leaf has, for aggregation by minimum and maximum.
     """
 
     roots: Array
@@ -62,7 +62,7 @@ class Forest:
         count = len(self.features)
         for name, lie in (("true", self.yes), ("false", self.no), ("root", self.roots)):
             if lie.size and not (lie.min() >= 0 and lie.max() < count):
-                raise ModelError(f"a tree has a {name} branch to a node that is not there")
+                raise ModelError(f"a tree has a {name} branch to a missing node")
         self.depth = self._depth()
 
     def _depth(self) -> int:
@@ -73,14 +73,14 @@ class Forest:
                 return depth
             depth += 1
             if depth > len(self.features):
-                raise ModelError("the branches of a tree form a ring")
+                raise ModelError("the branches of a tree form a circle")
             level = np.unique(np.concatenate([self.yes[inner], self.no[inner]]))
 
     def leaves(self, x: Any) -> Any:
-        """Return the numbers of the leaves that rows (N, F) reach in each tree: (N, T)."""
+        """Return the indices of the leaves that rows (N, F) reach in each tree: (N, T)."""
         if self.features.size and int(self.features.max()) >= x.shape[1]:
             raise ModelError(
-                f"a tree asks for feature {int(self.features.max())}; the rows have {x.shape[1]}"
+                f"a tree reads feature {int(self.features.max())}; the rows have {x.shape[1]}"
             )
         features, yes, no = (table(a, x) for a in (self.features, self.yes, self.no))
         values = table(self.values, x)
@@ -108,14 +108,14 @@ class Forest:
         return calor.any(calor.equal(rows, calor.expand_dims(found, -1)), axis=-1)
 
     def scores(self, x: Any, aggregate: str) -> Any:
-        """Return what the leaves that rows reach give together: (N, C)."""
+        """Return the aggregated values of the leaves that rows reach: (N, C)."""
         leaves = self.leaves(x)
         each = calor.take(table(self.weights, x), leaves, axis=0)
         if aggregate in ("SUM", "AVERAGE"):
             total = calor.sum(each, axis=1)
             return total / len(self.roots) if aggregate == "AVERAGE" else total
         if aggregate not in ("MIN", "MAX"):
-            raise ModelError(f"trees have no aggregate {aggregate!r}")
+            raise ModelError(f"aggregate is {aggregate!r}, which ONNX does not define")
         far = np.inf if aggregate == "MIN" else -np.inf
         if not self.given.all():
             given = calor.take(table(self.given, x), leaves, axis=0)
@@ -127,7 +127,7 @@ class Forest:
 def forest(attributes: dict[str, Any], targets: Sequence[int], prefix: str, dtype: Any) -> Forest:
     """Return the forest of TreeEnsembleClassifier or TreeEnsembleRegressor.
 
-    ``prefix`` is ``class`` or ``target``, ``targets`` the numbers of what leaves give.
+    ``prefix`` is ``class`` or ``target``; ``targets`` are the column indices of leaf values.
     """
     trees = attributes["nodes_treeids"]
     keys = list(zip(trees, attributes["nodes_nodeids"], strict=True))
@@ -146,7 +146,7 @@ def forest(attributes: dict[str, Any], targets: Sequence[int], prefix: str, dtyp
         ends = zip(attributes[f"{prefix}_treeids"], attributes[f"{prefix}_nodeids"], strict=True)
         rows = [place[key] for key in ends]
     except KeyError as error:
-        raise ModelError(f"a leaf's weight is for the node {error}, which is not there") from None
+        raise ModelError(f"a leaf's weight belongs to the missing node {error}") from None
     yes, no = np.where(leaf, own, yes), np.where(leaf, own, no)
     values = attributes.get("nodes_values_as_tensor")
     values = attributes.get("nodes_values") if values is None else values
@@ -165,7 +165,7 @@ def forest(attributes: dict[str, Any], targets: Sequence[int], prefix: str, dtyp
         nodes = own[np.array(trees) == tree]
         free = nodes[~reached[nodes] & (~leaf[nodes] | (len(nodes) == 1))]
         if not free.size:
-            raise ModelError(f"the tree {tree} has no root: its branches form a ring")
+            raise ModelError(f"the tree {tree} has no root: its branches form a circle")
         roots.append(free[0])
     missing = attributes.get("nodes_missing_value_tracks_true") or [0] * len(keys)
     return Forest(

@@ -1,7 +1,7 @@
-"""The element types of ONNX, as NumPy's and ml_dtypes' types.
+"""The element types of ONNX as NumPy and ml_dtypes types.
 
-Strings are NumPy arrays of objects. Types that no device of calor has (four bits and fewer, and
-the rarer eight-bit floats) have a *carrier*: a wider type that holds each of their numbers.
+Strings are NumPy arrays of objects. Types that no device of calor has (four bits and fewer, and the
+rarer floats of eight bits) have a *carrier*: a wider type that can represent all their numbers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NUMPY: Final[dict[int, HostType]] = {
 }
 ELEMENT: Final[dict[HostType, int]] = {host: number for number, host in NUMPY.items()}
 STRING: Final = np.dtype(np.object_)
-# Elements of these are packed, this many bits for one.
+# Types with packed elements, and their bits per element.
 PACKED: Final[dict[HostType, int]] = {
     np.dtype(ml_dtypes.int4): 4,
     np.dtype(ml_dtypes.uint4): 4,
@@ -80,7 +80,13 @@ _CALOR: Final = {known.numpy: known for known in dtypes.ALL}
 
 
 def numpy_type(element: int, where: str = "") -> HostType:
-    """Return the host's type for a number of TensorProto.DataType; ModelError for none of them."""
+    """Return the host's type for a number of TensorProto.DataType.
+
+    Raises
+    ------
+    ModelError
+        If ONNX has no such element type.
+    """
     found = NUMPY.get(element)
     if found is None:
         raise ModelError(f"{where or 'a value'} has the element type {element}, which ONNX lacks")
@@ -88,15 +94,15 @@ def numpy_type(element: int, where: str = "") -> HostType:
 
 
 def element_type(host: HostType) -> int:
-    """Return the number that TensorProto.DataType has for a host's type."""
+    """Return the number of TensorProto.DataType for a host's type."""
     return ELEMENT[STRING if host.kind in "SUT" else host]
 
 
 def calor_type(host: HostType) -> DType | None:
-    """Return calor's type of the same elements; None where it has none."""
+    """Return calor's type of the same elements, or None."""
     return _CALOR.get(host)
 
 
 def name_of(host: HostType) -> str:
-    """Return the name that people know a type by: ``float32``, ``string``, ``int4``."""
+    """Return the usual name of a type: ``float32``, ``string``, ``int4``."""
     return "string" if host == STRING else str(host.name)

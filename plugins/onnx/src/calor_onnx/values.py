@@ -1,19 +1,19 @@
-"""Values of a run, and where they are.
+"""Values of a run, and their places.
 
 A value is one of
 
 - a ``calor.Tensor`` on the model's device,
-- a host array (NumPy): small constants, shapes, and all that is computed from these alone; strings
-  (arrays of objects) and types that calor lacks, where no device is asked for them,
+- a host array (NumPy): small constants, shapes and everything computed from them; strings (arrays
+  of objects), and types that calor lacks as long as no device needs them,
 - ``Narrow``: elements of a type that calor lacks, on the device in a carrier type,
 - a list: a sequence of values,
 - None: an optional without a value, or an input that is left out.
 
-**The rule**: a graph's inputs are on the device, strings and inputs whose elements decide shapes on
-the host. A constant of up to HOST_LIMIT elements is a host value that is uploaded when an operator
-needs it on the device; larger ones are on the device. What an operator makes is a host value where
-all its operands were and it has up to HOST_LIMIT elements; ``Shape`` and ``Size`` always make host
-values. So all shape computation runs on the host, at most once for a compiled graph.
+**The placement rule**: inputs of a graph are on the device; strings, and inputs whose elements
+decide shapes, are on the host. A constant of up to HOST_LIMIT elements is on the host and is
+uploaded when an operator needs it on the device; larger ones are on the device. A result is on the
+host if all operands were and it has up to HOST_LIMIT elements; results of ``Shape`` and ``Size``
+always are. All shape computation therefore runs on the host, once for a compiled graph.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """Elements of a type that calor lacks: ``tensor`` holds them in a type that calor has."""
+    """Elements of a type that calor lacks; ``tensor`` holds them in a carrier type."""
 
     tensor: Tensor
     dtype: HostType
@@ -47,10 +47,10 @@ class Narrow:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """An output that the host makes of a tensor's elements: texts, dictionaries.
+    """An output that the host computes from a tensor's elements: texts, dictionaries.
 
-    An operator returns it in a compiled graph for what no other node reads, so that the graph can
-    be compiled as a whole.
+    In a compiled graph an operator returns it for an output that no other node reads, so that the
+    graph can be compiled as a whole.
     """
 
     tensor: Tensor
@@ -63,22 +63,27 @@ def dtype_of(value: Any) -> HostType:
 
 
 def is_host(value: Any) -> bool:
-    """Return whether a value is on the host; an optional without a value is anywhere."""
+    """Return whether a value is on the host; an optional without a value counts."""
     if isinstance(value, list):
         return all(map(is_host, value))
     return value is None or isinstance(value, np.ndarray)
 
 
 def native(array: Array) -> Array:
-    """Return an array with its bytes in the machine's order, which is what devices compute with."""
+    """Return an array in the machine's byte order."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def upload(array: Array, device: Any, *, as_number: bool = True) -> Tensor | Narrow:
-    """Return the device's tensor of a host array; DTypeError for strings, which no device has.
+    """Return the device's tensor of a host array.
 
-    With ``as_number`` one element becomes a number of the graphs that it is used in, which need not
-    be read; a graph's input is none, for it is another one at each call.
+    With ``as_number``, an array of one element becomes an operand number of graphs, which needs no
+    read. Inputs of a graph do not, because they differ at each call.
+
+    Raises
+    ------
+    DTypeError
+        If no device has the type, as for strings.
     """
     array = native(array)
     if array.dtype == STRING or array.dtype.kind in "SU":
@@ -93,18 +98,18 @@ def upload(array: Array, device: Any, *, as_number: bool = True) -> Tensor | Nar
         raise DTypeError(f"calor has no {name_of(array.dtype)}")
     if as_number and array.size == 1 and known.kind in ("float", "int", "uint", "bool"):
         number = array.reshape(()).item()
-        # A number beyond 64 signed bits is no operand of a plan.
+        # A number beyond signed 64 bits cannot be an operand of a plan.
         if not isinstance(number, int) or abs(number) < 2**63:
             return calor.full(array.shape, number, dtype=known, device=device)
     return calor.asarray(array, device=device)
 
 
 def to_host(value: Any) -> Array:
-    """Return the elements of a value as a host array; computes it where it is pending."""
+    """Return the elements of a value as a host array; a pending value is computed."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, Narrow):
-        # NumPy warns of NaN in a conversion to a type that it does not know well.
+        # NumPy warns about NaN in conversions to ml_dtypes' types.
         with np.errstate(invalid="ignore"):
             return value.tensor.numpy().astype(value.dtype)
     found: Array = value.numpy()

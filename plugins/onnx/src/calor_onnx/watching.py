@@ -1,7 +1,7 @@
-"""What the values of a graph are, and how its branches and loops can be written, seen by a run.
+"""The form of a graph's values, and of its branches and loops, found by a run.
 
-Requirements: a branch that is not taken is looked at as well; a loop is taken for one ``scan`` or
-``while_loop`` of calor only where calor takes it, which is tried.
+Requirements: branches that are not taken are examined too. A loop counts as one ``scan`` or
+``while_loop`` of calor only if calor accepts it, which is tried.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from calor_onnx.graph import Graph, Node, used_by
 from calor_onnx.registry import Operator
 from calor_onnx.scope import Scope
 
-# What is known of a value: the rank and whether the type is floating of a tensor; None for others.
+# The form of a value: for a tensor its rank and whether its type is floating; None for others.
 Form = tuple[int, bool] | None
 CONTROL = frozenset({"If", "Loop", "Scan"})
 
 
 class Watching(Run):
-    """A run that remembers what each value was, by the graph that makes it and its name.
+    """A run that records the form of each value, by its graph and name.
 
-    ``ways`` tells of each branch and loop, by the identity of its node, how it can be written:
-    "cond", "scan", "while", or "plain" for Python's own. (Operators are imported by models alone.)
+    ``ways`` has for each branch and loop, by the identity of its node, how to write it: "cond",
+    "scan", "while", or "plain" for Python's statements. (Operators are imported by models alone.)
     """
 
     def __init__(self, device: Any) -> None:
@@ -38,13 +38,13 @@ class Watching(Run):
         self.ways: dict[int, str] = {}
 
     def graph(self, graph: Graph, inputs: Sequence[Any], outer: Scope | None = None) -> list[Any]:
-        """Run a graph; what its inputs are is remembered."""
+        """Run a graph and record its inputs."""
         for info, value in zip(graph.inputs, inputs, strict=False):
             self.forms[id(graph), info.name] = form(value)
         return super().graph(graph, inputs, outer)
 
     def node(self, node: Node, scope: Scope) -> None:
-        """Compute a node's outputs; what they are is remembered."""
+        """Compute the outputs of a node and record them."""
         drop, node.drop = node.drop, ()
         try:
             super().node(node, scope)
@@ -57,7 +57,7 @@ class Watching(Run):
             scope.values.pop(name, None)
 
     def call(self, operator: Operator, call: Call) -> Any:
-        """Call an operator; a branch or loop is first tried as one operation of calor."""
+        """Call an operator; branches and loops are first tried as one operation of calor."""
         node = call.node
         if node.domain or node.op not in CONTROL:
             return super().call(operator, call)
@@ -65,19 +65,19 @@ class Watching(Run):
         forms, ways = dict(self.forms), {**self.ways, id(node): way}
         made = super().call(operator, call)
         if way != "plain":
-            # What the values are within that operation counts.
+            # The forms of values inside that operation count.
             self.forms.update(forms)
         self.ways.update(ways)
         return made
 
 
 def form(value: Any) -> Form:
-    """Return what is remembered of a value."""
+    """Return the recorded form of a value."""
     return (value.ndim, value.dtype.is_floating) if isinstance(value, Tensor) else None
 
 
 def passes(body: Graph) -> bool:
-    """Return whether a loop's body hands on its condition as it is."""
+    """Return whether a loop's body returns its condition unchanged."""
     name = body.outputs[0].name
     makers = {node.outputs[0]: node for node in body.nodes if node.op == "Identity"}
     while name in makers:
@@ -88,7 +88,7 @@ def passes(body: Graph) -> bool:
 
 
 def without_condition(body: Graph) -> list[Node]:
-    """Return the nodes of a loop's body without those that only hand on its condition."""
+    """Return the nodes of a loop's body except those that only pass on its condition."""
     kept, name = [*body.nodes], body.outputs[0].name
     others = {info.name for info in body.outputs[1:]}
     while True:
@@ -122,7 +122,7 @@ def _if(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -
             try:
                 call.apply(branch, [])
             except (CalorError, *UNFIT):
-                # It may be one that this input does not fit.
+                # The branch that is not taken may not fit this input.
                 continue
     return way
 

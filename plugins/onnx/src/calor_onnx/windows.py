@@ -1,7 +1,7 @@
-"""Where the windows of convolutions and pools lie, by ONNX's attributes.
+"""Window positions of convolutions and pools, by ONNX's attributes.
 
-Requirements: explicit and automatic padding, each end by itself; a pool that rounds up counts a
-last window that begins in the operand or in its first padding, and ends beyond the last.
+Requirements: explicit and automatic padding, for each end separately. A pool that rounds up counts
+a last window that begins in the operand or its first padding, even if it ends beyond the last.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Pads = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows over the last axes of an operand, of the given ``sizes``."""
+    """Windows over the last axes of an operand, of the given ``sizes``."""
 
     sizes: Sizes
     kernel: Sizes
     strides: Sizes
     dilations: Sizes
-    # The padding that the model states, and how many windows fit.
+    # The declared padding, and the number of windows.
     pads: Pads
     counts: Sizes
 
     @property
     def reach(self) -> Sizes:
-        """How many places a window spans along each axis."""
+        """The extent of a window along each axis."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def fitted(self) -> Pads:
-        """Return the padding under which exactly ``counts`` windows fit."""
+        """Return the padding with which exactly ``counts`` windows fit."""
         made = []
         for n, s, r, (low, _), count in zip(
             self.sizes, self.strides, self.reach, self.pads, self.counts, strict=True
@@ -51,7 +51,7 @@ class Windows:
         return rows.window_reduce(x, **self.attributes(kind))
 
     def attributes(self, kind: str) -> dict[str, Any]:
-        """Return the attributes of core's rows that work on windows."""
+        """Return the attributes for core's rows of window operations."""
         return {
             "kind": kind,
             "window": self.kernel,
@@ -61,7 +61,7 @@ class Windows:
         }
 
     def elements(self, padding: bool) -> list[np.ndarray[Any, Any]]:
-        """Return for each axis how many elements its windows have, with or without padding."""
+        """Return the number of elements in each window for each axis, with or without padding."""
         found = []
         for n, k, s, d, (low, high), count in zip(
             self.sizes, self.kernel, self.strides, self.dilations, self.pads, self.counts,
@@ -74,19 +74,32 @@ class Windows:
 
 
 def positive(value: int, what: str) -> int:
-    """Return an attribute that divides or counts; ModelError where it is below 1.
+    """Return an attribute that divides or counts, which must be at least 1.
 
+    Raises
+    ------
+    ModelError
+        If it is below 1.
+
+    Examples
+    --------
     >>> from calor_onnx.windows import positive
     >>> positive(2, "group")
     2
     """
     if value < 1:
-        raise ModelError(f"{what} is {value}, and is at least 1")
+        raise ModelError(f"{what} is {value}; it must be at least 1")
     return value
 
 
 def given(value: Sequence[int] | None, rank: int, what: str, default: int = 1) -> Sizes:
-    """Return an attribute with one number for each axis; ModelError where it has others."""
+    """Return an attribute with one number for each axis.
+
+    Raises
+    ------
+    ModelError
+        If it has another number of entries.
+    """
     if not value:
         return (default,) * rank
     if len(value) != rank:
@@ -95,13 +108,13 @@ def given(value: Sequence[int] | None, rank: int, what: str, default: int = 1) -
 
 
 def ends(pads: Sequence[int] | None, rank: int) -> Pads:
-    """Return ONNX's pads, all beginnings and then all ends, as a pair for each axis."""
+    """Return ONNX's pads, all beginnings followed by all ends, as pairs for each axis."""
     flat = given(pads, 2 * rank, "pads", 0)
     return tuple(zip(flat[:rank], flat[rank:], strict=True))
 
 
 def shared(total: int, auto_pad: str) -> tuple[int, int]:
-    """Return padding split over both ends; the odd one is at the end for SAME_UPPER."""
+    """Return padding divided between both ends; SAME_UPPER puts an odd element at the end."""
     low = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
     return low, total - low
 
@@ -110,12 +123,12 @@ def windows_of(
     sizes: Sizes, kernel: Sequence[int] | None, strides: Any = None, pads: Any = None,
     dilations: Any = None, auto_pad: str = "NOTSET", ceil_mode: int = 0,
 ) -> Windows:  # fmt: skip
-    """Return the windows over axes of the given sizes."""
+    """Return the windows over axes of given sizes."""
     rank = len(sizes)
     window = given(kernel, rank, "kernel_shape")
     step, apart = given(strides, rank, "strides"), given(dilations, rank, "dilations")
     if min((*window, *step, *apart), default=1) < 1:
-        raise ModelError("kernel_shape, strides and dilations are at least 1")
+        raise ModelError("kernel_shape, strides and dilations must be at least 1")
     reach = [d * (k - 1) + 1 for k, d in zip(window, apart, strict=True)]
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         counts = tuple(-(-n // s) for n, s in zip(sizes, step, strict=True))
@@ -136,14 +149,14 @@ def windows_of(
         if ceil_mode and (count - 1) * s >= n + low:
             count -= 1
         if count < 1 and n:
-            raise ModelError(f"a window that reaches over {r} places does not fit {n} with "
+            raise ModelError(f"a window with an extent of {r} does not fit an axis of {n} with "
                              f"padding {low} and {high}")  # fmt: skip
         found.append(max(count, 0))
     return Windows(sizes, window, step, apart, pairs, tuple(found))
 
 
 def cropped(x: Any, starts: Sequence[int], sizes: Sequence[int], value: Any = 0) -> Any:
-    """Return ``sizes`` places of the last axes from ``starts`` on; ``value`` outside of x."""
+    """Return ``sizes`` elements of the last axes from ``starts`` on; ``value`` outside of x."""
     front = x.ndim - len(starts)
     before = [max(-a, 0) for a in starts]
     after = [max(a + n - m, 0) for a, n, m in zip(starts, sizes, x.shape[front:], strict=True)]

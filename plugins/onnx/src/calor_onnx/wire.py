@@ -1,12 +1,12 @@
-"""Cutting large tensors out of a model's bytes, so that parsing the rest copies none of them.
+"""Removal of large tensors from a model's bytes, so that parsing the rest copies none of them.
 
 A model file is a protocol buffer: fields, each a number with a wire type, then a varint, 4 or 8
 bytes, or a length and that many bytes (protobuf.dev/programming-guides/encoding). A weight is the
-field ``raw_data`` of a TensorProto some levels down. Where it is large, its bytes are left where
-they are and a short token takes their place.
+field ``raw_data`` of a nested TensorProto. The bytes of a large one stay in the file, and a short
+token replaces them.
 
-Requirements: one pass over the fields that can hold a weight, never over elements; damaged bytes
-are left for the parser to refuse.
+Requirements: one pass over the fields that can hold a weight, never over elements. Damaged bytes
+are left to the parser, which refuses them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-# Shorter fields are not looked into.
+# Shorter fields stay in the message.
 LARGE = 4096
 
-# The messages on the way to a tensor: message → field number → the message that it holds.
+# The path of messages to a tensor: message → field number → nested message.
 _PATHS: dict[str, dict[int, str]] = {
-    # Functions are left whole: their bodies are made later, when the file may be another.
+    # Functions stay whole: their bodies are created later, when the file may have changed.
     "model": {ModelProto.GRAPH_FIELD_NUMBER: "graph"},
     "graph": {
         GraphProto.NODE_FIELD_NUMBER: "node",
@@ -39,7 +39,7 @@ _DEPTH = 64
 
 
 class Damaged(ValueError):
-    """The bytes are no fields."""
+    """The bytes are not protobuf fields."""
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
@@ -56,7 +56,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Walk the fields: (start of the field, its number, start and end of bytes), or (…, −1, −1)."""
+    """Iterate over fields: (start of field, number, start and end of bytes), or (…, −1, −1)."""
     while at < end:
         start = at
         key, at = _varint(data, at)
@@ -91,7 +91,7 @@ def _encoded(number: int) -> bytes:
 
 
 class Cut:
-    """The model's bytes without its large tensors, and where these are: (offset, length) each."""
+    """The model's bytes without its large tensors, and the (offset, length) of each of these."""
 
     def __init__(self, data: memoryview, token: bytes) -> None:
         self.spans: list[tuple[int, int]] = []
@@ -104,7 +104,7 @@ class Cut:
             self.rest = bytes(data)
 
     def _message(self, kind: str, at: int, end: int, depth: int) -> bytes:
-        """Return the message's bytes with what is cut out replaced."""
+        """Return the bytes of a message with large tensors replaced."""
         if depth > _DEPTH:
             raise Damaged
         data, inner = self._data, _PATHS[kind]

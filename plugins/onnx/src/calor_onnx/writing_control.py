@@ -1,7 +1,7 @@
-"""If, Loop, Scan and calls as Python source: calor's control flow, or Python's own.
+"""If, Loop, Scan and function calls as Python source: calor's control flow, or Python's.
 
-Requirements: what calor takes as one operation is written as that, so that the source can be
-compiled and trained; where shapes differ from turn to turn it is an ``if`` or a ``for``.
+Requirements: control flow that calor takes as one operation is written so, which keeps the source
+compilable and trainable. If shapes differ between turns it becomes an ``if`` or a ``for``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from calor_onnx.naming import Names, plain
 from calor_onnx.source_text import wrapped
 from calor_onnx.watching import Form, passes, without_condition
 
-# How far a statement of a method is from the margin, and one more level.
+# Indentation of a method's statements, and one more level.
 MARGIN, DEEPER = " " * 8, " " * 4
 
 
@@ -72,10 +72,10 @@ def control_lines(writer: Expressions, node: Node) -> list[str]:
 
 
 def call_lines(writer: Expressions, node: Node) -> list[str]:
-    """Return the statements of a call of one of the model's own functions."""
+    """Return the statements of a call of a model's function."""
     body = node.bodies.get(None)
     if body is None:
-        # It was not called when the graph was watched.
+        # The function was not called during the run.
         body = node.operator.function.body(node, ())  # type: ignore[union-attr]
     function = writer.names.fresh(node.op)
     with writer.within(body, alone=True):
@@ -96,7 +96,7 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _tuple(names: list[str]) -> str:
-    """Return targets that take a list apart."""
+    """Return assignment targets that unpack a list."""
     return f"({names[0]},)" if len(names) == 1 else ", ".join(names)
 
 
@@ -176,7 +176,7 @@ def _results(writer: Expressions, infos: Any, kept: int) -> tuple[str, str]:
 
 
 def _given(targets: list[str], kept: int, call: str) -> list[str]:
-    """Return the statement that takes what a scan gives apart."""
+    """Return the statement that unpacks the result of a scan."""
     last, rows = targets[:kept], targets[kept:]
     first, second = (f"[{', '.join(names)}]" if names else "_" for names in (last, rows))
     return ["", *wrapped(f"{MARGIN}{first}, {second} = {call}")]

@@ -1,4 +1,4 @@
-"""What packages take from the module in which ONNX Runtime defines its session."""
+"""The names that packages import from ONNX Runtime's module of sessions."""
 
 from calor_onnx.session.binding import IOBinding
 from calor_onnx.session.inference import InferenceSession, Session

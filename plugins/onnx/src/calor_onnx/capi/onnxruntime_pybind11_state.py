@@ -1,4 +1,4 @@
-"""What packages take from ONNX Runtime's compiled module: its errors, classes and functions."""
+"""The names that packages import from ONNX Runtime's compiled module."""
 
 from typing import Any
 
@@ -61,12 +61,12 @@ __all__ = [
     "set_default_logger_verbosity",
 ]
 
-# Values in the order of the names that go with them.
+# Values in the order of their names.
 OrtValueVector = list
 
 
 def __getattr__(name: str) -> Any:
-    """Return what the interface has under the name, or say what to do instead."""
+    """Return the interface's object of that name, or raise an error with an alternative."""
     from calor_onnx import session
     from calor_onnx.session.absent import absent
 

@@ -1,8 +1,8 @@
-"""Complex numbers as two real tensors, and Fourier transforms as DFT.
+"""Complex numbers as pairs of real tensors, and Fourier transforms as DFT.
 
-Requirements: ONNX has no arithmetic of complex numbers, so a value of them is a pair of names while
-a graph is written; what only moves or adds elements is written for each part, the rest by its
-definition in parts. A model takes and gives real tensors.
+Requirements: ONNX has no complex arithmetic, so the writer keeps a pair of names for a complex
+value. Ops that move or add elements are written for each part, others by their definition in parts.
+Inputs and outputs of a model are real.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from calor_onnx.exporting.program import Step, Value
 from calor_onnx.exporting.sizes import Dimension, Size
 from calor_onnx.exporting.writer import Writer
 
-# Ops that do the same to each part.
+# Ops that apply to each part separately.
 _PARTWISE: Final = frozenset(
     {
         "add", "sub", "neg", "sum", "reshape", "permute", "expand", "slice", "flip", "pad",
@@ -34,7 +34,7 @@ _PARTWISE: Final = frozenset(
 
 
 def is_complex(step: Step) -> bool:
-    """Return whether a step takes or gives complex numbers."""
+    """Return whether a step has complex operands or results."""
     return any(v.dtype.is_complex for v in (*step.takes, *step.gives))
 
 
@@ -45,9 +45,9 @@ def write_complex(
     row: Callable[[Step, Sequence[str]], list[str]],
     define: Callable[[Callable[..., Any]], list[str]],
 ) -> list[str] | None:
-    """Write a step on complex numbers; None where its own definition says it.
+    """Write a step on complex numbers; None if its own definition applies.
 
-    ``row`` writes a step on real numbers, ``define`` a function in the place of the step.
+    ``row`` writes a step on real numbers, ``define`` a function instead of the step.
     """
     name = step.op.name
     if name in _PARTWISE:
@@ -67,8 +67,8 @@ def write_complex(
     if step.op.decompose is not None:
         return None
     raise Refused(
-        f"ONNX has no arithmetic of complex numbers, and {name} is not written in their parts; "
-        f"compute it from x.real and x.imag"
+        f"ONNX has no complex arithmetic, and {name} has no definition by real parts; compute it "
+        f"from x.real and x.imag"
     )
 
 
@@ -86,7 +86,7 @@ def _part(w: Writer, name: str, which: int) -> str:
     return parts(w, name)[which] if w.type_of(name).is_complex else name
 
 
-# Ops of one complex value.
+# Ops with one complex operand.
 
 
 def _cast(w: Writer, step: Step, x: str) -> str:
@@ -149,7 +149,7 @@ def _fft(w: Writer, step: Step, x: str) -> str:
 def _transformed(
     w: Writer, x: Pair, shape: Sequence[Dimension], axes: Sequence[int], *, inverse: bool
 ) -> Pair:
-    """Return the transform over axes, unscaled in both directions as calor's is."""
+    """Return the transform over axes, unscaled in both directions like calor's."""
     if not axes:
         return x
     rank = len(shape)
@@ -176,9 +176,9 @@ def _one_sided(w: Writer, x: str, rank: int, axis: int) -> Pair:
 def _dft(
     w: Writer, x: str, rank: int, axis: int, *, inverse: bool = False, onesided: bool = False
 ) -> str:
-    """Return the transform along an axis of a tensor whose last axis has the parts."""
+    """Return the transform along an axis of a tensor with the parts on its last axis."""
     dtype = w.type_of(x)
-    # An axis in front is a batch, which ONNX Runtime's kernel wants.
+    # ONNX Runtime's kernel requires a batch axis in front.
     front = w.integers([0])
     if rank == 1:
         x = w.emit("Unsqueeze", [x, front], (dtype,))[0]
@@ -206,9 +206,9 @@ def _product(w: Writer, sizes: Sequence[Dimension], dtype: DType) -> str:
 
 
 def _completed(w: Writer, x: Pair, axis: int, length: Any, rank: int) -> Pair:
-    """Return all bins of a spectrum of which half is given: the others are conjugates of these."""
+    """Return all bins of a half spectrum; the missing ones are conjugates."""
     if not isinstance(length, int):
-        raise Refused("the length of a real inverse transform follows from a symbolic size")
+        raise Refused("the length of a real inverse transform depends on a symbolic size")
     bins = length // 2 + 1
     if length == bins:
         return x
@@ -237,7 +237,7 @@ _ROWS: Final[dict[str, Callable[..., str]]] = {
 }
 
 
-# What is said in parts, as functions of tensors.
+# Definitions in parts, as functions of tensors.
 
 
 def _mul(a: Any, b: Any) -> Any:
@@ -306,5 +306,5 @@ _DEFINITIONS: Final[dict[str, Callable[..., Any]]] = {
     "sqrt": _sqrt,
 }
 
-# The ops that are written for complex numbers.
+# The ops that can be written for complex numbers.
 WRITTEN: Final = _PARTWISE | _ROWS.keys() | _DEFINITIONS.keys()

@@ -41,24 +41,24 @@ def dot_general(w: Writer, step: Step, a: str, b: str) -> str:
 
 
 def _known(attributes: Mapping[str, Any]) -> None:
-    """Refuse windows, steps and padding that follow from symbolic sizes."""
+    """Raise Refused for windows, strides and padding that depend on symbolic sizes."""
 
     def symbolic(value: Any) -> bool:
         return any(map(symbolic, value)) if isinstance(value, tuple) else isinstance(value, Size)
 
     for name in ("window", "stride", "padding", "dilation"):
         if symbolic(attributes.get(name)):
-            raise Refused(f"its {name} follows from a symbolic size")
+            raise Refused(f"its {name} depends on a symbolic size")
 
 
 def _floats(dtype: DType, operator: str) -> None:
     if not dtype.is_floating:
-        raise Refused(f"{operator} of ONNX takes floating types alone, not {dtype.name}")
+        raise Refused(f"ONNX's {operator} takes only floating types, not {dtype.name}")
 
 
 def _pads(padding: Any) -> list[int]:
     if any(n < 0 for pair in padding for n in pair):
-        raise Refused("ONNX has no padding below 0")
+        raise Refused("ONNX has no negative padding")
     return [low for low, _ in padding] + [high for _, high in padding]
 
 
@@ -80,7 +80,7 @@ def conv(w: Writer, step: Step, x: str, weight: str) -> str:
 
 
 def _cropped(w: Writer, step: Step, x: str) -> str:
-    """Return the input of a convolution without what padding below 0 takes away."""
+    """Return the input of a convolution cropped by its negative padding."""
     sizes, axes, starts, stops = step.takes[0].shape[2:], [], [], []
     for i, (low, high) in enumerate(step.attributes["padding"]):
         if low < 0 or high < 0:
@@ -102,7 +102,7 @@ def conv_transpose(w: Writer, step: Step, g: str, weight: str) -> str:
         plain = a["stride"][i] * (sizes[i] - 1) + reach - pads[i] - pads[rank + i]
         more = w.shared.program.samples.settled(a["input_shape"][2 + i] - plain)
         if isinstance(more, Size):
-            raise Refused("the output padding follows from a symbolic size")
+            raise Refused("the output padding depends on a symbolic size")
         extra.append(more)
     return w.call(
         "ConvTranspose",
@@ -121,7 +121,7 @@ def window_reduce(w: Writer, step: Step, x: str) -> str:
     a, kind, dtype = step.attributes, step.attributes["kind"], w.type_of(x)
     rank = len(a["window"])
     if tuple(a["window"]) == step.takes[0].shape[-rank:] and not any(_pads(a["padding"])):
-        # One window over everything, whose sizes may be symbolic.
+        # One window over all elements, whose sizes may be symbolic.
         whole = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}[kind]
         return w.call(whole, x, w.integers(range(-rank, 0)), typed=[0], keepdims=1)
     _known(a)
@@ -132,7 +132,7 @@ def window_reduce(w: Writer, step: Step, x: str) -> str:
     lead = shape[: len(shape) - rank]
     pads = _pads(a["padding"])
     if any(p >= n for p, n in zip(pads, a["window"] * 2, strict=True)):
-        # ONNX's windows begin within the elements, so the elements are made more.
+        # ONNX's windows begin within the elements, so the operand is padded first.
         least = 0 if kind == "sum" else _least(dtype) if kind == "max" else np.inf
         sides = [0] * len(lead)
         x = padded(w, x, w.constant(least, dtype), sides + pads[:rank], sides + pads[rank:])

@@ -1,4 +1,4 @@
-"""Control flow: If, Loop and Scan, whose bodies see the values around them."""
+"""Control flow: If, Loop and Scan. Their bodies can read values of the enclosing graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _info(name: str, value: Value) -> onnx.ValueInfoProto:
 
 
 def _named(w: Writer, names: Sequence[str]) -> list[str]:
-    """Return outputs that nodes of this graph make, each once, as ONNX wants them."""
+    """Return outputs that are computed by nodes of this graph, each once, as ONNX requires."""
     made = {name for node in w.nodes for name in node.output}
     outputs: list[str] = []
     for name in names:
@@ -95,7 +95,7 @@ def scan(w: Writer, step: Step, *operands: str) -> tuple[str, ...]:
     made = write(body, [*carried, *elements, *operands[:held]], inside)
     inputs = [*zip(carried, step.gives[:carries], strict=True), *zip(elements, rows, strict=True)]
     if not xs:
-        # A Scan needs something to go over, as its length is nowhere else.
+        # A Scan takes its length from an input, so it needs one.
         xs = [ramp(w, a["length"])]
         inputs.append((inside.value("count", int64), Value((), int64)))
     ends, values = list(made), _results(body)

@@ -1,4 +1,4 @@
-"""Ops that ONNX has no operator for, as functions of tensors in ops that it has.
+"""Ops without an ONNX operator, defined by functions of tensors.
 
 Each is accurate to a few units in the last place of float32.
 """
@@ -65,7 +65,7 @@ def _atan2(a: Any, b: Any) -> Any:
 def _logaddexp(a: Any, b: Any) -> Any:
     x, y = wide(a), wide(b)
     large = e.maximum(x, y)
-    # Infinities of one sign are no distance apart.
+    # The distance of infinities of one sign is 0.
     apart = e.where(e.equal(x, y), fill(x, 0), e.abs(x - y))
     return like(large + e.log1p(e.exp(-apart)), a)
 
@@ -87,14 +87,14 @@ def _shift_left(x: Any, by: Any) -> Any:
 def _shift_right(x: Any, by: Any) -> Any:
     kind = _unsigned(x)
     below = x < 0
-    # The complement of a number below 0 is not below 0, and its complement again the result.
+    # For a negative number, the result is the complement of that of its complement.
     flipped = e.where(below, e.bit_not(x), x)
     made = like(e.shift_right(e.cast(flipped, dtype=kind), e.cast(by, dtype=kind)), x)
     return e.where(below, e.bit_not(made), made)
 
 
 def _running(combine: Any) -> Any:
-    """Return a scan by doubling: after k steps each element holds 2ᵏ of those before it."""
+    """Return a scan by doubling: after k steps each element combines 2ᵏ elements up to it."""
 
     def scanned(x: Any, *, axis: int, reverse: bool) -> Any:
         size, step = x.shape[axis], 1
@@ -118,7 +118,7 @@ def _running(combine: Any) -> Any:
 
 
 def _lgamma(x: Any) -> Any:
-    """Lanczos (g = 7, n = 9), with the reflection formula below 0.5."""
+    """Return log-gamma by Lanczos' series (g = 7, n = 9), with the reflection formula below 0.5."""
     y = wide(x)
     mirrored = y < 0.5
     z = e.where(mirrored, 1 - y, y) - 1
@@ -139,7 +139,7 @@ _LANCZOS = (
 
 
 def _digamma(x: Any) -> Any:
-    """Abramowitz and Stegun 6.3.5, 6.3.7 and 6.3.18: shifted up, then the asymptotic series."""
+    """Return digamma by a shift and the asymptotic series (Abramowitz and Stegun, 6.3)."""
     y = wide(x)
     mirrored = y < 0.5
     z = e.where(mirrored, 1 - y, y)
@@ -155,7 +155,7 @@ def _digamma(x: Any) -> Any:
 
 
 def _erfinv(x: Any) -> Any:
-    """Giles, "Approximating the erfinv function", GPU Computing Gems, 2011: single precision."""
+    """Return erfinv (Giles, "Approximating the erfinv function", GPU Computing Gems, 2011)."""
     y = wide(x)
     size = -e.log((1 - y) * (1 + y))
     middle, tail = size - 2.5, e.sqrt(e.maximum(size, fill(size, 5.0))) - 3

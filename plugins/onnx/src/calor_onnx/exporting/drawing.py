@@ -1,9 +1,9 @@
-"""Random bits: Philox for a key, which gives calor's own bits, and RandomUniform for a generator.
+"""Random bits: Philox for a key, with calor's bits, and RandomUniform for a generator.
 
-Requirements: a key gives the same numbers at each use, in a model too, so its bits are computed as
-calor computes them (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A
-generator's state cannot be part of a model; what is drawn from one is drawn by the runtime, so the
-numbers are others than calor's, of the same distribution, and others at each run.
+Requirements: a key gives the same numbers at each use, also in a model, so its bits are computed as
+in calor (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A generator's
+state cannot be part of a model, so the runtime draws its numbers: of the same distribution, but
+different from calor's and different at each run.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LOW: Final = 0xFFFFFFFF
 def random_bits(w: Writer, step: Step, key: str, counter: str) -> Any:
     if key in w.shared.drawn:
         return _drawn(w, step)
-    # Where the shape is symbolic so is not the number of blocks, and each element has its own.
+    # For a symbolic shape the number of blocks is unknown, so each element has its own block.
     sizes = step.gives[0].shape
     function = _by_blocks if all(isinstance(n, int) for n in sizes) else _by_elements
     return tuple(defined(w, step, [key, counter], function))
 
 
 def _drawn(w: Writer, step: Step) -> str:
-    """Return bits of the runtime's generator, 16 at a time, which float32 holds."""
+    """Return bits of the runtime's generator, 16 at a time, which float32 can represent."""
     bits, shape = step.attributes["bits"], step.gives[0].shape
     dtype, high = step.gives[0].dtype, float(1 << min(bits, 16))
     wide = uint64 if bits == 64 else uint32
@@ -65,7 +65,7 @@ def _word(x: Any, place: int) -> Any:
 
 
 def _blocks(key: Any, counter: Any, numbers: Any) -> list[Any]:
-    """Return the four words of each block of those numbers after the counter's."""
+    """Return the four words of each block with these numbers after the counter."""
 
     def each(x: Any) -> Any:
         return expand(x, shape=numbers.shape)
@@ -73,7 +73,7 @@ def _blocks(key: Any, counter: Any, numbers: Any) -> list[Any]:
     words = [_word(counter, i) for i in range(4)]
     start = each(words[0] | words[1] << 32)
     a64 = numbers + start
-    # The low half wrapped where it is below its start; then one is carried.
+    # The low half wrapped if it is below its start; then the carry is 1.
     upper = each(words[2] | words[3] << 32) + e.cast(e.less(a64, start), dtype=uint64)
     a, b, c, d = a64 & _LOW, a64 >> 32, upper & _LOW, upper >> 32
     keys = [_word(key, 0), _word(key, 1)]

@@ -1,4 +1,4 @@
-"""Elementwise ops: most are one operator of ONNX."""
+"""Elementwise ops; most are one ONNX operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from calor_onnx.exporting.graphs import BROADCASTING, ROWS, row
 from calor_onnx.exporting.program import Step
 from calor_onnx.exporting.writer import Writer, element
 
-# Ops and operators that mean the same; those of two operands broadcast.
+# Ops and operators with the same meaning; those of two operands broadcast.
 _UNARY: Final = {
     "neg": "Neg", "abs": "Abs", "sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "log": "Log",
     "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan",
@@ -107,7 +107,7 @@ def remainder(w: Writer, step: Step, a: str, b: str) -> str:
     dtype = step.gives[0].dtype
     if not dtype.is_floating:
         return w.call("Mod", a, b)
-    # Mod of floats has the sign of a; here it is that of b.
+    # ONNX's Mod of floats has the sign of a; calor's has that of b.
     left = w.call("Mod", a, b, fmod=1)
     zero = w.constant(0, dtype)
     wrong = w.call(
@@ -121,7 +121,7 @@ def remainder(w: Writer, step: Step, a: str, b: str) -> str:
 
 @row("floor_divide", broadcasts=True)
 def floor_divide(w: Writer, step: Step, a: str, b: str) -> str:
-    # What is left is subtracted first, so that the quotient is whole but for rounding.
+    # The remainder is subtracted first, so that the quotient is an integer up to rounding.
     quotient = w.call("Div", w.call("Sub", a, remainder(w, step, a, b)), b)
     return w.call("Round", quotient) if step.gives[0].dtype.is_floating else quotient
 
@@ -144,7 +144,7 @@ def cast(w: Writer, step: Step, x: str) -> str:
 def bitcast(w: Writer, step: Step, x: str) -> str:
     dtype = step.attributes["dtype"]
     if w.type_of(x).itemsize != dtype.itemsize:
-        raise Refused("BitCast of ONNX keeps the size of elements")
+        raise Refused("ONNX's BitCast needs element types of one size")
     return w.emit("BitCast", [x], (dtype,), to=element(dtype))[0]
 
 
@@ -160,7 +160,7 @@ def signbit(w: Writer, step: Step, x: str) -> str:
     below = w.call("Less", x, zero, result=bool_)
     if not dtype.is_floating:
         return below
-    # Of zeros only the reciprocal tells the sign.
+    # The sign of a zero shows in its reciprocal only.
     wide = w.cast(x, float32) if dtype.itemsize == 2 else x
     back = w.call("Less", w.call("Reciprocal", wide), w.cast(zero, w.type_of(wide)), result=bool_)
     none = w.call("Equal", x, zero, result=bool_)

@@ -1,7 +1,7 @@
-"""Scale and bias of a norm become those of ONNX's operator.
+"""Fusion of scale and bias into ONNX's operators of norms.
 
-Calor's graphs have a norm without weights, a product and a sum; runtimes are quicker when all
-three are one operator.
+calor's graphs have a norm without weights, a product and a sum; runtimes are faster with one
+operator.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _NORMS = ("LayerNormalization", "RMSNormalization")
 def fuse_norms(
     nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], shared: Shared
 ) -> list[onnx.NodeProto]:
-    """Return the nodes with products and sums taken into the norms before them."""
+    """Return the nodes with products and sums fused into the norms before them."""
     uses = _uses(nodes)
     uses.update(outputs)
     makers: dict[str, onnx.NodeProto] = {}
     kept: list[onnx.NodeProto] = []
     for node in nodes:
         if node.op_type in _NORMS:
-            # An operator that took a weight would otherwise be changed for who kept its node.
+            # Nodes are copied, because other holders of a node must not see the change.
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
             node = copy

@@ -1,8 +1,8 @@
-"""Writes the steps of a graph one by one: by their row, by a definition, or by their composite.
+"""Writes the steps of a graph: by their row, by a definition, or by their decomposition.
 
-Requirements: an expand that ONNX's operators do by themselves is not written, which is how people
-write models, and lets shapes be symbolic without computing them; steps that nothing needs are left
-out; what cannot be written is collected, so that all of it is told at once.
+Requirements: an expand that ONNX's operators do implicitly is not written, which keeps models
+readable and lets shapes be symbolic without computing them. Unused steps are left out. Steps that
+cannot be written are collected, so that one error lists all of them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from calor_onnx.exporting.program import Merged, Step, merge
 from calor_onnx.exporting.sizes import Dimension
 from calor_onnx.exporting.writer import Writer
 
-# Writes a step: the writer, the step, the names of its operands; gives the names of its outputs.
+# Writes a step: (writer, step, names of its operands) → names of its outputs.
 Row = Callable[..., Any]
 ROWS: Final[dict[str, Row]] = {}
-# Ops without a row, as functions of tensors in other ops.
+# Ops without a row, as functions of tensors that record other ops.
 DEFINITIONS: Final[dict[str, Callable[..., Any]]] = {}
-# The operators of these repeat axes of size 1 themselves.
+# The operators of these ops broadcast axes of size 1 implicitly.
 BROADCASTING: Final[set[str]] = set()
 
 
 def row(*names: str, broadcasts: bool = False) -> Callable[[Row], Row]:
-    """Add a function to the table, under the names of ops."""
+    """Register a function for ops, by their names."""
 
     def add(function: Row) -> Row:
         for name in names:
@@ -45,7 +45,7 @@ def row(*names: str, broadcasts: bool = False) -> Callable[[Row], Row]:
 def write(
     graph: Merged, operands: Sequence[str], w: Writer, wanted: Sequence[bool] | None = None
 ) -> list[str]:
-    """Write a graph on named operands; return the names of its outputs ('' where unwanted)."""
+    """Write a graph on named operands; return the names of its outputs ('' for unused ones)."""
     outputs = [o for i, o in enumerate(graph.outputs) if wanted is None or wanted[i]]
     steps = _needed(graph, outputs)
     lean = _lean(graph, steps, outputs)
@@ -73,7 +73,7 @@ def _needed(graph: Merged, outputs: Sequence[int]) -> list[Step]:
 
 
 def _lean(graph: Merged, steps: Sequence[Step], outputs: Sequence[int]) -> set[int]:
-    """Return the values that are repeated only for operators that repeat them themselves."""
+    """Return the values that are expanded only for operators with implicit broadcasting."""
     raw: dict[int, tuple[Dimension, ...]] = {}
     for step in steps:
         if step.op.name == "expand":
@@ -89,12 +89,12 @@ def _lean(graph: Merged, steps: Sequence[Step], outputs: Sequence[int]) -> set[i
             shapes = [raw[v] if v in lean else graph.values[v].shape for v in step.inputs]
             if not _covers(shapes, step.gives[0].shape):
                 lean.difference_update(step.inputs)
-    # What is no longer lean covers at least as much for the others.
+    # An expanded value covers at least as much for other operands.
     return lean
 
 
 def _covers(shapes: Sequence[Sequence[Dimension]], shape: Sequence[Dimension]) -> bool:
-    """Return whether operands of these shapes make this one by repeating axes of size 1."""
+    """Return whether operands of these shapes broadcast to this one."""
     if max(map(len, shapes)) != len(shape):
         return False
     return all(
@@ -144,13 +144,13 @@ def _plain(w: Writer, step: Step, given: Sequence[str]) -> list[str]:
         return defined(w, step, given, DEFINITIONS[name])
     if step.op.decompose is not None:
         return defined(w, step, given, None)
-    raise Refused("there is no operator of ONNX for it")
+    raise Refused("ONNX has no operator for it")
 
 
 def defined(
     w: Writer, step: Step, given: Sequence[str], function: Callable[..., Any] | None
 ) -> list[str]:
-    """Write what a definition, or the op's own without one, records for the operands of a step."""
+    """Write the ops that a definition, or else the op's decomposition, records for the operands."""
     try:
         graphs = [
             definition(step.op, specs, attributes)

@@ -1,9 +1,9 @@
-"""Which element types ONNX's operators are computed in.
+"""Element types in which ONNX's operators are computed.
 
-Requirements: a model shall run where people run it. ONNX Runtime's CPU provider (1.31) has no
-kernel for some types that ONNX permits; such operands are cast to a type that holds each of their
-numbers, and the result is cast back. No type is narrowed: float64 stays, also where only other
-runtimes take it.
+Requirements: exported models run in the usual runtimes. ONNX Runtime's CPU provider (1.31) lacks
+kernels for some types that ONNX permits. Their operands are cast to a type that represents all
+their numbers, and the result is cast back. No type is narrowed: float64 stays, even if only other
+runtimes support it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ROWS: Final = {
 TYPES: Final = {
     operator: frozenset(names.split()) for ops, names in _ROWS.items() for operator in ops.split()
 }
-# For each type those that hold its numbers, the narrowest first.
+# For each type, the types that represent all its numbers, the narrowest first.
 _WIDER: Final = {
     "bool": "uint8 int32",
     "int8": "int16 int32 int64 float32",
@@ -66,10 +66,10 @@ _WIDER: Final = {
 
 
 def computed_in(operator: str, dtype: DType) -> DType | None:
-    """Return the type to cast to before an operator, which may be the type itself; None for none.
+    """Return the type to cast to before an operator, possibly the type itself, or None.
 
-    uint64 is computed as int64, which has the same bits; only what orders or divides large ones
-    tells them apart.
+    uint64 is computed as int64 with the same bits; only ordering and division of large numbers
+    differ.
     """
     known = TYPES.get(operator)
     if known is None or dtype.name in known:

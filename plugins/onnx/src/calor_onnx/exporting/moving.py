@@ -1,4 +1,4 @@
-"""Ops that make or move elements, and those that read and write at computed places."""
+"""Ops that create or move elements, and those with computed positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calor_onnx.exporting.program import Step
 from calor_onnx.exporting.sizes import Dimension, Number, Ramp, Size, Triangle, total
 from calor_onnx.exporting.writer import TO_END, TO_START, Writer
 
-# A ramp of more elements is computed by the model.
+# The model computes ramps with more elements.
 _RAMP = 1024
 
 
@@ -53,7 +53,7 @@ def iota(w: Writer, step: Step) -> str:
 
 
 def ramp(w: Writer, length: Dimension) -> str:
-    """Return the name of the whole numbers below a size."""
+    """Return the name of the integers below a size."""
     stop = w.reshape(w.size(length), ())
     ends = [w.constant(0, int64), stop, w.constant(1, int64)]
     return w.emit("Range", ends, (int64,))[0]
@@ -75,7 +75,7 @@ def expand(w: Writer, step: Step, x: str) -> str:
 
 
 def sliced(w: Writer, x: str, starts: Any, stops: Any, axes: Any, steps: Any) -> str:
-    """Return a part of a value; nothing is written where it is the whole."""
+    """Return a slice of a value; a slice of everything writes no node."""
     if not axes:
         return x
     places = [w.vector(starts), w.vector(stops), w.integers(axes), w.integers(steps)]
@@ -89,7 +89,7 @@ def slice_(w: Writer, step: Step, x: str) -> str:
     given = zip(attributes["starts"], attributes["stops"], attributes["steps"], strict=True)
     for axis, (start, stop, by) in enumerate(given):
         if isinstance(by, Size):
-            raise Refused("the step of a slice follows from a symbolic size")
+            raise Refused("the step of a slice depends on a symbolic size")
         end = TO_END if stop == shape[axis] and by > 0 else TO_START if stop == -1 else stop
         if (start, end, by) != (0, TO_END, 1):
             starts.append(start)
@@ -126,7 +126,7 @@ def pad(w: Writer, step: Step, x: str, value: str) -> str:
     for axis, inner in enumerate(step.attributes["interior"]):
         if not inner or shape[axis] == 0:
             continue
-        # Each element gets an axis of its own, which grows at its end; the last end is cut off.
+        # Each element gets an axis of its own, padded at its end; the last padding is cut off.
         apart = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
         high = [0] * len(apart)
         high[axis + 1] = inner
@@ -138,7 +138,7 @@ def pad(w: Writer, step: Step, x: str, value: str) -> str:
 
 
 def _fitting(w: Writer, starts: str, shape: Any, sizes: Any) -> str:
-    """Return starts as int64, clamped so that a part of these sizes fits."""
+    """Return starts as int64, clamped so that a slice of these sizes fits."""
     last = w.vector([n - m for n, m in zip(shape, sizes, strict=True)])
     return w.call("Max", w.call("Min", w.cast(starts, int64), last), w.integers([0] * len(sizes)))
 
@@ -191,7 +191,7 @@ def scatter(w: Writer, step: Step, x: str, indices: str, updates: str) -> str:
     update = given.pop("update")
     if update != "assign":
         given["reduction"] = update
-    # ONNX Runtime moves half types, and does not add them.
+    # ONNX Runtime scatters half types, but does not add them.
     dtype = w.type_of(x)
     work = float32 if update != "assign" and dtype.itemsize == 2 and dtype.is_floating else dtype
     operands = [w.cast(x, work), w.cast(indices, int64), w.cast(updates, work)]

@@ -13,7 +13,7 @@ Pair = tuple[str, str]
 
 
 def pair(w: Writer, re: str, im: str) -> str:
-    """Return the name of a complex value of these parts."""
+    """Return the name of a complex value with given parts."""
     made = w.value("complex", complex_of(w.type_of(re)))
     w.shared.pairs[made] = (re, im)
     return made
@@ -26,7 +26,7 @@ def parts(w: Writer, name: str) -> Pair:
         array = w.shared.initializers.get(name)
         if array is None:
             raise Refused(
-                "ONNX Runtime takes no complex inputs; give the parts, and join them by "
+                "ONNX Runtime takes no complex inputs; pass the parts, and join them with "
                 "calor.join or re + 1j * im"
             )
         pairs[name] = (

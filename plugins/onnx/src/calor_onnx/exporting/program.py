@@ -1,8 +1,8 @@
-"""A function as one graph for all sizes of its symbolic axes: traced for several, then merged.
+"""A function as one graph for all sizes of symbolic axes: traced for several sizes and merged.
 
-Requirements: what is exported is what ``calor.jit`` would compile, with the tensors from outside
-under the paths that modules have for them. What differs between the traces becomes a polynomial of
-the symbols; what cannot is reported with the user's line.
+Requirements: the exported graph is the one that ``calor.jit`` would compile; captured tensors have
+their paths in modules as names. A size that differs between traces becomes a polynomial of the
+symbols; other differences are errors with the user's line.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Dynamic = Mapping[str, Mapping[int, str]]
 
 @dataclass(frozen=True)
 class Value:
-    """Shape, in which sizes may be symbolic, and dtype of a value."""
+    """Shape and dtype of a value; sizes may be symbolic."""
 
     shape: tuple[Dimension, ...]
     dtype: DType
@@ -48,7 +48,7 @@ class Value:
 
 @dataclass
 class Step:
-    """One op of a merged graph; ``sampled`` are operand specs and attributes of each trace."""
+    """One op of a merged graph; ``sampled`` has the operand specs and attributes of each trace."""
 
     op: Op
     inputs: tuple[int, ...]
@@ -62,7 +62,7 @@ class Step:
 
 @dataclass
 class Merged:
-    """The graph of all traces: values by number, steps in order; ``inputs`` come first."""
+    """The merged graph: values by number, steps in order; ``inputs`` come first."""
 
     values: list[Value]
     inputs: tuple[int, ...]
@@ -72,9 +72,9 @@ class Merged:
 
 @dataclass
 class Program:
-    """A function to be written: its graph, and what the inputs and outputs are called.
+    """A function to write: its graph, and the names of inputs and outputs.
 
-    ``held`` are the arrays of the inputs after ``inputs``, by name.
+    ``held`` are the arrays of captured inputs, which follow ``inputs``, by name.
     """
 
     graph: Merged
@@ -82,19 +82,25 @@ class Program:
     inputs: list[str]
     held: list[tuple[str, np.ndarray[Any, Any]]]
     outputs: list[str]
-    # Of each symbol, an input and its axis that have it as size.
+    # For each symbol, an input and its axis of that size.
     symbols: dict[str, tuple[str, int]]
     lines: dict[Any, str] = field(default_factory=dict)
-    # Which of those arrays are keys of generators, by place.
+    # Indices of the arrays that are keys of generators.
     keys: frozenset[int] = frozenset()
 
     def line(self, step: Step) -> str | None:
-        """Return the user's line that recorded a step, where it is known."""
+        """Return the user's line that recorded a step, if known."""
         return self.lines.get((step.op.name, step.sampled[0][0]))
 
 
 def merge(graphs: Sequence[Graph], samples: Samples, line: Callable[..., str | None]) -> Merged:
-    """Return one graph for those of all traces; ExportError where they differ too much."""
+    """Merge the graphs of all traces.
+
+    Raises
+    ------
+    ExportError
+        If they differ in more than sizes.
+    """
     first = graphs[0]
     for other in graphs[1:]:
         _check_alike(first, other, samples, line)
@@ -140,7 +146,7 @@ def _uneven(node: Any, graph: Graph, line: Callable[..., str | None]) -> tuple[s
 def _check_alike(
     first: Graph, other: Graph, samples: Samples, line: Callable[..., str | None]
 ) -> None:
-    """Raise where two traces are not the same ops on the same values."""
+    """Raise ExportError if two traces have different ops or operands."""
     same = len(first.nodes) == len(other.nodes) and first.outputs == other.outputs
     nodes = zip(first.nodes, other.nodes, strict=False)
     apart = [a for a, b in nodes if (a.op, a.inputs, a.outputs) != (b.op, b.inputs, b.outputs)]
@@ -155,7 +161,7 @@ def _check_alike(
 
 
 class _Function:
-    """A function and its example arguments, of which the tensors are replaced by others."""
+    """A function and its example arguments, with tensors that can be replaced."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.function = function
@@ -253,7 +259,7 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...], dynamic: Dynamic)
     graph = merge([plain(t.graph) for t in traces], samples, line)
     held = _held(first, function)
     outputs = _outputs(first)
-    # What is left are the counters of generators, as they would be after a run.
+    # The remaining outputs are the counters of generators after a run.
     graph.outputs = graph.outputs[: len(outputs)]
     keys = {id(g.key) for g in generators}
     numbers = len(first.number_places)
@@ -266,10 +272,7 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...], dynamic: Dynamic)
 
 
 def _generators(first: Traced) -> list[Generator]:
-    """Return the generators that a function reaches; one that it does not draw from changes none.
-
-    A generator that gives numbers of its own counts on with each draw.
-    """
+    """Return the generators that a function draws from; drawing changes their counters."""
     leaves = [leaf for o in first.roots for leaf in named_leaves(o)]
     owners = {id(owner): owner for _, owner, _, _ in leaves if isinstance(owner, Generator)}
     return [default_generator, *owners.values()]
@@ -304,7 +307,7 @@ def _samples(made: _Function, dynamic: Dynamic) -> tuple[Samples, dict[str, tupl
 
 
 def _sized(made: _Function, dynamic: Dynamic, point: Mapping[str, int]) -> list[Any]:
-    """Return tensors of the examples' shapes, those axes replaced that are symbolic."""
+    """Return tensors of the examples' shapes with other sizes on the symbolic axes."""
     tensors = []
     for name, example in zip(made.names, made.examples, strict=True):
         shape = list(example.shape)
@@ -328,7 +331,7 @@ def _check(first: Traced, name: str, counters: set[int]) -> None:
 
 
 def _paths(function: Any) -> dict[int, str]:
-    """Return what tensors are called that a function reaches: paths of modules, variables."""
+    """Return names of captured tensors: paths of modules, variables."""
     found: dict[int, str] = {}
 
     def visit(prefix: str, value: Any) -> None:
@@ -349,7 +352,7 @@ def _paths(function: Any) -> dict[int, str]:
 
 
 def _held(first: Traced, function: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    """Return the arrays of the inputs that are no arguments: numbers of objects, then tensors."""
+    """Return the arrays of captured inputs: numbers of objects first, then tensors."""
     held: list[tuple[str, np.ndarray[Any, Any]]] = []
     leaves = [leaf for o in first.roots for leaf in named_leaves(o)]
     specs = [first.graph.specs[v] for v in first.graph.inputs]
@@ -375,7 +378,7 @@ def _named_leaves(obj: Any) -> Any:
 
 
 def _outputs(first: Traced) -> list[str]:
-    """Return the names of the tensors that are returned."""
+    """Return the names of the returned tensors."""
     result = tree.unflatten(first.result, list(range(len(first.leaves))))
     names = {leaf: name for name, leaf in named([("output", result)])}
     return [names[i] for i, (is_tensor, _) in enumerate(first.leaves) if is_tensor]

@@ -20,7 +20,7 @@ def _reduced(w: Writer, operator: str, x: str, axes: Any) -> str:
 
 
 def _ordered(w: Writer, x: str) -> str:
-    """Return uint64 with its highest bit turned, whose order int64 has, and back; others as is."""
+    """Flip the highest bit of uint64, which maps its order to that of int64 and back."""
     if w.type_of(x) is not uint64:
         return x
     return w.call("BitwiseXor", x, w.constant(1 << 63, uint64))
@@ -29,7 +29,7 @@ def _ordered(w: Writer, x: str) -> str:
 @row("sum", "prod")
 def total(w: Writer, step: Step, x: str) -> str:
     dtype = step.attributes["dtype"]
-    # The wider of the two types is what is added in.
+    # The sum is computed in the wider of the two types.
     wide = dtype.itemsize >= w.type_of(x).itemsize
     operator = "ReduceSum" if step.op.name == "sum" else "ReduceProd"
     made = _reduced(w, operator, w.cast(x, dtype) if wide else x, step.attributes["axes"])
@@ -46,7 +46,7 @@ def extreme(w: Writer, step: Step, x: str) -> str:
 def truth(w: Writer, step: Step, x: str) -> str:
     if w.type_of(x) is not bool_:
         x = w.call("Not", w.call("Equal", x, w.constant(0, w.type_of(x)), result=bool_))
-    # Numbers are counted, which is right for no elements too.
+    # Counting nonzero elements is right for an empty axis too.
     counted = w.cast(x if step.op.name == "any" else w.call("Not", x), int32)
     count = _reduced(w, "ReduceSum", counted, step.attributes["axes"])
     found = w.call("Greater", count, w.constant(0, int32), result=bool_)
@@ -109,7 +109,7 @@ def norm(w: Writer, step: Step, x: str) -> Any:
 
 @row("attention")
 def attention(w: Writer, step: Step, query: str, key: str, value: str, *extras: str) -> Any:
-    # Masks may hide all places of a row, which then is 0 here and not a number there.
+    # A mask may hide all keys of a row: calor gives 0, ONNX NaN.
     masked = any(w.type_of(x) is bool_ for x in extras)
     causal = step.attributes["causal"]
     square = step.takes[0].shape[2] == step.takes[1].shape[2]

@@ -1,10 +1,9 @@
-"""Sizes that depend on symbolic axes, as polynomials with whole coefficients.
+"""Sizes that depend on symbolic axes, as polynomials with integer coefficients.
 
-Requirements: calor traces for known sizes, a model shall run for any. A function is traced for
-several sizes of each symbolic axis, and a number that differs between the traces is written as the
-polynomial that goes through all of them; one trace more than the polynomial needs has to agree.
-Where it does not, the size is *uneven*: a symbol of its own, which may be there, as what a strided
-convolution makes, and which nothing can be computed from.
+Requirements: calor traces for known sizes, and a model shall run for any. A function is traced for
+several sizes of each symbolic axis. A number that differs between the traces becomes the polynomial
+through all of them, and one additional trace has to agree. If it does not, the size is *uneven*, as
+after a strided convolution: it becomes a symbol of its own, on which no computation may depend.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from calor.dtypes import as_dtype, real_of
 from calor.ops.base import Scalar
 from calor.ops.sources import HostArray
 
-# A product of symbols, each once or more often; () is the constant term.
+# A product of symbols with repetitions; () is the constant term.
 Monomial = tuple[str, ...]
 Dimension = Union[int, "Size"]
 
 
 class NotGeneral(Exception):
-    """A number differs between the traces, and no polynomial goes through all of them."""
+    """A number differs between the traces, and no polynomial passes through all of them."""
 
 
 class Size:
-    """A polynomial of symbols; sums, differences and products with it are such, or whole numbers.
+    """A polynomial of symbols; sums, differences and products with it are polynomials or integers.
 
     >>> batch = Size({("N",): 1})
     >>> batch * 3 + 1
@@ -104,7 +103,7 @@ def total(sizes: Sequence[Dimension]) -> Dimension:
 
 @dataclass(frozen=True)
 class Number:
-    """A 0-d constant whose value is a size, or one divided by it."""
+    """A 0-d constant whose value is a size, or a number divided by a size."""
 
     size: Size
     inverse: bool
@@ -112,7 +111,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Ramp:
-    """A constant vector of numbers at equal distances, as long as a size says."""
+    """A constant vector of equally spaced numbers with a symbolic length."""
 
     start: float
     step: float
@@ -121,7 +120,7 @@ class Ramp:
 
 @dataclass(frozen=True)
 class Triangle:
-    """A constant matrix of 1 up to its ``diagonal``, and 0 above, or of the opposite."""
+    """A constant matrix of 1 up to its ``diagonal`` and 0 above, or the opposite."""
 
     rows: Dimension
     columns: Dimension
@@ -129,20 +128,20 @@ class Triangle:
     lower: bool
 
 
-# The names of uneven sizes begin so.
+# Prefix of the names of uneven sizes.
 UNEVEN: Final = "~"
 
 
 class Samples:
-    """The sizes that a function is traced for, and how numbers of those traces become sizes.
+    """The sizes for which a function is traced, and the conversion of traced numbers to sizes.
 
-    ``known`` are sizes that other axes have: equal ones would be taken for the same.
+    ``known`` are the sizes of other axes, which samples must not equal.
     """
 
     def __init__(self, examples: Mapping[str, int], known: Sequence[int] = ()) -> None:
         self.symbols: Final = tuple(examples)
         self.uneven: dict[str, tuple[int, ...]] = {}
-        # A size of 1 would be taken for one that repeats.
+        # A size of 1 would look like a broadcast axis.
         first, used = {}, set(known)
         for i, (name, n) in enumerate(examples.items()):
             n = max(n, 2)
@@ -159,13 +158,19 @@ class Samples:
             self.points.append({name: n + 3 + i for i, (name, n) in enumerate(first.items())})
 
     def number(self, values: Sequence[int]) -> Dimension:
-        """Return the size that has these values at the points; NotGeneral where there is none."""
+        """Return the polynomial with these values at the samples.
+
+        Raises
+        ------
+        NotGeneral
+            If there is none.
+        """
         if all(v == values[0] for v in values):
             return values[0]
         made: Dimension = 0
         base = self.points[0]
         for corner in self.corners:
-            # The difference of the values over a corner's face is the coefficient of its symbols.
+            # The alternating sum of values over a corner's face is the coefficient of its symbols.
             chosen = [name for name, up in zip(self.symbols, corner, strict=True) if up]
             factor = sum(
                 (-1) ** (sum(corner) - sum(other)) * value
@@ -178,7 +183,7 @@ class Samples:
         return made
 
     def size(self, values: Sequence[int]) -> Dimension:
-        """Return the size that has these values at the points, an uneven one if it must be."""
+        """Return the size with these values at the samples, possibly an uneven one."""
         try:
             return self.number(values)
         except NotGeneral:
@@ -187,7 +192,7 @@ class Samples:
             return Size({(name,): 1})
 
     def settled(self, size: Dimension) -> Dimension:
-        """Return a size as a whole number where it is the same one at all points."""
+        """Return a constant polynomial as an integer, other sizes unchanged."""
         found = {
             at(size, {**point, **{name: values[i] for name, values in self.uneven.items()}})
             for i, point in enumerate(self.points)
@@ -252,7 +257,7 @@ class Samples:
 
 
 def at(size: Dimension, point: Mapping[str, int]) -> int:
-    """Return what a size is where its symbols have these values."""
+    """Return the value of a size for values of its symbols."""
     return sum(
         factor * int(np.prod([point[name] for name in monomial], dtype=np.int64))
         for monomial, factor in _terms(size)

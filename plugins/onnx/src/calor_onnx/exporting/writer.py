@@ -1,4 +1,4 @@
-"""Writes ONNX nodes: names, initializers, casts around operators, sizes as computed numbers."""
+"""Writes ONNX nodes: names, initializers, casts, and sizes as computed numbers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from calor_onnx.exporting.program import Program, Step
 from calor_onnx.exporting.sizes import UNEVEN, Dimension, Size
 from calor_onnx.types import element_type
 
-# The end of an axis in either direction, as ONNX's Slice has it.
+# The end of an axis in either direction, for ONNX's Slice.
 TO_END: Final = np.iinfo(np.int64).max
 TO_START: Final = np.iinfo(np.int64).min
-# Constants of more elements are not compared with those that are there.
+# Constants with more elements are not deduplicated.
 _SHARED: Final = 64
 
 
 @dataclass
 class Shared:
-    """What the writers of a graph and of its sub-graphs have in common."""
+    """State that the writers of a graph and of its sub-graphs share."""
 
     program: Program
     opset: int
@@ -36,14 +36,14 @@ class Shared:
     initializers: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     constants: dict[Any, str] = field(default_factory=dict)
     sizes: dict[Dimension, str] = field(default_factory=dict)
-    # The real and the imaginary part of complex values.
+    # Real and imaginary part of complex values.
     pairs: dict[str, tuple[str, str]] = field(default_factory=dict)
-    # The keys of generators, which a model draws from anew at each run.
+    # Keys of generators, from which a model draws different numbers at each run.
     drawn: set[str] = field(default_factory=set)
-    # The constants that are the scale of a norm for want of one.
+    # Constants that are the default scale of a norm.
     ones: set[str] = field(default_factory=set)
     problems: list[tuple[str, str, str]] = field(default_factory=list)
-    # The step that is being written, the innermost last.
+    # The steps being written, the innermost last.
     steps: list[Step] = field(default_factory=list)
 
 
@@ -56,11 +56,11 @@ class Writer:
         self.nodes: list[onnx.NodeProto] = []
 
     def child(self) -> Writer:
-        """Return a writer of a sub-graph, which sees the names of this one."""
+        """Return a writer of a sub-graph, which can use the names of this one."""
         return Writer(self.shared, self.root)
 
     def fresh(self, base: str) -> str:
-        """Return a name that nothing has."""
+        """Return an unused name."""
         names = self.shared.names
         count = names.get(base, -1) + 1
         names[base] = count
@@ -68,7 +68,7 @@ class Writer:
         return made if not count or made not in names else self.fresh(base)
 
     def value(self, base: str, dtype: DType) -> str:
-        """Return a fresh name of a value of a type."""
+        """Return an unused name for a value of a type."""
         name = self.fresh(base)
         self.shared.types[name] = dtype
         return name
@@ -86,21 +86,21 @@ class Writer:
         return True
 
     def require(self, operator: str) -> None:
-        """Refuse where the opset lacks an operator."""
+        """Raise Refused if the opset lacks an operator."""
         if not self.has(operator):
             since = onnx.defs.get_schema(operator).since_version
-            raise Refused(f"ONNX has {operator} from opset {since} on; give opset={since}")
+            raise Refused(f"ONNX has {operator} since opset {since}; pass opset={since}")
 
     # Constants.
 
     def held(self, array: np.ndarray[Any, Any], name: str) -> str:
-        """Return the name of an initializer that is a tensor from outside."""
+        """Return the name of an initializer for a captured tensor."""
         made = self.value(name, dtypes.as_dtype(array.dtype))
         self.shared.initializers[made] = array
         return made
 
     def constant(self, array: Any, dtype: DType | None = None, name: str = "constant") -> str:
-        """Return the name of an initializer, one for equal small arrays."""
+        """Return the name of an initializer; equal small arrays share one."""
         array = np.asarray(array, None if dtype is None else dtype.numpy)
         key = (array.dtype.name, array.shape, array.tobytes()) if array.size <= _SHARED else None
         if key is not None and key in self.shared.constants:
@@ -115,7 +115,7 @@ class Writer:
         return self.constant(np.array(numbers, np.int64), name="sizes")
 
     def vector(self, sizes: Sequence[Dimension]) -> str:
-        """Return the name of a vector of sizes, computed where they are symbolic."""
+        """Return the name of a vector of sizes; symbolic ones are computed."""
         known = [n for n in sizes if isinstance(n, int)]
         if len(known) == len(sizes):
             return self.integers(known)
@@ -127,7 +127,7 @@ class Writer:
         return self.shared.sizes[key]
 
     def size(self, size: Dimension) -> str:
-        """Return the name of a vector of one element, a size."""
+        """Return the name of a vector with one size."""
         if not isinstance(size, Size):
             return self.integers([size])
         known = self.shared.sizes
@@ -142,13 +142,13 @@ class Writer:
         return known[size]
 
     def symbol(self, name: str) -> str:
-        """Return the size that a symbol has, read from an input's shape."""
+        """Return the size of a symbol, read from an input's shape."""
         known = self.shared.sizes
         key = Size({(name,): 1})
         if name.startswith(UNEVEN):
             raise Refused(
-                "a size is computed from one that is no polynomial of the symbolic sizes, such as "
-                "one that is rounded"
+                "a size depends on one that is not a polynomial of the symbolic sizes, such as a "
+                "rounded one"
             )
         if key not in known:
             source, axis = self.shared.program.symbols[name]
@@ -175,7 +175,7 @@ class Writer:
         base: str | None = None,
         **attributes: Any,
     ) -> tuple[str, ...]:
-        """Add a node as it is; return the names of its outputs, of these types."""
+        """Add a node and return the names of its outputs, of given types."""
         self.require(operator)
         name = base or operator.lower()
         outputs = tuple(self.value(name, dtype) for dtype in gives)
@@ -193,16 +193,16 @@ class Writer:
         result: DType | None = None,
         **attributes: Any,
     ) -> str:
-        """Add a node of one output, with casts around it where its type has no kernel.
+        """Add a node of one output, with casts if its type has no kernel.
 
-        ``typed`` are the inputs of the operator's type, all unless given; ``result`` is the type
-        of the output where that is another one.
+        ``typed`` are the inputs of the operator's type, all by default; ``result`` is the output's
+        type if it differs.
         """
         places = range(len(inputs)) if typed is None else typed
         dtype = self.type_of(inputs[places[0]])
         work = computed_in(operator, dtype)
         if work is None:
-            raise Refused(f"{operator} of ONNX takes no {dtype.name}, and no type that holds it")
+            raise Refused(f"ONNX's {operator} takes neither {dtype.name} nor a wider type")
         given = [self.cast(x, work) if i in places else x for i, x in enumerate(inputs)]
         made = self.emit(operator, given, (result or work,), **attributes)[0]
         return made if result is not None else self.cast(made, dtype)
@@ -212,11 +212,11 @@ class Writer:
         if self.type_of(name) is dtype:
             return name
         if dtype.is_complex or self.type_of(name).is_complex:
-            raise Refused("ONNX has no arithmetic of complex numbers")
+            raise Refused("ONNX has no complex arithmetic")
         return self.emit("Cast", [name], (dtype,), to=element_type(dtype.numpy))[0]
 
     def reshape(self, name: str, shape: Sequence[Dimension]) -> str:
-        """Return a value in another shape; one symbolic size is left to ONNX to find."""
+        """Return a value in another shape; ONNX infers one symbolic size."""
         symbolic = [i for i, n in enumerate(shape) if isinstance(n, Size)]
         dtype = self.type_of(name)
         if len(symbolic) == 1 and 0 not in shape:
@@ -232,12 +232,12 @@ class Writer:
         return self.emit("Transpose", [name], (self.type_of(name),), perm=list(axes))[0]
 
     def broadcast(self, name: str, shape: Sequence[Dimension]) -> str:
-        """Return a value repeated to a shape."""
+        """Return a value broadcast to a shape."""
         return self.call("Expand", name, self.vector(shape), typed=[0])
 
 
 def element(dtype: DType) -> int:
-    """Return the number of TensorProto.DataType for a type of calor."""
+    """Return the number of TensorProto.DataType for a calor dtype."""
     found = element_type(dtype.numpy)
     assert found != TensorProto.UNDEFINED
     return found

@@ -1,7 +1,7 @@
-"""Attention, and what models turn its operands by: rotary embedding.
+"""Attention and rotary embedding.
 
-Requirements: without an output of scores and without a soft cap the kept composite of calor is
-recorded, which a device may take whole; else the scores are made.
+Requirements: without an output of scores and without a soft cap, calor's kept composite is
+recorded, so that a device can run it whole; otherwise the scores are computed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def attention(
     softcap: float = 0.0, softmax_precision: int | None = None, left_window_size: int = -1,
     right_window_size: int = -1,
 ) -> Any:  # fmt: skip
-    """Values summed by the softmax of scaled scores; also the caches and the scores."""
+    """Scaled dot-product attention; also the caches and the scores."""
     flat = q.ndim == 3
     if flat:
         if not q_num_heads or not kv_num_heads:
@@ -87,7 +87,7 @@ def attention(
 
 
 def both(a: Any, b: Any) -> Any:
-    """Return a and b, where either may be missing."""
+    """Return the conjunction of two masks, either of which may be missing."""
     return b if a is None else calor.logical_and(a, b)
 
 
@@ -96,7 +96,7 @@ def _numbers(k: Any) -> Any:
 
 
 def visible(q: Any, k: Any, offset: Any, causal: bool, left: int = -1, right: int = -1) -> Any:
-    """Return which keys each query may look at by its place: bool (N or 1, 1, L, S), or None."""
+    """Return the keys visible to each query by position: bool (N or 1, 1, L, S), or None."""
     if not causal and left < 0 and right < 0:
         return None
     length = q.shape[2]
@@ -122,7 +122,7 @@ def visible(q: Any, k: Any, offset: Any, causal: bool, left: int = -1, right: in
 
 
 def _lengthened(mask: Any, length: int) -> Any:
-    """Return a mask with as many keys as there are; the ones that it lacks are hidden."""
+    """Return a mask extended to all keys; the added ones are hidden."""
     missing = length - mask.shape[-1]
     if missing <= 0 or mask.shape[-1] == 1:
         return mask
@@ -134,7 +134,7 @@ def _explicit(
     q: Any, k: Any, v: Any, seen: Any, bias: Any, scale: float, softcap: float,
     precision: Any, mode: int,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return the attention and the scores at one stage of it."""
+    """Return the attention and the scores at one stage of its computation."""
     n, heads, length, _ = q.shape
     groups = k.shape[1]
     grouped = calor.reshape(wide(q) * scale, (n, groups, heads // groups * length, -1))
@@ -165,7 +165,7 @@ def flex_attention(
     call: Call, q: Any, k: Any, v: Any, *, scale: float | None = None,
     softmax_precision: int = 1, score_mod: Graph | None = None, prob_mod: Graph | None = None,
 ) -> Any:  # fmt: skip
-    """Attention whose scores and weights go through sub-graphs."""
+    """Attention with sub-graphs that modify scores and weights."""
     heads, width = q.shape[1], q.shape[3]
     groups = k.shape[1]
     rate = 1 / math.sqrt(width) if not scale else float(scale)
@@ -187,7 +187,7 @@ def rotary_embedding(
     call: Call, x: Any, cos: Any, sin: Any, position_ids: Any = None, *, interleaved: int = 0,
     num_heads: int = 0, rotary_embedding_dim: int = 0,
 ) -> Any:  # fmt: skip
-    """Pairs of elements turned by angles of their position (Su et al., "RoFormer", 2021)."""
+    """Pairs of elements rotated by angles of their position (Su et al., "RoFormer", 2021)."""
     flat = x.ndim == 3
     if flat:
         if not num_heads:
@@ -200,7 +200,7 @@ def rotary_embedding(
 
 
 def rotated(x: Any, cos: Any, sin: Any, width: int, interleaved: bool) -> Any:
-    """Return x (N, H, L, E) with the first ``width`` of E turned by cos and sin (N, L, width/2)."""
+    """Return x (N, H, L, E), the first ``width`` of E rotated by cos and sin (N, L, width/2)."""
     half = width // 2
     cos, sin = (calor.expand_dims(wide(t)[..., :half], 1) for t in (cos, sin))
     part = wide(x[..., :width])

@@ -1,10 +1,10 @@
 """If, Loop and Scan.
 
-Requirements: what the host knows is decided on the host, so that a compiled graph holds one branch,
-or a loop's turns one after another. A long loop whose values keep their shapes becomes one
-``calor.scan``. A choice that depends on the device's data looks at it where the graph is
-interpreted; while it is compiled, the inputs that decide it are taken to the host, and where there
-are no such inputs it becomes ``calor.cond`` or ``calor.while_loop``.
+Requirements: decisions on host values are made on the host, so a compiled graph has one branch, or
+an unrolled loop. A long loop whose values keep their shapes becomes one ``calor.scan``. A choice
+that depends on device data reads it when the graph is interpreted. During compilation, the inputs
+that decide it move to the host; without such inputs it becomes ``calor.cond`` or
+``calor.while_loop``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from calor_onnx.graph import Graph
 from calor_onnx.registry import operator
 from calor_onnx.values import is_host
 
-# From so many turns on a loop is one op where it can be.
+# A loop with at least this many turns becomes one op if possible.
 LONG = 8
-# A compiled graph holds at most so many nodes of a loop's turns.
+# Limit of the nodes of an unrolled loop in a compiled graph.
 UNROLLED = 20_000
 _NO_LOOP = "turn after turn, not one loop on the device"
 
 
 @operator("If", raw=True)
 def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -> Any:
-    """What one of two graphs gives."""
+    """The outputs of one of two graphs."""
     if call.run.choices and call.traced and isinstance(condition, Tensor):
         try:
             return chosen(call, condition, then_branch, else_branch)
@@ -42,7 +42,13 @@ def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -
 
 
 def chosen(call: Call, condition: Tensor, then: Graph, otherwise: Graph) -> tuple[Any, ...]:
-    """Return the branch as one cond; raises where the branches give other types or shapes."""
+    """Return the branch as one cond.
+
+    Raises
+    ------
+    Exception
+        If the branches differ in types or shapes.
+    """
 
     def branch(graph: Graph) -> Any:
         return lambda: [call.tensor(value) for value in call.apply(graph, [])]
@@ -54,14 +60,17 @@ def chosen(call: Call, condition: Tensor, then: Graph, otherwise: Graph) -> tupl
 
 @operator("Loop", raw=True)
 def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> Any:
-    """The values that a graph carries from turn to turn, and those that it gives at each, stacked.
+    """The values that a graph carries from turn to turn, and its outputs of each turn, stacked.
 
-    It ends after ``trips`` turns or when the graph's first output no longer holds.
+    The loop ends after ``trips`` turns, or when the graph's first output is false.
     """
     carry = list(carried)
     stacks = len(body.outputs) - 1 - len(carry)
     if stacks < 0:
-        raise ModelError(f"Loop: the body gives {len(body.outputs)} values for {len(carry)} kept")
+        raise ModelError(
+            f"Loop: the body has {len(body.outputs)} outputs, too few for {len(carry)} carried "
+            f"values"
+        )
     free = call.run.choices and call.traced and not stacks
     if free and (_unknown(trips) or _unknown(condition)):
         try:
@@ -76,24 +85,24 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any, body: Graph) -> 
         except CalorError as error:
             call.refuse(_NO_LOOP, error)
     if call.traced and (count or 0) * len(body.nodes) > UNROLLED:
-        raise call.cannot(f"{count} turns are too many for a compiled graph")
+        raise call.cannot(f"{count} iterations are too many for a compiled graph")
     collected: list[list[Any]] = [[] for _ in range(stacks)]
     first, turn = carry, 0
     holds: Any = np.array(on)
     while (count is None or turn < count) and bool(call.host(holds).reshape(-1)[0]):
         if call.traced and turn * len(body.nodes) > UNROLLED:
-            raise call.cannot(f"more than {turn} turns are too many for a compiled graph")
+            raise call.cannot(f"more than {turn} iterations are too many for a compiled graph")
         made = call.apply(body, [np.array(turn, np.int64), holds, *carry])
         holds, carry = made[0], made[1 : 1 + len(carry)]
         for stack, value in zip(collected, made[1 + len(carry) :], strict=True):
             stack.append(value)
         turn += 1
         if free and _unknown(holds):
-            # Its turns decide when it ends, so they are one after another on the device.
+            # The turns decide when the loop ends, so they run one after another on the device.
             try:
                 return while_loop(call, trips, condition, first, body)
             except CalorError as error:
-                raise call.cannot(f"what its turns give ends it, and {error}") from None
+                raise call.cannot(f"its iterations decide when it ends, and {error}") from None
     infos = body.outputs[1 + len(carry) :]
     stacked = [stacked_values(call, s, i) for s, i in zip(collected, infos, strict=True)]
     return (*carry, *stacked)
@@ -104,7 +113,7 @@ def _unknown(value: Any) -> bool:
 
 
 def _on_device(values: list[Any]) -> bool:
-    """Return whether the values are tensors, with at least one on the device."""
+    """Return whether the values are tensors and at least one is on the device."""
     plain = all(isinstance(v, Tensor | np.ndarray) for v in values)
     return plain and any(isinstance(v, Tensor) for v in values)
 
@@ -115,7 +124,7 @@ def counted(call: Call, count: int, carry: list[Any], body: Graph) -> tuple[Any,
     def step(held: list[Tensor], turn: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         made = call.apply(body, [turn, np.array(True), *held])
         if not is_host(made[0]) or not bool(call.host(made[0]).reshape(-1)[0]):
-            raise call.cannot("the loop's condition is decided in its turns")
+            raise call.cannot("its iterations decide the loop's condition")
         values = [call.tensor(v) for v in made[1:]]
         return values[: len(held)], values[len(held) :]
 
@@ -145,7 +154,7 @@ def while_loop(call: Call, trips: Any, condition: Any, carry: list[Any], body: G
 
 
 def stacked_values(call: Call, values: list[Any], info: Any, axis: int = 0) -> Any:
-    """Return values of all turns along a new axis; without any, what the graph declares."""
+    """Return values of all turns along a new axis; without turns, empty ones as declared."""
     if not values:
         sizes = [n if isinstance(n, int) else 0 for n in info.shape or ()]
         sizes.insert(axis, 0)
@@ -171,14 +180,16 @@ def scan(
     carry = list(values[:kept])
     outputs = len(body.outputs) - kept
     if kept < 0 or outputs < 0:
-        raise ModelError(f"Scan: {num_scan_inputs} of {len(values)} inputs are walked")
+        raise ModelError(
+            f"Scan: num_scan_inputs is {num_scan_inputs}, and the node has {len(values)} inputs"
+        )
     rows = []
     for i, value in enumerate(values[kept:]):
         axis = scan_input_axes[i] if scan_input_axes else 0
         rows.append(_walked(value, axis, bool(scan_input_directions and scan_input_directions[i])))
     lengths = {row.shape[0] for row in rows}
     if len(lengths) != 1:
-        raise ModelError(f"Scan: the inputs that are walked have the lengths {sorted(lengths)}")
+        raise ModelError(f"Scan: the scan inputs differ in length: {sorted(lengths)}")
     made = _scanned(call, lengths.pop(), carry, rows, body)
     stacked = []
     for i, value in enumerate(made[kept:]):
@@ -213,7 +224,7 @@ def _scanned(
     infos = body.outputs[kept:]
     collected: list[list[Any]] = [[] for _ in infos]
     for turn in range(length):
-        # NumPy's element of a vector is no array.
+        # An element of a NumPy vector is a scalar, not an array.
         given = (np.asarray(row[turn]) if is_host(row) else row[turn] for row in rows)
         made = call.apply(body, [*carry, *given])
         carry = made[:kept]
@@ -246,7 +257,7 @@ def scan_8(
     num_scan_inputs: int,
     directions: list[int] | None = None,
 ) -> Any:
-    """The scan of each row of a batch, as long as the row; the first axis is the batch."""
+    """The scan of each sample of a batch, up to its length; the first axis is the batch."""
     kept = len(values) - num_scan_inputs
     batch, longest = values[kept].shape[:2]
     counts = [longest] * batch if lengths is None else call.integers(lengths)

@@ -68,8 +68,8 @@ def conv_transpose(
         starts = [low for low, _ in pairs]
     if min(sizes, default=1) < 1:
         raise ModelError(f"ConvTranspose: padding leaves sizes {sizes} of {list(whole)}")
-    # A forward convolution of the output's sizes has exactly the places of x where what is cut off
-    # and added lies within a stride; else the whole is made, and cropped.
+    # A forward convolution of the output's sizes has exactly the sizes of x if cropping and output
+    # padding are within a stride; otherwise the whole result is computed and cropped.
     highs = [n - low - size for n, low, size in zip(whole, starts, sizes, strict=True)]
     padding = [(low, max(high, 0)) for low, high in zip(starts, highs, strict=True)]
     direct = all(
@@ -99,7 +99,7 @@ def deform_conv(
     rank, taps, count = x.ndim - 2, prod(w.shape[2:]), prod(lie.counts)
     places = _tap_places(lie)
     batch, channels = x.shape[:2]
-    # (N · groups, taps, axis, places out)
+    # (N · groups, taps, axis, output pixels)
     offset = calor.reshape(offset, (batch * offset_group, taps, rank, count))
     grouped = calor.reshape(x, (batch * offset_group, channels // offset_group, *lie.sizes))
     at = [

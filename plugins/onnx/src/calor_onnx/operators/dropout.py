@@ -1,4 +1,4 @@
-"""Dropout: nothing at inference; in training elements are zeroed at random."""
+"""Dropout: the identity at inference; in training, elements are zeroed at random."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def truths(x: Any, call: Call) -> Any:
 def dropout(
     call: Call, x: Any, ratio: Any = None, training_mode: Any = None, *, seed: int | None = None
 ) -> Any:
-    """x with a share of its elements zeroed and the others scaled up, if ``training_mode``.
+    """x with a fraction of its elements zeroed and the others scaled up, if ``training_mode``.
 
-    With a seed the elements are those that ONNX's reference implementation zeroes.
+    With a seed, the same elements are zeroed as in ONNX's reference implementation.
     """
     share = 0.5 if ratio is None else float(call.host(ratio))
     if training_mode is None or not bool(call.host(training_mode)) or not share:

@@ -54,7 +54,7 @@ def range_(call: Call, start: Any, limit: Any, delta: Any, *, stash_type: int = 
         bounded((count,), 8, call.node.label)
         numbers = a + d * np.arange(count, dtype=np.int64)
     else:
-        # Half types count in float32.
+        # Half types are computed in float32.
         wide = np.dtype(np.float64 if kind == np.float64 else np.float32)
         count = max(int(np.ceil((float(end) - float(first)) / float(step))), 0)
         bounded((count,), 8, call.node.label)
@@ -83,7 +83,7 @@ def one_hot(call: Call, indices: Any, depth: Any, values: Any, *, axis: int = -1
     (size,) = call.integers(depth)
     if not indices.dtype.is_integer:
         indices = calor.astype(indices, calor.int64)
-    # Negative indices count from the end; those out of range match no place.
+    # Negative indices count from the end; those out of range match no class.
     indices = calor.astype(indices, calor.int64)
     wrapped = calor.where(calor.less(indices, 0), indices + size, indices)
     place = axis % (indices.ndim + 1)

@@ -1,4 +1,4 @@
-"""Choosing elements by their places."""
+"""Selection of elements by index."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def slice_(
     key = [slice(None)] * x.ndim
     for a, b, axis, step in zip(first, last, along, by, strict=True):
         place = axis_of(axis, x.ndim, "Slice")
-        # Backwards from before the first element begins at the first, which is not Python's rule.
+        # A backward slice that starts before the first element begins at it, unlike in Python.
         key[place] = slice(max(a, -x.shape[place]) if step < 0 else a, b, step)
     return x[tuple(key)]
 
@@ -61,7 +61,7 @@ def gather_elements(call: Call, x: Any, indices: Any, *, axis: int = 0) -> Any:
 
 
 def _reached(x: Any, shape: tuple[int, ...], axis: int) -> Any:
-    """Return the part of x that indices of a shape reach on the axes other than theirs."""
+    """Return the part of x within the extent of the indices on the other axes."""
     sizes = [n if i == axis else shape[i] for i, n in enumerate(x.shape)]
     return x if sizes == [*x.shape] else x[tuple(slice(n) for n in sizes)]
 
@@ -73,7 +73,7 @@ def gather_nd(call: Call, x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
 
 
 def _with_batch(call: Call, indices: Any, batch: int) -> Any:
-    """Return indices that name their place on the batch axes as well."""
+    """Return indices with their positions on the batch axes added."""
     if not batch:
         return indices
     parts = []
@@ -91,7 +91,7 @@ _UPDATES = {"none": "assign", "add": "add", "mul": "mul", "max": "max", "min": "
 
 def _update(reduction: str) -> Any:
     if reduction not in _UPDATES:
-        raise ModelError(f"reduction {reduction!r} is none of {', '.join(_UPDATES)}")
+        raise ModelError(f"reduction is {reduction!r}; it must be one of {', '.join(_UPDATES)}")
     return _UPDATES[reduction]
 
 
@@ -114,7 +114,7 @@ def scatter_elements(
 
 @operator("Scatter", since=9, moves=True)
 def scatter(call: Call, x: Any, indices: Any, updates: Any, *, axis: int = 0) -> Any:
-    """What ScatterElements was called at first."""
+    """The older name of ScatterElements."""
     return scatter_elements(call, x, indices, updates, axis=axis)
 
 
@@ -130,10 +130,10 @@ def scatter_nd(
 def tensor_scatter(
     call: Call, cache: Any, update: Any, places: Any = None, *, axis: int = -2, mode: str = "linear"
 ) -> Any:
-    """A cache with an update written along an axis, from a place of its own for each batch row."""
+    """A cache with an update written along an axis, at a position for each batch row."""
     along = axis_of(axis, cache.ndim, "TensorScatter")
     if not along:
-        raise ModelError("TensorScatter: the first axis is the batch")
+        raise ModelError("TensorScatter: axis is the first one, which is the batch")
     size, count = cache.shape[along], update.shape[along]
     steps = calor.arange(count, device=cache.device)
     if places is None:
@@ -150,7 +150,7 @@ def tensor_scatter(
 
 @operator("NonZero", since=9, raw=True)
 def non_zero(call: Call, x: Any) -> Any:
-    """The places of the elements that are not 0, one column for each; their number is data."""
+    """The indices of the nonzero elements, one column for each; their number depends on data."""
     found = np.argwhere(call.host(x) != 0)
     return np.ascontiguousarray(found.T).reshape(len(x.shape), -1)
 
@@ -168,7 +168,7 @@ def compress(call: Call, x: Any, condition: Any, *, axis: int | None = None) -> 
 
 @operator("Unique", since=11, raw=True)
 def unique(call: Call, x: Any, *, axis: int | None = None, sorted: int = 1) -> Any:
-    """The values that occur, where each is first, which one each is, and how often it occurs."""
+    """The distinct values, their first positions, the inverse indices, and the counts."""
     array = call.host(x)
     if axis is None:
         array, axis = array.reshape(-1), 0
@@ -195,7 +195,7 @@ def _axis(array: Any, axis: int) -> int | None:
 def top_k(
     call: Call, x: Any, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> Any:  # fmt: skip
-    """The k largest, or smallest, elements along an axis in order, and their places."""
+    """The k largest, or smallest, elements along an axis in order, and their indices."""
     (count,) = call.integers(k)
     found = calor.topk(x, count, axis=axis_of(axis, x.ndim, "TopK"), largest=bool(largest))
     return found.values, calor.astype(found.indices, calor.int64)
@@ -211,7 +211,7 @@ def top_k_1(call: Call, x: Any, *, k: int, axis: int = -1) -> Any:
 def reverse_sequence(
     call: Call, x: Any, lengths: Any, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Any:
-    """The first steps of each row, as many as its length, in the other order."""
+    """The first steps of each row, up to its length, in reverse order."""
     steps = calor.arange(x.shape[time_axis], device=x.device)
     shape = [1] * x.ndim
     shape[time_axis] = -1

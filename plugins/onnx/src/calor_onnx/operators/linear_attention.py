@@ -23,7 +23,7 @@ def linear_attention(
     """Outputs (N, T, H · V) and the last state (N, K, E, V), by a scan over the steps."""
     gated, delta = update_rule.startswith("gated"), update_rule.endswith("delta")
     if update_rule not in ("linear", "gated", "delta", "gated_delta"):
-        raise ModelError(f"LinearAttention: update_rule {update_rule!r} is not known")
+        raise ModelError(f"LinearAttention: update_rule is {update_rule!r}, which ONNX lacks")
     if (gated and decay is None) or (delta and beta is None):
         raise ModelError(f"LinearAttention: {update_rule} needs decay or beta")
     n, heads = q.shape[0], positive(q_num_heads, "q_num_heads")

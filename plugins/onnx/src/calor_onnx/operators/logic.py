@@ -42,7 +42,7 @@ def equal(call: Call, a: Any, b: Any) -> Any:
 def bit_shift(call: Call, x: Any, count: Any, *, direction: str) -> Any:
     """The bits moved; counts outside of the type's bits leave what the sign alone gives."""
     if direction not in ("LEFT", "RIGHT"):
-        raise ModelError(f"BitShift: direction {direction!r} is neither LEFT nor RIGHT")
+        raise ModelError(f"BitShift: direction is {direction!r}; it must be LEFT or RIGHT")
     bits = x.dtype.itemsize * 8
     inside = calor.less(count, bits)
     if count.dtype.kind == "int":

@@ -18,7 +18,7 @@ def negative_log_likelihood(
 ) -> Any:  # fmt: skip
     """−x (N, C, \\*S) at the target (N, \\*S), weighed by class."""
     if reduction not in ("none", "mean", "sum"):
-        raise ModelError(f"the reduction {reduction!r} is none of none, mean, sum")
+        raise ModelError(f"reduction is {reduction!r}; it must be none, mean or sum")
     target = calor.astype(target, calor.int64)
     live = None
     if ignore_index is not None:

@@ -22,7 +22,7 @@ def gemm(
     transA: int = 0, transB: int = 0,
 ) -> Any:  # fmt: skip
     """alpha · a · b + beta · c, with a and b transposed where they say so."""
-    # Named axes rather than a transposed view: a product with one row stays a walk over b.
+    # Named axes instead of a transposed view: a product with one row then reads b in order.
     made = calor.tensordot(a, b, axes=([0 if transA else 1], [1 if transB else 0]))
     if alpha != 1:
         made = calor.astype(made * alpha, made.dtype)

@@ -35,8 +35,8 @@ def attention(
     """Self-attention with its projection: queries, keys and values from one product."""
     if do_rotary or past_present_share_buffer:
         raise ModelError(
-            "Attention: do_rotary and past_present_share_buffer are of ONNX Runtime's CUDA alone; "
-            "export the model without them"
+            "Attention: only ONNX Runtime's CUDA provider has do_rotary and "
+            "past_present_share_buffer; export the model without them"
         )
     projected = calor.matmul(x, weights)
     if bias is not None:
@@ -102,8 +102,8 @@ def multi_head_attention(
     """Attention of queries over keys and values, each projected before; cross-attention too."""
     if past_length is not None or cache_indirection is not None:
         raise ModelError(
-            "MultiHeadAttention: a buffer that past and present share is of ONNX Runtime's beam "
-            "search alone; export the model without it"
+            "MultiHeadAttention: only ONNX Runtime's beam search has one buffer for past and "
+            "present; export the model without it"
         )
     q, k, v = parts(query, key, value, bias, num_heads)
     older = 0
@@ -138,7 +138,7 @@ def parts(query: Any, key: Any, value: Any, bias: Any, heads: int) -> tuple[Any,
         query = query + bias[:width]
     if key is not None and key.ndim == 4:
         if bias is not None:
-            raise ModelError("MultiHeadAttention: keys of 4 axes come with their bias added")
+            raise ModelError("MultiHeadAttention: keys of 4 axes take no bias")
         return heads_first(query, heads), key, value
     if bias is not None:
         second = key.shape[2]

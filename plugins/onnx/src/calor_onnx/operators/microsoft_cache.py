@@ -83,7 +83,7 @@ def group_query_attention(
         )
     n, _, length, _ = q.shape
     total = call.integers(total_length)[0]
-    # How many keys each sample has had before; a number where all have the same.
+    # Number of earlier keys of each sample; one number if it is the same for all.
     older: Any = total - length
     if n > 1 and older:
         older = calor.reshape(calor.astype(seqlens_k, calor.int64), (n, 1)) + (1 - length)

@@ -24,7 +24,7 @@ from calor_onnx.registry import operator
 
 DOMAIN = "com.microsoft"
 
-# Files that ONNX Runtime optimized have it in the default domain, before ONNX had one.
+# Older files optimized by ONNX Runtime have it in the default domain.
 operator("LayerNormalization")(layer_normalization)
 operator("LayerNormalization", domain=DOMAIN)(layer_normalization)
 
@@ -236,4 +236,4 @@ def activated(x: Any, name: str, parameters: list[float]) -> Any:
         return calor.clip(x * parameters[0] + parameters[1], 0, 1)
     if name == "Gelu":
         return calor.gelu(x)
-    raise ModelError(f"no operator fuses the activation {name!r}")
+    raise ModelError(f"the activation is {name!r}, which fused operators do not have")

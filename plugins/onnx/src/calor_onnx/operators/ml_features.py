@@ -43,7 +43,7 @@ def normalizer(call: Call, x: Any, *, norm: str = "MAX") -> Any:
     elif norm == "L2":
         size = calor.sqrt(calor.sum(calor.square(made), axis=-1, keepdims=True))
     else:
-        raise ModelError(f"Normalizer has no norm {norm!r}; it has MAX, L1 and L2")
+        raise ModelError(f"Normalizer: norm is {norm!r}; it must be MAX, L1 or L2")
     return made / calor.where(calor.equal(size, 0), 1, size)
 
 
@@ -68,7 +68,7 @@ def imputer(
         values = np.array(imputed_value_int64s or [], np.int64)
         hit = calor.equal(x, replaced_value_int64)
     if not values.size:
-        raise ModelError("Imputer has no values for what is missing")
+        raise ModelError("Imputer has no replacement for missing values")
     given = calor.astype(table(values, x), x.dtype)
     return calor.where(hit, given if values.size > 1 else calor.reshape(given, ()), x)
 
@@ -99,7 +99,7 @@ def one_hot_encoder(
         known = {name: i for i, name in enumerate(cats_strings or [])}
         places = np.array([known.get(text, -1) for text in call.host(x).reshape(-1)], np.int64)
         if not zeros and (places < 0).any():
-            raise ModelError("OneHotEncoder: an element is none of the categories")
+            raise ModelError("OneHotEncoder: an element is not among the categories")
         made = (places[:, None] == np.arange(len(known))).astype(np.float32)
         return made.reshape(*x.shape, len(known))
     x = calor.astype(call.tensor(x), calor.int64)
@@ -129,7 +129,7 @@ def label_encoder(
     x = call.tensor(x)
     order = np.argsort(keys, kind="stable")
     keys, values = keys[order], values[order]
-    # A NaN among the keys is the last when they are sorted, and equals no element.
+    # A NaN among the keys sorts last and equals no element.
     lacks = keys.dtype.kind == "f" and bool(np.isnan(keys[-1:]).any())
     sought, given = table(keys[: len(keys) - lacks], x), table(values, x)
     if values.dtype.kind == "f":

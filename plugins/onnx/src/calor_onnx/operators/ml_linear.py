@@ -14,7 +14,7 @@ from calor_onnx.registry import operator
 from calor_onnx.scores import labelled, numbers, table, transformed
 
 DOMAIN = "ai.onnx.ml"
-# How libsvm bounds probabilities, and when it stops to join those of pairs.
+# libsvm's bounds of probabilities, and its stopping rule for pairwise coupling.
 _NEAR, _ROUNDS, _EPSILON = 1e-7, 100, 0.005
 
 

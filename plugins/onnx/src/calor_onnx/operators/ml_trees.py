@@ -1,6 +1,6 @@
-"""ai.onnx.ml: ensembles of trees, as random forests and boosted trees are exported.
+"""ai.onnx.ml: tree ensembles, as random forests and boosted trees are exported.
 
-A node's forest is made once, when it first runs.
+The forest of a node is built once, at its first run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _kept(call: Call, make: Any) -> Any:
-    """Return what a node's attributes stand for, made when it is first asked for."""
+    """Return an object built from a node's attributes, cached after the first call."""
     bodies = call.node.bodies
     if "forest" not in bodies:
         bodies["forest"] = make()
@@ -39,7 +39,7 @@ def tree_ensemble_regressor(
     call: Call, x: Any, *, n_targets: int = 1, aggregate_function: str = "SUM",
     post_transform: str = "NONE", **attributes: Any,
 ) -> Any:  # fmt: skip
-    """What the leaves that a row reaches give, summed, averaged, or the least or most of it."""
+    """The values of the leaves that a row reaches, aggregated by sum, mean, minimum or maximum."""
     x = numbers(call, x)
     kind = x.dtype.numpy
     trees = _kept(call, lambda: forest(attributes, range(n_targets), "target", kind))
@@ -140,7 +140,7 @@ def tree_ensemble(
 
 
 def _members(values: Array | None, modes: Array, kind: Any) -> Array | None:
-    """Return the set of each node that asks for membership, padded with NaN, by node."""
+    """Return the sets of nodes that test membership, padded with NaN, by node."""
     asking = np.flatnonzero(modes == MEMBER)
     if not asking.size:
         return None

@@ -1,4 +1,4 @@
-"""Normalizations: by batch, instance, group, layer, mean square, neighbours and norm."""
+"""Normalizations: batch, instance, layer, RMS, group, local response and Lp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def batch_normalization(
     call: Call, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, *,
     epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0,
 ) -> Any:  # fmt: skip
-    """x normalized by channel; in training by its own moments, towards which the given move."""
+    """x normalized by channel; in training by the batch's moments, with new running ones."""
     if not training_mode:
         if x.ndim > 1:
             return nn.batch_norm(x, mean, variance, scale, bias, eps=epsilon).output
@@ -42,7 +42,7 @@ def batch_normalization_1(
     epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, is_test: int = 0,
     consumed_inputs: Any = None,
 ) -> Any:  # fmt: skip
-    """As of opset 14; a node with more than one output trains, unless ``is_test`` says not."""
+    """As of opset 14; a node with several outputs trains, unless ``is_test`` is set."""
     if not spatial:
         rate = wide(scale) / calor.sqrt(wide(variance) + epsilon)
         return like((wide(x) - wide(mean)) * rate + wide(bias), x)
@@ -118,7 +118,7 @@ def group_normalization_18(
 def lrn(
     call: Call, x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Any:
-    """x divided by a power of the squares of ``size`` channels around."""
+    """x divided by a power of the squares of ``size`` neighbouring channels."""
     rank = x.ndim - 1
     positive(size, "size")
     low, high = (size - 1) // 2, size // 2
@@ -135,7 +135,7 @@ def mean_variance_normalization(
     call: Call, x: Any, *, axes: list[int] | None = None, across_channels: int = 0,
     normalize_variance: int = 1,
 ) -> Any:  # fmt: skip
-    """x less its mean, divided by its deviation plus 1e−9, over axes."""
+    """x minus its mean, divided by its deviation plus 1e−9, over axes."""
     given = axes if axes is not None else [0, 2, 3]
     along = tuple(axis % x.ndim for axis in given)
     centred = wide(x) - calor.mean(wide(x), axis=along, keepdims=True)

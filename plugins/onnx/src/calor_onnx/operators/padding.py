@@ -13,7 +13,7 @@ from calor_onnx.limits import bounded
 from calor_onnx.operators.shape import axis_of
 from calor_onnx.registry import operator
 
-# What NumPy calls the modes.
+# NumPy's names of the modes.
 _MODES: dict[str, Any] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
 
@@ -46,7 +46,7 @@ def padded(x: Any, widths: list[int], axes: list[int], value: Any, mode: str) ->
     if len(widths) != 2 * len(axes):
         raise ModelError(f"Pad: {len(axes)} axes need {2 * len(axes)} widths, not {len(widths)}")
     if mode != "constant" and mode not in _MODES:
-        raise ModelError(f"Pad: mode {mode!r} is none of constant, {', '.join(_MODES)}")
+        raise ModelError(f"Pad: mode is {mode!r}; it must be one of constant, {', '.join(_MODES)}")
     ends = [(0, 0)] * x.ndim
     for i, axis in enumerate(axes):
         ends[axis] = widths[i], widths[i + len(axes)]

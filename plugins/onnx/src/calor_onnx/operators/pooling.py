@@ -112,7 +112,7 @@ def max_unpool(
     made = calor.reshape(made, shape)
     if output_shape is None:
         return made
-    # Places count in the sizes that follow from the window, as in ONNX's reference.
+    # Indices refer to the sizes that follow from the window, as in ONNX's reference.
     return cropped(made, [0] * rank, call.integers(output_shape)[2:])
 
 

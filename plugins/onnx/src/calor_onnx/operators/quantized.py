@@ -1,7 +1,7 @@
-"""Quantization by a scale and a zero point: linear, blocked, dynamic; products of such numbers.
+"""Quantization by scale and zero point: linear, blocked, dynamic; products of quantized operands.
 
-Requirements: all types, also those of fewer than eight bits, which devices hold in a carrier; a
-product of integers is exact, in int32.
+Requirements: all types, including those of fewer than eight bits, which devices hold in a carrier.
+Products of integers are exact, in int32.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from calor_onnx.values import Narrow, dtype_of
 
 
 def held(call: Call, value: Any) -> Any:
-    """Return the tensor that holds a value on the device, its carrier where it is narrow."""
+    """Return the tensor of a value on the device; for a narrow one its carrier."""
     if isinstance(value, np.ndarray):
         value = call.run.carried(value, call.device)
     tensor = value.tensor if isinstance(value, Narrow) else value
@@ -33,7 +33,7 @@ def held(call: Call, value: Any) -> Any:
 
 
 def fitted(scale: Any, shape: tuple[int, ...], axis: int, block: int) -> Any:
-    """Return a scale or zero point so that it broadcasts: for all, by axis, or by block."""
+    """Return a scale or zero point that broadcasts: per tensor, per axis, or per block."""
     if scale is None or not scale.ndim or (scale.size == 1 and len(shape) != scale.ndim):
         return scale if scale is None else calor.reshape(scale, ())
     if not block and scale.ndim == 1:
@@ -121,7 +121,7 @@ def centred(x: Any, zero: Any, dtype: Any) -> Any:
 
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(call: Call, x: Any) -> Any:
-    """x as uint8, with the scale and the zero point that its range, with 0 in it, wants."""
+    """x as uint8, with the scale and zero point of its range extended to 0."""
     low, high = calor.minimum(calor.min(x), 0), calor.maximum(calor.max(x), 0)
     scale = (high - low) / 255
     none = calor.equal(scale, 0)
@@ -137,14 +137,14 @@ def shifted(x: Any, zero: Any, dtype: Any) -> Any:
 
 
 def _row(zero: Any, x: Any) -> Any:
-    """Return a zero point or scale of the left operand, by row where it has several."""
+    """Return a zero point or scale of the left operand as a column if it has several."""
     if zero is None or zero.ndim != 1:
         return zero
     return calor.reshape(zero, () if zero.size == 1 else (*zero.shape, 1)) if x.ndim > 1 else zero
 
 
 def column_sums(call: Call, place: int) -> Any:
-    """Return the sums of the columns of an operand of bytes that is a constant; None otherwise."""
+    """Return the column sums of a constant operand of bytes; None otherwise."""
 
     def sums(array: Any) -> Any:
         return array.sum(-2, dtype=np.int32, keepdims=True)
@@ -157,7 +157,7 @@ def column_sums(call: Call, place: int) -> Any:
 
 @operator("MatMulInteger", since=10)
 def matmul_integer(call: Call, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
-    """The product of matrices of integers, less their zero points, as int32."""
+    """The matrix product of integers minus their zero points, as int32."""
     return product(a, b, _row(a_zero, a), b_zero, column_sums(call, 1))
 
 
@@ -185,7 +185,7 @@ def conv_integer(
     kernel_shape: list[int] | None = None, pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Any:  # fmt: skip
-    """The convolution of integers, less their zero points, as int32."""
+    """The convolution of integers minus their zero points, as int32."""
     return convolution(
         x, w, x_zero, w_zero,
         auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides,
@@ -199,7 +199,7 @@ def qlinear_conv(
     dilations: list[int] | None = None, group: int = 1, kernel_shape: list[int] | None = None,
     pads: list[int] | None = None, strides: list[int] | None = None,
 ) -> Any:  # fmt: skip
-    """The convolution of quantized operands, quantized; the bias is int32 of their scales."""
+    """The quantized convolution of quantized operands; the bias is int32."""
     if y_zero is None:
         raise ModelError("QLinearConv needs y_zero_point")
     made = convolution(

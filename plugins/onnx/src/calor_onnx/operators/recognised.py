@@ -1,4 +1,4 @@
-"""Operators of calor's own domain, which passes put in the place of several of ONNX's."""
+"""Operators of calor's own domain, with which passes replace several of ONNX's."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from calor_onnx.registry import operator
 def scaled_attention(
     call: Call, q: Any, k: Any, v: Any, bias: Any = None, *, scale: float = 1.0, turned: int = 0
 ) -> Any:
-    """softmax(scale · q · kᵀ + bias) · v; with ``turned`` the keys are given transposed.
+    """softmax(scale · q · kᵀ + bias) · v; with ``turned`` the keys are transposed.
 
-    Shapes that the kept composite of calor does not take, such as those that broadcast, go the
-    way of the operators that it stands for. A query that sees no key gets 0, where they give NaN.
+    Shapes that calor's kept composite does not take, such as broadcast ones, are computed by
+    separate operators. A query without visible keys gets 0; ONNX's operators give NaN.
     """
     keys = calor.matrix_transpose(k) if turned else k
     if _fits(q, keys, v, bias):

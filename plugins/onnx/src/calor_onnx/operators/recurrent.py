@@ -1,7 +1,7 @@
 """Recurrent layers: RNN, GRU and LSTM, in each direction and layout.
 
-Requirements: the products with the input are one matrix product for all steps; what depends on the
-state is a scan. A sample's steps beyond its length leave its state and make zeros.
+Requirements: the products with the input are one matrix product for all steps; the recurrence is a
+scan. Steps beyond the length of a sample keep its state and output zeros.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calor_onnx.registry import operator
 
 Function = Callable[[Any], Any]
 
-# Activations: how many of (alpha, beta) they take, their defaults, and the function.
+# Activations: number of parameters (alpha, beta), their defaults, and the function.
 ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
     "relu": ((), calor.relu),
     "tanh": ((), calor.tanh),
@@ -37,12 +37,14 @@ ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
 def functions_of(
     names: list[str] | None, default: list[str], alpha: Any, beta: Any, directions: int
 ) -> list[Function]:
-    """Return the functions of all directions; alpha and beta go to those that take them."""
+    """Return the activations of all directions, with alpha and beta where they take them."""
     alphas, betas = iter(alpha or ()), iter(beta or ())
     found = []
     for name in names or default * directions:
         if name.lower() not in ACTIVATIONS:
-            raise ModelError(f"the activation {name!r} is none of {', '.join(ACTIVATIONS)}")
+            raise ModelError(
+                f"the activation is {name!r}; it must be one of {', '.join(ACTIVATIONS)}"
+            )
         numbers, function = ACTIVATIONS[name.lower()]
         given = [next(source, n) for source, n in zip((alphas, betas), numbers, strict=False)]
         found.append(_closed(function, given))
@@ -64,17 +66,17 @@ class Layer:
     clip: float | None
 
     def limited(self, x: Any) -> Any:
-        """Return the operand of an activation within the clip."""
+        """Return the operand of an activation, clipped."""
         return x if not self.clip else calor.clip(x, -self.clip, self.clip)
 
 
 def layer_of(
     x: Any, r: Any, lengths: Any, direction: str, layout: int, clip: float | None
 ) -> Layer:
-    """Return a layer; ``directions`` tells for each whether it walks from the end."""
+    """Return a layer; ``directions`` has for each whether it runs backwards."""
     walks = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     if direction not in walks:
-        raise ModelError(f"direction {direction!r} is none of {', '.join(walks)}")
+        raise ModelError(f"direction is {direction!r}; it must be one of {', '.join(walks)}")
     if layout:
         x = calor.swapaxes(x, 0, 1)
     return Layer(x, lengths, r.shape[-1], walks[direction], clip)
@@ -92,7 +94,7 @@ def run(
     layer: Layer, cell: Callable[..., Any], w: Any, bias: Callable[[int], Any],
     states: list[Any], layout: int,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return (Y, last states) of all directions; ``cell(number)`` makes a direction's step."""
+    """Return (Y, last states) of all directions; ``cell(number)`` creates a direction's step."""
     x, batch = layer.x, layer.x.shape[1]
     outputs: list[Any] = []
     ends: list[list[Any]] = []
@@ -135,7 +137,7 @@ def walked(
 def _walked_within(
     layer: Layer, cell: Callable[..., Any], inputs: Any, first: tuple[Any, ...], reverse: bool
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return the same where each sample has a length; the step's number is carried along."""
+    """Return the same for samples with lengths; the step's number is carried along."""
     lengths = calor.astype(calor.reshape(layer.lengths, (-1, 1)), calor.int32)
     begin = inputs.shape[0] - 1 if reverse else 0
     start = calor.full((1, 1), begin, dtype=calor.int32, device=inputs.device)
@@ -153,7 +155,7 @@ def _walked_within(
 
 
 def _scanned(step: Callable[..., Any], first: Any, rows: Any, reverse: bool) -> Any:
-    """Return what a scan gives; one step is no loop, and is planned with what is around it."""
+    """Return the result of a scan; a single step is computed without a loop."""
     if rows.shape[0] != 1:
         return calor.scan(step, first, rows, reverse=reverse)
     last, made = step(first, rows[0])
@@ -161,9 +163,9 @@ def _scanned(step: Callable[..., Any], first: Any, rows: Any, reverse: bool) -> 
 
 
 def times(x: Any, weight: Any) -> Any:
-    """Return x · weightᵀ by naming the axis, which for few rows is quicker than a transposed view.
+    """Return x · weightᵀ by naming axes, which is faster for few rows than a transposed view.
 
-    The last axes of both are summed over.
+    The last axes of both are contracted.
     """
     return calor.tensordot(x, weight, axes=([x.ndim - 1], [1]))
 

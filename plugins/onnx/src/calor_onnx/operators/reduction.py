@@ -84,7 +84,7 @@ REDUCTIONS: dict[str, Callable[[Any, Axes, bool], Any]] = {
     "ReduceLogSum": lambda x, axes, keep: like(_log(_sum(wide(x), axes, keep)), x),
     "ReduceLogSumExp": _log_sum_exp,
 }
-# From these opsets on axes are an input.
+# First opsets in which axes are an input.
 AXES_INPUT = {"ReduceSum": 13}
 
 

@@ -1,4 +1,4 @@
-"""Regions of images: samples of them, and which of many boxes to keep."""
+"""Regions of images: interpolated samples, and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calor_onnx.registry import operator
 from calor_onnx.sampling import read
 from calor_onnx.windows import positive
 
-# A region that would be sampled more often along an axis is taken for a mistake.
+# A region with more samples along an axis counts as a mistake.
 _SAMPLES = 1 << 16
 
 
@@ -24,9 +24,9 @@ def roi_align(
     coordinate_transformation_mode: str = "half_pixel", mode: str = "avg", output_height: int = 1,
     output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
 ) -> Any:  # fmt: skip
-    """Means, or largest terms, of samples in a grid of bins over regions (He et al., 2017).
+    """Means, or maxima, of samples in a grid of bins over regions (He et al., 2017).
 
-    Without a sampling ratio the number of samples depends on the regions, which are then read.
+    Without a sampling ratio the number of samples depends on the regions, which are read.
     """
     half = coordinate_transformation_mode == "half_pixel"
     for size in (output_height, output_width):
@@ -49,8 +49,8 @@ def roi_align(
             most = int(np.maximum(found, 1).max(initial=1))
             if most * bins > _SAMPLES:
                 raise ModelError(
-                    f"RoiAlign: a region needs {most * bins} samples along an axis, of which "
-                    f"{_SAMPLES} are allowed; give sampling_ratio"
+                    f"RoiAlign: a region needs {most * bins} samples along an axis, and the limit "
+                    f"is {_SAMPLES}; set sampling_ratio"
                 )
             found = found.astype(np.int64)
             counts = None if (found == most).all() else constant(found, x.device)
@@ -62,7 +62,7 @@ def roi_align(
 def _samples(
     start: Any, length: Any, bins: int, most: int, counts: Any, size: int
 ) -> dict[str, Any]:
-    """Return places below and above each sample (regions, bins · samples) and their weights."""
+    """Return the neighbours of each sample (regions, bins · samples) and their weights."""
     each = calor.reshape(length / bins, (-1, 1, 1))
     number = constant(np.arange(most, dtype=np.float32), length.device)
     step = constant(np.arange(bins, dtype=np.float32)[:, None], length.device)
@@ -121,7 +121,7 @@ def _read(x: Any, batch: Any, axes: list[dict[str, Any]], mode: str) -> Any:
             top = calor.where(calor.expand_dims(live, -1), top, -np.inf)
         return calor.permute_dims(calor.max(top, axis=(2, 4)), (0, 3, 1, 2))
     if mode != "avg":
-        raise ModelError(f"RoiAlign: mode {mode!r} is neither avg nor max")
+        raise ModelError(f"RoiAlign: mode is {mode!r}; it must be avg or max")
     total = terms[0] + terms[1] + terms[2] + terms[3]
     if live is not None:
         total = calor.where(calor.expand_dims(live, -1), total, 0)
@@ -147,7 +147,7 @@ def non_max_suppression(
 ) -> Any:  # fmt: skip
     """The boxes that overlap none with a higher score by more than ``iou``: (kept, 3).
 
-    It runs at the host: how many are kept, and each choice, depend on the ones before.
+    It runs on the host, because each choice depends on earlier ones.
     """
     limit = 0 if most is None else int(call.host(most).reshape(-1)[0])
     overlap = 0.0 if iou is None else float(call.host(iou).reshape(-1)[0])
@@ -190,7 +190,7 @@ def _kept(boxes: Any, scores: Any, limit: int, overlap: float, bound: float | No
 
 @operator("ImageDecoder", since=20, raw=True)
 def image_decoder(call: Call, stream: Any, *, pixel_format: str = "RGB") -> Any:
-    """The pixels (height, width, channels) of an encoded image, by Pillow, at the host."""
+    """The pixels (height, width, channels) of an encoded image, decoded by Pillow on the host."""
     try:
         from PIL import Image
     except ImportError:
@@ -203,7 +203,7 @@ def image_decoder(call: Call, stream: Any, *, pixel_format: str = "RGB") -> Any:
     try:
         picture = Image.open(BytesIO(call.host(stream).tobytes())).convert(formats[pixel_format])
     except (OSError, Image.DecompressionBombError):
-        # What cannot be read is an empty image, by the operator's definition.
+        # By the operator's definition, data that cannot be decoded give an empty image.
         return np.zeros((0, 0, 1 if pixel_format == "Grayscale" else 3), np.uint8)
     pixels = np.asarray(picture)
     if pixel_format == "Grayscale":

@@ -1,9 +1,9 @@
-"""Resize and Upsample: each axis by itself, as weighted sums of a few places.
+"""Resize and Upsample: each axis separately, as weighted sums of a few elements.
 
-Requirements: places and weights depend on sizes and attributes alone, so they are constants of the
-graph; a nearest resize that repeats whole places is a view. Along a short axis, or with many taps,
-the sums are a product with a matrix, which is several times as quick as gathers; an element that is
-not finite then reaches all of its line.
+Requirements: positions and weights depend on sizes and attributes only, so they are constants of
+the graph. A nearest resize that repeats elements equally is a view. Along a short axis, or with
+many taps, the sums are a matrix product, which is several times as fast as gathers; an element that
+is not finite then affects its whole line.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from calor_onnx.registry import operator
 
 Array = np.ndarray[Any, Any]
 
-# Above so many taps, or up to so many places, the sums are a product with a matrix.
+# With more taps, or up to this many elements, the sums are a matrix product.
 _TAPS, _PLACES = 8, 128
 
 
 def sources(
     mode: str, size: int, scale: float, made: int, roi: tuple[float, float] | None
 ) -> tuple[Array, Array | None]:
-    """Return where each new place lies in the old ones, and which lie outside of a crop.
+    """Return the source position of each new element, and which ones lie outside of a crop.
 
-    In float32, as frameworks compute it: where a source is next to a whole place, or between two,
-    the last bit decides what is nearest.
+    They are computed in float32 as in other frameworks: near an integer or a midpoint, the last bit
+    decides which element is nearest.
     """
     bounded((made,), 8, "Resize")
     place = np.arange(made, dtype=np.float32)
@@ -51,7 +51,9 @@ def sources(
     if mode == "pytorch_half_pixel" and width == 1:
         return np.full(made, -0.5), None
     if mode not in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"):
-        raise ModelError(f"Resize: coordinate_transformation_mode {mode!r} is not known")
+        raise ModelError(
+            f"Resize: coordinate_transformation_mode is {mode!r}, which ONNX does not define"
+        )
     found = (place + 0.5) / np.float32(scale) - 0.5
     if mode == "half_pixel_symmetric":
         found += size / 2 * (1 - made / width)
@@ -59,7 +61,7 @@ def sources(
 
 
 def nearest(source: Array, mode: str) -> Array:
-    """Return the place next to each source by a rounding mode."""
+    """Return the nearest index of each source position by a rounding mode."""
     if mode == "floor":
         return np.floor(source)
     if mode == "ceil":
@@ -68,7 +70,7 @@ def nearest(source: Array, mode: str) -> Array:
         return np.ceil(source - 0.5)
     if mode == "round_prefer_ceil":
         return np.floor(source + 0.5)
-    raise ModelError(f"Resize: nearest_mode {mode!r} is not known")
+    raise ModelError(f"Resize: nearest_mode is {mode!r}, which ONNX does not define")
 
 
 def _triangle(distance: Array) -> Array:
@@ -85,7 +87,7 @@ def _keys(distance: Array, a: float) -> Array:
 def taps(
     source: Array, cubic: bool, a: float, stretch: float, size: int, exclude: bool
 ) -> tuple[Array, Array]:
-    """Return places and weights (made, taps) of a kernel that is stretched over more places."""
+    """Return indices and weights (made, taps) of a kernel, stretched for antialiasing."""
     reach = (2 if cubic else 1) / stretch
     count = 2 * math.ceil(reach)
     place = np.floor(source)[:, None] + np.arange(count) - count // 2 + 1
@@ -100,7 +102,7 @@ def taps(
 
 
 def picked(x: Any, axis: int, place: Array) -> Any:
-    """Return x at whole places along an axis; a view where each is repeated equally often."""
+    """Return x at integer positions along an axis; a view if each is repeated equally often."""
     size, made = x.shape[axis], len(place)
     if size and made % size == 0 and (place == np.repeat(np.arange(size), made // size)).all():
         front, back = x.shape[:axis], x.shape[axis + 1 :]
@@ -112,7 +114,7 @@ def picked(x: Any, axis: int, place: Array) -> Any:
 
 
 def weighed(x: Any, axis: int, place: Array, weight: Array) -> Any:
-    """Return sums of x at places, weighed, along an axis."""
+    """Return weighted sums of x along an axis."""
     made, count = place.shape
     if count > _TAPS or x.shape[axis] <= _PLACES:
         matrix = np.zeros((made, x.shape[axis]))
@@ -140,19 +142,23 @@ def targets(
     """Return the scale and the new size of each of the axes."""
     old = [x.shape[axis] for axis in axes]
     if (scales is None) == (sizes is None):
-        raise ModelError("Resize takes either scales or sizes")
+        raise ModelError(
+            "Resize: both or none of scales and sizes are given; exactly one is needed"
+        )
     given = scales if scales is not None else sizes
     if given is None or len(given) != len(axes):
-        raise ModelError(f"Resize: {given} does not fit the axes {axes}")
+        raise ModelError(f"Resize: {given} needs one entry for each of the axes {axes}")
     if not all((n > 0 or n == 0 == m) and n < 2**31 for n, m in zip(given, old, strict=True)):
-        raise ModelError(f"Resize: scales and sizes are above 0 and below 2³¹, not {given}")
+        raise ModelError(f"Resize: scales and sizes must be above 0 and below 2³¹, not {given}")
     if sizes is None:
         return list(given), [int(n * s) for n, s in zip(old, given, strict=True)]
     found = [m / n if n else 1.0 for m, n in zip(sizes, old, strict=True)]
     if policy == "stretch":
         return found, list(sizes)
     if policy not in ("not_larger", "not_smaller"):
-        raise ModelError(f"Resize: keep_aspect_ratio_policy {policy!r} is not known")
+        raise ModelError(
+            f"Resize: keep_aspect_ratio_policy is {policy!r}, which ONNX does not define"
+        )
     one = min(found) if policy == "not_larger" else max(found)
     return [one] * len(axes), [int(one * n + 0.5) for n in old]
 
@@ -168,7 +174,7 @@ def resize(
 ) -> Any:  # fmt: skip
     """x with other sizes of its axes."""
     if mode not in ("nearest", "linear", "cubic"):
-        raise ModelError(f"Resize: mode {mode!r} is none of nearest, linear, cubic")
+        raise ModelError(f"Resize: mode is {mode!r}; it must be nearest, linear or cubic")
     along = [axis % x.ndim for axis in (axes if axes is not None else range(x.ndim))]
     by = None if scales is None or not scales.size else [float(s) for s in scales.reshape(-1)]
     to = None if sizes is None or not sizes.size else call.integers(sizes)

@@ -1,4 +1,4 @@
-"""Samples of images at places that are operands: grids, and the columns of a convolution."""
+"""Samples of images at given positions: grids, and the columns of a convolution."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def grid_sample(
     call: Call, x: Any, grid: Any, *, align_corners: int = 0, mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Any:  # fmt: skip
-    """x at the places of a grid, from −1 to 1 along each axis (Jaderberg et al., 2015)."""
+    """x at the positions of a grid, from −1 to 1 along each axis (Jaderberg et al., 2015)."""
     mode = _MODES.get(mode, mode)
     if mode not in ("linear", "cubic", "nearest"):
-        raise ModelError(f"GridSample: mode {mode!r} is not known")
+        raise ModelError(f"GridSample: mode is {mode!r}, which ONNX does not define")
     batch, shape = x.shape[0], grid.shape[1:-1]
     at = []
     for axis, size in enumerate(x.shape[2:]):
-        # The last coordinate is that of the last axis's opposite: x before y.
+        # Coordinates are in reverse order of axes: x before y.
         share = wide(calor.reshape(grid[..., x.ndim - 3 - axis], (batch, -1)))
         span = size - 1 if align_corners else size
         place = (share + 1) * (span / 2)
@@ -46,7 +46,7 @@ def col2im(
     call: Call, x: Any, image_shape: Any, block_shape: Any, *, dilations: list[int] | None = None,
     pads: list[int] | None = None, strides: list[int] | None = None,
 ) -> Any:  # fmt: skip
-    """The sum of blocks (N, C · block, blocks) where they overlap in an image."""
+    """The sum of overlapping blocks (N, C · block, blocks) in an image."""
     image, block = call.integers(image_shape), call.integers(block_shape)
     rank = len(image)
     step, apart = given(strides, rank, "strides"), given(dilations, rank, "dilations")
@@ -74,15 +74,15 @@ def col2im(
 
 @operator("AffineGrid", since=20, host=[1])
 def affine_grid(call: Call, theta: Any, size: Any, *, align_corners: int = 0) -> Any:
-    """The places in an image (N, C, \\*S) that an affine map (N, D, D + 1) takes each pixel from.
+    r"""The positions in an image (N, C, \*S) to which an affine map (N, D, D + 1) sends each pixel.
 
-    The body that ONNX's schema has for it drops the batch axis of a batch of one.
+    It replaces the body in ONNX's schema, which drops the batch axis of a batch of one.
     """
     sizes = call.integers(size)[2:]
     if theta.ndim != 3 or theta.shape[1:] != (len(sizes), len(sizes) + 1):
-        raise ModelError(f"AffineGrid: theta of shape {theta.shape} is no map of {len(sizes)} axes")
+        raise ModelError(f"AffineGrid: theta of shape {theta.shape} does not fit {len(sizes)} axes")
     axes = [_centres(count, bool(align_corners)) for count in sizes]
-    # The map takes the last axis first, and a one at the end for its shift.
+    # The map takes the last axis first, and a final 1 for its shift.
     places = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(sizes)]
     points = np.stack([place.reshape(-1) for place in places]).astype(np.float32)
     wanted = wide(theta)
@@ -92,7 +92,7 @@ def affine_grid(call: Call, theta: Any, size: Any, *, align_corners: int = 0) ->
 
 
 def _centres(count: int, align_corners: bool) -> Any:
-    """Return where pixels of an axis lie from -1 to 1: at its ends, or half a pixel within."""
+    """Return the positions of pixels of an axis in [−1, 1]: at the ends, or half a pixel inside."""
     if align_corners:
         return np.linspace(-1, 1, count)
     return (2 * np.arange(count) + 1) / count - 1

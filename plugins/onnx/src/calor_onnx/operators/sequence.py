@@ -51,7 +51,7 @@ def _place(call: Call, sequence: Any, position: Any, more: int) -> int:
     (place,) = call.integers(position)
     size = len(sequence)
     if not -size <= place < size + more:
-        raise ModelError(f"{call.node.op}: place {place} is not in a sequence of {size}")
+        raise ModelError(f"{call.node.op}: index {place} is outside of a sequence of {size}")
     return place + size if place < 0 else place
 
 
@@ -63,7 +63,7 @@ def sequence_length(call: Call, sequence: Any) -> Any:
 
 @operator("SequenceMap", since=17, raw=True)
 def sequence_map(call: Call, sequence: Any, *others: Any, body: Graph) -> Any:
-    """The sequences of what a graph gives for each value, and for each of other sequences."""
+    """The sequences of a graph's outputs for each value, and for each value of other sequences."""
     made = []
     for i, value in enumerate(sequence):
         also = [other[i] if isinstance(other, list) else other for other in others]

@@ -1,4 +1,4 @@
-"""Shapes: asking for them, and changing them without touching an element."""
+"""Shapes: queries, and changes that touch no element."""
 
 from __future__ import annotations
 
@@ -32,22 +32,28 @@ def identity(call: Call, x: Any) -> Any:
 
 
 def axis_of(axis: int, ndim: int, what: str) -> int:
-    """Return an axis counted from the front; ModelError where there are not so many."""
+    """Return an axis counted from the front.
+
+    Raises
+    ------
+    ModelError
+        If the value has no such axis.
+    """
     if not -ndim <= axis < ndim:
-        raise ModelError(f"{what}: axis {axis} is none of {ndim}")
+        raise ModelError(f"{what}: axis {axis} does not fit {ndim} axes")
     return axis % ndim
 
 
 @operator("Reshape", since=5, host=[1], moves=True)
 def reshape(call: Call, x: Any, shape: Any, *, allowzero: int = 0) -> Any:
-    """The elements under another shape; 0 keeps a size unless ``allowzero``, −1 is what is left."""
+    """The elements in another shape; 0 keeps a size unless ``allowzero``, −1 is inferred."""
     wanted = call.integers(shape)
     if not allowzero:
         if any(n == 0 and i >= x.ndim for i, n in enumerate(wanted)):
             raise ModelError(f"Reshape: {wanted} keeps an axis that {x.shape} does not have")
         wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
     if -1 in wanted and not x.size:
-        # What is left of no elements is undefined where another size is 0; then it is 0 as well.
+        # −1 is undefined if another size is 0; it becomes 0 then.
         rest = prod(n for n in wanted if n != -1)
         wanted = [(0 if rest else 1) if n == -1 else n for n in wanted]
     return calor.reshape(x, tuple(wanted))
@@ -69,14 +75,14 @@ def transpose(call: Call, x: Any, *, perm: list[int] | None = None) -> Any:
 def flatten(call: Call, x: Any, *, axis: int = 1) -> Any:
     """A matrix: the axes before ``axis`` made one, and those from it on."""
     if not -x.ndim <= axis <= x.ndim:
-        raise ModelError(f"Flatten: axis {axis} is no place among {x.ndim} axes")
+        raise ModelError(f"Flatten: axis {axis} does not fit {x.ndim} axes")
     place = axis + x.ndim if axis < 0 else axis
     return calor.reshape(x, (prod(x.shape[:place]), prod(x.shape[place:])))
 
 
 @operator("Squeeze", since=13, host=[1], moves=True)
 def squeeze(call: Call, x: Any, axes: Any = None) -> Any:
-    """The value without the given axes of size 1, or without all of them."""
+    """The value without given axes of size 1, or without all of them."""
     return _squeezed(x, None if axes is None else call.integers(axes))
 
 
@@ -112,7 +118,7 @@ def _unsqueezed(x: Any, axes: list[int]) -> Any:
     ndim = x.ndim + len(axes)
     new = {axis_of(a, ndim, "Unsqueeze") for a in axes}
     if len(new) != len(axes):
-        raise ModelError(f"Unsqueeze: the axes {axes} name one twice")
+        raise ModelError(f"Unsqueeze: the axes {axes} contain one twice")
     old = iter(x.shape)
     return calor.reshape(x, tuple(1 if i in new else next(old) for i in range(ndim)))
 
@@ -174,7 +180,7 @@ def split_1(
 
 
 def parts(x: Any, axis: int, sizes: list[int] | None, count: int) -> tuple[Any, ...]:
-    """Return the parts of x along an axis; without sizes the last is what is left."""
+    """Return the parts of x along an axis; without sizes the last one may be smaller."""
     place = axis_of(axis, x.ndim, "Split")
     if sizes is None:
         whole = x.shape[place]

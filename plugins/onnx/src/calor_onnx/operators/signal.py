@@ -50,7 +50,10 @@ def transformed(x: Any, length: int, axis: int, inverse: bool, onesided: bool) -
 def _dft(call: Call, x: Any, length: Any, axis: int, inverse: int, onesided: int) -> Any:
     axis %= x.ndim
     if axis == x.ndim - 1 or x.shape[-1] not in (1, 2):
-        raise ModelError(f"DFT: the last axis of {x.shape} is for real and imaginary parts")
+        raise ModelError(
+            f"DFT: the transformed axis is the last of {x.shape}, which holds real and imaginary "
+            f"parts"
+        )
     bins = x.shape[axis]
     size = 2 * (bins - 1) if inverse and onesided else bins
     if length is not None:
@@ -86,7 +89,7 @@ def stft(
     if frame_length is not None:
         (size,) = call.integers(frame_length)
     frames = calor.unfold(wide(x), axis=1, size=size, step=step)
-    # The elements of a frame come last; the parts of a number belong there.
+    # unfold puts the elements of a frame on the last axis, where the parts of a number belong.
     frames = calor.moveaxis(frames, -1, 2)
     if window is not None:
         frames = frames * calor.reshape(wide(window), (size, 1))

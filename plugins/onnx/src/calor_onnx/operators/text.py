@@ -50,9 +50,12 @@ def string_normalizer(
 ) -> Any:
     """The texts without those that are stop words, in upper or lower case."""
     if x.ndim > 2 or (x.ndim == 2 and x.shape[0] != 1):
-        raise ModelError(f"StringNormalizer: texts have one axis, or a first of 1, not {x.shape}")
+        raise ModelError(f"StringNormalizer: x has shape {x.shape}; it must be (N,) or (1, N)")
     if case_change_action not in ("NONE", "LOWER", "UPPER"):
-        raise ModelError(f"StringNormalizer: {case_change_action!r} is none of NONE, LOWER, UPPER")
+        raise ModelError(
+            f"StringNormalizer: case_change_action is {case_change_action!r}; it must be NONE, "
+            f"LOWER or UPPER"
+        )
     words = set(stopwords or ())
     if not is_case_sensitive:
         words = {word.lower() for word in words}
@@ -95,7 +98,7 @@ def tf_idf_vectorizer(
     TF is the count, IDF the weight where it occurs, TFIDF their product.
     """
     if mode not in ("TF", "IDF", "TFIDF"):
-        raise ModelError(f"TfIdfVectorizer: mode {mode!r} is none of TF, IDF, TFIDF")
+        raise ModelError(f"TfIdfVectorizer: mode is {mode!r}; it must be TF, IDF or TFIDF")
     pool: list[Any] = list(pool_strings or pool_int64s or ())
     grams = _grams(pool, ngram_counts, min_gram_length, max_gram_length)
     array = call.host(x)

@@ -17,7 +17,7 @@ DOMAIN = "ai.onnx.preview.training"
 
 
 def each(xs: tuple[Any, ...], kinds: int, step: Callable[..., tuple[Any, ...]]) -> Any:
-    """Return ``step`` of every tensor's operands, its results grouped by kind."""
+    """Return ``step`` of each tensor's operands, with results grouped by kind."""
     count, left = divmod(len(xs), kinds)
     if left:
         raise ModelError(f"an optimizer's {len(xs)} operands are not {kinds} for each tensor")
@@ -70,7 +70,7 @@ def momentum(
 ) -> Any:  # fmt: skip
     """A step by a running sum of gradients, looking ahead with mode "nesterov"."""
     if mode not in ("standard", "nesterov"):
-        raise ModelError(f"Momentum: mode {mode!r} is neither standard nor nesterov")
+        raise ModelError(f"Momentum: mode is {mode!r}; it must be standard or nesterov")
     share = calor.where(calor.greater(count, 0), beta, 1.0)
 
     def step(x: Any, gradient: Any, speed: Any) -> tuple[Any, ...]:
@@ -86,7 +86,7 @@ def momentum(
 def gradient(
     call: Call, *inputs: Any, xs: list[str], y: str, zs: list[str] | None = None
 ) -> Any:  # fmt: skip
-    """The derivatives of the value ``y`` by those of ``xs``, where ``zs`` stay as they are."""
+    """The derivatives of the value ``y`` by those of ``xs``, with ``zs`` constant."""
     names = [*xs, *(zs or [])]
     part = call.node.bodies.get("gradient")
     if part is None:
@@ -103,7 +103,7 @@ def gradient(
 
 
 def between(graph: Graph, inputs: list[str], output: str) -> Graph:
-    """Return the part of a graph that makes a value from others."""
+    """Return the part of a graph that computes a value from others."""
     makers: dict[str, Node] = {name: n for n in graph.nodes for name in n.outputs if name}
     wanted, open_ = set(), [output]
     while open_:
@@ -114,7 +114,7 @@ def between(graph: Graph, inputs: list[str], output: str) -> Graph:
         open_ += [n for n in makers[name].inputs if n]
     nodes = [replace(n) for n in graph.nodes if wanted & {*n.outputs}]
     if output not in inputs and output not in makers:
-        raise ModelError(f"Gradient: nothing in the graph makes {output!r}")
+        raise ModelError(f"Gradient: no node of the graph computes {output!r}")
     part = Graph(
         f"gradient of {output}",
         [ValueInfo(name, None, None) for name in inputs],

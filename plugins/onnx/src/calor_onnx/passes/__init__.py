@@ -1,8 +1,8 @@
-"""Clean-up of an imported graph: passes that make it shorter, and say what its nodes mean together.
+"""Simplification of an imported graph: passes that remove and fuse nodes.
 
-Requirements: the graph that was read stays as it is, as does each name that a graph around or
-within uses; a pass that cannot be sure of a type or a rank leaves the nodes alone. Passes that
-change weights run where nobody asked for the weights: see ``Model.parameters``.
+Requirements: the original graph stays unchanged, as does each name that enclosing or nested graphs
+use. A pass that cannot infer a type or rank leaves the nodes alone. Passes that change weights run
+only if nobody asked for the weights: see ``Model.parameters``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from calor_onnx.passes.transposes import transposes
 from calor_onnx.passes.weights import weights
 
 Pass = Callable[[Look], bool]
-# Those that keep each weight under its name with its elements, and those that change weights.
+# Passes that keep names and elements of weights, and passes that change weights.
 KEEPING: tuple[Pass, ...] = (identity, transposes, gelu, layer_norm, attention)
 FOLDING: tuple[Pass, ...] = (weights, batch_norm, bytes_multiplied, few_bits)
-# A pass may make room for another; so many rounds are enough for what exporters write.
+# A pass may enable another; this number of rounds is enough for exported models.
 ROUNDS = 4
 
 
@@ -39,11 +39,11 @@ def simplify(
     fold: bool = True,
     outer: tuple[Around, ...] = (),
 ) -> Graph:
-    """Return a graph that computes the same with fewer nodes; the one that is given stays.
+    """Return a graph with fewer nodes that computes the same; the given graph stays unchanged.
 
-    ``functions`` are the (domain, name) that the model defines itself; ``fold`` lets weights
-    change; ``outer`` are the graphs around, the next one last. Constants that a call may give
-    other values are taken for constants.
+    ``functions`` are the (domain, name) of the model's functions. ``fold`` allows changes of
+    weights. ``outer`` are the enclosing graphs, the nearest one last. Constants that a call may
+    replace count as constants.
 
     >>> import onnx
     >>> from calor_onnx.passes import simplify
@@ -63,7 +63,7 @@ def simplify(
         types=graph.types,
     )  # fmt: skip
     if not outer:
-        # Constants that are inputs as well, as old files have all, are constants.
+        # Old files list all constants as inputs too; they are constants.
         made.inputs = [info for info in graph.inputs if info.name not in graph.constants]
     around = (*outer, Around(graph))
     made.nodes = [_copied(node, functions, fold, around) for node in graph.nodes]

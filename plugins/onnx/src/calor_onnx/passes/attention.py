@@ -1,4 +1,4 @@
-"""Attention as exporters write it: the softmax of scaled scores, and a product with values."""
+"""Fusion of attention as exporters write it: scaled scores, softmax, product with values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DOMAIN = "calor"
 
 
 def attention(look: Look) -> bool:
-    """Put one node in the place of MatMul, scale, mask, Softmax, MatMul (Vaswani et al., 2017)."""
+    """Replace MatMul, scale, mask, Softmax, MatMul by one node (Vaswani et al., 2017)."""
     changed = False
     for node in list(look.graph.nodes):
         if look.standard(node, "MatMul"):
@@ -39,7 +39,7 @@ def _found(look: Look, node: Node) -> list[Node]:
     attributes = {"scale": scale, "turned": 1}
     turned = permutation(look, key)
     if turned is not None and len(turned[1]) > 1:
-        # The key as it was before its last axes were exchanged, for which devices have kernels.
+        # The key before its transpose, for which devices have kernels.
         source, perm = turned
         perm = [*perm[:-2], perm[-1], perm[-2]]
         attributes["turned"] = 0
@@ -57,7 +57,7 @@ def _found(look: Look, node: Node) -> list[Node]:
 
 
 def _masked(look: Look, name: str) -> tuple[str, str]:
-    """Return the scores and what is added to them, or an empty name."""
+    """Return the scores and their bias, or an empty name."""
     node = look.made_by(name, "Add", since=7)
     if node is None or not look.single(name):
         return name, ""
@@ -68,7 +68,7 @@ def _masked(look: Look, name: str) -> tuple[str, str]:
 
 
 def _scaled(look: Look, name: str) -> tuple[Node | None, float]:
-    """Return the product of queries and keys, and the number that it is multiplied by."""
+    """Return the product of queries and keys, and its scale."""
     if not look.single(name):
         return None, 1.0
     node = look.made_by(name, "Mul", "Div", since=7)

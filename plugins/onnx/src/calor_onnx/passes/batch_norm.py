@@ -1,6 +1,6 @@
-"""Batch normalization at inference, taken into the weights of the layer before.
+"""Batch normalization at inference, folded into the weights of the layer before.
 
-The elements are computed when the weights are brought to the device, one layer at a time.
+The new weights are computed during their upload, one layer at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def batch_norm(look: Look) -> bool:
-    """Put one Conv or Gemm in the place of it and the normalization behind."""
+    """Replace a Conv or Gemm and the normalization after it by one Conv or Gemm."""
     changed = False
     for node in list(look.graph.nodes):
         if look.standard(node, "BatchNormalization", since=7) and _infers(node):
@@ -65,7 +65,7 @@ def _folded(look: Look, node: Node, layer: Node) -> bool:
 
 
 def _axis(layer: Node, weight: Constant) -> int | None:
-    """Return the axis of channels of a layer's weights; None where it does more than multiply."""
+    """Return the channel axis of a layer's weights; None if the layer does more than multiply."""
     if layer.op == "Conv":
         return 0 if len(weight.shape) > 2 else None
     options = layer.attributes

@@ -1,8 +1,8 @@
-"""Products of dequantized bytes by dequantized weights, multiplied as the bytes that they are.
+"""Products of dequantized bytes by dequantized weights, computed as products of bytes.
 
-Requirements: files of quantized models often say what bytes stand for and multiply these numbers;
-devices multiply bytes several times as fast, and their sums are exact, so that the one rounding is
-that of the result. Only weights are taken, of which it is known that sums fit into int32.
+Requirements: files of quantized models often dequantize operands and multiply the results. Devices
+multiply bytes several times as fast, and the sums are exact, so the result is rounded once. Only
+products whose sums are known to fit int32 are replaced.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from calor_onnx.graph import Node
 from calor_onnx.passes.looking import Look, inputs_of
 
 _OP: Final = ("com.microsoft", "MatMulIntegerToFloat")
-# Terms of a sum at most: 255 · 255 · terms < 2³¹.
+# Largest number of terms in a sum: 255 · 255 · terms < 2³¹.
 _TERMS: Final = 33_000
 _BYTES: Final = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 def bytes_multiplied(look: Look) -> bool:
-    """Put products of bytes in the place of products of what they stand for."""
+    """Replace products of dequantized bytes by products of bytes."""
     changed = False
     if _OP in look.functions:
         return changed
@@ -58,12 +58,12 @@ def _product(look: Look, node: Node) -> Node | None:
 
 
 def _plain(node: Node) -> bool:
-    """Return whether a node has no blocks, and its result the type of its scale."""
+    """Return whether a node has no blocks and its result has the type of its scale."""
     return not any(node.attributes.get(name) for name in ("block_size", "output_dtype"))
 
 
 def _is_bytes(look: Look, name: str, zero: str) -> bool:
-    """Return whether a value is of bytes: as its zero point, or as it was quantized."""
+    """Return whether a value has bytes, by its zero point or its quantization."""
     known = look.constant(zero)
     if known is not None:
         return known.dtype in _BYTES
@@ -74,7 +74,7 @@ def _is_bytes(look: Look, name: str, zero: str) -> bool:
 
 
 def _fits(look: Look, scale: str, zero: str, columns: int, dtype: np.dtype | None) -> bool:
-    """Return whether a scale in float32 and a zero point are one each, or one for each column."""
+    """Return whether a float32 scale and a zero point are one number, or one for each column."""
     rate, offset = look.constant(scale), look.constant(zero)
     if rate is None or rate.dtype != np.float32 or (zero and offset is None):
         return False

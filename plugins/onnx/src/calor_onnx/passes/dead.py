@@ -1,4 +1,4 @@
-"""Nodes whose results nobody reads, and constants that are left."""
+"""Removal of nodes and constants without readers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from calor_onnx.graph import Graph, used_by
 
 
 def dead(graph: Graph) -> None:
-    """Take out nodes and constants that the outputs do not need."""
+    """Remove nodes and constants that the outputs do not need."""
     needed = {info.name for info in graph.outputs if info.name}
     kept = []
     for node in reversed(graph.nodes):
-        # What makes nothing that has a name is left for the run to refuse.
+        # A node without a named output stays, so that the run refuses it.
         if needed.intersection(node.outputs) or not any(node.outputs):
             kept.append(node)
             needed.update(used_by(node))

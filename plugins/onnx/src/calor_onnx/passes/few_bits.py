@@ -1,9 +1,9 @@
-"""Constant weights of few bits, brought into the form that a device multiplies without more work.
+"""Conversion of constant weights of few bits to a form that a device multiplies directly.
 
-Bytes without a sign become bytes with one, for which devices have instructions; the zero point
-moves with them. Weights of ``MatMulNBits`` become numbers up to a limit: a call then reads them
-once, instead of writing and reading the numbers anew. They take eight times the memory, for the
-sake of which large models have few bits, so beyond the limit they stay as they are.
+Unsigned bytes become signed bytes with a shifted zero point, because devices have instructions for
+those. Weights of ``MatMulNBits`` become numbers up to a limit of bytes: a call then reads them
+once, instead of unpacking them to memory and reading them back. Unpacked weights take eight times
+the memory, so weights beyond the limit stay packed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from calor_onnx.scratch import Room
 from calor_onnx.tensors import unpack
 
 Array = np.ndarray[Any, Any]
-# Where the operand of bytes is, and its zero point.
+# Positions of the operand of bytes and of its zero point.
 _BYTES: Final = {
     ("", "MatMulInteger"): (1, 3),
     ("com.microsoft", "MatMulIntegerToFloat"): (1, 5),
     ("com.microsoft", "DynamicQuantizeMatMul"): (1, 3),
 }
-# Bytes of the numbers that weights of few bits become at most, in a graph.
+# Limit of the bytes of unpacked weights in a graph.
 LIMIT: Final = 256 << 20
 _MADE: Final = "_as_numbers"
-# Rows that are unpacked at a time, so that little memory is needed beside the result.
+# Number of rows unpacked at a time, which limits temporary memory.
 _ROWS: Final = 64
 
 
 def few_bits(look: Look) -> bool:
-    """Bring weights of few bits into other forms."""
+    """Convert weights of few bits."""
     changed = False
     for node in list(look.graph.nodes):
         places = _BYTES.get((node.domain, node.op))
@@ -49,7 +49,7 @@ def few_bits(look: Look) -> bool:
 
 
 def _own(look: Look, name: str) -> Constant | None:
-    """Return a constant of the graph that one node alone reads, so that it can go."""
+    """Return a constant of the graph with one reader only, so that it can be removed."""
     known = look.graph.constants.get(name)
     return known if known is look.constant(name) and look.single(name) else None
 

@@ -1,4 +1,4 @@
-"""Gelu as exporters write it, by the error function or by the hyperbolic tangent.
+"""Fusion of Gelu as exporters write it, with the error function or the hyperbolic tangent.
 
 The forms are those of Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 """
@@ -12,7 +12,7 @@ from calor_onnx.passes.looking import Look
 
 
 def gelu(look: Look) -> bool:
-    """Put Gelu in the place of products that are x/2 · (1 + erf(x/√2)), or the tanh form."""
+    """Replace products equal to x/2 · (1 + erf(x/√2)), or the tanh form, by Gelu."""
     changed = False
     for node in list(look.graph.nodes):
         if look.standard(node, "Mul", "Div", since=7):

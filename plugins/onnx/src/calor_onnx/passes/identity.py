@@ -1,4 +1,4 @@
-"""Nodes that give what they are given: Identity, dropout at inference, casts to the same type."""
+"""Removal of nodes without effect: Identity, dropout at inference, casts to the same type."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SAME = (
     "MatMul", "MaxPool", "Mul", "Neg", "Pad", "ReduceMean", "ReduceSum", "Relu", "Reshape",
     "Sigmoid", "Slice", "Softmax", "Sqrt", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze",
 )  # fmt: skip
-# How far back a type is looked for.
+# Number of nodes to look back for a type.
 _STEPS = 64
 
 
 def identity(look: Look) -> bool:
-    """Let readers of what changes nothing read its operand."""
+    """Let readers of a node without effect read its operand."""
     changed = False
     for node in list(look.graph.nodes):
         if node.outputs and node.inputs and node.outputs[0] and node.inputs[0]:
@@ -60,7 +60,7 @@ def _is_false(look: Look, name: str) -> bool:
 
 
 def _reshaped_twice(look: Look, node: Node) -> bool:
-    """Return whether a reshape to sizes that are all told follows another."""
+    """Return whether a node is a reshape to known sizes after another reshape."""
     if not look.standard(node, "Reshape", since=5) or len(node.inputs) != 2:
         return False
     before = look.made_by(node.inputs[0], "Reshape", "Flatten", since=5)
@@ -72,14 +72,14 @@ def _reshaped_twice(look: Look, node: Node) -> bool:
 
 
 def dtype_of(look: Look, name: str) -> Any:
-    """Return a value's element type, where operators and inputs tell it; else None."""
+    """Return the element type of a value if operators and inputs determine it, else None."""
     for _ in range(_STEPS):
         constant = look.constant(name)
         if constant is not None:
             return constant.dtype
         info = look.infos.get(name)
         if info is not None:
-            # Inputs of the whole model are checked when it is called, others are not.
+            # Calls check the types of the model's inputs only.
             return info.dtype if info.kind == "tensor" and not look.outer else None
         node = look.makers.get(name)
         if look.standard(node, "Cast", since=6) and node is not None:

@@ -7,7 +7,7 @@ from calor_onnx.passes.looking import Look, inputs_of
 
 
 def layer_norm(look: Look) -> bool:
-    """Put LayerNormalization in the place of means, differences and roots (Ba et al., 2016)."""
+    """Replace means, differences and roots by LayerNormalization (Ba et al., 2016)."""
     changed = False
     for node in list(look.graph.nodes):
         made = None
@@ -51,7 +51,7 @@ def _shifted(look: Look, node: Node) -> Node | None:
 
 
 def _normalized(look: Look, name: str) -> tuple[str, float] | None:
-    """Return x and ε of (x − mean) / √(variance + ε) over the last axis."""
+    """Match (x − mean) / √(variance + ε) over the last axis and return x and ε."""
     quotient = look.made_by(name, "Div", since=7)
     if quotient is None:
         return None
@@ -71,7 +71,7 @@ def _normalized(look: Look, name: str) -> tuple[str, float] | None:
 
 
 def _centred(look: Look, name: str) -> str | None:
-    """Return x of x − mean(x)."""
+    """Match x − mean(x) and return x."""
     node = look.made_by(name, "Sub", since=7)
     if node is None:
         return None
@@ -80,7 +80,7 @@ def _centred(look: Look, name: str) -> str | None:
 
 
 def _mean_of(look: Look, name: str) -> str | None:
-    """Return the operand of a mean over the last axis that keeps it."""
+    """Match a mean over the last axis that keeps it, and return its operand."""
     node = look.made_by(name, "ReduceMean")
     if node is None or not node.attributes.get("keepdims", 1):
         return None

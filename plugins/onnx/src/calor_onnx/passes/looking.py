@@ -1,4 +1,4 @@
-"""What a pass asks of a graph: who makes a value, who reads it, what it is.
+"""Queries of passes on a graph: the producer of a value, its readers, its type.
 
 Names that sub-graphs read, and outputs, are *pinned*: their values keep their names.
 """
@@ -13,7 +13,7 @@ from calor_onnx.graph import Graph, Node
 
 
 class Around:
-    """A graph around another: its constants, and the names that hide those further out."""
+    """An enclosing graph: its constants, and the names that hide those of graphs further out."""
 
     def __init__(self, graph: Graph) -> None:
         self.constants = graph.constants
@@ -22,9 +22,9 @@ class Around:
 
 
 class Look:
-    """A graph with its makers and readers, which ``replace`` and ``bypass`` keep up to date.
+    """A graph with producers and readers, which ``replace`` and ``bypass`` keep up to date.
 
-    The nodes themselves stay until ``finish``, so that many changes take no longer than few.
+    The list of nodes changes in ``finish`` only, so that many changes cost no more than few.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Look:
         self.functions = functions
         self.pinned = {info.name for info in graph.outputs}
         self.makers: dict[str, Node] = {}
-        # By identity, as nodes are not hashed.
+        # By identity, because nodes have no hash.
         self._readers: dict[str, dict[int, Node]] = {}
         self._instead: dict[int, tuple[Node, tuple[Node, ...]]] = {}
         self._names = {*self.infos, *graph.constants}
@@ -52,7 +52,7 @@ class Look:
             self._readers.setdefault(name, {})[id(node)] = node
 
     def standard(self, node: Node | None, *ops: str, since: int = 1) -> bool:
-        """Return whether a node is one of these operators of ONNX, of an opset or a later one."""
+        """Return whether a node is one of these ONNX operators, from an opset on."""
         return (
             node is not None
             and node.op in ops
@@ -63,22 +63,22 @@ class Look:
         )
 
     def made_by(self, name: str, *ops: str, since: int = 1) -> Node | None:
-        """Return the node that makes a value, where it is one of these operators of ONNX."""
+        """Return the node that computes a value if it is one of these ONNX operators."""
         node = self.makers.get(name)
         return node if self.standard(node, *ops, since=since) else None
 
     def single(self, name: str) -> bool:
-        """Return whether one operand of one node, and nothing else, reads a value."""
+        """Return whether exactly one operand of one node reads a value."""
         node = self.reader(name)
         return name not in self.pinned and node is not None and node.inputs.count(name) == 1
 
     def reader(self, name: str) -> Node | None:
-        """Return the only node that reads a value; None where there are none or several."""
+        """Return the only reader of a value, or None."""
         found = self._readers.get(name, {})
         return next(iter(found.values())) if len(found) == 1 else None
 
     def constant(self, name: str) -> Constant | None:
-        """Return a constant that no call replaces, from here or around."""
+        """Return a constant of this or an enclosing graph that no call replaces."""
         if name in self.makers or name in self.infos or not name:
             return None
         if name in self.graph.constants:
@@ -99,7 +99,7 @@ class Look:
         return float(found.array().reshape(-1)[0])
 
     def is_number(self, name: str, wanted: float) -> bool:
-        """Return whether a constant is a number, as far as float32 tells them apart."""
+        """Return whether a constant equals a number in float32."""
         found = self.number(name)
         return found is not None and isclose(found, wanted, rel_tol=1e-3 if wanted < 0.05 else 1e-5)
 
@@ -111,12 +111,12 @@ class Look:
         return [int(n) for n in found.array().reshape(-1)]
 
     def rank(self, name: str) -> int | None:
-        """Return how many axes a value has, where the graph tells."""
+        """Return the rank of a value if the graph determines it."""
         found = self.constant(name)
         if found is not None:
             return len(found.shape)
         info = self.infos.get(name)
-        # A lone scalar is taken for any shape: such a declaration tells nothing.
+        # Some exporters declare rank 0 for any shape, so rank 0 means unknown.
         if info is not None and info.kind == "tensor" and info.shape:
             return len(info.shape)
         node = self.made_by(name, "Transpose")
@@ -125,14 +125,14 @@ class Look:
         return None
 
     def fresh(self, name: str) -> str:
-        """Return a name that no value has."""
+        """Return an unused name."""
         while name in self._names:
             name += "'"
         self._names.add(name)
         return name
 
     def replace(self, old: Node, *made: Node) -> None:
-        """Put nodes in the place of one; the last makes what it made."""
+        """Replace a node by others; the last one computes its outputs."""
         self._instead[id(old)] = old, made
         self._forget(old)
         for node in made:
@@ -146,7 +146,7 @@ class Look:
                 del self.makers[name]
 
     def bypass(self, node: Node, source: str) -> bool:
-        """Let all who read a node's output read another value; False where names forbid it."""
+        """Let all readers of a node's output read another value; False if names forbid it."""
         result = node.outputs[0]
         if result in self.pinned:
             maker = self.makers.get(source)
@@ -154,7 +154,7 @@ class Look:
                 return False
             if source in self.infos:
                 return False
-            # The value takes the name under which it is known outside.
+            # The value takes the pinned name of the output.
             self._remove(node)
             maker.outputs[:] = [result if name == source else name for name in maker.outputs]
             self.makers[result] = self.makers.pop(source)
@@ -174,7 +174,7 @@ class Look:
             self._readers.setdefault(new, {})[id(reader)] = reader
 
     def finish(self) -> None:
-        """Bring the graph's nodes up to date."""
+        """Update the list of nodes."""
         kept = []
         waiting = self.graph.nodes[::-1]
         while waiting:
@@ -187,5 +187,5 @@ class Look:
 
 
 def inputs_of(node: Node, count: int) -> list[str]:
-    """Return the names of a node's operands, empty for those that it lacks."""
+    """Return the names of a node's operands, padded with empty names."""
     return [*node.inputs, *[""] * count][:count]

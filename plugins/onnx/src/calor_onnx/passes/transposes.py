@@ -1,4 +1,4 @@
-"""Transposes: composed, cancelled, moved behind elementwise nodes, and taken into Gemm."""
+"""Transposes: composed, cancelled, moved behind elementwise nodes, folded into Gemm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BINARY = ("Add", "Div", "Max", "Min", "Mul", "Pow", "Sub")
 
 
 def transposes(look: Look) -> bool:
-    """Bring transposes together, and take out those that do nothing."""
+    """Combine transposes, and remove those without effect."""
     changed = False
     for node in list(look.graph.nodes):
         if look.standard(node, "Transpose"):
@@ -26,7 +26,7 @@ def transposes(look: Look) -> bool:
 
 
 def permutation(look: Look, name: str) -> tuple[str, list[int]] | None:
-    """Return what a transpose takes, and its order of axes, where it states one."""
+    """Return the operand of a transpose and its permutation, if it has one."""
     node = look.made_by(name, "Transpose")
     perm = None if node is None else node.attributes.get("perm")
     if node is None or not perm or sorted(perm) != list(range(len(perm))):
@@ -69,7 +69,7 @@ def _into_gemm(look: Look, node: Node) -> bool:
 
 
 def _moved(look: Look, node: Node) -> bool:
-    """Let a node compute on what is not transposed yet, and transpose its result."""
+    """Move a transpose from the operands of a node to its result."""
     result = node.outputs[0]
     following = look.reader(result)
     if len(node.outputs) != 1 or not look.single(result):

@@ -1,4 +1,4 @@
-"""Weights that the graph turns before it uses them: turned once, when they are brought up."""
+"""Constant transposes of large weights, done once during the upload."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calor_onnx.scratch import Room
 
 
 def weights(look: Look) -> bool:
-    """Put turned constants in the place of transposes of large ones."""
+    """Replace transposes of large weights by transposed constants."""
     changed = False
     for node in list(look.graph.nodes):
         if not look.standard(node, "Transpose") or node.outputs[0] in look.pinned:

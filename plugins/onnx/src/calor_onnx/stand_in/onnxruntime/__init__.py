@@ -1,4 +1,4 @@
-"""calor-onnx, where a program imports onnxruntime; see ``calor_onnx.session.replacing``."""
+"""calor-onnx under the name onnxruntime; see ``calor_onnx.session.replacing``."""
 
 from calor_onnx.session import *  # noqa: F403 - the names are those of the session package
 from calor_onnx.session import __version__ as __version__

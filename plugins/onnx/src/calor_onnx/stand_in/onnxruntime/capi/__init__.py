@@ -1,4 +1,4 @@
-"""The modules under ``onnxruntime.capi`` that packages import from."""
+"""The modules under ``onnxruntime.capi`` from which packages import."""
 
 from . import _pybind_state as _pybind_state
 from . import onnxruntime_inference_collection as onnxruntime_inference_collection
