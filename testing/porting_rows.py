@@ -57,7 +57,6 @@ PRODUCT: Names = {"a": X, "b": Y.T.copy(), "x": X, "y": Y.T.copy()}
 SPREAD: Names = {"x": X, "indices": ALONG, "values": floats([9.0, 8.0, 7.0])}
 BATCHES: Names = {"x": np.stack([X, Y]), "y": np.stack([Y.T, X.T]).copy()}
 COMPLEX: Names = {"x": X + 1j * Y}
-POSITIVE: Names = {"x": np.abs(X), "a": np.abs(X), "b": Y}
 BITS: Names = {"x": INTEGERS, "a": INTEGERS, "b": np.array([[1, 2, 3], [3, 2, 1]])}
 
 
