@@ -17,6 +17,7 @@ imports: a strongly connected component of the graph.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -124,7 +125,7 @@ class ImportGraph:
         line = min(detail["line_number"] for detail in details)
         path = self.source.joinpath(*a.split("."))
         file = path / f"{INIT}.py" if path.is_dir() else path.with_suffix(".py")
-        return Import(a, b, f"{file.relative_to(self.source.parent)}:{line}")
+        return Import(a, b, f"{os.path.relpath(file)}:{line}")
 
 
 @contextmanager
