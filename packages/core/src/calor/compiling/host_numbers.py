@@ -1,9 +1,10 @@
-"""Host numbers of a type that a device lacks, brought to another type before its graph runs.
+"""Host numbers of a dtype that a device lacks, converted before its graph runs.
 
-A Python number reaches a jitted graph as a host input of type float64 or int64, which carry it
-exactly, and is cast to the type that it meets. Many devices have neither type. What is computed
-from host numbers alone is a host number too: where a device lacks the type of such a node, the node
-moves in front of the graph. Only numbers and small arrays move; tensors never leave their device.
+A Python number reaches a jitted graph as a host input of dtype float64 or int64, which hold it
+exactly, and is cast to the dtype of the operand that it meets. Many devices have neither. A
+function of host numbers only is a host number too: if the device lacks the dtype of such a node,
+the node moves in front of the graph. Only numbers and small arrays move; tensors never leave their
+device.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Split:
 
 
 def split(graph: Graph, refused: Collection[int], info: Info) -> Split | None:
-    """Return the graph in two, with refused nodes on host numbers first; None if there are none."""
+    """Return the graph in two, refused nodes on host numbers first; None if there are none."""
     moved = _movable(graph, [i for i in refused if _lacks(info, graph, i)])
     if not moved:
         return None
@@ -62,7 +63,7 @@ def _lacks(info: Info, graph: Graph, number: int) -> bool:
 
 
 def _movable(graph: Graph, refused: Collection[int]) -> set[int]:
-    """Return the refused nodes on host numbers and constants alone, and what they depend on."""
+    """Return the refused nodes on host numbers and constants only, with their ancestors."""
     maker: dict[int, int] = {}
     numbers = set(graph.host)
     for i, node in enumerate(graph.nodes):
@@ -83,7 +84,7 @@ def _movable(graph: Graph, refused: Collection[int]) -> set[int]:
 
 
 class WithHostNumbers:
-    """The executable of the rest, called with what the host computes first."""
+    """The executable of the rest, called with the numbers that the host computes first."""
 
     def __init__(self, parts: Split, executable: Executable) -> None:
         self.parts = parts

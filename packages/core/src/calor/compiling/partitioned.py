@@ -1,4 +1,4 @@
-"""An executable made of others: runs segments in order and moves what they exchange."""
+"""An executable made of others: it runs segments in order and moves values between them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class PartitionedExecutable:
         return self._store(results, into)
 
     def _last_stages(self) -> list[tuple[int, ...]]:
-        """For each stage, the values that nothing reads after it."""
+        """Return for each stage the values that nothing reads after it."""
         keep = set(self.graph.outputs)
         ends: list[tuple[int, ...]] = []
         for stage in reversed(self.stages):
@@ -123,7 +123,7 @@ class PartitionedExecutable:
         return ends[::-1]
 
     def _moves(self) -> list[int]:
-        """Return the values that a call moves, once for each device that they go to."""
+        """Return the values that a call moves, once for each device that receives them."""
         graph, home = self.graph, self.device
         places: dict[int, set[Device]] = {v: {home} for v in graph.inputs}
         moved: list[int] = []

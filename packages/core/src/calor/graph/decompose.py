@@ -23,10 +23,10 @@ def definition(op: Op, inputs: tuple[Spec, ...], attributes: dict[str, object]) 
 
 
 def decompose(graph: Graph, only: frozenset[int] | None = None) -> Graph:
-    """Return the graph with kept composites decomposed, until none is left.
+    """Return the graph with composites decomposed, until none is left.
 
-    ``only`` limits it to those node indices and to one level: what they decompose into may hold
-    kept composites again, which a device may take.
+    ``only`` limits it to these node indices and to one level: a decomposition may contain
+    composites that a device takes.
     """
     targets = {
         i
@@ -50,10 +50,10 @@ def decompose(graph: Graph, only: frozenset[int] | None = None) -> Graph:
 
 
 def plain(graph: Graph) -> Graph:
-    """Return the graph without what is there for its gradient alone: stops and rules of users.
+    """Return the graph without nodes that serve only its gradient: stops and rules of users.
 
-    These hold Python functions, and devices get plain data. Sub-graphs lose theirs too; a graph
-    that has none is returned as it is.
+    These contain Python functions, and devices get plain data. Sub-graphs are treated alike. A
+    graph without such nodes is returned as it is.
     """
     marks = frozenset(i for i, node in enumerate(graph.nodes) if node.op.gradient_only)
     if marks:

@@ -23,9 +23,9 @@ Entry = tuple[Signature, int, Sequence[int]]
 
 
 class Aside:
-    """The nodes of an interrupted flush, and the values among them that still wait.
+    """The nodes of an interrupted flush, and the values among them that are still wanted.
 
-    It stands where a pending value's trace would be. Positions are those of that trace.
+    It takes the place of a pending value's trace. Positions are those of that trace.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Aside:
         return [v for v in found if v is not None and v.trace is self]
 
     def compute(self, values: Sequence[Value]) -> None:
-        """Compute some of the values that wait, with what they depend on and nothing else."""
+        """Compute some of the waiting values with their ancestors, and nothing else."""
         trace = self.kind(self.device)
         for value in values:
             # One may have come along with another.
@@ -72,9 +72,9 @@ class Aside:
         trace.flush()
 
     def move(self, value: Value, trace: Nodes) -> int:
-        """Record a value and what it depends on in a trace; return its position there.
+        """Record a value and its ancestors in a trace; return its position there.
 
-        Waiting values that it depends on move with it.
+        Ancestors that wait too move with it.
         """
         places: dict[int, int] = {}
         wanted = value.position
@@ -125,7 +125,7 @@ class Aside:
         return value if value is not None and value.trace is not self else None
 
     def _give(self, position: int, trace: Nodes, place: int) -> None:
-        """Make a waiting value one of the trace; another interruption leaves it in one of both."""
+        """Move a waiting value to the trace. After another interruption it is in one of the two."""
         reference = self.values.get(position)
         value = None if reference is None else reference()
         if value is not None and value.trace is self:
@@ -137,7 +137,7 @@ class Aside:
 
 
 def set_aside(trace: Nodes) -> None:
-    """Take what is pending out of a trace whose flush was interrupted."""
+    """Take the pending operations out of a trace whose flush was interrupted."""
     live = [v for v in trace.values if v.trace is trace]
     aside = Aside(trace, live)
     local.asides.add(aside)

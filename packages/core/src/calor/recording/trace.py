@@ -77,10 +77,10 @@ class Trace(Nodes):
         return self.add_input(value, value.spec, False)
 
     def overflow(self, sig: Signature) -> None:
-        """Called after each op once the room is used up: eager mode, debug lines, size limits.
+        """Handle a full trace after an op: eager mode, debug lines, limits of size.
 
-        A flush by limit cuts where the same few ops stood at an earlier cut, so that a loop
-        settles on the few plans that its own repetition meets again.
+        A flush by limit cuts where the last few ops equal those of an earlier cut, so that a loop
+        settles on a few plans.
         """
         if config.debug:
             from calor.lines import user_line
@@ -130,7 +130,7 @@ def trace_on(device: Device) -> Trace:
 
 
 class Exports:
-    """Counts how often memory was handed out (``numpy()``, DLPack), so that jit looks again."""
+    """Counts exports of memory (``numpy()``, DLPack), so that jit checks again."""
 
     __slots__ = ("count",)
 
@@ -142,7 +142,7 @@ exports: Final = Exports()
 
 
 def computed(spec_: Spec, device: Device, buffer: Any) -> Any:
-    """Return a new tensor on a buffer; within a trace it is a constant of that graph."""
+    """Return a new tensor with a buffer; within a trace it is a constant of that graph."""
     tensor = wrap(ready(spec_, device, buffer))
     if local.jit:
         local.jit[-1].adopt(tensor)
@@ -162,9 +162,9 @@ def pending(trace: Trace, spec_: Spec, position: int) -> Value:
 
 
 def flush(trace: Trace) -> None:
-    """Compute every pending value that somebody holds, and empty the trace.
+    """Compute every pending value that has a holder, and empty the trace.
 
-    When it is interrupted, what was pending is set aside: a look then computes what it needs.
+    After an interruption the pending operations are set aside; a read then computes what it needs.
     """
     try:
         _flush(trace)
@@ -207,7 +207,7 @@ def _flush(trace: Trace) -> None:
 
 
 def materialize(value: Value) -> Any:
-    """Return the buffer of a value, computing what is pending; raises what its plan raised."""
+    """Return the buffer of a value, computing pending operations; raise the error of its plan."""
     buffer = value.buffer
     if buffer is None:
         trace = value.trace
@@ -249,7 +249,7 @@ def _compute_elsewhere(trace: Trace, value: Value) -> None:
 
 
 def flush_all(device: Device | None = None) -> None:
-    """Flush this thread's pending traces, of one device or of all, and what was set aside."""
+    """Flush this thread's pending traces of one device or of all, and the operations set aside."""
     for trace in list(local.traces.values()):
         if (device is None or trace.device is device) and trace.values:
             flush(trace)

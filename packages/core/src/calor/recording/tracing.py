@@ -144,10 +144,10 @@ class GraphTrace(Trace):
         tracing.release()
 
     def _let_go(self) -> None:
-        """Hold nothing any more: what was traced lives as long as somebody else holds it.
+        """Drop all references: traced values live as long as they have other holders.
 
-        Values know their trace, so a trace that held values would keep the state that was captured
-        until garbage is collected. Another thread may wait to be told what a stand-in stood for.
+        Values refer to their trace, so a trace that referred to values would keep captured state
+        until a garbage collection. Another thread may wait to learn what a placeholder stood for.
         """
         self.stood = WeakKeyDictionary(
             {capture.placeholder: capture.value for capture in self.captures.values()}
@@ -249,14 +249,14 @@ class GraphTrace(Trace):
         self.constants.add(handle._value)
 
     def overflow(self, sig: Signature) -> None:
-        """A graph has no limit; called for those who watch what is recorded."""
+        """Call the observers of recording: a graph has no limit."""
         for watch in watchers:
             watch(sig)
 
     def stood_for(self, value: Value) -> Value:
-        """Return what another thread's tensor holds beside its stand-in in this trace.
+        """Return the value of another thread's tensor that has a placeholder in this trace.
 
-        Waits for the end of the trace. Raises for what is a traced value indeed.
+        It waits for the end of the trace, and raises if the value was traced.
         """
         if self.thread != threading.get_ident():
             with tracing:
@@ -282,7 +282,7 @@ class GraphTrace(Trace):
         )
 
     def look_at(self, handle: Handle) -> None:
-        """Raise when a tensor from outside is looked at: its number would be baked in."""
+        """Raise if a captured tensor is read: its number would become a constant of the graph."""
         value = handle._value
         if value.trace is None and value not in self.constants:
             self.look()
@@ -292,7 +292,7 @@ class GraphTrace(Trace):
         return [position for sig, position, _ in walk(self.codes) if sig.op is INPUT]
 
     def graph(self, outputs: Sequence[Handle]) -> Graph:
-        """Return the graph of what was recorded, with these outputs."""
+        """Return the recorded graph with these outputs."""
         positions = [
             h._value.position if h._value.trace is self else self.attach(h) for h in outputs
         ]
@@ -327,16 +327,16 @@ class outside:
 
 
 def gradients_on() -> bool:
-    """Return whether gradients are on for the code that runs here, in a sub-graph too."""
+    """Tell whether gradients are on for the code that runs here, in a sub-graph too."""
     if local.grad_enabled:
         return True
     return bool(local.jit) and local.jit[-1].graded and local.jit[-1].modes[-1]
 
 
 def traced_elsewhere(values: Iterable[Value]) -> bool:
-    """Return whether one of the values stands for a tensor in a trace that goes on.
+    """Tell whether one of the values is a placeholder of a trace that still runs.
 
-    To be asked outside of a trace, where it can only be another thread's.
+    It is called outside of traces, so the trace is another thread's.
     """
     return any(type(v.trace) is GraphTrace and not v.trace.finished for v in values)
 

@@ -1,10 +1,10 @@
 """``backward()`` inside a jitted function, for tensors that are its arguments.
 
-A stand-in of an argument has no gradient record, which keeps graphs small: most functions never
-ask. One that calls ``backward``, or reads ``.grad``, while it was given tensors that require
-gradients is traced again, with records that end at the stand-ins. The gradient that arrives there
-is a result of the graph; after the call it is added to ``.grad`` of the caller's tensor, or, when
-the caller computed the tensor from others, goes on to these.
+The placeholder of an argument has no gradient record, which keeps graphs small: most functions need
+none. A function that calls ``backward`` or reads ``.grad`` with arguments that require gradients is
+traced again, with records that end at the placeholders. A gradient that arrives there is a result
+of the graph. After the call it is added to ``.grad`` of the caller's tensor; if the caller computed
+the tensor from others, it flows on to these.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def _kind(tensor: Any) -> int:
 
 
 def present(tensors: Sequence[Any], how: Sequence[int]) -> list[Any]:
-    """Return the gradients that are there already and are inputs of the graph, too."""
+    """Return the existing gradients, which are inputs of the graph too."""
     return [t._grad for t, kind in zip(tensors, how, strict=True) if kind == ADDS]
 
 
 class Sinks:
-    """Stand-ins of arguments with records, and where the gradients end that arrive there.
+    """Placeholders of arguments with records, and the gradients that arrive there.
 
-    ``grads`` are the stand-ins of :func:`present`.
+    ``grads`` are the placeholders of :func:`present`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Sinks:
         return [(places[id(h)], g) for h, g in changed if id(h) in places]
 
     def others(self, changed: Sequence[tuple[Handle, Any]]) -> list[tuple[Handle, Any]]:
-        """Return the changed gradients that belong to tensors from outside."""
+        """Return the changed gradients that belong to captured tensors."""
         ids = set(map(id, self.handles))
         return [(h, g) for h, g in changed if id(h) not in ids]
 
@@ -93,7 +93,7 @@ def check_apart(name: str, tensors: Sequence[Any], owners: Sequence[Any]) -> Non
 
 
 def store(tensors: Sequence[Any], writes: Sequence[tuple[int, Any]], kinds: Sequence[int]) -> None:
-    """Give arguments their gradients, (argument, tensor or None); pass on what others take."""
+    """Assign gradients (argument, tensor or None) to arguments, or pass them to their sources."""
     for i, gradient in writes:
         if kinds[i] == PASSES:
             if gradient is not None:

@@ -1,8 +1,8 @@
-"""Arguments of a jitted call: taken apart by generated code, guarded by the same code.
+"""Arguments of a jitted call, flattened and checked by generated code.
 
-Requirements: the second call with the same structure must not walk pytrees. For each structure
-met, a function is generated that unpacks the arguments with plain subscripts and type checks, and
-returns None at the first difference.
+Requirements: the second call with the same structure must not walk pytrees. For each structure a
+function is generated that unpacks the arguments with plain subscripts and type checks, and returns
+None at the first difference.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Arguments:
         )
 
     def _tensors(self, value: Any, kind: type, name: str, parts: list[Any]) -> Any:
-        """A container of tensors alone is taken in one go; what is no tensor has no ``_value``."""
+        """Unpack a container of tensors in one step; anything else has no ``_value``."""
         first = len(self.tensors)
         self.tensors += parts
         leaves = [("tensor", first + i) for i in range(len(parts))]

@@ -1,8 +1,8 @@
-"""The state that a jitted program reads and writes beside its arguments, found and kept at hand.
+"""The state that a jitted program reads and writes beside its arguments, cached between calls.
 
-Requirements: while no Stateful object was assigned to and no state tensor was given another value,
-the buffers of the last call are used as they are; state that nobody else holds is written in place,
-so nothing is written back either.
+Requirements: as long as no attribute of a Stateful object was assigned and no state tensor got
+another value, a call uses the buffers of the last one. State with no other holder is written in
+place, so nothing is written back.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Binding:
         return self.owners[i]._grad if kind == "grad" else self.traced.captures[i]
 
     def changed(self, tops: list[Stateful]) -> Iterator[Any]:
-        """Yield what a call changes: tensors from outside, and objects (``tops``, by leaf)."""
+        """Yield what a call changes: captured tensors, and objects (by leaf, in ``tops``)."""
         traced = self.traced
         places = [traced.places[i] for i, _ in traced.state_writes]
         places += [("grad", i) for i, _ in traced.grad_writes]
@@ -99,7 +99,7 @@ class Binding:
             yield tops[i] if kind == "held" else fixed[i]
 
     def release(self) -> None:
-        """Stop counting as an owner of the state's values, when no call is using them."""
+        """Stop counting as an owner of the state's values, once no call uses them."""
         if self.turn is not None:
             self.turn.acquire()
         self.forget()
@@ -107,7 +107,7 @@ class Binding:
             self.turn.release()
 
     def forget(self) -> None:
-        """Hold nothing of the state any more; the next call takes it over as it is then."""
+        """Drop the cached state; the next call reads it again."""
         if self.handles:
             self.values = []
             self.written = []
@@ -117,7 +117,7 @@ class Binding:
             self.exports = -1
 
     def same_grads(self) -> bool:
-        """Return whether gradients are absent and present as in the trace; follow new ones."""
+        """Tell whether the same gradients are present as in the trace; follow new tensors."""
         ids = [id(h._grad) for h in self.owners]
         if ids == self.grad_ids:
             return True
@@ -130,10 +130,10 @@ class Binding:
         return True
 
     def refresh(self, values: list[Value]) -> bool | None:
-        """Take over the state's present values; None when a spec or device differs.
+        """Read the present values of the state; None if a spec or device differs.
 
-        False while another thread traces with them. The state of random numbers follows to the
-        device, and the list has its new values.
+        False while another thread traces with them. The state of random numbers moves to the
+        device, and the list gets its new values.
         """
         traced = self.traced
         if [v.spec for v in values] != traced.capture_specs:
@@ -158,7 +158,7 @@ class Binding:
         return True
 
     def in_place(self, outputs: int) -> list[Any]:
-        """Return for each output the buffer that it may be written to: of state held only here."""
+        """Return for each output the buffer of state with no other holder to write to, or None."""
         if self.exports != exports.count:
             self._choose(outputs)
         counts = list(map(_getrefcount, self.written))
@@ -171,7 +171,7 @@ class Binding:
         return into
 
     def _choose(self, outputs: int) -> None:
-        """Decide which state may be written in place: what no NumPy view or DLPack holder sees."""
+        """Find the state to write in place: no NumPy view and no DLPack consumer shares it."""
         into: list[Any] = [None] * outputs
         free = bool(self.device.info.feature("in_place"))
         if free:
@@ -186,9 +186,9 @@ class Binding:
 
 
 class Bindings:
-    """The bindings of one program, the last used first.
+    """The bindings of one program, the most recent first.
 
-    ``function`` is what calls take turns for that change their arguments.
+    ``function`` is the jitted function; calls that change their arguments lock it.
     """
 
     def __init__(self, traced: Traced, device: Device, function: Any) -> None:
@@ -203,9 +203,9 @@ class Bindings:
         self.tied: list[int] | None = None
 
     def find(self, objects: list[Stateful]) -> Binding | None:
-        """Return the binding for these objects after something was assigned or swapped.
+        """Return the binding of these objects after an assignment or an exchange of objects.
 
-        None when the objects are not as in the trace.
+        None if the objects are not as in the trace.
         """
         for binding in self.made:
             if binding.objects != objects:

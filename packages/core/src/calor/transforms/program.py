@@ -1,7 +1,7 @@
-"""A jitted program: a traced graph, compiled, and what a call of it does.
+"""A jitted program: a compiled trace, and what a call of it does.
 
-Requirements: a call costs about 0.1 µs per tensor, of its arguments or of its state. So what nearly
-always holds is checked in one go, and only what fails that is looked at more closely.
+Requirements: a call costs about 0.1 µs per tensor of its arguments and its state. So a single check
+covers what nearly always holds; only if it fails, each condition is checked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MISS: Final = object()
 def plain_buffers(tensors: Sequence[Any], specs: list[Spec], device: Device) -> list[Any] | None:
     """Return the buffers of tensors that have these specs, are computed, and have no record.
 
-    None when one does not, which takes a closer look. All in one walk, since it is every call's.
+    None if one does not, which needs a closer check. It is a single loop, as every call runs it.
     """
     buffers = [
         buffer
@@ -48,7 +48,7 @@ def plain_buffers(tensors: Sequence[Any], specs: list[Spec], device: Device) -> 
 
 
 class JittedFunction(Protocol):
-    """A function of programs, as these and its bound calls see it."""
+    """A jitted function, as programs and bound calls see it."""
 
     function: Callable[..., Any]
     name: str
@@ -57,7 +57,7 @@ class JittedFunction(Protocol):
     programs: list[Program]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the program that fits the arguments, tracing the function where none does."""
+        """Call the program that fits the arguments; trace the function if none does."""
         ...
 
 
@@ -122,7 +122,7 @@ class Program:
         return self.enter(recorded, tensors, numbers, objects, buffers)
 
     def _read(self, tensors: list[Any]) -> list[Any] | None:
-        """Return the buffers of arguments, computing what is pending; None where one differs."""
+        """Return the buffers of arguments, computing pending ones; None if a spec differs."""
         given = [t._value for t in tensors]
         if [v.spec for v in given] != self.specs:
             return None
@@ -191,8 +191,8 @@ class Program:
     def _differentiable(self, tensors: list[Any], binding: Binding, buffers: list[Any]) -> Any:
         """Execute, and give the floating results a gradient record.
 
-        The record keeps the inputs. When a gradient is asked for, a second program runs the graph
-        and its backward pass in one call; a gradient of a gradient replays the graph op by op.
+        The record keeps the inputs. When a gradient is needed, a second program runs the graph and
+        its backward pass in one call; the gradient of a gradient replays the graph op by op.
         """
         traced, graph = self.traced, self.graph
         # What the graph reads, held as it is now: the handles may be given other values later.
@@ -258,7 +258,7 @@ class Program:
     def _store(
         self, tensors: list[Any], binding: Binding, into: list[Any], made: list[Any]
     ) -> None:
-        """Give what the program changes its new values, unless they are in place already."""
+        """Assign the new values of what the program changes, unless they were written in place."""
         writes = self.traced.state_writes
         for (i, slot), value in zip(writes, binding.written, strict=True):
             if into[slot] is None:
@@ -309,7 +309,7 @@ class Program:
 
 
 def _held(binding: Binding, source: Any) -> Any:
-    """Return a tensor on what a graph input holds now: a captured tensor's value, or a constant."""
+    """Return a tensor of a graph input's present value: a captured tensor's, or a constant."""
     if type(source) is not int:
         return wrap(source)
     handle = binding.handles[source]

@@ -1,4 +1,4 @@
-"""The graph that a simplification builds, with what is known of its values."""
+"""The graph that a simplification builds, with known facts about its values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL: Final = 64
 
 
 class Step(NamedTuple):
-    """A node to be: its op, operands by number, and attributes."""
+    """A node to be added: its op, the numbers of its operands, and its attributes."""
 
     op: Op
     inputs: tuple[int, ...]
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 class Draft:
-    """A graph in the making that answers where a value comes from and whether it is constant."""
+    """A graph under construction that knows the producer of a value and whether it is constant."""
 
     def __init__(self) -> None:
         self.builder = Builder()
@@ -48,7 +48,7 @@ class Draft:
         return numbers
 
     def made_by(self, number: int, op: Op) -> Node | None:
-        """Return the node that makes a value when it is of this op."""
+        """Return the node that makes a value, if it is of this op."""
         node = self._nodes[number]
         return node if node is not None and node.op is op else None
 
@@ -99,10 +99,10 @@ def one_element(array: Array | None) -> Array | None:
 
 
 def source(values: Array, out: Spec) -> Step | None:
-    """Return the node that makes a constant: ``full`` where one element says it, else ``constant``.
+    """Return the node that makes a constant: ``full`` for a repeated element, else ``constant``.
 
-    ``values`` has the shape of ``out``, or (1,) for an element to repeat. None when neither op can
-    make it: a large value, weak or with a NaN whose bits ``full`` would not keep.
+    ``values`` has the shape of ``out``, or (1,) for a repeated element. None if neither op can make
+    it: a large value, a weak one, or one with a NaN whose bits ``full`` would not keep.
     """
     element = one_element(values)
     if element is not None and not out.weak:

@@ -62,12 +62,12 @@ class Traced:
 
 
 def get(owner: Any, key: Any) -> Any:
-    """Return what a Stateful attribute, a list or a dictionary holds."""
+    """Return the value of a Stateful attribute, a list item or a dictionary item."""
     return vars(owner)[key] if isinstance(owner, Stateful) else owner[key]
 
 
 def put(owner: Any, key: Any, value: Any) -> None:
-    """Set it back without counting as an assignment."""
+    """Set the value back without counting it as an assignment."""
     if isinstance(owner, Stateful):
         vars(owner)[key] = value
     else:
@@ -83,11 +83,11 @@ def traced(
     *,
     simple: bool = True,
 ) -> Traced:
-    """Trace a function, and again when it turns out what its trace has to know.
+    """Trace a function, repeatedly if a trace shows that another one is needed.
 
-    That is: how arguments take gradients, where it asks for these; and objects that are found
-    nowhere before it reads a number of theirs. The graph is simplified unless ``simple`` is false,
-    for those who compare graphs of several sizes, as what is folded depends on sizes.
+    One is needed if the function asks how arguments take gradients, and if it reads a number of an
+    object that was not known before. The graph is simplified unless ``simple`` is False, for
+    comparing graphs of several sizes: which constants are folded depends on sizes.
     """
     tracer = Tracer(function, name, arguments, roots, device, simple)
     # Until the last of it numbers of objects are stand-ins, too.
@@ -121,7 +121,7 @@ class Tracer:
         self.unrecorded = any(self.how)
 
     def run(self) -> Traced | None:
-        """Trace once; None or Retrace when it has to be done again, with what is known now."""
+        """Trace once; None or Retrace if another trace is needed."""
         self.objects = [*self.arguments.objects, *self.roots]
         self.structures = [tree.flatten(o)[1] for o in self.objects]
         self.held: list[Leaf] = [leaf for o in self.objects for leaf in named_leaves(o)]
@@ -148,7 +148,7 @@ class Tracer:
         return None if self.again else made
 
     def _meet(self, obj: Stateful) -> None:
-        """Begin again when the code reads a number of an object that was found nowhere."""
+        """Start again when the code reads a number of an object that was not known before."""
         if not any(known is obj for known in (*self.known, *self.trace.made)):
             self.roots.append(obj)
             self.again = True
