@@ -198,8 +198,8 @@ def partition(keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Numb
 
 
 @helper
-def quick_select(keys: Pointer, spare: Pointer, first: Number, last: Number, place: Number) -> None:
-    """Move the key with sorted index ``place`` there, and all smaller keys before it.
+def quick_select(keys: Pointer, spare: Pointer, first: Number, last: Number, index: Number) -> None:
+    """Move the key with sorted index ``index`` there, and all smaller keys before it.
 
     No two keys of ``keys[first:last]`` are equal; ``spare`` as in ``quick_sort``.
     """
@@ -213,7 +213,7 @@ def quick_select(keys: Pointer, spare: Pointer, first: Number, last: Number, pla
             pivot = pivot_of(keys, lo, hi)
         low = partition(keys, spare, lo, hi, pivot)
         before = hi - lo
-        if low > place:
+        if low > index:
             hi = low
         else:
             lo = low

@@ -164,13 +164,13 @@ def move_by_digit(
         if j < count:
             key, own = staged[j], staged_order[j]
             base = bases[digit_of(key, plan.shift, plan.bits)]
-            place = row * n + (base + j).to(int64)
+            index = row * n + (base + j).to(int64)
             if plan.last:
-                put_element(original, moved, row * n, place, key, own, plan.descending)
-                moved_order[place] = own.to(int64)
+                put_element(original, moved, row * n, index, key, own, plan.descending)
+                moved_order[index] = own.to(int64)
             else:
-                moved[place] = key
-                moved_order[place] = own
+                moved[index] = key
+                moved_order[index] = own
 
 
 @kernel
