@@ -123,3 +123,10 @@ def test_a_plot_has_a_dot_for_each_case_and_a_mark_for_each_mean() -> None:
     dots = [float(e.get("cx", "0")) for e in drawn.iter() if e.get("fill-opacity")]
     one = next(float(e.get("x1", "0")) for e in drawn.iter() if e.get("stroke") == "#555555")
     assert dots[0] < one < dots[1], "a ratio below 1 is left of the line at 1"
+
+
+def test_the_page_of_limits_stays_short() -> None:
+    """Measurements belong to the page of performance; limits answer in two tables and lists."""
+    text = (ROOT / "docs/limits.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 120
+    assert "](performance.md" in text
