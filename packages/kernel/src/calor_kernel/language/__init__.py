@@ -5,7 +5,6 @@ Positional parameters exist when a kernel runs, keyword-only ones when it is bui
 
 from calor_kernel.ir.types import Buffer, Scalar, Type
 from calor_kernel.language.arrays import Registers, registers
-from calor_kernel.language.bands import Band
 from calor_kernel.language.builtin_functions import max, min, range
 from calor_kernel.language.declared import (
     Element,
@@ -27,6 +26,7 @@ from calor_kernel.language.division import (
     offset_of,
     unravel,
 )
+from calor_kernel.language.fragment_rows import Band
 from calor_kernel.language.fragments import Fragment, fragment, group_count, group_of
 from calor_kernel.language.functions import (
     absolute_position,

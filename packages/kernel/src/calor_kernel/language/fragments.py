@@ -18,8 +18,8 @@ import numpy as np
 from calor.dtypes import DType
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.arrays import Registers, registers
-from calor_kernel.language.bands import Band, reduce_fragment
 from calor_kernel.language.builder import current
+from calor_kernel.language.fragment_rows import Band, reduce_fragment
 from calor_kernel.language.functions import lane_position, pack, shuffle, unit_index
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places, register_places

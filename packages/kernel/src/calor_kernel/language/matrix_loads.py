@@ -15,10 +15,10 @@ import numpy as np
 from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import current
 from calor_kernel.language.functions import lane_position, select
-from calor_kernel.language.held_matrix import HeldMatrix
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places
 from calor_kernel.language.memory import Pointer
+from calor_kernel.language.register_matrix import HeldMatrix
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from calor_kernel.errors import KernelTypeError
-from calor_kernel.language.bands import Band
 from calor_kernel.language.builder import current
+from calor_kernel.language.fragment_rows import Band
 from calor_kernel.language.fragments import Fragment, check_shape
 from calor_kernel.language.functions import fma
 from calor_kernel.language.layouts import Layout

@@ -17,7 +17,6 @@ from calor_kernel.ir.ops import OPS
 from calor_kernel.language.lanes import (
     barriers,
     blocks,
-    boxes,
     control,
     copies,
     effects,
@@ -28,6 +27,7 @@ from calor_kernel.language.lanes import (
     planes,
     products,
     roles,
+    tma,
 )
 from calor_kernel.language.lanes.arithmetic import ARITHMETIC
 from calor_kernel.language.lanes.machine import Batch, Step
@@ -236,13 +236,13 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "plane_scan": planes.scan_step,
     "plane_ballot": planes.ballot_step,
     "mma": matrices.mma_step,
-    "copy_tensor": boxes.copy_step,
+    "copy_tensor": tma.copy_step,
     "mbarrier_init": mbarriers.init_step,
     "mbarrier_expect": mbarriers.expect_step,
     "mbarrier_arrive": mbarriers.arrive_step,
     "mbarrier_wait": mbarriers.wait_step,
     "load_matrix": blocks.load_step,
-    "store_tensor": boxes.store_step,
+    "store_tensor": tma.store_step,
     "mma_async": products.async_step,
     "mma_result": products.result_step,
     "copy_async": copies.copy_step,

@@ -26,8 +26,12 @@ from calor_kernel.library.pool.general import (
     reduce_windows,
 )
 from calor_kernel.library.pool.problem import Reduction, Windows, leading, windows_of, working
-from calor_kernel.library.pool.rowing import choice_of_rows, gradient_of_rows, reduction_of_rows
-from calor_kernel.library.pool.tiling import gradient_of_tiles, reduction_of_tiles
+from calor_kernel.library.pool.rows_launch import (
+    choice_of_rows,
+    gradient_of_rows,
+    reduction_of_rows,
+)
+from calor_kernel.library.pool.tiles_launch import gradient_of_tiles, reduction_of_tiles
 
 
 @lowering("window_reduce", strided=True)

@@ -16,7 +16,7 @@ from calor.dtypes import ALL, DType, bool_, float32, float64, int32, int64, uint
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.cuda_cpp import atomics, boxes, tables
+from calor_kernel.printers.cuda_cpp import atomics, tables, tma
 from calor_kernel.printers.cuda_cpp.statements import STATEMENTS
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, Values
 from calor_kernel.printers.expressions import Expression
@@ -204,11 +204,11 @@ class CudaCpp(Dialect):
         declared = [self.parameter(p, names[p.name]) for p in kernel.parameters]
         if kernel.shared_bytes > self.static_bytes:
             helpers = f"extern __shared__ __align__(1024) uint8 launched_memory[];\n\n{helpers}"
-        maps = boxes.declared_maps(kernel)
+        maps = tma.declared_maps(kernel)
         if maps:
-            helpers = f"{boxes.TYPE}\n{helpers}"
+            helpers = f"{tma.TYPE}\n{helpers}"
             declared += maps
-            body = f"{boxes.fetched_maps(len(maps))}{body}"
+            body = f"{tma.fetched_maps(len(maps))}{body}"
         return (
             f"{tables.prelude(helpers + body, self.pieces(kernel))}{helpers}"
             f'extern "C" __global__ void {self.bounds(kernel)}\n'

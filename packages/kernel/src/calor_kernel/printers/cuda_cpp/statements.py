@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from calor_kernel.ir.nodes import Block, Operation
-from calor_kernel.printers.cuda_cpp import asynchronous, boxes, warpgroups
+from calor_kernel.printers.cuda_cpp import asynchronous, tma, warpgroups
 from calor_kernel.printers.printer import Printer
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ STATEMENTS: Final[Mapping[str, Statement]] = MappingProxyType(
         "wait_async": asynchronous.wait,
         "mma_async": warpgroups.products,
         "mma_result": warpgroups.result,
-        "mbarrier_init": boxes.initialize,
-        "mbarrier_expect": boxes.expect,
-        "mbarrier_arrive": boxes.arrive,
-        "mbarrier_wait": boxes.wait,
-        "copy_tensor": boxes.copy,
-        "store_tensor": boxes.store,
-        "barrier": boxes.barrier,
-        "role": boxes.role,
+        "mbarrier_init": tma.initialize,
+        "mbarrier_expect": tma.expect,
+        "mbarrier_arrive": tma.arrive,
+        "mbarrier_wait": tma.wait,
+        "copy_tensor": tma.copy,
+        "store_tensor": tma.store,
+        "barrier": tma.barrier,
+        "role": tma.role,
     }
 )

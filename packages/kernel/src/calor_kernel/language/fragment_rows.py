@@ -14,7 +14,7 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.arrays import Registers, registers
 from calor_kernel.language.builder import current
 from calor_kernel.language.functions import pack, plane_shuffle, splat, vreduce
-from calor_kernel.language.held_matrix import HeldMatrix
+from calor_kernel.language.register_matrix import HeldMatrix
 from calor_kernel.language.values import Number
 
 
