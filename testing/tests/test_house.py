@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from module_names import BANNED, EXCEPTIONS, modules, slang
+
 ROOT = Path(__file__).parents[2]
 PROJECTS = sorted(
     path.parent
@@ -152,3 +154,41 @@ def test_no_python_file_is_longer_than_600_lines() -> None:
 def test_readme_has_the_command(session: str) -> None:
     command = f"python3 -m venv .venv && .venv/bin/pip install nox && .venv/bin/nox -s {session}"
     assert f"\n```\n{command}\n```\n" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_module_names_are_the_terms_of_the_field() -> None:
+    wrong = slang(modules(ROOT))
+    assert len(modules(ROOT)) > 500
+    assert not [message for path, message in wrong.items() if path not in EXCEPTIONS]
+
+
+def test_exceptions_of_module_names_are_needed() -> None:
+    """A module that has its new name is deleted from the table; a new name is not slang too."""
+    unneeded = sorted(EXCEPTIONS.keys() - slang(modules(ROOT)).keys())
+    assert not unneeded, f"delete these exceptions from testing/module_names.py: {unneeded}"
+    renamed = [Path(path).with_stem(name) for path, name in EXCEPTIONS.items()]
+    assert not slang(renamed)
+
+
+@pytest.mark.parametrize(
+    ("planted", "term"),
+    [
+        *((f"library/matmul/{word}.py", term) for word, term in BANNED.items()),
+        ("library/matmul/boxed_rows.py", "warpgroup_tma_launch"),
+        ("library/conv/_patches.py", "simt"),
+        ("library/conv/striding.py", "strides_launch"),
+        ("library/conv/scanning.py", "scan_launch"),
+    ],
+)
+def test_slang_in_a_module_name_is_found(tmp_path: Path, planted: str, term: str) -> None:
+    """The message names the module and the term; modules beside it have good names."""
+    source = tmp_path / "packages/kernel/src/calor_kernel"
+    good = ("library/matmul/warp_mma.py", "library/conv/strides.py", "library/conv/scan.py")
+    for name in (planted, *good):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).touch()
+    path = (source / planted).relative_to(tmp_path).as_posix()
+    [(found, message)] = slang(modules(tmp_path)).items()
+    assert found == path
+    assert message.startswith(path)
+    assert term in message
