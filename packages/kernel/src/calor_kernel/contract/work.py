@@ -1,8 +1,8 @@
-"""What the library says to the planner: which launches do an op, on which memory.
+"""The library's answer to the planner: the launches of an op, and their memory.
 
-Requirements: a family sees views (buffer, offset, shape, strides), so that movement costs nothing;
-a launch is data, and its kernel is named by what it is built from, so that equal kernels are
-compiled once and found on disk without being built; sizes are run-time arguments.
+Requirements: a family sees views (buffer, offset, shape, strides), so data movement is free. A
+launch is data. Its kernel is identified by its build arguments, so equal kernels are compiled once
+and found on disk without being built. Sizes are run-time arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from calor_kernel.language.kernel import KernelFunction
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Elements of a buffer; ``offset`` and ``strides`` are in elements, also 0 or negative."""
+    """Elements of a buffer; ``offset`` and ``strides`` are in elements and may be negative or 0."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -43,7 +43,7 @@ class View:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the elements lie one after another in row-major order (from any offset)."""
+        """Whether the elements are contiguous in row-major order (from any offset)."""
         step = 1
         for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if n != 1 and s != step:
@@ -63,13 +63,13 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a kernel is built from; equal builds are one kernel, also in another process.
+    """The arguments that build a kernel; equal builds are one kernel, also across processes.
 
-    ``keywords`` are the build-time arguments: numbers, text, dtypes, tuples of those, functions of
-    modules and frozen dataclasses of all these; their ``repr`` is part of the key on disk.
-    ``counts``: how many parameters there are in each tuple of declared ones.
-    ``folded``: whether the cubes of all axes are launched along x and y; the last three numbers of
-    the signature then say how many there are along each, and the function knows nothing of them.
+    ``keywords`` are the build-time arguments: numbers, text, dtypes, tuples of those, module-level
+    functions and frozen dataclasses of all these; their ``repr`` is part of the key on disk.
+    ``counts``: the number of parameters in each declared tuple. ``folded``: whether the grid of all
+    axes is launched along x and y; the last three numbers of the signature are then the cubes along
+    each axis, hidden from the kernel function.
     """
 
     function: KernelFunction
@@ -82,7 +82,7 @@ class Build:
     counts: tuple[int, ...] = ()
 
     def kernel(self, features: frozenset[str] = frozenset()) -> Kernel:
-        """Build the kernel's intermediate form."""
+        """Build the kernel's IR."""
         made = self.function.build(
             self.signature[: -len(COUNTS)] if self.folded else self.signature,
             cube=self.cube,
@@ -97,7 +97,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A buffer argument: an operand's buffer, from an element of it on.
+    """A buffer argument: an operand's buffer, from a given element.
 
     The operand itself begins at its view's offset, which is often not 0.
     """
@@ -108,7 +108,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A buffer argument: a result's buffer, from an element on."""
+    """A buffer argument: a result's buffer, from a given element."""
 
     number: int = 0
     offset: int = 0
@@ -116,7 +116,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A buffer argument: memory of the op's own, from an element on."""
+    """A buffer argument: scratch memory of the op, from a given element."""
 
     number: int
     offset: int = 0
@@ -126,17 +126,17 @@ class Scratch:
 class Status:
     """A buffer argument: one int32, which is 0 before the launch.
 
-    A kernel that meets what it cannot do stores there which of its work's ``failures`` it is,
-    counted from 1. Cubes may do so at the same time; one of the numbers stays.
+    On an error the kernel stores the number of one of its work's ``failures``, counted from 1. If
+    several cubes store at the same time, one number remains.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """A buffer argument: ``count`` words of uint32, which are 0 before the launch and after it.
+    """A buffer argument: ``count`` words of uint32, which are 0 before and after the launch.
 
-    By them cubes say what they have done. A launch sets back what it set, so that none goes before
-    it to clear them, also where a recorded list runs again; launches of a plan have the same words.
+    Cubes use them to signal progress. A launch resets the words that it set, so no clearing launch
+    is needed, also when a recorded list runs again. All launches of a plan share the same words.
     """
 
     count: int
@@ -150,12 +150,11 @@ Failure = tuple[type[DeviceError], str]
 class Launch:
     """One launch: a kernel, the cubes, and an argument per parameter.
 
-    ``flops`` and ``nbytes`` are what the launch computes and moves at least, for profiles and the
-    distance to the machine's ceilings. ``label`` names family and blueprint. ``copies``: the
-    number of an operand that the launch only copies to the result; it is left out where the work
-    is done in place of that operand. ``prepares``: whether what it writes, scratch memory of its
-    own, depends on at most one operand and on nothing that changes otherwise, so that it need not
-    run again while that operand stays as it is and the scratch is kept.
+    ``flops`` and ``nbytes`` are lower bounds of the work and traffic, for profiles and the
+    roofline. ``label`` names family and blueprint. ``copies``: the number of the operand if the
+    launch only copies that operand to the result; the launch is omitted when the op runs in place.
+    ``prepares``: the launch writes only scratch memory, as a function of at most one operand and of
+    constants. Its result can be cached while that operand is unchanged.
     """
 
     build: Build
@@ -170,17 +169,17 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The launches that do an op. ``scratch``: bytes of each piece of memory that they need.
+    """The launches of an op. ``scratch``: the bytes of each scratch block.
 
-    Results are dense, and begin at element 0 of their buffers; launches run in order, and each
-    sees what those before it wrote. ``in_place``: pairs (operand, result) of the same size that may
-    be one memory, because each element of the operand is read before the result's element is
-    written there, and by nobody else; it holds where the operand is dense. ``failures``: the errors
-    that Status stands for, with what they say.
+    Results are dense and begin at element 0 of their buffers. Launches run in order; each sees the
+    writes of the earlier ones. ``in_place``: pairs (operand, result) of the same size that may
+    share memory, because each element of the operand is read only by the writer of the result's
+    element, before the write; valid for a dense operand. ``failures``: the errors that Status
+    encodes, with their messages.
 
-    ``variant``: what tells it from the family's other candidates, the same at near sizes, so that a
-    stored result finds it again. ``group``: how likely it is to be the fastest; the tuner times
-    group 0, and a later group only where those before leave something to gain.
+    ``variant``: distinguishes this candidate from the family's others; it is the same at similar
+    sizes, so stored tuning results apply. ``group``: the priority; the tuner times group 0 first,
+    and a later group only if the earlier ones leave something to gain.
     """
 
     launches: tuple[Launch, ...]
@@ -193,20 +192,20 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A candidate that a device or a problem cannot have, and why, in words for who tunes."""
+    """A rejected candidate, with the reason in words for the person who tunes."""
 
     variant: str
     reason: str
 
 
 class Candidates(tuple[Work, ...]):
-    """The ways to do an op, and what dropped out of them."""
+    """The ways to do an op, and the rejected ones."""
 
     dropped: tuple[Dropped, ...] = ()
 
     @staticmethod
     def of(works: Iterable[Work], dropped: Iterable[Dropped] = ()) -> Candidates:
-        """Return candidates, the likeliest first."""
+        """Return candidates, the most promising first."""
         made = Candidates(works)
         made.dropped = tuple(dropped)
         return made
@@ -216,9 +215,9 @@ class Candidates(tuple[Work, ...]):
 class Request:
     """An op to do: its name and attributes, views of the operands, specs of the results.
 
-    ``deterministic``: whether the same input must give the same bits each time. ``kept``: the
-    operands of which preparing launches cost nothing, since what they write is kept.
-    ``candidates``: whether ways beside the likeliest are wanted, since they are timed or were.
+    ``deterministic``: whether the same input must give the same bits in every run. ``kept``: the
+    operands whose preparing launches are free, because their output is cached. ``candidates``:
+    whether alternatives to the most promising way are needed, for timing or for a stored result.
     """
 
     op: str
@@ -233,22 +232,22 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a family does not do an op on this device, in words for the user."""
+    """The reason why a family cannot do an op on this device, in words for the user."""
 
     reason: str
 
 
 def flags_of(works: Iterable[Work]) -> int:
-    """Return how many words of flags the launches of works need at most."""
+    """Return the largest number of flag words that the launches of these works need."""
     launches = (launch for work in works for launch in work.launches)
     counts = (a.count for launch in launches for a in launch.arguments if isinstance(a, Flags))
     return max(counts, default=0)
 
 
 Lowering = Callable[[Request], Sequence[Work] | Refusal]
-"""Returns candidates, the one that the cost model likes best first; or why there is none.
+"""Returns candidates, the cost model's favourite first; or the reason why there is none.
 
-A lowering may ask for dense operands by ``needs_dense``; the planner copies what is not.
+A lowering asks for dense operands by ``needs_dense``; the planner copies the others.
 """
 
 LOWERINGS: dict[str, Lowering] = {}
@@ -258,11 +257,11 @@ DENSE: dict[str, frozenset[int] | None] = {}
 def lowering(
     *names: str, dense: Sequence[int] | None = None, strided: bool = False
 ) -> Callable[[Lowering], Lowering]:
-    """Register what lowers the named ops.
+    """Register the lowering of the named ops.
 
-    ``strided``: operands may be any view; else the planner hands over dense ones. ``dense`` names
-    the operands that must be dense where others need not. A dense operand too begins at its view's
-    offset, which need not be aligned.
+    ``strided``: operands may be any view; otherwise the planner passes dense operands. ``dense``
+    lists the operands that must be dense when the others need not be. A dense operand too begins at
+    its view's offset, which need not be aligned.
     """
 
     def register(function: Lowering) -> Lowering:

@@ -1,11 +1,11 @@
-"""The caching allocator: memory is asked of a device once and given out many times.
+"""The caching allocator: reuses memory obtained from the device.
 
 Requirements: fresh memory costs more than most kernels (page faults on a CPU, synchronisation on a
-GPU), so a repeated call asks the device for nothing; taking and giving back a piece of a size that
-was used before is one list operation, without a lock; a program of ten thousand different sizes
-holds about as much as one of the largest. Pieces come in size classes of at most an eighth more
-than was asked for. They are cut from segments where the device has handles of parts, unless it
-wants large ones apart, and what is idle is joined again, or freed, before a pool grows.
+GPU), so a repeated call makes no request to the device. Allocating and freeing a block of a known
+size is one list operation without a lock. A program of ten thousand different sizes holds about as
+much as a program of its largest size. Size classes round up by at most an eighth. Blocks are cut
+from segments if the device has handles of parts, except large blocks that the device wants apart.
+Idle blocks are joined or freed before a pool grows.
 
 Sources: the classes are those of Berger et al., Hoard (2000), the segments those of PyTorch's
 allocator.
@@ -27,7 +27,7 @@ from calor_kernel.device.protocol import Memory
 
 _SHIFT: Final = 6
 SMALLEST: Final = 1 << _SHIFT
-_STEPS: Final = 3  # Two to the power of this many classes in each octave.
+_STEPS: Final = 3  # Log2 of the number of classes per octave.
 _SMALL, _MIDDLE, _MEGA = 1 << 20, 10 << 20, 1 << 20
 
 
@@ -47,7 +47,7 @@ def room_for(nbytes: int) -> int:
 
 @dataclass(eq=False, slots=True)
 class _Segment:
-    """A piece of the device's, and its idle spans: where each begins to where it ends."""
+    """A block obtained from the device, and its idle spans as a map from start to end."""
 
     handle: Any
     nbytes: int
@@ -56,7 +56,7 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """Bytes: asked for by live buffers, got from the device, the most of both, and the limit."""
+    """Bytes: in use by live buffers, held from the device, the peaks of both, and the limit."""
 
     in_use: int
     peak: int
@@ -68,11 +68,11 @@ class PoolFigures:
 class Pool:
     """The memory of one device.
 
-    ``in_use`` counts the bytes of live buffers as they were asked for. ``ceiling`` is the total up
-    to which a reservation changes nothing: the peak, or the limit where that is lower.
+    ``in_use`` counts the requested bytes of live buffers. ``ceiling`` is the total below which a
+    reservation needs no action: the peak, or the limit if that is lower.
     """
 
-    # Compiled calls read and write what is counted where it lies.
+    # Compiled calls read and write the counters in place.
     __slots__ = ("__dict__", "__weakref__", "ceiling", "in_use")
 
     def __init__(self, memory: Memory) -> None:
@@ -86,13 +86,13 @@ class Pool:
         self._bins: dict[int, list[Any]] = {}
         self._segments: list[_Segment] = []
         self._owners: dict[Any, tuple[_Segment, int]] = {}
-        # Pieces of no segment, by identity. A buffer in a cycle gives its piece back while what it
-        # refers to alone is finalized beside it, so that somebody else has to refer to a piece.
+        # Blocks outside segments, by identity. A buffer in a reference cycle may return its block
+        # after the block's other references were finalized, so the pool holds one as well.
         self._whole: dict[int, Any] = {}
         # Idle spans by size: (bytes, number of the segment, start).
         self._spans: list[tuple[int, int, int, _Segment]] = []
         self._splits: bool | None = None
-        # What holds memory that it can do without, and drops it where memory runs short.
+        # Holders of optional memory, which they drop when memory runs short.
         self.keepers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.unlock()
 
@@ -102,16 +102,16 @@ class Pool:
 
     @property
     def parts(self) -> bool:
-        """Whether the device has handles of parts; known from the first piece on."""
+        """Whether the device has handles of parts; known after the first allocation."""
         return bool(self._splits)
 
     def bin(self, room: int) -> list[Any]:
-        """Return the idle pieces of a class, last used last; the list stays the same."""
+        """Return the idle blocks of a class, most recently used last; always the same list."""
         found = self._bins.get(room)
         return self._bins.setdefault(room, []) if found is None else found
 
     def reserve(self, nbytes: int, op: str | None = None) -> None:
-        """Count what a call is about to take; OutOfMemoryError where the limit would be passed."""
+        """Reserve the bytes of a call; OutOfMemoryError if they would exceed the limit."""
         total = self.in_use + nbytes
         if total > self.ceiling:
             self._pass(total, nbytes, op)
@@ -131,21 +131,21 @@ class Pool:
         self.ceiling = self.peak if self.limit is None else min(self.peak, self.limit)
 
     def set_limit(self, limit: int | None) -> None:
-        """Set the most bytes in use; what is idle beyond it goes back to the device."""
+        """Set the limit of bytes in use; idle memory beyond it returns to the device."""
         self.limit = limit
         self._set_ceiling()
         if limit is not None and self.held > limit:
             self.trim()
 
     def take(self, nbytes: int) -> KernelBuffer:
-        """Return a new buffer; OutOfMemoryError where neither limit nor device have the memory."""
+        """Return a new buffer; OutOfMemoryError if the limit or the device is exceeded."""
         self.reserve(nbytes)
         handle, room = self.raw(nbytes)
         self.in_use += nbytes
         return KernelBuffer(self, handle, self.bin(room), nbytes)
 
     def taker(self, nbytes: int) -> Callable[[], KernelBuffer]:
-        """Return what does as :meth:`take`, call after call, with what the size says known."""
+        """Return :meth:`take` specialized for one size, with its class computed once."""
         room = room_for(nbytes)
         idle = self.bin(room)
 
@@ -163,12 +163,12 @@ class Pool:
         return take
 
     def uncounted(self, nbytes: int) -> KernelBuffer:
-        """Return a buffer that is no tensor's: a plan's constants, what it keeps."""
+        """Return a buffer outside the tensor count: a plan's constants or its kept memory."""
         handle, room = self.raw(nbytes)
         return KernelBuffer(self, handle, self.bin(room), 0)
 
     def raw(self, nbytes: int) -> tuple[Any, int]:
-        """Return a piece that is not counted, and its class; :meth:`give` takes it back."""
+        """Return an uncounted block and its class; :meth:`give` takes it back."""
         room = room_for(nbytes)
         idle = self.bin(room)
         try:
@@ -177,21 +177,21 @@ class Pool:
             return self.find(room)
 
     def has_room(self, nbytes: int, beside: int) -> bool:
-        """Return whether the limit has room for uncounted bytes beside a call that takes some."""
+        """Return whether the limit allows uncounted bytes beside those of a call."""
         if self.limit is None:
             return True
         return max(self.held, self.in_use + beside) + nbytes <= self.limit
 
     def give(self, handle: Any, room: int, nbytes: int) -> None:
-        """Take a piece back, and ``nbytes`` off the count; also called while memory is collected.
+        """Take a block back and subtract ``nbytes``; also called during garbage collection.
 
-        So it takes no lock: appending to a list is one step.
+        It takes no lock, because a list append is atomic.
         """
         self.bin(room).append(handle)
         self.in_use -= nbytes
 
     def trim(self) -> None:
-        """Give all idle memory back to the device."""
+        """Return all idle memory to the device."""
         with self._lock:
             for keeper in list(self.keepers):
                 keeper.drop()
@@ -205,7 +205,7 @@ class Pool:
         """Return the byte counts."""
         return PoolFigures(self.in_use, self.peak, self.held, self.held_peak, self.limit)
 
-    # Finding memory where no piece of the class is idle.
+    # Allocation without an idle block of the class.
     def find(self, room: int) -> tuple[Any, int]:
         with self._lock:
             apart = self.memory.apart
@@ -225,7 +225,7 @@ class Pool:
             return handle, room
 
     def _find_whole(self, room: int) -> tuple[Any, int]:
-        """Return a piece of at most twice the size, or a new one; pieces cannot be cut."""
+        """Return a block of at most twice the size, or a new one; blocks cannot be split."""
         for other in sorted(r for r, idle in self._bins.items() if room < r <= 2 * room and idle):
             return self._bins[other].pop(), other
         unused = sum(r * len(idle) for r, idle in self._bins.items())
@@ -258,7 +258,7 @@ class Pool:
         except OutOfMemoryError:
             if nbytes <= room:
                 raise
-            # The device may have what is asked for, and not what comes with it for others.
+            # The device may have the requested bytes, but not a whole segment.
             nbytes = room
             made = self._allocate(nbytes)
         segment = _Segment(made, nbytes)
@@ -281,7 +281,7 @@ class Pool:
         self.held -= nbytes
 
     def _cut(self, room: int) -> Any | None:
-        """Return a piece of the smallest idle span that has room for it."""
+        """Return a block cut from the smallest idle span that is large enough."""
         place = bisect_left(self._spans, (room, -1, -1))
         if place == len(self._spans):
             return None
@@ -294,7 +294,7 @@ class Pool:
         return handle
 
     def _gather(self) -> None:
-        """Join all idle pieces with their neighbours, or free them where pieces are whole."""
+        """Join all idle blocks with their neighbours, or free the unsplit ones."""
         for room, idle in list(self._bins.items()):
             while idle:
                 handle = idle.pop()

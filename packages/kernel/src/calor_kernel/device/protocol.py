@@ -1,9 +1,9 @@
 """The contract between calor-kernel and a device: memory, toolchain, queue and a description.
 
-Requirements: about 200 lines make a new device; every method is declared and typed, and nothing is
-found by ``hasattr``; printing and compiling are pure, so that they run in worker processes, are
-cached by hash and are tested without the hardware; what the base class can do itself is no duty of
-a device.
+Requirements: about 200 lines are enough for a new device. Every method is declared and typed;
+``hasattr`` is never used. Printing and compiling are pure: they run in worker processes, are cached
+by hash and are tested without the hardware. A device need not implement anything that the base
+class can do.
 """
 
 from __future__ import annotations
@@ -26,82 +26,82 @@ if TYPE_CHECKING:
 
 
 class Memory(ABC):
-    """A device's memory. A handle is whatever the device knows a piece by; offsets are in bytes.
+    """A device's memory. Handles are opaque to the caller; offsets are in bytes.
 
-    ``apart``: bytes above which a pool asks for each piece by itself, None where parts of large
-    pieces serve as well.
+    ``apart``: the size in bytes above which a pool allocates a block of its own instead of
+    splitting a larger one; None if parts of larger blocks are always as good.
     """
 
     apart: int | None = None
 
     @abstractmethod
     def alloc(self, nbytes: int) -> Any:
-        """Return a piece of memory, aligned to ``info.align``; OutOfMemoryError where none is."""
+        """Return a block of memory, aligned to ``info.align``, or raise OutOfMemoryError."""
 
     @abstractmethod
     def free(self, handle: Any) -> None:
-        """Give a piece back. What was queued before may still use it."""
+        """Free a block. Work queued before may still use it."""
 
     @abstractmethod
     def copy_in(self, handle: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Copy a contiguous host array into a piece, in the order of the queue.
+        """Copy a contiguous host array into a block, in queue order.
 
-        The array may change when this returns.
+        The array may change after the return.
         """
 
     def write(self, handle: Any, data: bytes) -> None:
-        """Copy a few bytes to the start of a piece, as ``copy_in`` does; on the way of each call.
+        """Copy a few bytes to the start of a block, as ``copy_in`` does; runs at every call.
 
-        A device that has a quicker way than through an array overrides it.
+        A device with a faster path than a NumPy array overrides it.
         """
         self.copy_in(handle, 0, np.frombuffer(data, np.uint8))
 
     @abstractmethod
     def copy_out(self, handle: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Copy from a piece into a contiguous host array; what was queued before is finished."""
+        """Copy from a block into a contiguous host array, after all work queued before."""
 
     @abstractmethod
     def copy(self, target: Any, at: int, source: Any, offset: int, nbytes: int) -> None:
-        """Copy between pieces of this device, in the order of the queue."""
+        """Copy between blocks of this device, in queue order."""
 
     def receive(
         self, handle: Any, at: int, sender: Memory, source: Any, offset: int, nbytes: int
     ) -> bool:
-        """Copy from a piece of another device of this kind, in the order of both queues.
+        """Copy from a block of another device of this kind, in the order of both queues.
 
-        False where that is not possible; it is then copied over the host.
+        Returns False if that is impossible; the copy then goes through the host.
         """
         return False
 
     def address(self, handle: Any) -> int | None:
-        """Return the host's address of a piece where the host can read it, else None.
+        """Return the host address of a block that the host can read, else None.
 
-        A device that has addresses runs the copies above at once, so that what the host reads
-        after ``Queue.synchronize`` is what was computed.
+        A device with host addresses runs the copies above immediately, so that the host reads the
+        computed values after ``Queue.synchronize``.
         """
         return None
 
     def part(self, handle: Any, offset: int, nbytes: int) -> Any | None:
-        """Return a handle of a part of a piece, None where the device has no such handles.
+        """Return a handle of a part of a block, or None if the device has no such handles.
 
-        ``offset`` divides by ``info.align``. The part is never freed by itself. A pool splits
-        pieces where parts exist, and so needs less memory; it looks their handles up, so they are
-        hashable.
+        ``offset`` is a multiple of ``info.align``. A part is never freed on its own. A pool splits
+        blocks on devices with parts, which saves memory. Handles of parts must be hashable: the
+        pool looks them up.
         """
         return None
 
     def adopt(self, address: int, nbytes: int) -> Any | None:
-        """Return a handle of host memory that somebody else owns, None where kernels cannot use it.
+        """Return a handle of host memory with another owner, or None if kernels cannot use it.
 
-        The address divides by ``info.align``. The handle is never freed.
+        The address is a multiple of ``info.align``. The handle is never freed.
         """
         return None
 
 
 class Toolchain(ABC):
-    """How a kernel becomes an image. Pure: the same kernel gives the same text and image.
+    """Compiles a kernel to an image. Pure: the same kernel gives the same text and image.
 
-    ``target`` names everything that the image depends on beside the text: compiler and version,
+    ``target`` names everything beside the text on which the image depends: compiler and version,
     processor, features. Instances are pickled to worker processes.
     """
 
@@ -109,21 +109,21 @@ class Toolchain(ABC):
 
     @abstractmethod
     def source(self, kernel: Kernel) -> str:
-        """Return the kernel as text of the device's language; CompileError where it cannot be."""
+        """Return the kernel's source in the device's language, or raise CompileError."""
 
     @abstractmethod
     def compile(self, source: str, name: str) -> bytes:
-        """Return the image of a text; CompileError with the compiler's message and the text."""
+        """Return the compiled image; CompileError holds the compiler's message and the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Varying:
-    """A whole number of a step that is another one each time: its place among those numbers."""
+    """An integer of a step that changes from run to run: its index among the run's numbers."""
 
     place: int
 
     def of(self, numbers: Sequence[int] | Mapping[int, int]) -> int:
-        """Return the number of this time."""
+        """Return the number of this run."""
         return numbers[self.place]
 
 
@@ -137,12 +137,11 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A launch: a loaded function, the cubes along x, y and z, and an argument per parameter.
+    """A launch: a loaded function, the grid along x, y and z, and an argument per parameter.
 
-    A buffer argument is a Slot; a scalar is a Python number of the parameter's type, of which
-    a negative one may come as 64 bits (2⁶⁴ − 3 for −3). ``flops`` and ``nbytes`` are what the
-    launch computes and moves, 0 where nobody says: a device that divides a launch among threads
-    needs them.
+    A buffer argument is a Slot. A scalar is a Python number of the parameter's type; a negative one
+    may be given as its 64-bit two's complement (2⁶⁴ − 3 for −3). ``flops`` and ``nbytes`` are the
+    launch's work and traffic, 0 if unknown; a device needs them to divide a launch among threads.
     """
 
     function: Any
@@ -153,12 +152,12 @@ class Step:
 
     @property
     def work(self) -> int:
-        """What it takes, roughly: bytes, and an eighth of the flops."""
+        """A rough cost: bytes, plus an eighth of the flops."""
         return self.nbytes + self.flops // 8
 
 
 def filled(step: Step, numbers: Sequence[int] | Mapping[int, int], function: Any = None) -> Step:
-    """Return a step with the numbers of this time, and with its function if it is another one."""
+    """Return a step with the numbers of this run, and with another function if one is given."""
 
     def known(given: Any) -> Any:
         if isinstance(given, Varying):
@@ -175,7 +174,7 @@ Form = Callable[[Sequence[int], Mapping[int, Any]], Any]
 
 
 class Queue(ABC):
-    """Runs kernels in order. Its methods are called from any thread, several at a time."""
+    """Runs kernels in order. Its methods are thread-safe."""
 
     @abstractmethod
     def load(self, image: bytes, kernel: Kernel | Any) -> Any:
@@ -183,15 +182,15 @@ class Queue(ABC):
 
     @abstractmethod
     def record(self, steps: Sequence[Step], slots: int) -> Any:
-        """Return a list of launches as the device runs it fastest; ``slots`` handles are given."""
+        """Record launches in the device's fastest form; a run passes ``slots`` handles."""
 
     def form(self, steps: Sequence[Step], slots: int) -> Form:
-        """Return what records steps for given numbers: those that are Varying in the steps.
+        """Return a form that records these steps for given values of their Varying numbers.
 
-        They are so among the numbers of arguments, offsets of slots, cubes, and figures of work.
-        Functions may be others each time too, with the same parameters: they are given by the
-        number of their step, in a mapping that does not change. A device that records steps of
-        which it knows most quicker than from the beginning overrides this.
+        Varying numbers may be scalar arguments, slot offsets, cube counts and work estimates.
+        Functions may change too, with the same parameters: a mapping that is never modified gives
+        them by step number. A device overrides this if it can prepare most of the recording in
+        advance.
         """
 
         def record(numbers: Sequence[int], functions: Mapping[int, Any]) -> Any:
@@ -203,51 +202,51 @@ class Queue(ABC):
 
     @abstractmethod
     def run(self, recorded: Any, handles: Sequence[Any]) -> None:
-        """Run a recorded list with a memory handle per slot; may return before it is finished."""
+        """Run a recorded list with a memory handle per slot; may return before the end."""
 
     def direct(self, recorded: Any) -> Callable[..., None] | None:
-        """Return what runs a recorded list with a handle per argument.
+        """Return a function that runs a recorded list, with a handle per argument.
 
-        A device that has something quicker than ``run`` overrides it.
+        A device with a faster path than ``run`` overrides it.
         """
         return lambda *handles: self.run(recorded, handles)
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until everything that was run is finished; a typed DeviceError if it failed."""
+        """Wait for all queued work; raises a typed DeviceError if any failed."""
 
     @abstractmethod
     def seconds(self, recorded: Any, handles: Sequence[Any]) -> list[float]:
-        """Run a recorded list and return how long each step took on the device."""
+        """Run a recorded list and return the device time of each step in seconds."""
 
 
 class Exchange(ABC):
-    """How a device of its own memory shares that with other libraries."""
+    """Shares the memory of a device with other libraries."""
 
-    # The device type and number of DLPack.
+    # The DLPack device type and number.
     place: tuple[int, int]
 
     @abstractmethod
     def dlpack(self, handle: Any, spec: Spec, owner: Any, **options: Any) -> Any:
-        """Return a capsule of a dense piece of memory, which keeps ``owner`` while it lives."""
+        """Return a DLPack capsule of a dense block; the capsule keeps ``owner`` alive."""
 
     @abstractmethod
     def take(self, array: Any, copy: bool) -> tuple[Any, Spec, Any]:
-        """Return handle, spec and owner of another library's array, dense.
+        """Return handle, spec and owner of another library's dense array.
 
-        What the array's own library queued comes before what this device is given from now on.
-        One that is not dense is copied where ``copy``, else an ExchangeError.
+        Work queued by that library runs before any work queued here afterwards. A non-dense array
+        is copied if ``copy`` is set; otherwise it is an ExchangeError.
         """
 
     def cuda_array_interface(self, handle: Any, spec: Spec) -> dict[str, Any] | None:
-        """Return what the protocol of this name says of a piece; None where it is not CUDA's."""
+        """Return the block's ``__cuda_array_interface__``; None if this is not CUDA memory."""
         return None
 
 
 class Device(ABC):
-    """One device: what a plugin makes, and a KernelBackend runs."""
+    """One device: made by a plugin, run by a KernelBackend."""
 
-    # What shares memory that the host cannot read; None where nothing does.
+    # Shares memory that the host cannot read; None without sharing.
     exchange: Exchange | None = None
     info: DeviceInfo
     memory: Memory
@@ -255,23 +254,23 @@ class Device(ABC):
     queue: Queue
 
     def link(self, devices: Sequence[Device]) -> Links:
-        """Return the means by which these devices exchange memory; it needs the feature links.
+        """Return the links between these devices, this one included; requires the feature links.
 
-        This device is one of them. DeviceError where what it needs is missing.
+        DeviceError if a library or a driver for it is missing.
         """
         raise UnsupportedError("the device has no links to others")
 
     def caller(self, call: NativeCall, keep: object) -> Callable[..., Any] | None:
-        """Return a compiled bound call, which owns ``keep`` too; None where that is not done."""
+        """Return a compiled bound call, which also owns ``keep``; None if not supported."""
         return None
 
     def finalizer(self, giving: Giving) -> Any | None:
-        """Return a compiled method that gives memory back; None where that is not done."""
+        """Return a compiled method that returns memory to the pool; None if not supported."""
         return None
 
     def close(self) -> None:
-        """Wait for what was queued, and free everything; the device is not used afterwards."""
+        """Wait for queued work and free everything; the device is unusable afterwards."""
         self.queue.synchronize()
 
     def restart(self) -> None:  # noqa: B027 - asked only of devices with the feature "fork"
-        """Work on in a forked child, whose only thread calls this: start threads and locks anew."""
+        """Resume in a forked child, in its only thread: create new threads and locks."""

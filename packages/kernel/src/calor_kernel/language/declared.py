@@ -1,20 +1,20 @@
-"""Declared parameters: a kernel's annotations say what each run-time parameter is.
+"""Declared parameters: a kernel's annotations declare its run-time parameters.
 
-Requirements: the declaration is the only place that knows kinds and order of parameters, for the
-kernel's body and for its launches alike; a type checker sees device values with their operators and
-memory with its methods; numbers that always go together are one frozen dataclass, so that the two
-sides cannot differ in their order; what is read of annotations is read once per kernel.
+Requirements: the declaration is the only source for kinds and order of parameters, both in the
+kernel's body and in its launches. A type checker sees device values with their operators and memory
+with its methods. Related numbers form one frozen dataclass, so the two sides cannot differ in their
+order. Annotations are read once per kernel.
 
 A parameter is one of
 
 - ``In``, ``Out``, ``InOut``: memory that the kernel reads, writes, or both,
-- ``Size``, ``Stride``: an integer of the build's index type, a size being at least 0,
-- ``Element``: a number of an element type that the launch names,
+- ``Size``, ``Stride``: an integer of the build's index type; a size is at least 0,
+- ``Element``: a number of an element type given by the launch,
 - ``FastDivmod``: a divisor, for which a launch gives one integer,
 - a frozen dataclass whose fields are parameters; a generic one over the type of its numbers
   (``SizeOf[N]``, ``StrideOf[N]``) also serves the planner, with integers,
 - ``tuple[P, ...]``: as many parameters as a launch gives,
-- ``P | None``: a parameter that a launch may leave out, which the kernel then sees as None.
+- ``P | None``: an optional parameter; the kernel sees None if a launch omits it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from calor_kernel.language.values import Number
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A parameter that is memory. ``dtype``: the element type that it has in every launch."""
+    """A memory parameter. ``dtype``: the element type, if it is the same in every launch."""
 
     name: str
     reads: bool
@@ -44,9 +44,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A parameter that is a number.
+    """A number parameter.
 
-    ``dtype`` None is the build's index type, or, of an ``element``, the type that a launch names.
+    ``dtype`` None means the build's index type; for an ``element``, the type given by the launch.
     """
 
     name: str
@@ -74,7 +74,7 @@ N = TypeVar("N")
 SizeOf = Annotated[N, SIZE]
 StrideOf = Annotated[N, STRIDE]
 
-# What helpers take that are called with numbers of the device and of the build.
+# Parameter types of helpers that accept both device numbers and build numbers.
 Index = Number | int
 Mask = Number | bool
 
@@ -84,7 +84,7 @@ Leaf = Callable[[str, Kind, object], None]
 
 @dataclass(frozen=True, slots=True)
 class One:
-    """A parameter that is one buffer or one number."""
+    """A parameter of one buffer or one number."""
 
     kind: Kind
 
@@ -93,17 +93,17 @@ class One:
         yield name
 
     def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
-        """Return what the kernel's body sees, of the values of a build's parameters."""
+        """Return the body's argument, taken from the values of a build's parameters."""
         return next(values)
 
     def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
-        """Hand what a launch gives to ``leaf``, one by one, and note the counts of tuples."""
+        """Pass the launch's arguments to ``leaf`` one by one, and append the tuple counts."""
         leaf(name, self.kind, given)
 
 
 @dataclass(frozen=True, slots=True)
 class Divisor(One):
-    """A parameter that is a FastDivmod: three numbers of a build."""
+    """A FastDivmod parameter: three numbers of a build."""
 
     def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
         """Yield the names of the parameters of a build."""
@@ -131,7 +131,7 @@ class Group:
         return self.made(*(form.taken(values, counts) for _, form in self.fields))
 
     def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
-        """Hand over the fields in their order."""
+        """Pass on the fields in their order."""
         if not isinstance(given, self.made):
             raise KernelTypeError(f"{name} is a {self.made.__name__}, not {given!r}")
         for field, form in self.fields:
@@ -140,7 +140,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """A parameter that is a tuple of parameters of one form; how many, a launch says."""
+    """A tuple of parameters of one form; the launch gives the length."""
 
     form: Form
 
@@ -154,7 +154,7 @@ class Several:
         return tuple([self.form.taken(values, counts) for _ in range(next(counts))])
 
     def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
-        """Hand over the items in their order."""
+        """Pass on the items in their order."""
         if not isinstance(given, tuple | list):
             raise KernelTypeError(f"{name} is a tuple, not {given!r}")
         counts.append(len(given))
@@ -164,7 +164,7 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """A parameter that a launch may leave out."""
+    """An optional parameter."""
 
     form: Form
 
@@ -174,11 +174,11 @@ class Maybe:
             yield from self.form.names(name, counts)
 
     def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
-        """Return what is there, or None."""
+        """Return the argument, or None if it was omitted."""
         return self.form.taken(values, counts) if next(counts) else None
 
     def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
-        """Hand over what is there."""
+        """Pass on the argument if it was given."""
         counts.append(int(given is not None))
         if given is not None:
             self.form.spread(name, given, leaf, counts)
@@ -189,7 +189,7 @@ Form = One | Group | Several | Maybe
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The run-time parameters of a kernel by name, and its build-time ones.
+    """The run-time parameters of a kernel by name, and its build-time parameters.
 
     ``required``: the build-time parameters without a default.
     """
@@ -210,9 +210,9 @@ class Declaration:
 
 
 def declaration_of(function: Callable[..., None]) -> Declaration | None:
-    """Return what a kernel declares, None where a run-time parameter is not declared.
+    """Return a kernel's declaration, or None if no run-time parameter is declared.
 
-    KernelTypeError where some are and others are not.
+    KernelTypeError if only some parameters are declared.
     """
     forms: dict[str, Form | None] = {}
     keywords: set[str] = set()
@@ -240,7 +240,7 @@ def declaration_of(function: Callable[..., None]) -> Declaration | None:
 
 
 def form_of(annotation: Any) -> Form | None:
-    """Return what an annotation declares, None where that is no run-time parameter."""
+    """Return the form of an annotation, or None if it is no run-time parameter."""
     origin = get_origin(annotation)
     if origin is Annotated:
         kinds = [m for m in annotation.__metadata__ if isinstance(m, Access | Quantity)]
@@ -265,7 +265,7 @@ def form_of(annotation: Any) -> Form | None:
 
 
 def _evaluated(function: Callable[..., None], annotation: Any) -> Any:
-    """Return an annotation that may be text; None where a name in it is not there at run time."""
+    """Return an annotation, evaluated if it is text; None if a name is undefined at run time."""
     if not isinstance(annotation, str):
         return annotation
     inner = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))

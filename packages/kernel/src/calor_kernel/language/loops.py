@@ -1,8 +1,8 @@
-"""Loops: unrolled over what the build knows, else traced once into a region that carries values.
+"""Loops: unrolled over build-time items, else traced once into a region with carried values.
 
-Requirements: a loop carries exactly what changes in it, so that its body is traced with a stand-in
-for each value and those that come out as they went in are replaced; a number of Python that changes
-becomes a value of the type that it meets, found by tracing again.
+Requirements: a loop carries exactly the values that change in it. The body is traced with a
+placeholder for each value, and placeholders of unchanged values are replaced afterwards. A Python
+number that changes becomes a value of the type it is combined with, found by tracing again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from calor_kernel.language.carry import (
 )
 from calor_kernel.language.values import Number
 
-# How often the type of a number of Python that changes in a loop is guessed anew.
+# The maximum number of retries to find the type of a Python number that changes in a loop.
 _GUESSES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRange:
-    """A range with a bound that only the device knows, or one that shall not be unrolled."""
+    """A range with a bound known only on the device, or a range that must not be unrolled."""
 
     start: Any
     stop: Any
@@ -52,7 +52,7 @@ class DeviceRange:
 
 
 def loop_range(*bounds: Any, unroll: int = 1) -> DeviceRange:
-    """Return a range that is a loop on the device, also where the build knows its bounds."""
+    """Return a range that becomes a device loop even if the build knows its bounds."""
     if not 1 <= len(bounds) <= 3:
         raise TypeError(f"a range takes 1 to 3 bounds, not {len(bounds)}")
     start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
@@ -60,9 +60,9 @@ def loop_range(*bounds: Any, unroll: int = 1) -> DeviceRange:
 
 
 def loop(source: Any, body: Body, targets: int, values: Values, names: tuple[str, ...]) -> Values:
-    """Run a body for each item, or make a loop on the device.
+    """Run a body for each item, or emit a device loop.
 
-    The first ``targets`` names are the loop's own, which have no value after one on the device.
+    The first ``targets`` names are the loop variables, which are undefined after a device loop.
     """
     if isinstance(source, DeviceRange):
         hidden = (Undefined(n) for n in names[:targets])
@@ -108,9 +108,9 @@ def _bounds(builder: Builder, source: DeviceRange) -> tuple[Number, Number, Numb
 
 
 def repeat(test: Callable[..., Any], body: Body, values: Values, names: tuple[str, ...]) -> Values:
-    """Run a body while a test holds, or make a loop on the device."""
+    """Run a body while a test holds, or emit a device loop."""
     builder = current()
-    # A test that the build knows is decided without leaving operations behind.
+    # A test that the build can decide must leave no operations behind.
     with builder.inside(Block()):
         first = decided(test(*values))
     while isinstance(first, bool):
@@ -130,7 +130,7 @@ def repeat(test: Callable[..., Any], body: Body, values: Values, names: tuple[st
 
 
 class _Traced:
-    """A loop's body, traced with a stand-in for each number, and what comes out of it."""
+    """A loop body traced with a placeholder for each number, and its results."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Traced:
         self.frame = Frame(builder, values, names)
         self.leading = leading
         self.memories = len(builder.memories)
-        # An outer loop that is traced again traces this one again: then the types are known.
+        # If an outer loop is traced again, this loop is too: its types are then known.
         kinds = [_type(leaf) or type(leaf) for leaf in self.frame.before()]
         key = (body.__code__, *names, *kinds)
         guessed = builder.guesses.get(key, {})
@@ -161,9 +161,9 @@ class _Traced:
     def _attempt(
         self, body: Body, question: Callable[..., Number] | None, guessed: dict[int, Type]
     ) -> None:
-        """Trace until no stand-in is missing, and find what is carried.
+        """Trace until no placeholder is missing, and find the carried values.
 
-        ``guessed``: types of numbers of Python that change, by the place of the leaf.
+        ``guessed``: the types of changing Python numbers, by leaf index.
         """
         self.guessed = dict(guessed)
         for _ in range(_GUESSES * (1 + len(self.frame.before()))):
@@ -173,7 +173,7 @@ class _Traced:
         self._finish()
 
     def _trace(self, body: Body, question: Callable[..., Number] | None) -> bool:
-        """Trace once; return whether no stand-in was missing."""
+        """Trace once; return whether no placeholder was missing."""
         builder, frame = self.builder, self.frame
         self.before = frame.before()
         self.types = [self.guessed.get(i) or _type(leaf) for i, leaf in enumerate(self.before)]
@@ -195,20 +195,20 @@ class _Traced:
             self.flat = frame.flat(alike) if alike is not None else []
         frame.restore()
         if alike is None:
-            # Places of leaves have moved.
+            # The leaf indices have changed.
             self.guessed.clear()
             return False
         self.end = alike
         return not self._changing()
 
     def _stand_ins(self, block: Block) -> tuple[list[Number | None], Values]:
-        """Return an argument for each number, and the names' values with these in place."""
+        """Return an argument for each number, and the names' values with these substituted."""
         made: list[Number | None] = []
         labels = self.frame.labels()
         for type, leaf, label in zip(self.types, self.before, labels, strict=True):
             argument = None
             if type is not None:
-                # People read the names of the kernel in what is printed of it.
+                # The printed kernel keeps the names of its source.
                 name = label if label.isidentifier() else "item"
                 argument = self.builder.value(type, getattr(leaf, "hint", "") or name)
                 argument.home = block
@@ -218,7 +218,7 @@ class _Traced:
         return made, self.frame.set(self.inner)
 
     def _changing(self) -> bool:
-        """Return whether a number of Python turned out to change, or to meet another type."""
+        """Return whether a Python number turned out to change, or to need another type."""
         found = False
         for i, (old, new) in enumerate(zip(self.before, self.flat, strict=True)):
             if isinstance(old, Number) or not is_number(old):
@@ -238,7 +238,7 @@ class _Traced:
         return found
 
     def _finish(self) -> None:
-        """Find what is carried, and put what is not in its stand-in's place."""
+        """Find the carried values, and replace the placeholders of the others."""
         builder = self.builder
         labels = self.frame.labels()
         self.carried: list[int] = []
@@ -270,7 +270,7 @@ class _Traced:
                         f"{getattr(new, 'type', new)} in it; convert one with .to(dtype)"
                     )
                 else:
-                    # Set anew in each round before it is read: the name is local to the body.
+                    # Written in each round before its first read: the name is local to the body.
                     self.flat[i] = Undefined(labels[i])
         self.block.yields = tuple(yields)
         self.block.arguments += tuple(_sure(self.arguments[i]) for i in self.carried)
@@ -297,7 +297,7 @@ class _Traced:
         return used
 
     def make(self, name: str, bounds: list[Number], attributes: dict[str, Any]) -> Values:
-        """Make the loop, and return what the names are after it."""
+        """Emit the loop, and return the values of the names after it."""
         builder, start = self.builder, []
         for i in self.carried:
             type = self.types[i]
@@ -321,9 +321,9 @@ def _type(leaf: Any) -> Type | None:
 
 
 def _alike(frame: Frame, end: Values) -> Values | None:
-    """Return the values with those that are new in the loop undefined after it.
+    """Return the values, with those new in the loop undefined after it.
 
-    None says that one changed its structure, and is local to the body on the next attempt.
+    None means that a value changed its structure; the next attempt treats it as local to the body.
     """
     result = list(end)
     for i, (old, new) in enumerate(zip(frame.values, end, strict=True)):
@@ -341,7 +341,7 @@ def _fits(new: Number, type: Type) -> bool:
 
 
 def _fit(builder: Builder, new: Any, type: Type) -> Number | None:
-    """Return what a stand-in of a type becomes in a round, None where it is of another type."""
+    """Return a value converted to a placeholder's type, None if its type differs."""
     if isinstance(new, Number):
         return builder.splat(new, type.width) if _fits(new, type) else None
     if not is_number(new) or (isinstance(new, float) and type.dtype.kind != "float"):

@@ -43,10 +43,10 @@ _GROUP = "pipeline"
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a stage holds: elements of a dtype, and where each of a box lies.
+    """The contents of a stage: elements of a dtype, and the layout of a box.
 
-    ``align``: of a stage in bytes. ``width``: the elements that a copy through registers takes at
-    a time, a divisor of what bounds and strides allow.
+    ``align``: the alignment of a stage in bytes. ``width``: the elements per access of a copy
+    through registers, a divisor of the bounds and strides.
     """
 
     dtype: DType
@@ -56,7 +56,7 @@ class Tile:
 
     @property
     def size(self) -> int:
-        """The elements that a stage needs, so that the next one is aligned and swizzled alike."""
+        """The elements of a stage, padded so that the next stage has the same swizzle."""
         step = max(self.align // self.dtype.itemsize, 1)
         return int(-(-self.at.cosize // step) * step)
 
@@ -68,12 +68,12 @@ class Tile:
 
 
 class Pipeline:
-    """``stages`` places for each tile, filled by producers and emptied by consumers in turn.
+    """``stages`` slots for each tile, filled by producers and emptied by consumers in turn.
 
-    ``producers`` and ``consumers``: (first, count) of the units, all of them if not said; where
-    they differ they are roles, and the device needs barriers in memory. ``how``: the way of
-    copying, by the device's features if not said; by "stores" what ``copy`` loads is stored where a
-    round's stage is released. Every unit of the cube makes the pipeline.
+    ``producers`` and ``consumers``: (first, count) of the units, by default all. If they differ
+    they are roles, and the device needs barriers in memory. ``how``: the way of copying, by default
+    chosen by the device's features; "stores" loads in ``copy`` and stores when a stage of the round
+    is released. Every unit of the cube creates the pipeline.
     """
 
     def __init__(
@@ -96,15 +96,15 @@ class Pipeline:
         space = shared if units > 1 else private
         self.memory = [space(stages * t.size, t.dtype, align=t.align) for t in tiles]
         index = builder.index
-        # The stage that is filled or worked on next, and the parity of the barriers' phase then.
+        # The next stage to fill and to read, and the phase parity of the barriers.
         self.filling = registers(2, index)
         self.working = registers(2, index)
-        # Whether units may still read what they have released, since the last barrier.
+        # Whether units may still read a released stage, since the last barrier.
         self.dirty = registers(1, bool_, 1, False)
         each = self.producers[1]
         through = tiles if self.how == "registers" else ()
         self.held = [_Held.of(t, -(-t.at.size // (t.width * each)), index) for t in through]
-        # By stores: what was loaded since a stage was acquired, in the block where that was.
+        # For "stores": the loads since a stage was acquired, and the block of that acquire.
         self.loaded: list[tuple[Pointer, Any, Any]] = []
         self.block = builder.block
         self.full = self.empty = None
@@ -114,7 +114,7 @@ class Pipeline:
 
     @property
     def counted(self) -> bool:
-        """Whether barriers in memory hand over the stages."""
+        """Whether barriers in memory synchronize the stages."""
         return self.how == "engine" or self.producers != self.consumers
 
     def _check(self, units: int) -> None:
@@ -131,7 +131,7 @@ class Pipeline:
 
     # Producers.
     def acquire(self) -> None:
-        """Wait until the next stage is free; what is copied goes to it."""
+        """Wait until the next stage is free; the following copies go to it."""
         self._flush()
         self.loaded, self.block = [], current().block
         if self.empty is not None:
@@ -140,7 +140,7 @@ class Pipeline:
             self._meet_if_dirty()
 
     def target(self, tile: int) -> Pointer:
-        """Return the memory of a tile in the stage that is being filled."""
+        """Return the memory of a tile in the stage being filled."""
         return self.memory[tile].at(self.filling[0] * self.tiles[tile].size)
 
     def copy(
@@ -154,11 +154,11 @@ class Pipeline:
         *,
         near: bool = False,
     ) -> None:
-        """Copy ``width`` elements from an index of the source to one of the tile.
+        """Copy ``width`` elements from an index of the source to an index of the tile.
 
-        Without the mask they are zeros. ``near``: whether to keep them in the nearest cache, since
-        the cube copies them again. Each producer copies its own; not by a copy engine. What is not
-        copied asynchronously becomes the tile's type.
+        Masked-off elements become zeros. ``near``: whether to keep them in the nearest cache, for
+        later copies by the same cube. Each producer copies its own elements; not for a copy engine.
+        A synchronous copy converts to the tile's dtype.
         """
         if self.how == "engine":
             raise KernelTypeError("a copy engine copies boxes; write copy_box, or choose how=")
@@ -175,14 +175,14 @@ class Pipeline:
             builder.emit("copy_async", operands, (), said, memory=target.memory)
             return
         value = source.load(index, width, mask=mask)
-        # What a branch loads is known to it alone.
+        # A branch alone knows its loads.
         if self.how == "stores" and current().block is self.block:
             self.loaded.append((target, to, value))
         else:
             target.store(to, value.to(target.dtype))
 
     def copy_box(self, tile: int, source: TensorMap, position: Sequence[Any]) -> None:
-        """Copy the box at a position, with zeros outside of the tensor; all producers call this."""
+        """Copy the box at a position, with zeros outside the tensor; all producers call this."""
         if source.box != self.tiles[tile].box:
             raise KernelTypeError(
                 f"a box of {source.box} is copied to a tile of {self.tiles[tile].box}"
@@ -209,9 +209,9 @@ class Pipeline:
         branch(unit_index() == self.producers[0], issue, lambda: (), (), ())
 
     def commit(self, later: bool = False) -> None:
-        """Say that the stage is on its way, with what was copied since ``acquire``, or nothing.
+        """Mark the stage as in flight, with all copies since ``acquire``, or none.
 
-        ``later``: whether a stage is released before the round ends, and the device may store then.
+        ``later``: whether a stage is released before the round ends; the device may store then.
         """
         if not later:
             self._store_loaded()
@@ -235,8 +235,9 @@ class Pipeline:
     def wait(self, pending: int | None = None) -> None:
         """Wait until the oldest stage has arrived; every consumer sees all of it.
 
-        ``pending``: the later commits that may still be on their way, all but two stages' if not
-        said, as where each round waits first and commits once. Only asynchronous copies look at it.
+        ``pending``: the number of later commits that may still be in flight, by default all but two
+        of the stages, which suits a round that waits first and commits once. Only asynchronous
+        copies use it.
         """
         if self.full is not None:
             self.full.wait(self.working[0], self.working[1])
@@ -250,11 +251,11 @@ class Pipeline:
             self.dirty[0] = False
 
     def stage(self, tile: int) -> Pointer:
-        """Return the memory of a tile in the stage that is worked on."""
+        """Return the memory of a tile in the stage being read."""
         return self.memory[tile].at(self.working[0] * self.tiles[tile].size)
 
     def release(self) -> None:
-        """Say that this unit has done with the stage, which may be filled again."""
+        """Signal that this unit is done with the stage, which may be filled again."""
         self._store_loaded()
         if self.empty is not None:
             empty = self.empty
@@ -269,7 +270,7 @@ class Pipeline:
             self.dirty[0] = True
         self._advance(self.working)
 
-    # Pieces of these.
+    # Helpers.
     def _advance(self, state: Registers) -> None:
         later = state[0] + 1
         last = later == self.stages
@@ -278,15 +279,15 @@ class Pipeline:
         state[1] = select(last, state[1] ^ 1, state[1])
 
     def _meet_if_dirty(self) -> None:
-        # The build knows where a barrier has come between; where it does not, there is one.
+        # If the build does not know that a barrier came in between, it adds one.
         if self.dirty[0].known is not False:
             barrier("cube")
             self.dirty[0] = False
 
     def _store_loaded(self) -> None:
-        """Store what was loaded, by the way of that name."""
+        """Store the loaded elements, for the way "stores"."""
         for target, to, value in self.loaded:
-            # Not where it was loaded: whoever converts waits for memory.
+            # The conversion is here, not at the load, because it waits for the loaded value.
             target.store(to, value.to(target.dtype))
         self.loaded = []
 
@@ -296,7 +297,7 @@ class Pipeline:
         return unit_index() - first if first else unit_index()
 
     def _hold(self, tile: int, source: TensorMap, position: Sequence[Any]) -> None:
-        """Load a box to registers, which the next acquire or wait stores."""
+        """Load a box to registers; the next acquire or wait stores it."""
         held, width = self.held[tile], self.tiles[tile].width
         if source.width(position) % width:
             raise KernelTypeError(
@@ -311,7 +312,7 @@ class Pipeline:
         held.stage[0], held.here[0] = self.filling[0], True
 
     def _flush(self) -> None:
-        """Store what registers hold. The build often knows whether they hold anything."""
+        """Store the box held in registers. The build often knows whether there is one."""
         for tile, memory, held in zip(self.tiles, self.memory, self.held, strict=False):
 
             def store(tile: Tile = tile, memory: Pointer = memory, held: _Held = held) -> Any:
@@ -329,7 +330,7 @@ class Pipeline:
 
 @dataclass(slots=True)
 class _Held:
-    """A box in registers: a unit's pieces of it, the stage they go to, and whether there is one."""
+    """A box in registers: the unit's pieces, their stage, and whether there is one."""
 
     values: Registers
     stage: Registers
@@ -358,5 +359,5 @@ def _choose(units: int) -> How:
 
 
 def way_of_units() -> How:
-    """Return how units copy pieces by themselves: asynchronously, or by loads and stores."""
+    """Return how units copy pieces themselves: asynchronously, or by loads and stores."""
     return "async" if has("async_copy") else "stores"

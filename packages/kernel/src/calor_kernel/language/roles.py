@@ -1,8 +1,8 @@
-"""Roles: what some units of a cube do while others do something else, and what a launch asks for.
+"""Roles: different work for different units of a cube, and requests of a launch.
 
-Requirements: a kernel says ``with role(0):`` and then what those units do, so that a copying and a
-computing part stand beside each other; what a role changes is its own, because the other units have
-no such values; a device without many units refuses them when the kernel is built.
+Requirements: ``with role(0):`` holds the work of some units, so that a copying part and a computing
+part stand side by side (warp specialization). A value assigned in a role exists only in it, because
+the other units do not have it. A device with too few units refuses roles when the kernel is built.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from calor_kernel.language.builder import Builder, current
 from calor_kernel.language.carry import Frame, Region, Undefined, leaves, same, shape
 from calor_kernel.language.features import FEATURES
 
-# The planes that matrix instructions and register budgets take together.
+# The planes that share a matrix instruction and a register budget.
 _WARPGROUP = 4
 
 
 def has(feature: str) -> bool:
-    """Return whether the device that the kernel is built for has a feature; the build decides.
+    """Return whether the target device has a feature; decided at build time.
 
     ``feature`` is one of ``calor_kernel.language.features.FEATURES``, or "debug" for builds that
     check assertions; KeyError for another name.
@@ -32,13 +32,13 @@ def has(feature: str) -> bool:
 
 
 class role(Region):
-    """``with role(first, count):`` some of a cube's units do this, the others go past it.
+    """``with role(first, count):`` work of some of a cube's units; the others skip it.
 
     ``first`` and ``count`` are in warpgroups (four planes), or in planes with ``scope="plane"``.
-    ``registers``: the registers that each unit of them needs, of which a device may take from the
-    others. ``apart``: whether its warpgroups wait for each other at barriers in memory. Roles next
-    to each other run at the same time, and meet at named barriers or pipelines; a barrier of the
-    cube inside a role is an error. What a role assigns exists only in it.
+    ``registers``: the registers per unit; a device may take them from the other units. ``apart``:
+    whether its warpgroups synchronize with each other by barriers in memory. Adjacent roles run
+    concurrently, and synchronize by named barriers or pipelines; a barrier of the cube inside a
+    role is an error. A value assigned in a role exists only in it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class role(Region):
     def make(
         self, body: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], names: tuple[str, ...]
     ) -> tuple[Any, ...]:
-        """Make the region, and return what the names are after it."""
+        """Emit the region, and return the values of the names after it."""
         builder = self.builder
         frame = Frame(builder, values, names)
         with builder.inside(Block()) as block:
@@ -97,13 +97,13 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def units_of(builder: Builder) -> int:
-    """Return how many units a cube has."""
+    """Return the number of units in a cube."""
     x, y, z = builder.cube
     return x * y * z
 
 
 def arrive(name: int, count: int) -> None:
-    """Count at one of the device's named barriers without waiting for its other units.
+    """Arrive at a named barrier of the device without waiting.
 
     ``barrier(name=…, count=…)`` waits until ``count`` units have arrived or wait.
     """
@@ -119,13 +119,13 @@ def launch_attributes(
     cubes_per_core: int | None = None,
     dynamic_shared: bool | None = None,
 ) -> None:
-    """Say what a launch of this kernel asks of the device, beside cubes and arguments.
+    """Set a launch's requests to the device, beside cubes and arguments.
 
-    ``cluster``: cubes along x, y and z that run together and reach each other's shared memory; a
-    launch has whole ones. It is said before barriers in memory are made.
-    ``registers``: a unit's at most. ``cubes_per_core``: how many shall fit at the same time.
-    ``dynamic_shared``: whether shared memory is reserved by the launch instead of the kernel, which
-    devices ask for above a size (48 KiB on NVIDIA's); each piece keeps its ``align``.
+    ``cluster``: cubes along x, y and z that run together and can access each other's shared memory;
+    a launch consists of whole clusters. Set it before creating barriers in memory. ``registers``:
+    the maximum per unit. ``cubes_per_core``: the wanted occupancy. ``dynamic_shared``: whether the
+    launch, not the kernel, reserves shared memory, as devices require above a size (48 KiB on
+    NVIDIA GPUs); each piece keeps its ``align``.
     """
     builder = current()
     given = {

@@ -1,9 +1,9 @@
-"""Tensor maps: an argument's shape and strides, of which a device copies boxes by itself.
+"""Tensor maps: the shape and strides of an argument whose boxes a device copies itself.
 
-Requirements: a kernel says "the box at these coordinates", and devices with a copy engine get one
-instruction and a descriptor, others get what their units copy, from the same line; elements outside
-of the tensor are zeros; a descriptor follows from a launch's own arguments, so that launches stay
-buffers and numbers.
+Requirements: one line, "the box at these coordinates", becomes one instruction and a descriptor on
+devices with a copy engine (TMA), and copies by the units on others. Elements outside the tensor are
+zeros. A descriptor is computed from the launch's own arguments, so launches remain buffers and
+numbers.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from calor_kernel.language.statements import branch
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
-# Boxes of at most this many elements a side, as descriptors have them.
+# The largest side of a box in elements, a limit of descriptors.
 _SIDE = 256
-# Pieces of a box that one unit copies without a loop.
+# The number of pieces that one unit copies without a loop.
 UNROLLED = 32
 _PUTS = "tensor"
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """How the host makes a map: from a buffer argument, and numbers or the names of scalar ones.
+    """The host's recipe for a map: a buffer argument, and numbers or names of scalar arguments.
 
-    ``sizes`` and ``strides`` are in elements, the last axis first to change; ``box`` is the size of
-    what is copied at a time, and ``at`` where its elements lie in shared memory. ``rounded``:
-    whether float32 is rounded to what products of TF32 count.
+    ``sizes`` and ``strides`` are in elements, the fastest axis last. ``box`` is the size of one
+    copy, and ``at`` its layout in shared memory. ``rounded``: whether float32 is rounded to TF32
+    for matrix products.
     """
 
     name: str
@@ -49,14 +49,14 @@ class Descriptor:
 
     @property
     def plain(self) -> tuple[Any, ...]:
-        """The map as data: the swizzle is its three numbers, or None."""
+        """The map as plain data: the swizzle as three numbers, or None."""
         swizzle = self.at.swizzle if isinstance(self.at, Swizzled) else None
         bits = swizzle and (swizzle.bits, swizzle.base, swizzle.shift)
         return self.name, self.sizes, self.strides, self.box, bits, self.rounded
 
 
 class TensorMap:
-    """A tensor in global memory of which boxes are copied; made by :func:`tensor_map`."""
+    """A tensor in global memory, copied box by box; made by :func:`tensor_map`."""
 
     __slots__ = ("at", "box", "pointer", "rounded", "sizes", "strides")
 
@@ -82,9 +82,9 @@ class TensorMap:
         return int(prod(self.box) * self.pointer.dtype.itemsize)
 
     def descriptor(self) -> Descriptor:
-        """Return how the host makes the map; KernelTypeError where it cannot.
+        """Return the host's recipe for the map; KernelTypeError if the host cannot compute it.
 
-        The kernel's attribute "maps" tells launches of it.
+        The kernel's attribute "maps" lists the recipes for launches.
         """
         builder = current()
         if not isinstance(self.pointer.offset, int) or self.pointer.offset:
@@ -115,11 +115,11 @@ class TensorMap:
         *,
         cubes: int = 1,
     ) -> None:
-        """Start copying the box at a position to shared memory; its bytes count at a barrier.
+        """Start copying the box at a position to shared memory; a barrier counts its bytes.
 
         One unit calls this, and expects ``nbytes`` at the barrier. ``target`` starts at a multiple
-        of the layout's swizzle. ``cubes``: all of so many of a cluster get the box, at the same
-        place and counted at the same barrier of each.
+        of the layout's swizzle. ``cubes``: the number of cubes of a cluster that receive the box
+        (multicast), each at the same address and counted at its own barrier.
         """
         builder = current()
         of_index = builder.coerce(target.offset)
@@ -136,10 +136,10 @@ class TensorMap:
         builder.emit("copy_tensor", operands, (), said, memory=target.memory)
 
     def put(self, source: Pointer, position: Sequence[Any], unit: Any, units: int) -> None:
-        """Copy a box from shared memory to a position; what lies outside of the tensor is dropped.
+        """Copy a box from shared memory to a position, without the part outside the tensor.
 
-        ``units`` units, of which this is ``unit``, call this after a barrier without a name; the
-        source, and the box, are theirs again after ``wait_puts``.
+        ``units`` units, of which this is ``unit``, call this after an unnamed barrier. They may
+        reuse the source and the box after ``wait_puts``.
         """
         builder = current()
         if "tensor_copy" in builder.features and source.memory.space == "shared":
@@ -170,11 +170,11 @@ class TensorMap:
         width: int,
         move: Callable[[Any, Any, Any, Any], None],
     ) -> None:
-        """Have some units copy the box at a position, each its pieces of ``width`` elements.
+        """Have several units copy the box at a position, each its pieces of ``width`` elements.
 
-        ``move(round, to, from, mask)`` copies a piece from an index of the tensor to one of the
-        target; without the mask (None: always) it is zeros. ``unit`` is this unit's place among
-        ``units``.
+        ``move(round, to, from, mask)`` copies a piece from an index of the tensor to an index of
+        the target; a false mask gives zeros (None: always true). ``unit`` is this unit's index
+        among ``units``.
         """
 
         def piece(i: Any, place: tuple[Any, ...]) -> None:
@@ -185,12 +185,12 @@ class TensorMap:
         each_piece(self.box, unit, units, width, piece)
 
     def width(self, position: Sequence[Any]) -> int:
-        """Return how many elements each access takes: as many as bounds and alignment allow."""
+        """Return the elements per access, the most that bounds and alignment allow."""
         item = self.pointer.dtype.itemsize
         widest = max(16 // item, 1)
         if not (isinstance(self.strides[-1], int) and self.strides[-1] == 1):
             return 1
-        # Pieces that start inside end inside, and start where such an access may.
+        # A piece that starts inside the bounds ends inside, at an address aligned for the access.
         common = gcd(self.box[-1], widest, *map(_divisor, (*position, self.sizes[-1])))
         common = gcd(common, *map(_divisor, (*self.strides[:-1], self.pointer.offset)))
         common = gcd(common, max(self.pointer.memory.align // item, 1))
@@ -211,8 +211,8 @@ def tensor_map(
     """Return a map of a buffer argument.
 
     ``sizes`` and ``strides``, in elements, are numbers or arguments of the kernel. ``box``: the
-    size of what is copied at a time. ``at``: where a box's elements lie in the target, row-major if
-    not said. ``rounded``: a copy engine may round float32 to what products of TF32 count.
+    size of one copy. ``at``: the layout of a box in the target, by default row-major. ``rounded``:
+    a copy engine may round float32 to TF32 for matrix products.
     """
     ranks = {len(sizes), len(strides), len(box)}
     if len(ranks) != 1 or not 1 <= len(box) <= 5:
@@ -229,7 +229,7 @@ def tensor_map(
 def wait_puts(pending: int = 0, *, read: bool = False) -> None:
     """Wait until this unit's boxes are written, all but the latest ``pending``.
 
-    ``read``: only until they are read, so that their place in shared memory is free.
+    ``read``: wait only until they are read, which frees their shared memory.
     """
     builder = current()
     if "tensor_copy" in builder.features:
@@ -244,7 +244,7 @@ def each_piece(
     width: int,
     body: Callable[[Any, tuple[Any, ...]], None],
 ) -> None:
-    """Call ``body(round, place)`` for a unit's share of the pieces of a box, in every round one."""
+    """Call ``body(round, place)`` for a unit's share of a box's pieces, one piece per round."""
     count = prod(box) // width
     rounds = -(-count // units)
 
@@ -285,7 +285,7 @@ def _divisor(number: Any) -> int:
 
 
 def _inside(position: Sequence[Any], sizes: Sequence[Any]) -> Any:
-    """Return whether a position lies in a tensor, None where that is sure."""
+    """Return whether a position lies in a tensor, None if always."""
     builder, found = current(), None
     for place, size in zip(position, sizes, strict=True):
         tests = [builder.binary("lt", *builder.pair(place, size))]
@@ -297,7 +297,7 @@ def _inside(position: Sequence[Any], sizes: Sequence[Any]) -> Any:
 
 
 def _dense(at: Layout | Swizzled, box: tuple[int, ...], width: int) -> bool:
-    """Return whether each ``width`` elements of a row of a box lie behind each other, aligned."""
+    """Return whether each run of ``width`` elements of a row is contiguous and aligned."""
     last = at.layout[-1] if isinstance(at, Swizzled) else at[-1]
     rest = at.layout if isinstance(at, Swizzled) else at
     if isinstance(at, Swizzled) and at.swizzle.bits and 1 << at.swizzle.base < width:

@@ -1,9 +1,9 @@
-"""Preparations that outlive a run: packed weights and tables, kept while what they show stays.
+"""Cached preparations: packed weights and tables, kept while their operands are unchanged.
 
-Requirements: who calls a plan twice with the same weights pays for their packing once; a weight
-that is replaced, written in place, or open to somebody else's writing is seen by a comparison of
-numbers, and never missed; what is kept is given back where memory runs short; a plan whose operands
-change all the time, as in training, keeps nothing and loses next to nothing by looking.
+Requirements: repeated calls with the same weights pack them once. A weight that is replaced,
+written in place, or exposed to external writes is always detected, by comparing version stamps.
+Kept memory is returned when memory runs short. A plan with ever-changing operands, as in training,
+keeps nothing, and its checks cost almost nothing.
 
 CALOR_KEEP=0 prepares everything at every call.
 """
@@ -26,9 +26,9 @@ from calor_kernel.planning.plan import Plan, State, Variant
 from calor_kernel.planning.recording import Recorder, Recording
 from calor_kernel.planning.values import Piece, Task
 
-# After as many looks in vain a plan is left alone for as many calls.
+# After this many failed checks, a plan skips the check for as many calls.
 _LOOKS: Final = 32
-# Contents that stayed shorter than this, in seconds, are trusted half as soon the next time.
+# Contents that stayed shorter than this, in seconds, need twice the patience the next time.
 _LONG_S: Final = 1.0
 _MOST_PATIENCE: Final = 64
 _STAMPS = count(1)
@@ -36,9 +36,9 @@ _STAMPS = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a plan does where some of its operands are known to stay.
+    """The execution of a plan with some operands known to be unchanged.
 
-    ``preparing`` writes ``nbytes`` of memory once, ``rest`` is every call.
+    ``preparing`` writes ``nbytes`` of memory once; ``rest`` is run by every call.
     """
 
     preparing: Recording
@@ -47,13 +47,13 @@ class Kept:
 
 
 class Keeper:
-    """Watches the operands that a plan prepares, and keeps what is made of those that stay."""
+    """Watches the operands that a plan prepares, and caches what depends on unchanged ones."""
 
     def __init__(self, plan: Plan, watched: Sequence[int]) -> None:
         self.plan = plan
         self.watched = tuple(watched)
         self._last = [0] * len(watched)
-        # For how many calls each watched input has been the same.
+        # The number of calls since each watched input changed.
         self._same = [0] * len(watched)
         self._calls = 0
         self._patience = 1
@@ -65,7 +65,7 @@ class Keeper:
 
     @staticmethod
     def of(plan: Plan) -> Keeper | None:
-        """Return what watches a plan's operands; None where nothing is prepared of them."""
+        """Return a keeper for a plan's operands; None if the plan prepares none."""
         if os.environ.get("CALOR_KEEP", "1") == "0":
             return None
         found = False
@@ -81,11 +81,11 @@ class Keeper:
 
     @property
     def state(self) -> State | None:
-        """What is relied on now, another object after each change."""
+        """The current assumptions; a new object after each change."""
         return self._state
 
     def variant(self, inputs: Sequence[Any]) -> Variant:
-        """Return what to run for these inputs."""
+        """Return the variant for these inputs."""
         state = self._state
         if state is not None and [inputs[i].stamp for i in state.inputs] == state.stamps:
             return state.variant
@@ -96,7 +96,7 @@ class Keeper:
             return self._look(inputs)
 
     def drop(self) -> None:
-        """Give back what is kept; it is made again when it was missed for long enough."""
+        """Free the cache; it is rebuilt once it has been missed for long enough."""
         self._state = None
         self._same = [0] * len(self.watched)
         self._calls = 0
@@ -133,14 +133,14 @@ class Keeper:
         return found
 
     def _filled(self, kept: Kept, inputs: Sequence[Any]) -> Variant:
-        """Return a variant with memory of its own, in which everything is prepared."""
+        """Return a variant with memory of its own, with everything prepared."""
         plan = self.plan
         memory = plan.pool.uncounted(kept.nbytes)
         plan.prepare(kept.preparing, inputs, memory)
         return plan.relying(kept.rest, memory)
 
     def _plan(self, stay: Collection[int]) -> Kept | None:
-        """Return the recordings for inputs that stay, None where that spares nothing."""
+        """Return the recordings for unchanged inputs, None if they save nothing."""
         plan = self.plan
         tasks = plan.draft.tasks
         align = plan.engine.device.info.align
@@ -168,7 +168,7 @@ class Keeper:
         return Kept(preparing, recorder.record(kept=pieces, without=done), end)
 
     def _work(self, task: Task, usual: Work, staying: frozenset[int]) -> Work:
-        """Return the work for a task some of whose operands stay."""
+        """Return the work for a task with some unchanged operands."""
         engine = self.plan.engine
         if not staying or not any(p.nbytes for p in task.outputs) or engine.deterministic:
             return usual
@@ -176,7 +176,7 @@ class Keeper:
         found = engine.lowerings.ask(task.op, task.attributes, views, task.results, kept=staying)
         if isinstance(found, Refusal) or list(found) == list(task.works):
             return usual
-        # What the tuner chose stays chosen, where that way has a form for operands that stay.
+        # Keep the tuner's choice if it has a form for unchanged operands.
         tuned = usual is not task.works[0] and usual.variant
         alike = [w for w in found if w.variant == usual.variant] if tuned else []
         work = (alike or found)[0]
@@ -185,12 +185,12 @@ class Keeper:
 
 
 def stays(piece: Piece, inputs: Collection[int]) -> bool:
-    """Return whether a piece is a constant, or one of the inputs that stay as they are."""
+    """Return whether a piece is a constant or one of the unchanged inputs."""
     return piece.kind == "constant" or (piece.kind == "input" and piece.number in inputs)
 
 
 def stamped(buffer: Any) -> int:
-    """Return the number of a buffer's contents, given now if it has none."""
+    """Return the version stamp of a buffer's contents, assigned now if missing."""
     if not buffer.stamp:
         buffer.stamp = next(_STAMPS)
     number: int = buffer.stamp
@@ -198,7 +198,7 @@ def stamped(buffer: Any) -> int:
 
 
 def preparations(work: Work) -> Mapping[int, frozenset[int]]:
-    """Return the launches whose results can be kept, and the operands that each depends on."""
+    """Return the launches with cacheable results, and the operands that each depends on."""
     if not any(launch.prepares for launch in work.launches):
         return {}
     changing = {
@@ -224,7 +224,7 @@ def preparations(work: Work) -> Mapping[int, frozenset[int]]:
 
 
 def _written(work: Work, order: int) -> set[int]:
-    """Return the pieces of scratch memory that a launch may write."""
+    """Return the scratch blocks that a launch may write."""
     launch = work.launches[order]
     return {
         a.number

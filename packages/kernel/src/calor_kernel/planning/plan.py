@@ -1,10 +1,9 @@
-"""A plan: a graph's launches recorded once, and what a call of it does.
+"""A plan: a graph's launches, recorded once, and its call.
 
-Requirements: a call takes the memory of its results and of its arena from the pool, runs one list
-that the device has recorded, and wraps buffers: about two microseconds of Python beside the queue.
-Everything is reserved before anything is written. Outputs are written in place where nobody reads
-what was there; which buffers an output meets is known only at a call, so each such pattern has a
-recording of its own.
+Requirements: a call allocates results and arena from the pool, runs one recorded list of the
+device, and wraps buffers: about two microseconds of Python beside the queue. All memory is reserved
+before the first write. Outputs are written in place if nothing else reads the old contents. The
+target buffers are known only at a call, so each pattern of targets has its own recording.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from calor_kernel.planning.values import Draft, Task
 if TYPE_CHECKING:
     from calor_kernel.device.board import Page
 
-# Recordings for patterns of targets that a plan keeps.
+# The maximum number of target patterns for which a plan keeps recordings.
 _PATTERNS: Final = 8
 _NO_TARGETS: Final[dict[int, int]] = {}
 
 
 class Variant:
-    """A recording for outputs that are written to given buffers, and what a call of it takes.
+    """A recording for a pattern of target buffers, and the memory that its call allocates.
 
-    ``kept``: the memory in which it finds what was prepared before.
+    ``kept``: the memory with cached prepared operands.
     """
 
     __slots__ = ("arena", "fresh", "kept", "pairs", "recording", "required", "targets")
@@ -65,14 +64,14 @@ class Variant:
             if o not in targets
         ]
         arena = recording.arena
-        # Where idle memory for the arena is, and of which class; None where there is no arena.
+        # The pool's idle list for the arena, and its size class; None without an arena.
         self.arena = (idle(room := room_for(arena)), room) if arena else None
         self.required = sum([f[3] for f in self.fresh]) + arena + plan.block_bytes
 
     def fits(self, inputs: Sequence[Any], into: Sequence[Any]) -> bool:
-        """Return whether a call's targets are the inputs that they were when this was recorded.
+        """Return whether a call's targets are the same inputs as in this recording.
 
-        Who calls holds each target alone, so no other input can have become one.
+        The caller holds each target exclusively, so no other input can share one.
         """
         if into.count(None) != len(self.fresh) or len(self.pairs) != len(self.targets):
             return False
@@ -81,7 +80,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Inputs by number, the stamps that they had, and the variant that relies on them."""
+    """Inputs by number, their stamps, and the variant that depends on them."""
 
     inputs: tuple[int, ...]
     stamps: list[int]
@@ -90,27 +89,27 @@ class State:
 
 
 Short = Callable[[Sequence[Any]], list[Any] | None]
-"""Runs a plan without a look at anything unusual; None where it did nothing."""
+"""Runs a plan on the fast path; returns None if it did nothing."""
 
 
 class Keeping(Protocol):
-    """What chooses the variant of a call by the operands that stay as they are.
+    """Chooses the variant of a call by the operands that remain unchanged.
 
-    ``state`` is what it relies on now, another object after each change.
+    ``state`` is what the choice depends on now; it is a new object after each change.
     """
 
     @property
     def state(self) -> State | None:
-        """What it relies on."""
+        """The operands and stamps that the choice depends on."""
 
     def variant(self, inputs: Sequence[Any]) -> Variant:
-        """Return what to run for these inputs."""
+        """Return the variant for these inputs."""
 
 
 class Plan:
     """The executable of a graph without control flow.
 
-    ``keeper`` and ``short`` are what :func:`calor_kernel.planning.compiling.plan_of` gives it.
+    :func:`calor_kernel.planning.compiling.plan_of` sets ``keeper`` and ``short``.
     """
 
     def __init__(self, engine: Engine, draft: Draft) -> None:
@@ -128,7 +127,7 @@ class Plan:
         self.short: Short | None = None
 
     def begin(self, engine: Engine, draft: Draft, graph: Graph, works: Sequence[Work]) -> None:
-        """Set what follows from a draft before its launches are recorded."""
+        """Set the attributes derived from a draft, before its launches are recorded."""
         self.engine = engine
         self.draft = draft
         self.pool = engine.pool
@@ -136,7 +135,7 @@ class Plan:
         self.works = works
         align = engine.device.info.align
         failing = [n for n, w in enumerate(works) if w.failures]
-        # For each task that may fail, where its word lies in the block of host numbers.
+        # The byte offset of each fallible task's status word in the block of host numbers.
         self.status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
         self.block_bytes = draft.host_bytes + len(failing) * align
         self.block = HostBlock(draft.hosts, self.block_bytes)
@@ -152,7 +151,7 @@ class Plan:
 
     @property
     def settled(self) -> Plan | None:
-        """The plan that later calls take as well; None while that may become another one."""
+        """The plan for later calls as well; None while it may still be replaced."""
         return self
 
     @property
@@ -162,11 +161,11 @@ class Plan:
 
     @property
     def is_short(self) -> bool:
-        """Whether a call takes memory for one result, runs one list, and is done."""
+        """Whether a call only allocates one result and runs one list."""
         return self.short is not None
 
     def _upload(self, constants: bytes) -> KernelBuffer | None:
-        """Return memory with constants, and with flags behind them, which are zeros."""
+        """Return memory with the constants, followed by zeroed flags."""
         if self.flags:
             place = behind(constants, self.engine.device.info.align)
             constants = constants.ljust(place + self.flags * uint32.itemsize, b"\0")
@@ -179,7 +178,7 @@ class Plan:
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
         if self.engine.tells_late:
-            # What a kernel that breaks the device is looked for in, when that is seen.
+            # The draft to search for the culprit if a kernel later breaks the device.
             self.engine.last = self.draft
         if into is None:
             if self.short is not None:
@@ -202,14 +201,14 @@ class Plan:
         return self._run(variant, inputs, list(into))
 
     def _run(self, variant: Variant, inputs: Sequence[Any], outputs: list[Any]) -> list[Any]:
-        """Run a recording; ``outputs`` are the targets, and None where a buffer is to be made."""
+        """Run a recording; ``outputs`` are the targets, None for a buffer to allocate."""
         pool = self.pool
         if pool.in_use + variant.required > pool.ceiling:
             pool.reserve(variant.required, self.largest)
         block = arena = own = None
         page: Page | None = None
         try:
-            # The largest piece first, before smaller ones are cut from the one that would fit it.
+            # The largest block first, before smaller requests split the one that fits it.
             if variant.arena is not None:
                 idle, room = variant.arena
                 try:
@@ -226,7 +225,7 @@ class Plan:
                 outputs[number] = KernelBuffer(pool, handle, idle, nbytes)
             late, words = self.engine.tells_late, self._nothing
             if late and variant.targets:
-                # What is written in place must not be computed of what failed.
+                # An in-place result must not be computed from a failed input.
                 for i in self.given:
                     verify(inputs[i])
             if late and self.status and not variant.targets:
@@ -277,7 +276,7 @@ class Plan:
         )
         handles += [b.handle for b in outputs]
         now = variant.targets or not self.engine.tells_late
-        # Words that are told late are zero already.
+        # Words that are reported later are zero already.
         if self.draft.host_bytes or (self.status and now):
             self._fill(words, inputs)
         self._play(variant.recording, 0, handles)
@@ -288,7 +287,7 @@ class Plan:
                 self._play(variant.recording, 1, handles)
 
     def _play(self, recording: Recording, number: int, handles: Sequence[Any]) -> None:
-        """Run a recorded list, and hand the times of its launches to a profiler."""
+        """Run a recorded list and report the times of its launches to a profiler."""
         profiler = self.engine.profiler
         if profiler is None:
             self.queue.run(recording.lists[number], handles)
@@ -298,7 +297,7 @@ class Plan:
         profiler(recording.launches[number], start, seconds)
 
     def prepare(self, recording: Recording, inputs: Sequence[Any], kept: KernelBuffer) -> None:
-        """Run launches that write nothing but memory which is kept."""
+        """Run the launches that write only kept memory."""
         nothing = self._nothing
         handles = [inputs[i].handle for i in self.given]
         handles += (self.constants_handle, nothing, nothing, kept.handle)
@@ -306,7 +305,7 @@ class Plan:
         self._play(recording, 0, handles)
 
     def relying(self, recording: Recording, kept: KernelBuffer) -> Variant:
-        """Return the variant of a recording that reads memory which is kept."""
+        """Return the variant of a recording that reads kept memory."""
         return Variant(self, _NO_TARGETS, recording, kept)
 
     def _fill(self, handle: Any, inputs: Sequence[Any]) -> None:
@@ -318,7 +317,7 @@ class Plan:
             memory.copy(handle, place, buffer.handle, 0, buffer.nbytes)
 
     def errors(self, handle: Any) -> dict[int, DeviceError]:
-        """Return the errors that kernels stored in a block, by task in the order of the graph."""
+        """Return the errors that kernels stored in a block, by task in graph order."""
         self.queue.synchronize()
         start = self.draft.host_bytes
         words = np.empty((self.block_bytes - start) // 4, np.int32)
@@ -326,7 +325,7 @@ class Plan:
         return self.errors_in(words, -start)
 
     def errors_in(self, words: Any, start: int) -> dict[int, DeviceError]:
-        """Return the errors among words, where the block begins at a byte of them."""
+        """Return the errors among the words of a block that begins at byte ``start``."""
         errors: dict[int, DeviceError] = {}
         for number, place in self.status.items():
             found = int(words[(start + place) // 4])
@@ -335,14 +334,14 @@ class Plan:
                 errors[number] = kind(message, op=self.draft.tasks[number].op)
         return errors
 
-    # Failures that are told late.
+    # Deferred failures.
     @cached_property
     def depends(self) -> list[tuple[frozenset[int], frozenset[int]]]:
-        """The inputs and the tasks that may fail which each output depends on."""
+        """For each output: the inputs and the fallible tasks on which it depends."""
         return dependences(self.draft.tasks, self.draft.outputs, self.status)
 
     def _postpone(self, inputs: Sequence[Any], outputs: Sequence[Any], own: Outcome | None) -> None:
-        """Let results know what may have failed."""
+        """Attach the possible failures to the results."""
         for number, buffer in enumerate(outputs):
             if own is None and not any(inputs[i].outcomes for i in self.given):
                 buffer.outcomes = ()
@@ -358,7 +357,7 @@ class Plan:
         return self.recorder.record(targets)
 
     def _variant(self, inputs: Sequence[Any], into: Sequence[Any]) -> Variant:
-        """Return the recording for a pattern of targets, made the first time that it is met."""
+        """Return the recording for a pattern of targets, recorded at its first use."""
         targets: dict[int, int] = {}
         for output, target in enumerate(into):
             if target is not None:
@@ -372,7 +371,7 @@ class Plan:
         return made
 
     def _copied(self, outputs: list[Any], into: Sequence[Any]) -> list[Any]:
-        """Return results that were computed apart, copied to their targets."""
+        """Return separately computed results, copied to their targets."""
         for number, target in enumerate(into):
             if target is not None:
                 made = outputs[number]
@@ -384,6 +383,6 @@ class Plan:
 
 
 def _largest(tasks: Sequence[Task]) -> str | None:
-    """Return the op with the largest result, which is to blame where memory runs out."""
+    """Return the op with the largest result, to blame when memory runs out."""
     sizes = [(sum(hinted(p.nbytes) for p in t.outputs), -n) for n, t in enumerate(tasks)]
     return tasks[-max(sizes)[1]].op if sizes else None

@@ -1,8 +1,8 @@
-"""The planner, the families and the recorder, run with sizes that are not known.
+"""The planner, the families and the recorder, run with symbolic sizes.
 
-Requirements: what they decide is decided by the same code as for known sizes; what only the choice
-among right ways depends on is asked of the hints, without a guard; what a kernel is built from is
-known, so that a size in it is a guard.
+Requirements: decisions are made by the same code as for known sizes. A choice among equally correct
+ways uses the hints, without a guard. Build arguments are concrete, so a size among them becomes a
+guard.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from calor_kernel.planning.values import Draft, Launched, Piece, Task, Value
 
 
 class SizedLowerings(Lowerings):
-    """Families asked about sizes that are not known; what they answered is kept by expressions."""
+    """Lowerings for symbolic sizes, with their answers cached by expression."""
 
     def ask(
         self,
@@ -41,7 +41,7 @@ class SizedLowerings(Lowerings):
         deterministic: bool = False,
         kept: frozenset[int] = frozenset(),
     ) -> Sequence[Work] | Refusal:
-        """Return the candidates of a family for an op, or why there is none."""
+        """Return the candidates of a family for an op, or the reason for none."""
         items = tuple((name, attributes[name]) for name in sorted(attributes))
         key = _frozen((op, items, inputs, outputs, deterministic, kept))
         found = self._memo.get(key)
@@ -55,7 +55,7 @@ class SizedLowerings(Lowerings):
 
 
 def _frozen(value: Any) -> Any:
-    """Return what is equal where values are, without asking for a size."""
+    """Return a key that is equal for equal values, without guards on sizes."""
     if isinstance(value, Size):
         return Size, value.key
     if isinstance(value, tuple):
@@ -65,17 +65,17 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, Spec):
         return Spec, _frozen(value.shape), value.dtype
     if isinstance(value, Graph):
-        return id(value)  # It lives as long as the request that holds it.
+        return id(value)  # The request that holds the value keeps it alive.
     if is_dataclass(value) and not isinstance(value, type):
         return type(value), tuple(_frozen(getattr(value, f.name)) for f in fields(value))
     return exact(value)
 
 
 class SizedPlanner(Planner):
-    """Plans a graph with sizes.
+    """Plans a graph with symbolic sizes.
 
-    ``loose``: the results of ``full`` and ``constant`` whose bytes are known later. ``places``:
-    where in the constants each of these lies; such arrays follow all others.
+    ``loose``: the results of ``full`` and ``constant`` whose bytes are known later. ``places``: the
+    offset of each of these in the constants; such arrays follow all others.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SizedPlanner(Planner):
         self._arrays: dict[int, Piece] = {}
 
     def draft(self, units: Sequence[Unit] | None = None) -> Draft:
-        """Return the graph as tasks; CompileError where a family refuses what it claimed."""
+        """Return the graph as tasks; CompileError if a family refuses an op that it claimed."""
         made = super().draft(units)
         end: int = self._aligned(len(self.constants))
         for number, piece in self._arrays.items():
@@ -102,14 +102,14 @@ class SizedPlanner(Planner):
 
     def _source(self, node: Any, result: Spec) -> bool:
         if node.op.name == "iota" and is_size(result.size):
-            return False  # It is computed at each call, for its size is a number of a launch.
+            return False  # Computed at each call, because its size is an argument of a launch.
         number = node.outputs[0]
         if number in self.loose and node.op.name == "constant":
             piece = self._arrays[number] = Piece("constant", result.nbytes)
             self.values[number] = Value(piece, View.dense(result))
             return True
         if number in self.loose:
-            # Its constant is one of its own, which no other can come to equal.
+            # Its constant must not be shared with an equal one.
             known, self._known = self._known, {}
             made = super()._source(node, result)
             self._known = known
@@ -122,7 +122,7 @@ class SizedPlanner(Planner):
 class SizedRecording:
     """Steps whose numbers may be sizes, and the bytes of the arena.
 
-    ``opened``: by the number of a step, what its kernel is built from, where sizes are in that.
+    ``opened``: by step number, the build of a kernel with sizes among its arguments.
     """
 
     steps: tuple[tuple[Step, ...], ...]
@@ -132,7 +132,7 @@ class SizedRecording:
 
 
 class SizedRecorder(Recorder):
-    """Records a draft with sizes: steps that no device has seen yet."""
+    """Records a draft with symbolic sizes as steps not bound to a device."""
 
     recorded: SizedRecording
 
@@ -157,19 +157,19 @@ class SizedRecorder(Recorder):
 
 
 def sizes_in(value: Any) -> tuple[Size, ...]:
-    """Return the sizes in a value, in an order that is always the same."""
+    """Return the sizes in a value, in a deterministic order."""
     found: list[Size] = []
     replaced(value, found.append)
     return tuple(found)
 
 
 def hinted_value(value: Any) -> Any:
-    """Return a value in which every size is its hint."""
+    """Return a value with every size replaced by its hint."""
     return replaced(value, lambda size: size.hint)
 
 
 def replaced(value: Any, number: Callable[[Size], Any]) -> Any:
-    """Return a value with something else for every size in it."""
+    """Return a value with every size replaced by ``number`` of it."""
     if isinstance(value, Size):
         return number(value)
     if isinstance(value, tuple):
@@ -193,7 +193,7 @@ def _differs(a: Any, b: Any) -> bool:
 
 
 def chosen(engine: Engine, task: Task) -> Work:
-    """Return the work that the tuner chooses for the sizes at hand; each is right for all."""
+    """Return the tuner's choice for the hinted sizes; each candidate is correct for all."""
     if len(task.works) == 1 or engine.tuner.mode == "off":
         return task.works[0]
     works = [hinted_value(work) for work in task.works]
@@ -207,7 +207,7 @@ def chosen(engine: Engine, task: Task) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Symbolic:
-    """A graph planned with sizes: what came of it, with sizes for numbers."""
+    """A graph planned with symbolic sizes, and the result of the planning."""
 
     trace: Trace
     draft: Draft
@@ -231,7 +231,7 @@ def plan_symbolic(
 ) -> Symbolic:
     """Plan a graph whose numbers are sizes of a trace.
 
-    ``loose``: values that are constants of which the bytes are known later, with a number for each.
+    ``loose``: the constants whose bytes are known later, with a number for each.
     """
     lowerings = SizedLowerings(engine.device.info, engine.tuner.wants)
     planner = SizedPlanner(lowerings, graph, fusers, engine.deterministic, loose)

@@ -1,8 +1,8 @@
-"""What tells one C-like language from another: data, and a few short methods.
+"""The differences between C-like languages: data, and a few short methods.
 
-Requirements: a new language of the family is one subclass that mostly fills in tables; nothing of
-one language stands in the common printer; what a language lacks is refused with a typed error that
-names the operation, never printed wrongly.
+Requirements: a new language of the family is one subclass that mostly fills in tables. The common
+printer holds nothing specific to one language. An operation that a language lacks raises a typed
+error with its name; it is never printed wrongly.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from calor_kernel.ir.types import Type
 from calor_kernel.printers import numbers
 from calor_kernel.printers.expressions import ATOM, SUM, UNARY, Expression, choice, infix, prefix
 
-# Prints an operation: a function of the printer, the operation and its block.
+# Prints an operation: takes the printer, the operation and its block.
 Statement = Callable[..., None]
 
-# The lanes of a value that is printed, each with its type.
+# The lanes of a printed value, each with its dtype.
 Values = Sequence[tuple[Expression, DType]]
 
 UNSIGNED = MappingProxyType({1: uint8, 2: uint16, 4: uint32, 8: uint64})
@@ -43,16 +43,16 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def in_memory(type: Type) -> Type:
-    """Return the type that a vector has in memory, where bools are bytes."""
+    """Return the in-memory type of a vector, with bools as bytes."""
     return Type(uint8, type.width) if type.dtype is bool_ else type
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Return the whitespace-separated words of a text."""
     return frozenset(text.split())
 
 
-# How OpenCL C and the languages after it call the types that all devices have.
+# The names of the common types in OpenCL C and in the languages derived from it.
 SHORT_NAMES: Final = MappingProxyType(
     {
         bool_: "bool",
@@ -67,7 +67,7 @@ SHORT_NAMES: Final = MappingProxyType(
         float32: "float",
     }
 )
-# Functions that most languages of the family have; a kernel or variable is called otherwise.
+# Functions of most languages of the family; kernels and variables must not use these names.
 FUNCTIONS: Final = words(
     "abs acos acosh asin asinh atan atan2 atanh cbrt ceil clz copysign cos cosh dot erf erfc exp "
     "exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp hypot isinf isnan ldexp lgamma log log10 "
@@ -77,31 +77,31 @@ FUNCTIONS: Final = words(
 
 
 class Helpers(Protocol):
-    """The helper functions that a kernel's text uses, by name."""
+    """The helper functions of a kernel's text, by name."""
 
     texts: dict[str, str]
 
     def name(self, helper: str, *dtypes: DType) -> str:
-        """Return the name of a helper for some dtypes, and print it if it is new."""
+        """Return the name of a helper for some dtypes; a new helper is printed."""
 
     def add(self, name: str, text: str) -> str:
-        """Print a function of a language's own under a name, once."""
+        """Print a language-specific function under a name, once."""
 
 
 class Dialect:
     """A C-like language.
 
-    ``types`` names the element types of values; float16 and bfloat16 are held as their bits where
-    the table has no name of their own for them, and only moved and converted. ``templates`` are
-    texts of operations in the language's own functions: of ``"name"``, ``"name kind"`` or ``"name
-    dtype"``, the longest found; ``{0}`` is an operand, ``{T}`` the result's type. What has none is
-    computed by helper functions in plain C. ``reserved`` are words that no variable may be called.
-    ``inline_names``: the languages whose intrinsic texts this one understands, the best first.
-    ``wraps``: whether signed integers wrap around by themselves. ``fast_fma``: whether a fused
-    multiply-add is one instruction, so that what may be contracted is. ``spaces``: the words before
-    the type that a pointer points to, by the memory that it is of. ``positions``: how a unit asks
-    where it is; ``{0}`` is the axis as a letter, ``{1}`` as a number. ``own_helpers`` are names and
-    texts of functions in the place of helpers in C, by the helper's name and its dtypes.
+    ``types`` names the element types of values. float16 and bfloat16 without a name in this table
+    are held as bits, and only moved and converted. ``templates`` are expressions in the language's
+    own functions, keyed by ``"name"``, ``"name kind"`` or ``"name dtype"``; the longest match wins.
+    ``{0}`` is an operand, ``{T}`` the result's type. Operations without a template use helper
+    functions in plain C. ``reserved`` are words forbidden as variable names. ``inline_names``: the
+    languages whose inline texts this one accepts, best first. ``wraps``: whether signed overflow
+    wraps around. ``fast_fma``: whether a fused multiply-add is one instruction, so that
+    contractions are allowed. ``spaces``: the address-space qualifiers by memory space.
+    ``positions``: the expressions of a unit's position; ``{0}`` is the axis as a letter, ``{1}`` as
+    a number. ``own_helpers`` are names and texts of functions that replace C helpers, keyed by the
+    helper's name and its dtypes.
     """
 
     name: ClassVar[str]
@@ -115,7 +115,7 @@ class Dialect:
         "if inline int long register restrict return short signed sizeof static struct switch "
         "typedef union unsigned void volatile while bool true false main"
     )
-    # Operations that the language prints as a whole in its own way, by name.
+    # Operations with a printing function of the language's own, by name.
     statements: Mapping[str, Statement] = MappingProxyType({})
     types: Mapping[DType, str]
     templates: Mapping[str, str] = _NOTHING
@@ -125,12 +125,12 @@ class Dialect:
     fast_fma: bool = False
 
     def entry(self, name: str) -> str:
-        """Return what a kernel's function is called in the text: its name, if that may be."""
+        """Return a kernel's function name in the text, changed if the language reserves it."""
         return f"{name}_" if name in self.reserved else name
 
     # Types and numbers.
     def computes(self, dtype: DType) -> bool:
-        """Return whether the language has arithmetic of a type."""
+        """Return whether the language has arithmetic for a dtype."""
         return dtype in self.types
 
     def type(self, type: Type) -> str:
@@ -140,7 +140,7 @@ class Dialect:
         return self.types[self.held(type.dtype)]
 
     def held(self, dtype: DType) -> DType:
-        """Return the dtype whose values stand for a dtype's: its bits where it has no name."""
+        """Return the dtype that holds a dtype's values: its bits if the language lacks it."""
         return dtype if dtype in self.types else self.bits(dtype)
 
     def storage(self, dtype: DType) -> str:
@@ -152,7 +152,7 @@ class Dialect:
         return UNSIGNED[dtype.itemsize]
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
-        """Return the numbers of lanes that a value may have, ascending; others are split before."""
+        """Return the supported vector widths, ascending; wider values are split before printing."""
         return (1,)
 
     def literal(self, number: bool | int | float, dtype: DType) -> Expression:
@@ -181,32 +181,32 @@ class Dialect:
         return prefix("-", made) if number < 0 else made
 
     def cast(self, dtype: DType, value: Expression) -> Expression:
-        """Return a number converted as the language converts without being asked."""
+        """Return a number with the language's own conversion."""
         return prefix(f"({self.types[dtype]})", value)
 
     def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
-        """Return a scalar's bits as another type of the same size, both as they are held."""
+        """Return a scalar's bits reinterpreted as another type of the same size, both as held."""
         raise NotImplementedError
 
     def choose(self, condition: Expression, a: Expression, b: Expression) -> Expression:
-        """Return a where the condition holds, else b, of scalars."""
+        """Return ``a`` where the condition holds, else ``b``, for scalars."""
         return choice(condition, a, b)
 
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Return name and text of a function of the language's own, in a helper's place."""
+        """Return name and text of a language-specific replacement for a helper."""
         return self.own_helpers.get("_".join((name, *(d.name for d in dtypes))))
 
-    # Vectors. Languages without them keep these.
+    # Vectors. Languages without vectors keep these defaults.
     def vector_type(self, type: Type) -> str:
         """Return the type of several lanes."""
         self.refuse(f"values of {type}")
 
     def vector(self, type: Type, lanes: Sequence[Expression]) -> Expression:
-        """Return a vector of scalars."""
+        """Return a vector constructed from scalars."""
         self.refuse(f"values of {type}")
 
     def lane(self, value: Expression, type: Type, lane: int) -> Expression:
-        """Return a lane of a vector, which is a name."""
+        """Return a lane of a named vector."""
         self.refuse(f"values of {type}")
 
     def vector_operation(
@@ -218,7 +218,7 @@ class Dialect:
     def vector_load(
         self, name: str, memory: Memory, index: Expression, type: Type, aligned: bool
     ) -> Expression:
-        """Return consecutive elements of a memory, whose name is given, as a value."""
+        """Return consecutive elements of a memory, given by name, as a value."""
         stored, place = in_memory(type), infix("+", SUM, Expression(name), index)
         if not aligned:
             return self.gather(memory, type, place)
@@ -234,7 +234,7 @@ class Dialect:
         type: Type,
         aligned: bool,
     ) -> str:
-        """Return the statement that writes consecutive elements."""
+        """Return the statement that stores consecutive elements."""
         stored, place = in_memory(type), infix("+", SUM, Expression(name), index)
         if not aligned:
             return self.scatter(memory, type, place, value)
@@ -242,21 +242,21 @@ class Dialect:
         return f"{self.pointed(memory, self.type(stored), place).text} = {value.text};"
 
     def pointed(self, memory: Memory, type: str, place: Expression) -> Expression:
-        """Return what is at an address of a memory, as a type of the language."""
+        """Return the element at an address of a memory, as a type of the language."""
         if memory.space not in self.spaces:
             self.refuse(f"pointers to {memory.space} memory")
         return prefix("*", prefix(f"({f'{self.spaces[memory.space]} {type} *'.lstrip()})", place))
 
     def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
-        """Return the elements from an address on, which is aligned for one of them alone."""
+        """Return the elements from an address aligned for a single element."""
         self.refuse(f"loads of {type}")
 
     def scatter(self, memory: Memory, type: Type, place: Expression, value: Expression) -> str:
-        """Return the statement that writes from an address on, aligned for one element alone."""
+        """Return the statement that stores from an address aligned for a single element."""
         self.refuse(f"stores of {type}")
 
     def bools_of(self, value: Expression, stored: Type, type: Type) -> Expression:
-        """Return a vector of bools, made of the bytes that they are in memory."""
+        """Return a vector of bools converted from bytes in memory."""
         self.refuse(f"loads of {type}")
 
     def bytes_of(self, value: Expression, stored: Type, type: Type) -> Expression:
@@ -265,11 +265,11 @@ class Dialect:
 
     # Statements and declarations.
     def parameter(self, parameter: Parameter, name: str) -> str:
-        """Return the declaration of a kernel's number, or of a pointer to its memory."""
+        """Return the declaration of a kernel parameter: a number, or a pointer to memory."""
         type = self.storage(parameter.declared.dtype)
         if parameter.memory is None:
             return f"{type} {name}"
-        # Nothing writes a memory that is only read, which is what restrict promises.
+        # Read-only memory is never written, as restrict promises.
         pointer = f"{type} *" if parameter.memory.writable else f"const {type} *{self.restrict} "
         return f"{self.spaces[parameter.memory.space]} {pointer}{name}".lstrip()
 
@@ -278,7 +278,7 @@ class Dialect:
         return f"{self.type(type)} {name}" + (f" = {value.text};" if value is not None else ";")
 
     def keep(self, type: Type, name: str, value: Expression) -> str:
-        """Return the statement that gives a value a name; nothing else is ever written to it."""
+        """Return the statement that defines a constant with a value."""
         return self.declare(type, name, value)
 
     def function(
@@ -290,7 +290,7 @@ class Dialect:
         *,
         constant: bool = False,
     ) -> str:
-        """Return a function of scalars.
+        """Return the definition of a scalar function.
 
         Its lines may change the first parameter, unless they take it as a ``constant``.
         """
@@ -299,7 +299,7 @@ class Dialect:
         return "\n".join((head, *(f"  {line}" for line in lines), "}"))
 
     def unroll(self, times: int) -> str:
-        """Return the line before a loop that asks for unrolling, or nothing."""
+        """Return the pragma before a loop to unroll, or nothing."""
         return f"#pragma unroll {times}"
 
     def declare_memory(self, memory: Memory, name: str) -> str:
@@ -307,23 +307,23 @@ class Dialect:
         return f"{self.storage(memory.type.dtype)} {name}[{memory.size}];"
 
     def declare_memories(self, kernel: Kernel, names: Sequence[str]) -> Sequence[str]:
-        """Return the declarations of all that a kernel has, under these names."""
+        """Return the declarations of all memories of a kernel, under these names."""
         pairs = zip(kernel.memories, names, strict=True)
         return [self.declare_memory(memory, name) for memory, name in pairs]
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
-        """Return the whole text; ``names`` are the parameters' and ``body`` is indented."""
+        """Return the whole text; ``names`` are the parameters' names and ``body`` is indented."""
         raise NotImplementedError
 
-    # Positions, and units together.
+    # Positions and synchronization.
     def position(self, name: str, axis: int, dtype: DType) -> Expression:
-        """Return where a unit is: an operation's name, such as cube_position, and its axis."""
+        """Return a unit's position: an operation's name, such as cube_position, and its axis."""
         if name not in self.positions:
             self.refuse(name)
         return self.cast(dtype, Expression(self.positions[name].format("xyz"[axis], axis)))
 
     def barrier(self, scope: str, name: int, count: int) -> str:
-        """Return the statement that waits for the units of a scope."""
+        """Return the statement that synchronizes the units of a scope."""
         self.refuse(f"barriers of a {scope}")
 
     def fence(self, scope: str, order: str) -> str:
@@ -337,38 +337,38 @@ class Dialect:
         values: Sequence[Expression],
         helpers: Helpers,
     ) -> Expression:
-        """Return what changes an element, whose address is ``place``, and is what it was."""
+        """Return an atomic update of the element at ``place``; its value is the old one."""
         self.refuse("atomics")
 
     def ordered(self, memory: Memory, place: Expression) -> Expression:
-        """Return the element for a load or store that other units see, between fences.
+        """Return the element for a load or store visible to other units, between fences.
 
-        It is an access that the compiler neither moves nor keeps in a register.
+        The compiler may neither move the access nor keep the element in a register.
         """
         type = self.storage(memory.type.dtype)
         return self.pointed(memory, f"volatile {type}", prefix("&", place))
 
     def prefetch(self, memory: Memory, place: Expression) -> str:
-        """Return the statement that asks for a cache line, or nothing."""
+        """Return the statement that prefetches a cache line, or nothing."""
         return ""
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
-        """Return the value of another unit of the plane: "index", "xor", "up" or "down".
+        """Return a value from another unit of the plane: kind "index", "xor", "up" or "down".
 
-        Up and down keep a unit's own value where there is no other.
+        For "up" and "down", units without a source keep their own value.
         """
         self.refuse("planes")
 
     def plane(
         self, operation: Operation, operands: Sequence[Expression], plane: int
     ) -> Expression | None:
-        """Return an operation of a plane, or None to make it of shuffles."""
+        """Return an operation of a plane, or None to build it from shuffles."""
         return None
 
     def printed(self, text: str, values: Sequence[Values]) -> str:
-        """Return the statement that prints a text for people; each ``{}`` is lanes of a value."""
+        """Return the statement that prints a text; each ``{}`` is the lanes of a value."""
         self.refuse("prints")
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise the error for what the language does not have."""
+        """Raise the error for an unsupported construct of the language."""
         raise CompileError(f"{self.name} has no {what}; choose a variant of the kernel without")

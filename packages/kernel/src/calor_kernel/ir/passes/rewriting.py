@@ -1,8 +1,8 @@
-"""Making a kernel from a kernel: what every pass does between the operations that it changes.
+"""Rewriter: copies a kernel's IR and applies the changes of a pass.
 
-Requirements: the kernel that a pass is given stays as it is; a value may become several (the pieces
-of a vector that a device has not) or one of another type, and the control flow around it follows by
-itself; what a pass makes is folded and shared as the builder's operations are.
+Requirements: the input kernel is not modified. A value may map to several values (a vector split
+into parts that the device supports) or to a value of another type; the surrounding control flow is
+adapted automatically. New operations are folded and shared (CSE), as in the builder.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ CONTROL = frozenset(("for", "if", "while", "role"))
 class Rewriter:
     """Copies a kernel operation by operation.
 
-    A pass overrides :meth:`types`, what a type becomes; :meth:`memory_of`; and :meth:`operation`,
-    which makes what stands for an operation and returns the parts of each result, or None for a
-    copy.
+    A pass overrides :meth:`types` (type conversion), :meth:`memory_of` (memory conversion) and
+    :meth:`operation`, which emits the replacement of an operation and returns the parts of each
+    result, or None to copy the operation.
     """
 
     def __init__(self) -> None:
@@ -36,25 +36,25 @@ class Rewriter:
         self._constants: list[Operation] = []
         self._parts: dict[Value, Parts] = {}
         self._memories: dict[Memory, Memory] = {}
-        # Pure operations made so far, innermost scope last; constants are in the first.
+        # Pure operations emitted so far, innermost scope last; constants are in the first scope.
         self._scopes: list[dict[Any, Value]] = [{}]
 
-    # What a pass overrides.
+    # Hooks for passes.
     def types(self, type: Type) -> tuple[Type, ...]:
-        """Return the types of the parts that stand for a value of a type."""
+        """Return the types of the parts that replace a value of a type."""
         return (type,)
 
     def memory_of(self, memory: Memory) -> Memory:
-        """Return what a memory becomes; asked once for each."""
+        """Return the replacement of a memory; called once per memory."""
         return memory
 
     def operation(self, operation: Operation) -> Sequence[Parts] | None:
-        """Make what stands for an operation; None asks for a copy."""
+        """Emit the replacement of an operation; None asks for a copy."""
         return None
 
-    # The walk.
+    # Traversal.
     def run(self, kernel: Kernel) -> Kernel:
-        """Return the kernel made anew."""
+        """Return the rewritten kernel."""
         parameters = tuple(self._parameter(p) for p in kernel.parameters)
         memories = tuple(self.memory(m) for m in kernel.memories)
         body, self.block = self.block, Block()
@@ -63,7 +63,7 @@ class Rewriter:
         return replace(kernel, parameters=parameters, memories=memories, body=body)
 
     def function(self, arguments: Sequence[Value], make: Callable[[], Value]) -> Block:
-        """Return a block of its own that computes a value of its arguments."""
+        """Return a block of its own that computes a value from its arguments."""
         with self.inside(Block(tuple(arguments))) as block:
             block.yields = (make(),)
         block.operations[:0] = self._constants
@@ -80,14 +80,14 @@ class Rewriter:
         return Parameter(parameter.name, declared, value, memory)
 
     def memory(self, memory: Memory) -> Memory:
-        """Return what stands for a memory."""
+        """Return the replacement of a memory."""
         found = self._memories.get(memory)
         if found is None:
             found = self._memories[memory] = self.memory_of(memory)
         return found
 
     def bind(self, value: Value) -> Parts:
-        """Return fresh values for a parameter or a block's argument."""
+        """Return fresh values for a parameter or a block argument."""
         types = self.types(value.type)
         if types == (value.type,):
             made: Parts = (like(value),)
@@ -97,38 +97,38 @@ class Rewriter:
         return made
 
     def parts(self, value: Value) -> Parts:
-        """Return what stands for a value."""
+        """Return the parts that replace a value."""
         return self._parts[value]
 
     def get(self, value: Value) -> Value:
-        """Return the one value that stands for a value."""
+        """Return the single value that replaces a value."""
         (made,) = self._parts[value]
         return made
 
     def flat(self, values: Sequence[Value]) -> list[Value]:
-        """Return what stands for values, one after another."""
+        """Return the parts that replace several values, concatenated."""
         return [part for value in values for part in self._parts[value]]
 
     def put(self, operation: Operation, results: Sequence[Parts]) -> None:
-        """Say what stands for the results of an operation."""
+        """Set the replacements of an operation's results."""
         for result, parts in zip(operation.results, results, strict=True):
             self._parts[result] = parts
 
     def inline(self, block: Block) -> list[Parts]:
-        """Put a block's operations here, and return what stands for each value that it yields.
+        """Emit a block's operations here and return the replacement of each yielded value.
 
-        What stands for its arguments has been said with :meth:`stand`.
+        The replacements of its arguments must be set before, with :meth:`stand`.
         """
         for operation in block.operations:
             self._step(operation)
         return [self._parts[v] for v in block.yields]
 
     def stand(self, value: Value, parts: Parts) -> None:
-        """Say what stands for a value."""
+        """Set the replacement of a value."""
         self._parts[value] = parts
 
     def region(self, block: Block) -> Block:
-        """Return a block made anew, with what stands for its arguments and yields."""
+        """Return a rewritten copy of a block, arguments and yields included."""
         arguments = tuple(part for value in block.arguments for part in self.bind(value))
         with self.inside(Block(arguments)) as made:
             for operation in block.operations:
@@ -138,7 +138,7 @@ class Rewriter:
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[Block]:
-        """Make operations go to the end of another block."""
+        """Redirect new operations to the end of another block."""
         before, self.block = self.block, block
         self._scopes.append({})
         try:
@@ -159,7 +159,7 @@ class Rewriter:
         self.put(operation, made if made is not None else self.copy(operation))
 
     def copy(self, operation: Operation) -> list[Parts]:
-        """Make an operation again, of what stands for its operands; regions are made anew."""
+        """Emit an operation again with replaced operands; regions are rewritten."""
         if operation.name == "constant":
             result = operation.result
             value = operation.attributes["value"]
@@ -187,7 +187,7 @@ class Rewriter:
             results.append(parts)
         return results
 
-    # Making operations.
+    # Emitting operations.
     def emit(
         self,
         name: str,
@@ -198,7 +198,7 @@ class Rewriter:
         memory: Memory | None = None,
         regions: Sequence[Block] = (),
     ) -> tuple[Value, ...]:
-        """Add an operation and return its results; what is known, or exists, is not made again."""
+        """Add an operation and return its results; known or available results are reused."""
         attributes = attributes or {}
         key: Any = None
         if OPS[name].pure:
@@ -226,7 +226,7 @@ class Rewriter:
         return results
 
     def constant(self, number: Any, dtype: DType, width: int = 1) -> Value:
-        """Return a number, or a tuple of numbers as lanes; constants stand before all else."""
+        """Return a number, or a tuple as lanes; constants precede all other operations."""
         if isinstance(number, tuple):
             known: Any = tuple(fold.convert(n, dtype) for n in number)
             width = len(known)
@@ -244,28 +244,28 @@ class Rewriter:
 
     # Short forms for passes.
     def like(self, number: Any, value: Value) -> Value:
-        """Return a number as a value of another value's type."""
+        """Return a number as a constant with the type of a value."""
         return self.constant(number, value.type.dtype, value.type.width)
 
     def make(self, name: str, *operands: Value, **attributes: Any) -> Value:
-        """Return an operation whose result has the type of the first operand, or its bool."""
+        """Return an operation whose result has the first operand's type, or bool of its width."""
         type = operands[0].type
         if OPS[name].result == "bool":
             type = Type(bool_, type.width)
         return self.emit(name, operands, (type,), attributes)[0]
 
     def convert(self, value: Value, dtype: DType, name: str = "cast") -> Value:
-        """Return a value cast, or with its bits taken as another dtype of the same size."""
+        """Return a value cast to a dtype, or its bits reinterpreted as a dtype of the same size."""
         if value.type.dtype is dtype:
             return value
         return self.emit(name, (value,), (Type(dtype, value.type.width),))[0]
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
-        """Return a where the condition holds, else b."""
+        """Return ``a`` where the condition holds, else ``b``."""
         return self.emit("select", (condition, a, b), (a.type,))[0]
 
     def splat(self, value: Value, width: int) -> Value:
-        """Return a vector with a scalar in every lane."""
+        """Return a vector with a scalar broadcast to every lane."""
         if width == value.type.width:
             return value
         return self.emit("splat", (value,), (value.type.wide(width),))[0]
@@ -277,21 +277,21 @@ class Rewriter:
         return self.emit("extract", (value,), (value.type.scalar,), {"lane": lane})[0]
 
     def pack(self, lanes: Sequence[Value]) -> Value:
-        """Return a vector of scalars."""
+        """Return a vector packed from scalars."""
         if len(lanes) == 1:
             return lanes[0]
         return self.emit("pack", lanes, (lanes[0].type.wide(len(lanes)),))[0]
 
 
 def like(value: Value) -> Value:
-    """Return a fresh value of which the same is known."""
+    """Return a fresh value with the same known facts."""
     made = Value(value.type, value.hint, value.known, value.nonnegative)
     made.divisible = value.divisible
     return made
 
 
 def keep(made: Value, value: Value) -> None:
-    """Note on a new value what was known of the one that it stands for."""
+    """Copy the known facts of a value to its replacement."""
     if made.known is None:
         made.hint = made.hint or value.hint
         made.nonnegative = made.nonnegative or value.nonnegative
@@ -300,12 +300,12 @@ def keep(made: Value, value: Value) -> None:
 
 
 def clone(kernel: Kernel) -> Kernel:
-    """Return a kernel with blocks, operations and values of its own."""
+    """Return a deep copy of a kernel: its own blocks, operations and values."""
     return Rewriter().run(kernel)
 
 
 def reads_constant(name: str, memory: Memory | None, attributes: Mapping[str, Any]) -> bool:
-    """Return whether an operation loads what nothing writes while the kernel runs."""
+    """Return whether an operation loads from memory that is read-only during the kernel."""
     return (
         name == "load"
         and memory is not None

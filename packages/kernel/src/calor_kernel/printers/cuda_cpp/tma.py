@@ -1,10 +1,9 @@
-"""Copies of boxes by the copy engine, and barriers in memory, as PTX of compute capability 9.0.
+"""TMA box copies and mbarriers, as PTX of compute capability 9.0.
 
-Requirements: a box lies in shared memory as the engine leaves it, in rows one after another that
-are swizzled or not, and what lies otherwise is refused; a tensor's descriptor is an argument after
-those of the kernel, in the order of the kernel's attribute "maps", and stays where arguments are.
-Barriers of cubes that run in clusters order what all cubes of a cluster do.
-(PTX ISA 9.7.9.27, 9.7.13.15.)
+Requirements: a box in shared memory has the engine's layout: consecutive rows, swizzled or not.
+Other layouts are refused. A tensor's descriptor is a kernel argument after the declared ones, in
+the order of the kernel's attribute "maps", and remains in parameter space. Barriers of clustered
+cubes synchronize all cubes of the cluster. (PTX ISA 9.7.9.27, 9.7.13.15.)
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 _REGISTERS: Final = 64 << 10
 _FUNCTION: Final = "static __device__ __forceinline__"
 _SHARED: Final = "(uint32)__cvta_generic_to_shared({})"
-# What a swizzle's numbers are in bytes: bits of 16 bytes, eight of them above.
+# A swizzle's unit is 16 bytes; its source bits lie three above.
 _PIECE, _SHIFT = 16, 3
 TYPE: Final = (
     "struct __align__(64) tensor_map { uint64 words[16]; };\n\n"
@@ -36,18 +35,18 @@ TYPE: Final = (
 
 
 def map_name(number: int) -> str:
-    """Return the name of the argument that a map is."""
+    """Return the argument name of a map."""
     return f"launched_map_{number}"
 
 
 def declared_maps(kernel: Kernel) -> list[str]:
-    """Return the parameters of a kernel's maps."""
+    """Return the parameter declarations of a kernel's maps."""
     count = len(kernel.attributes.get("maps", ()))
     return [f"const __grid_constant__ tensor_map {map_name(i)}" for i in range(count)]
 
 
 def fetched_maps(count: int) -> str:
-    """Return what a kernel begins with: its maps come while it makes its barriers."""
+    """Return the prologue that prefetches the maps while the kernel initializes its barriers."""
     lines = "".join(f"    fetch_map(&{map_name(i)});\n" for i in range(count))
     return f"  if (threadIdx.x == 0) {{\n{lines}  }}\n"
 
@@ -59,7 +58,7 @@ def _at(printer: Printer, memory: Memory | None, index: Value) -> Expression:
 
 
 def _barrier(printer: Printer, operation: Operation, name: str, text: str, more: str = "") -> None:
-    """Print a call of a function on a barrier, whose instruction is ``text``."""
+    """Print a call of a barrier function; ``text`` is its instruction."""
     place = _at(printer, operation.memory, operation.operands[0])
     rest = [printer.operand(v) for v in operation.operands[1:]]
     printer.settle()
@@ -75,24 +74,24 @@ def _barrier(printer: Printer, operation: Operation, name: str, text: str, more:
 
 
 def initialize(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the making of a barrier, which the copy engine sees too."""
+    """Print the initialization of a barrier, visible to the copy engine."""
     fence = '  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");\n'
     text = "mbarrier.init.shared::cta.b64 [%0], %1;"
     _barrier(printer, operation, "barrier_init", text, fence)
 
 
 def expect(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print that bytes are expected."""
+    """Print the expectation of a byte count."""
     text = "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
     _barrier(printer, operation, "barrier_expect", text)
 
 
 def arrive(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print an arrival, at a barrier of another cube of the cluster if that is said.
+    """Print an arrival, optionally at a barrier of another cube of the cluster.
 
-    Cubes share no memory but what boxes bring, so that an arrival at another's barrier says only
-    that this cube has read its own: a release to the whole cluster would wait until all that the
-    unit wrote is in the memory of the device, about a microsecond for each step of a ring.
+    Cluster peers exchange data only by TMA, so an arrival at a peer's barrier means only that this
+    cube has read its own data. A release at cluster scope would wait until all writes of the unit
+    reached device memory, about a microsecond per step of a ring.
     """
     if len(operation.operands) == 1:
         text = "mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
@@ -106,9 +105,9 @@ def arrive(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def wait(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the wait for a phase: asked again and again, each time for a while of the hardware's.
+    """Print the wait for a phase: a loop of try_wait, each with the hardware's time limit.
 
-    Its labels are those of a block of PTX, of which each place in the text has its own.
+    Its labels are local to a PTX block, so every use has its own.
     """
     text = (
         "{\\n.reg .pred over;\\nagain:\\n"
@@ -120,7 +119,7 @@ def wait(printer: Printer, operation: Operation, block: Block) -> None:
 
 # Boxes.
 def _map(printer: Printer, made: Descriptor) -> Expression:
-    """Return the argument of a map; refuse what the engine does not leave so."""
+    """Return the argument of a map; refuse layouts that the engine does not produce."""
     if not _as_left(made.at, made.box, made_bytes(printer, made)):
         printer.dialect.refuse(f"boxes of {made.box} that lie as {made.at}")
     number = printer.kernel.attributes["maps"].index(made.plain)
@@ -128,7 +127,7 @@ def _map(printer: Printer, made: Descriptor) -> Expression:
 
 
 def made_bytes(printer: Printer, made: Descriptor) -> int:
-    """Return the bytes of an element of a map's tensor."""
+    """Return the element size in bytes of a map's tensor."""
     parameter = next(p for p in printer.kernel.parameters if p.name == made.name)
     return int(parameter.declared.dtype.itemsize)
 
@@ -148,12 +147,12 @@ def _as_left(at: Layout | Swizzled, box: Sequence[int], nbytes: int) -> bool:
 
 
 def _numbers(printer: Printer, values: Sequence[Value]) -> list[Expression]:
-    """Return a position, the last axis first, as the engine counts them."""
+    """Return a position with the fastest axis first, as the engine expects."""
     return [ex.prefix("(int32)", printer.operand(v)) for v in reversed(values)]
 
 
 def copy(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the start of a copy to shared memory, whose bytes count at a barrier."""
+    """Print the start of a copy to shared memory; a barrier counts its bytes."""
     said: Any = operation.attributes
     made: Descriptor = said["map"]
     rank = len(made.box)
@@ -215,11 +214,11 @@ def _box(
     )
 
 
-# What units do.
+# Synchronization and roles.
 def barrier(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a barrier; what was written before it is seen by the engine that copies it.
+    """Print a barrier that makes earlier writes visible to the copy engine.
 
-    Those with names hand over turns, and nothing that the engine reads.
+    Named barriers hand over turns, not data for the engine, and need no fence.
     """
     said = operation.attributes
     several = said.get("scope", "cube") != "plane" and not said.get("name")
@@ -230,9 +229,9 @@ def barrier(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def role(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a role: the last of those that stand together and are all units needs no question.
+    """Print a role; the last of adjacent roles that cover all units needs no condition.
 
-    The compiler takes budgets of registers where the roles are the ways of one choice.
+    The compiler accepts register budgets only if the roles are branches of one if.
     """
     place = block.operations.index(operation)
     first, count = operation.attributes["first"], operation.attributes["count"]
@@ -256,14 +255,14 @@ def _end(operation: Operation) -> int:
 
 
 def _from_start(block: Block, place: int) -> bool:
-    """Return whether the roles up to a place, next to each other, begin with unit 0."""
+    """Return whether the adjacent roles up to a position begin with unit 0."""
     while block.operations[place - 1].name == "role" and place:
         place -= 1
     return bool(block.operations[place].attributes["first"] == 0)
 
 
 def _budget(printer: Printer, operation: Operation) -> None:
-    """Print that a role's units give registers away, or take those of others."""
+    """Print that a role's units release registers, or acquire those of others."""
     wanted, kernel = operation.attributes.get("registers"), printer.kernel
     if not wanted or kernel.attributes.get("cubes_per_core") is None:
         return
