@@ -185,9 +185,9 @@ def _texts(dtypes: tuple[str, ...], batch: int) -> Iterator[Named]:
             yield from both(f"{model} {dtype} attention", attend, *heads)
             whole = ((batch, tokens, 3 * _WIDTH), dtype)
             yield from both(f"{model} {dtype} heads", partial(_heads, causal=causal), whole)
-        tokens = ((batch, _TOKENS), "int64")
+        words_in = ((batch, _TOKENS), "int64")
         tables = ((_VOCABULARY, _WIDTH), dtype), ((_TOKENS, _WIDTH), dtype)
-        yield from both(f"gpt2 {dtype} embedding", _embedding, tokens, *tables)
+        yield from both(f"gpt2 {dtype} embedding", _embedding, words_in, *tables)
         head = ((batch * _TOKENS, _WIDTH), dtype), tables[0]
         yield from both(f"gpt2 {dtype} head", lambda x, w: x @ w.T, *head)
         labels = ((4 * _TOKENS,), "int64")

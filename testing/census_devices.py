@@ -223,7 +223,7 @@ def wgpu() -> DescribedDevice:
     from calor_wgpu.toolchain import WgpuToolchain
     from calor_wgpu.wgsl import WGSL
 
-    info = {"device": "NVIDIA H200, described", "backend_type": "Vulkan"}
+    info: dict[str, Any] = {"device": "NVIDIA H200, described", "backend_type": "Vulkan"}
     info |= {"adapter_type": "DiscreteGPU", "description": "580", "vendor_id": 0x10DE}
     limits = {
         **{f"max-compute-workgroup-size-{axis}": 1024 for axis in "xy"},

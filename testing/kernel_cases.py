@@ -66,6 +66,7 @@ from calor_kernel.language import (
     unit_position,
     vreduce,
 )
+from calor_kernel.language.builder import current
 from calor_kernel.language.lanes import run_on_lanes
 
 Array = np.ndarray[Any, Any]
@@ -407,7 +408,7 @@ def counters(slots: Any, marks: Any, *, kinds: Sequence[str]) -> None:
     value = (i + 1).to(slots.dtype)
     for number, kind in enumerate(kinds):
         if kind == "compare":
-            slots.atomic(kind, number, 5, value.builder.coerce(9, slots.memory.type))
+            slots.atomic(kind, number, 5, current().coerce(9, slots.memory.type))
         elif kind == "exchange":
             marks[i] = slots.atomic(kind, number + 1 + i, value)
         else:

@@ -34,7 +34,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks")]
 import numpy as np  # noqa: E402
 
 from calor.plugins.discovery import registry  # noqa: E402
-from calor_kernel.contract.work import Candidates, Request  # noqa: E402
+from calor_kernel.contract.work import Candidates, Refusal, Request, Work  # noqa: E402
 from calor_kernel.planning.lowering import Lowerings  # noqa: E402
 from calor_kernel.planning.recording import Recorder  # noqa: E402
 from calor_kernel.runtime.autotune import title_of  # noqa: E402
@@ -94,7 +94,7 @@ class Census:
                     found.append(task)
             return made
 
-        Recorder.record = noted  # type: ignore[method-assign]
+        Recorder.record = noted  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
@@ -149,7 +149,10 @@ class Census:
         if key not in self._offers:
             views = tuple(value.view for value in task.inputs)
             given = (task.op, task.attributes, views, task.results, engine.device.info)
-            answer = Lowerings.answer(Request(*given, candidates=True)) if task.results else ()
+            answer: Sequence[Work] = ()
+            if task.results:
+                made = Lowerings.answer(Request(*given, candidates=True))
+                answer = () if isinstance(made, Refusal) else made
             dropped = answer.dropped if isinstance(answer, Candidates) else ()
             said = {
                 "offered": [title_of(work) for work in answer] if len(answer) > 1 else [],
@@ -183,14 +186,19 @@ def cases_of(suite: str, device: str) -> Iterator[tuple[str, Case]]:
     # Suites set the environment when they are imported, each for a process of its own.
     sys.modules.pop(f"suites.{suite}", None)
     for case in importlib.import_module(f"suites.{suite}").cases(device):
-        yield case.name, lambda case=case: case.ours()()
+        yield case.name, partial(_call, case)
+
+
+def _call(case: Any) -> None:
+    case.ours()()
 
 
 def forget(device: str) -> None:
     """Drop plans, so that each case is planned anew and none depends on those before it."""
     opened = registry.device(device)
     opened.plans.clear()
-    engine = registry.backend(device).engine(0)
+    backend: Any = registry.backend(device)
+    engine = backend.engine(0)
     known = engine.replanning
     engine.replanning = type(known)(engine, known.anew, known.fusers)
     operands = sys.modules.get("suites._gpu")
