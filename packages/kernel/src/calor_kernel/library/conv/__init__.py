@@ -1,4 +1,4 @@
-"""Convolutions and their gradients: one problem, and a body per way of computing it."""
+"""Convolutions and their gradients: one problem, and one body for each method."""
 
 from calor_kernel.library.conv.lowering import (
     lower_conv,

@@ -1,7 +1,7 @@
-"""How a convolution is computed: register tiles and what is copied.
+"""Blueprints of direct convolutions: register tiles and the blocks of a cube.
 
 Requirements: a blueprint is the smallest build-time key, so that convolutions of many sizes share
-few kernels; the choice follows from sizes, strides and the device alone.
+few kernels. The choice follows from sizes, strides and the device alone.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from calor_kernel.contract.info import DeviceInfo
 
 Tile = tuple[int, int]
 
-# Tiles of rows and vectors that fit 32 and 16 vector registers, with the operands beside the sums.
+# Tiles of rows and vectors that fit 32 and 16 vector registers, with operands beside the sums.
 _TILES: dict[int, tuple[Tile, ...]] = {
     32: ((8, 3), (6, 4), (5, 4), (4, 6), (3, 6), (2, 8), (1, 8)),
     16: ((4, 3), (3, 3), (2, 4), (1, 6)),
 }
-# The same for places that are few vectors.
+# Tiles for rows of few vectors of pixels.
 _NARROW: dict[int, dict[int, Tile]] = {
     32: {1: (16, 1), 2: (12, 2), 3: (8, 3), 4: (6, 4)},
     16: {1: (8, 1), 2: (5, 2), 3: (4, 3), 4: (2, 4)},
 }
-# Multiplications and additions that a cube does at least and at most, as far as sizes allow.
+# Minimum and maximum of operations of a cube, as far as sizes allow.
 _LEAST, _MOST = 1 << 19, 6 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Tiles of (rows, vectors): channels of the result by vectors of places.
+    """Tiles of (rows, vectors): output channels by vectors of output pixels.
 
-    ``whole`` panels of places have tiles ``tile``, ``panels - whole`` have ``rest``; a cube
-    computes ``block_rows`` channels of ``block_panels`` panels.
+    ``whole`` panels of pixels have tiles ``tile``, the other ``panels - whole`` have ``rest``. A
+    cube computes ``block_rows`` channels of ``block_panels`` panels.
     """
 
     accumulate: DType
@@ -51,7 +51,7 @@ class Shift:
 def shift(
     rows: int, places: int, terms: int, images: int, accumulate: DType, info: DeviceInfo
 ) -> Shift:
-    """Return the tiles for a number of channels, of places on a line, of terms and of images."""
+    """Return the tiles for numbers of channels, pixels of a line, terms and images."""
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
     count = -(-places // lanes)
@@ -59,7 +59,7 @@ def shift(
     total = 2 * rows * terms * places * images
     wanted = least(greatest(total // (8 * info.cores), _LEAST), _MOST)
     panel = max(2 * rows * terms * tile[1] * lanes, 1)
-    # Blocks of rows are whole tiles of both kinds.
+    # A block has whole tiles of both kinds.
     step = lcm(tile[0], rest[0])
     block_panels = greatest(1, wanted // panel)
     block_rows = rows
@@ -78,13 +78,13 @@ def shift(
 
 
 def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
-    """Return the two kinds of tiles, and how many panels of each make ``count`` vectors."""
+    """Return both kinds of tiles, and how many panels of each cover ``count`` vectors."""
     narrow = _NARROW[many]
     for known, (height, vectors) in narrow.items():
         if count == known:
             tile = (min(height, rows), vectors)
             return tile, tile, 1, 0
-    # Rows beyond the last channel are computed for nothing; a tile has costs beside its products.
+    # Rows beyond the last channel are wasted, and each tile has costs beside its products.
     fit = [t for t in _TILES[many] if t[0] <= rows] or [_TILES[many][-1]]
     tile = min(fit, key=lambda t: (-(-rows // t[0]) * (t[0] * t[1] + 2) / t[1], -t[0]))
     vectors = tile[1]
@@ -100,7 +100,7 @@ def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class DotTile:
-    """Tiles of ``rows`` by ``columns`` pairs of channels by ``taps`` taps, each a dot product.
+    """Tiles of ``rows`` by ``columns`` channel pairs by ``taps`` taps, each one a dot product.
 
     A cube computes ``block_rows`` rows of ``block_taps`` taps.
     """
@@ -115,9 +115,9 @@ class DotTile:
 def dot_tile(
     rows: int, columns: int, taps: int, near: int, places: int, groups: int, info: DeviceInfo
 ) -> DotTile:
-    """Return the tiles for numbers of channels of both operands, of taps and of places.
+    """Return the tiles for the numbers of channels of both operands, taps and pixels.
 
-    ``near`` taps see the same cache lines, as those of a row do; a tile takes them together.
+    ``near`` taps read the same cache lines, as taps of one row do; a tile has them together.
     """
     many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
     sums, most = (24, 6) if many == 32 else (10, 3)
@@ -134,7 +134,7 @@ def dot_tile(
     return DotTile(height, width, together, least(block_rows, rows), block_taps)
 
 
-# Tiles of places and vectors of channels, by the number of vector registers.
+# Tiles of pixels and vectors of channels, by the number of vector registers.
 _ACROSS: dict[int, tuple[Tile, ...]] = {
     32: (
         (14, 2),
@@ -155,9 +155,9 @@ _ACROSS: dict[int, tuple[Tile, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """Tiles of ``rows`` places by ``vectors`` vectors of channels.
+    """Tiles of ``rows`` output pixels by ``vectors`` vectors of channels.
 
-    A cube computes ``block_lines`` rows of places of ``block_panels`` panels of channels.
+    A cube computes ``block_lines`` rows of pixels of ``block_panels`` panels of channels.
     """
 
     rows: int
@@ -169,7 +169,7 @@ class Across:
 def across_tile(
     width: int, outputs: int, terms: int, lines: int, images: int, info: DeviceInfo
 ) -> Across:
-    """Return the tiles for rows of ``width`` places, and ``lines`` of them in an image."""
+    """Return the tiles for rows of ``width`` pixels, and ``lines`` rows in an image."""
     many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
     lanes = info.vector_bytes // 4
     fit = [t for t in _ACROSS[many] if t[0] <= min(width, lanes)]
@@ -193,14 +193,14 @@ def across_tile(
 class NarrowWeights:
     """Tiles of ``rows`` channels of one operand by ``vectors`` vectors of the other's channels.
 
-    A tile takes all taps of a row.
+    A tile has all taps of a filter row.
     """
 
     rows: int
     vectors: int
 
     def block(self, flops: int, rows: int, info: DeviceInfo) -> int:
-        """Return how many rows a cube has, where all of a panel's are so many operations."""
+        """Return the rows of a cube; ``flops``: the operations of a panel."""
         wanted = least(greatest(flops // (8 * info.cores), _LEAST), _MOST)
         tiles = greatest(1, wanted * rows // greatest(flops * self.rows, 1))
         return least(tiles * self.rows, rows)
@@ -209,32 +209,32 @@ class NarrowWeights:
 def narrow_weights(
     rows: int, columns: int, taps: int, lanes: int, info: DeviceInfo
 ) -> NarrowWeights:
-    """Return the tiles for channels of both operands, and taps along a row."""
+    """Return the tiles for channels of both operands, and taps of a filter row."""
     sums = 24 if info.native.get("vector_registers", 16) >= 32 else 10
-    # Vectors that are read wait beside the sums, as many as taps see one place.
+    # Vectors that are read stay in registers beside the sums, one for each tap of a pixel.
     vectors = 2 if columns > lanes and sums >= 8 * taps else 1
     return NarrowWeights(min(rows, max(1, sums // (taps * vectors))), vectors)
 
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """Tiles of a row of ``together`` images by ``vectors`` vectors of channels of the result."""
+    """Tiles of a pixel row of ``together`` images by ``vectors`` vectors of output channels."""
 
     together: int
     vectors: int
 
     def block(self, flops: int, images: int, info: DeviceInfo) -> int:
-        """Return how many images a cube has, where all of a panel's are so many operations."""
+        """Return the images of a cube; ``flops``: the operations of a panel."""
         wanted = least(greatest(flops // (8 * info.cores), _LEAST), _MOST)
         tiles = greatest(1, wanted * images // greatest(flops * self.together, 1))
         return least(tiles * self.together, images)
 
 
 def narrow_tile(width: int, outputs: int, taps: int, lanes: int, info: DeviceInfo) -> Narrow | None:
-    """Return the tiles for rows of ``width`` places; None where registers are too few."""
+    """Return the tiles for rows of ``width`` pixels; None if registers are too few."""
     many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
     vectors = 2 if many == 32 and -(-outputs // lanes) % 2 == 0 and taps <= 3 else 1
-    # Beside the sums there are the weights of a row of taps, and an element of the input.
+    # Registers beside the sums hold the weights of a filter row, and an element of the input.
     sums = many - 1 - taps * vectors
     if width * vectors > sums:
         vectors, sums = 1, many - 1 - taps

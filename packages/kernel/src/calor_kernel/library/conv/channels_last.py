@@ -1,8 +1,7 @@
-"""Copies whose channels lie dense, as matrix instructions read them.
+"""Copies with channels last, as matrix instructions read them.
 
-Requirements: an access is of channels that lie together, so channels are filled up to whole
-accesses with zeros; both sides of memory are touched along what is dense there, and the turn
-happens in shared memory.
+Requirements: an access covers adjacent channels, so channels are padded to whole accesses with
+zeros. Both sides of memory are accessed along their dense axis; shared memory transposes.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from calor_kernel.language import (
 )
 
 _UNITS = 256
-# Places of a tile; one more lies between channels, so that those of an access differ in banks.
+# Pixels of a tile. One more lies between channels, so that an access meets different banks.
 _PLACES = 64
-# Places that are an access where they lie dense.
+# Pixels of an access where they are dense.
 _RUN = 4
-# Half of the last bit of TF32 that counts, and all bits that count.
+# Half of the last bit that TF32 keeps, and the mask of all bits that it keeps.
 _HALF, _KEPT = 0x1000, 0xFFFFE000
 
 
@@ -58,12 +57,12 @@ def channels_last(
     rows: bool,
     run: int,
 ) -> None:
-    """Copy a tile: places of a lead and block of channels from x, ``deep`` channels from y.
+    """Copy a tile: pixels of one image and block of channels from x, ``deep`` channels from y.
 
-    Places are lines of ``across``; ``room``: channels of a block of the copy, of which those beyond
-    all ``channels`` are zeros. ``rounded``: to what products of TF32 count, as they cut off the
-    rest. ``rows``: whether places are rows, ``row`` apart, of ``taps`` each, and the copy has all
-    blocks of a row before the next one. ``run``: places that lie dense and are one access.
+    Pixels are lines of ``across``. ``room``: channels of a block of the copy, padded with zeros
+    beyond ``channels``. ``rounded``: whether numbers are rounded to TF32, since the instructions
+    truncate. ``rows``: whether pixels form rows, ``row`` apart, of ``taps`` each, and the copy has
+    all blocks of a row before the next row. ``run``: adjacent pixels of one access.
     """
     tiles = (places + (_PLACES - 1)) // _PLACES
     lead = cube_position(0) // tiles
@@ -86,7 +85,7 @@ def channels_last(
     for turn in range(deep * across_units // _UNITS):
         c = unit // across_units + turn * (_UNITS // across_units)
         there = (place < places) & (skipped + begin + c < channels)
-        # A mask would be one for each element, and cut the access.
+        # A mask would apply to each element and split the access.
         of = assume_multiple(select(there, at + (begin + c) * channel, 0), run)
         value = x.load(of, run)
         for e in range(run):
@@ -107,7 +106,7 @@ def channels_last(
 
 
 def to_tf32(x: Any) -> Any:
-    """Return a number of float32 rounded to the 10 bits of mantissa that TF32 has, ties away."""
+    """Return a float32 rounded to TF32's 10 bits of mantissa, with ties away from zero."""
     bits = (bitcast(x, uint32) + _HALF) & _KEPT
     return select(x == x, bitcast(bits, float32), x)
 
@@ -125,10 +124,10 @@ def last_launch(
     rounded: bool = False,
     rows: tuple[int, int] = (1, 0),
 ) -> Launch:
-    """Return the launch that copies (leads, channels, places) to (leads, blocks, places, room).
+    """Return the launch that copies (leads, channels, pixels) to (leads, blocks, pixels, room).
 
-    ``rows``: of one lead, how many rows of places there are and how far apart; they are copied to
-    (rows, blocks, places, room).
+    ``rows``: the number of pixel rows of a lead and their stride; they are copied to (rows, blocks,
+    pixels, room).
     """
     access = 16 // dtype.itemsize
     leads, channels, (down, across) = sizes
@@ -164,7 +163,7 @@ def last_launch(
         info.planes[0],
         index,
     )
-    # Of leads there may be more than a launch has cubes along its other axes.
+    # Leads may outnumber the cubes that a launch has along its other axes.
     cubes = (-(-places // _PLACES) * leads * blocks, -(-room // deep), 1)
     sizes_of = (channels, room, places, max(across, 1), outer, channel, *steps, blocks)
     of_rows = (max(down * across, 1), rows[1])

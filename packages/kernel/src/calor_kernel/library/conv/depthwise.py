@@ -1,7 +1,7 @@
-"""Convolutions of single channels, row by row: the body for depthwise convolutions.
+"""Depthwise convolutions, row by row.
 
-Requirements: memory is the limit, so rows are read where they lie, also at stride two, and nothing
-is copied; the ends of rows are told by masks, and the middle needs none.
+Requirements: memory is the limit, so rows are read in place, with a stride of two as well, and
+nothing is copied. Masks handle the ends of rows; the middle needs none.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def convolve_rows(
     lanes: int,
     accumulate: DType,
 ) -> None:
-    """Compute ``turns`` of the ``lines``, rows of the result, ``outputs`` channels of it each.
+    """Compute ``turns`` of the ``lines``, output rows, for ``outputs`` output channels each.
 
-    ``taps``, ``stride``, ``start`` and ``height`` say which rows of the input a row of the result
-    sees, with the ``dilation``.
+    ``taps``, ``stride``, ``start`` and ``height`` say which input rows an output row reads, with
+    the ``dilation``.
     """
     first = cube_position(0) * turns
     last = min(first + turns, lines)
@@ -100,7 +100,7 @@ def convolve_rows(
 
 
 def add_taps(acc: Any, seen: list[Any], w: Any, of: Any, w_width: Any, w_output: Any) -> None:
-    """Add what the taps of a row see, weighted."""
+    """Add the products of a row's taps and their inputs."""
     wide = acc.type.dtype
     for k, value in enumerate(seen):
         value = value.to(wide)

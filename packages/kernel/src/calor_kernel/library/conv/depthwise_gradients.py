@@ -1,7 +1,7 @@
-"""Gradients of convolutions of single channels, row by row.
+"""Gradients of depthwise convolutions, row by row.
 
-Requirements: as for ``rowwise``: rows are read and written where they lie, also at strides, and
-nothing is copied; an element of the input's gradient is summed by the unit that writes it.
+Requirements: as in ``depthwise``, rows are read and written in place, with strides too, and nothing
+is copied. The unit that writes an element of the input gradient computes its whole sum.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def weigh_rows(
     lanes: int,
     accumulate: DType,
 ) -> None:
-    """Compute the weights' gradient of channel y of the result that sees channel x of the input.
+    """Compute the weight gradient of output channel y and its input channel x.
 
-    ``taps``, ``stride``, ``start``, ``dilation`` and ``height`` say which rows of the input a row
-    of the result sees.
+    ``taps``, ``stride``, ``start``, ``dilation`` and ``height`` say which input rows an output row
+    reads.
     """
     group, output = cube_position(0), cube_position(1)
     acc = registers((taps, along.taps), accumulate, lanes)
@@ -74,7 +74,8 @@ def weigh_rows(
                 left = o * along.stride + width_start
                 there = iota(lanes) < splat(cast(out_width - o, int32), lanes)
                 value = g.load(g_at + y * g_row + o, lanes, mask=there).to(accumulate)
-                # Of a vector that the row of the result does not fill, no more is read than seen.
+                # For the last, partial vector of an output row only the inputs of its pixels are
+                # read.
                 limit = min(out_width - o, lanes) * along.stride
                 masks = masks_of(left, along, lanes, width, limit)
                 ask_ahead(x, x_at + top * x_row + left, x_row, stride, along, lanes)
@@ -124,9 +125,9 @@ def spread_rows(
     lanes: int,
     accumulate: DType,
 ) -> None:
-    """Compute ``turns`` of the ``lines``, rows of the input's gradient, which is dense.
+    """Compute ``turns`` of the ``lines``, rows of the dense input gradient.
 
-    A row is seen by ``outputs`` channels of the result, of ``out_height`` rows of ``out_width``.
+    ``outputs`` output channels read a row; they have ``out_height`` rows of ``out_width`` pixels.
     """
     first = cube_position(0) * turns
     last = min(first + turns, lines)
@@ -157,7 +158,7 @@ def spread_rows(
 def add_windows(
     acc: Any, g: Any, row: Any, j: Any, out_width: Any, w: Any, of: Any, w_width: Any, back: Back
 ) -> None:
-    """Add what a row of the result gives to each phase of the elements from ``stride * j`` on."""
+    """Add an output row's part to each stride phase of the elements from ``stride * j`` on."""
     lanes, wide = acc.type.width, acc.type.dtype
     read: dict[int, Any] = {}
     for phase in range(back.stride):

@@ -1,4 +1,4 @@
-"""Convolutions of single channels as launches."""
+"""Launches of depthwise convolutions and their gradients."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from calor_kernel.library.conv.padded_rows import SIZE, STRIDE, Placement, moved
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.conv.row_windows import Along, Back
 
-# Channels of the result for one of the input, and taps along a row, that a kernel is built for.
+# Maxima of the output channels of an input channel, and of taps along a row, in one kernel.
 _OUTPUTS, _TAPS = 4, 31
-# Vectors of sums that a unit keeps.
+# Vectors of sums in the registers of a unit.
 _SUMS = 25
-# Bytes of the result that a cube computes.
+# Bytes of the result of a cube.
 _GRAIN = 1 << 16
 
 
@@ -31,7 +31,7 @@ def row_launch(
     to: Placement,
     info: DeviceInfo,
 ) -> Launch | None:
-    """Return the launch where each channel of the result sees one of the input, else None."""
+    """Return the launch of a depthwise convolution, None if the problem is no such one."""
     images, groups, outputs = problem.leads
     _, high, wide = axes
     if not _is_flat(problem, axes) or to.axes[2] != 1:
@@ -87,9 +87,9 @@ def row_launch(
 def weight_rows(
     forward: Correlation, axes: Sequence[Axis], places: Sequence[Argument], info: DeviceInfo
 ) -> Launch | None:
-    """Return the launch of the weights' gradient where each channel sees one, else None.
+    """Return the launch of a depthwise weight gradient, None if the problem is no such one.
 
-    ``forward`` is the convolution, with the result's gradient for its second operand.
+    ``forward`` is the convolution, with the output gradient for its second operand.
     """
     images, groups, outputs = forward.leads
     _, high, wide = axes
@@ -135,9 +135,9 @@ def weight_rows(
 
 
 def input_rows(problem: Correlation, places: Sequence[Argument], info: DeviceInfo) -> Launch | None:
-    """Return the launch of the input's gradient where each channel was seen at strides, else None.
+    """Return the launch of a depthwise input gradient with a stride, None for other problems.
 
-    ``problem`` is what ``for_input`` returns.
+    ``problem`` is the result of ``for_input``.
     """
     if len(problem.axes) > 2 or problem.leads[2].size != 1 or problem.depth.size > _OUTPUTS:
         return None
@@ -189,7 +189,7 @@ def input_rows(problem: Correlation, places: Sequence[Argument], info: DeviceInf
 
 
 def _is_flat(problem: Correlation, axes: Sequence[Axis]) -> bool:
-    """Return whether single channels of one or two axes are seen, with rows that lie in memory."""
+    """Return whether a problem is depthwise, with one or two axes and dense rows."""
     deep, _, wide = axes
     flat = deep.count == 1 and deep.terms == 1 and deep.size == 1 and deep.start == 0
     return flat and problem.depth.size == 1 and (wide.a == 1 or wide.size == 1)

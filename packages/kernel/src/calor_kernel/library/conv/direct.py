@@ -1,7 +1,7 @@
-"""Convolutions of any kind, element by element: the body that takes everything.
+"""The general direct convolution, element by element.
 
-Requirements: any rank, type, stride, view and device; the order of a sum depends on nothing but the
-problem. On a CPU a unit computes a vector of elements, whose operands it gathers.
+Requirements: any rank, dtype, stride, view and device. The order of a sum depends on the problem
+alone. On a CPU a unit computes a vector of elements and gathers their operands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calor_kernel.language import (
     unravel,
 )
 
-# The numbers of a lead axis and of a spatial axis, in the order of their fields.
+# The count of numbers of a lead axis and of a spatial axis, in the order of their fields.
 LEAD, AXIS = 3, 9
 
 
@@ -41,8 +41,8 @@ def direct(
 ) -> None:
     """Compute ``width`` elements of the result: three lead axes, then the spatial ones.
 
-    ``numbers``: three lead axes, the summed one, and ``rank`` spatial axes. ``complexes``: elements
-    are pairs. ``divided``: whether an axis divides.
+    ``numbers``: three lead axes, the summed axis, and ``rank`` spatial axes. ``complexes``:
+    elements are pairs. ``divided``: whether an axis has a divisor.
     """
     leads = [numbers[i * LEAD : i * LEAD + LEAD] for i in range(4)]
     axes = [numbers[4 * LEAD + i * AXIS : 4 * LEAD + (i + 1) * AXIS] for i in range(rank)]
@@ -50,7 +50,7 @@ def direct(
     index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
     inside = index < count
     sizes = [lead[0] for lead in leads[:3]] + [axis[0] for axis in axes]
-    # A place beyond the end counts as the last one, so that it is one.
+    # An index beyond the end is clamped to the last element, so that it is valid.
     place = unravel(select(inside, index, count - 1), sizes)
     a_at = index * 0
     b_at = index * 0
@@ -83,7 +83,7 @@ def add_terms(
     inside: Any,
     divided: bool,
 ) -> None:
-    """Add the products over the spatial axes from the first one given on."""
+    """Add the products over the spatial axes from a given one on."""
     if not axes:
         add_product(total, a, b, a_at, b_at, inside)
     else:
@@ -110,7 +110,7 @@ def add_terms(
 
 
 def add_product(total: Any, a: Any, b: Any, a_at: Any, b_at: Any, valid: Any) -> None:
-    """Add one product, of pairs where there are two totals, where it is valid."""
+    """Add a valid product; of complex numbers if there are two totals."""
     wide = total.type.dtype
     if len(total) == 1:
         x = a.load(a_at, mask=valid).to(wide)

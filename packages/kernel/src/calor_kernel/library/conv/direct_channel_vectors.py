@@ -1,10 +1,10 @@
-"""Convolutions whose vectors run along channels of the result: for small images, and strides.
+"""Direct convolutions with vectors along output channels, for small images and strides.
 
-Requirements: no place is computed for nothing, whatever the size of the image; each element of the
-input is read by a broadcast, at any stride, so that only padding asks for a copy; weights are
-packed to panels, which can be done once (the roles of Zhang, Franchetti and Low, "High performance
-zero-memory overhead direct convolutions", 2018); tiles are transposed in registers, so that the
-result has its channels first.
+Requirements: every computed pixel is needed, whatever the image size. Each input element is
+broadcast, at any stride, so only padding needs a copy. Weights are packed to panels, once for
+constant weights (the roles of Zhang, Franchetti and Low, "High performance zero-memory overhead
+direct convolutions", 2018). Tiles are transposed in registers, because the result has channels
+first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from calor_kernel.library.matmul.packing import transpose
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What the steps of a tile share: ``rows`` places ``step`` apart, panels ``width`` wide."""
+    """Parameters of a tile: ``rows`` pixels ``step`` apart, panels ``width`` wide."""
 
     x: Any
     w: Any
@@ -87,11 +87,11 @@ def across_channels(
     step: int,
     unroll: int,
 ) -> None:
-    """Compute a block of the result: cube (x, y, z) has panels of channels from x, lines from y.
+    """Compute a block of the result: panels of channels from x, lines from y.
 
-    A line is a row of ``width`` places; a tile has ``rows`` of them by ``vectors`` vectors of
-    channels. z counts images and groups. Places of the input are ``step`` apart, taps ``width_tap``
-    and the like. ``room``: for how many taps there is memory (1 says that there is one tap).
+    A line is a row of ``width`` output pixels; a tile has ``rows`` of them by ``vectors`` vectors
+    of channels. z counts images and groups. Input pixels are ``step`` apart, and taps ``width_tap``
+    and so on. ``room``: the taps that memory holds (1 for a window of one tap).
     """
     image = cube_position(2)
     outer, group = image // groups, image % groups
@@ -116,7 +116,7 @@ def across_channels(
         for line in range(first_line, last_line):
             x_line = x_start + line // height * depth_step + line % height * height_step
             for place in range(0, width, rows):
-                # The last tile computes some places again, where no whole one is left.
+                # The last tile overlaps the one before where no whole tile is left.
                 first = min(place, width - rows)
                 x_at = x_line + first * step
                 acc = registers((rows, vectors), accumulate, lanes)
@@ -140,7 +140,7 @@ def across_channels(
 
 @helper
 def write_tile(acc: Any, c: Any, to: Any, c_row: Any, first: Any, outputs: Any) -> None:
-    """Write a tile, a channel of the result at a time."""
+    """Write a tile, one output channel at a time."""
     rows, vectors = acc.shape
     lanes = acc.type.width
     inside = constant(tuple(lane < rows for lane in range(lanes)), bool_) if rows < lanes else None

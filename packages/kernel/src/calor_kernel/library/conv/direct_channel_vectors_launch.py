@@ -1,4 +1,4 @@
-"""Convolutions across channels as launches: padding, packed weights, and the tiles."""
+"""Launches of direct convolutions over channels: padding, packed weights and tiles."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.matmul.lowering import pack_operand
 from calor_kernel.library.matmul.problem import Operand
 
-# Strides of the input that a kernel is built for, and taps that a unit keeps a list of.
+# Maximum of the input stride that a kernel is built for, and of taps in a unit's list.
 _STEPS, _TAPS = 4, 512
-# Fewer channels of the result, or places of a row, leave tiles empty.
+# With fewer output channels or pixels in a row, tiles would be partly empty.
 _CHANNELS, _PLACES = 32, 4
 
 
 def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
-    """Return why vectors along output channels do not suit a convolution, None where they do."""
+    """Return why vectors along output channels do not suit a convolution, None if they do."""
     if len(problem.axes) > 3:
         return "it has more than three spatial axes"
     if any(a.divide != 1 or a.summed < 1 for a in problem.axes):
@@ -64,7 +64,7 @@ def channel_vectors_steps(
     steps: Steps,
     info: DeviceInfo,
 ) -> None:
-    """Add the launches of a convolution that :func:`channel_vectors_refusal` takes."""
+    """Add the launches of a convolution that :func:`channel_vectors_refusal` accepts."""
     axes = three(problem)
     images, groups, rows = problem.leads
     wide, taps = axes[2], prod(a.terms for a in axes)
@@ -134,7 +134,7 @@ def channel_vectors_steps(
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What windows read, all of it there: strides of images, groups, channels and three axes."""
+    """The windows' operand without padding: strides of images, groups, channels and three axes."""
 
     place: Argument
     dtype: DType
@@ -145,7 +145,7 @@ class Seen:
 
 
 def within(problem: Correlation, place: Argument, steps: Steps, info: DeviceInfo) -> Seen:
-    """Return the operand where windows lie within it, else a copy with its padding, as launched."""
+    """Return the operand if all windows lie within it, else a padded copy and its launch."""
     axes = three(problem)
     images, groups, _ = problem.leads
     source = moved(place, problem.a.offset)
@@ -163,18 +163,18 @@ def within(problem: Correlation, place: Argument, steps: Steps, info: DeviceInfo
 
 
 def _reach(axis: Axis) -> int:
-    """Return the last place of the input that a window sees."""
+    """Return the last input index that a window reads."""
     return axis.start + (axis.count - 1) * axis.result + (axis.terms - 1) * axis.summed
 
 
 def _padded(axis: Axis) -> Axis:
-    """Return the axis of a copy that has what windows see, from their first place to the last."""
+    """Return the axis of a copy that covers all windows, from the first index to the last."""
     extent = _reach(axis) - axis.start + 1
     return Axis(extent, 1, 1, 1, axis.start, 1, axis.size, axis.a, 0)
 
 
 def ordered(problem: Correlation, axes: Sequence[Axis]) -> bool:
-    """Return whether the weights of a channel of the result lie one after another."""
+    """Return whether the weights of an output channel are adjacent."""
     step = 1
     for size, stride in [(a.terms, a.b) for a in reversed(axes)] + [
         (problem.depth.size, problem.depth.b)

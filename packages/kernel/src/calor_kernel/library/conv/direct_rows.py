@@ -1,9 +1,9 @@
-"""Convolutions as sums over shifted lines: vectors run along places of the result.
+"""Direct convolutions over rows: a tap is a shift of the line, and vectors run along pixels.
 
-Requirements: channels first in and out, and input and weights are read where they lie, so that
-little or nothing is packed or padded: places of the result are counted along the input's own rows,
-and what a tap sees beyond them is hidden by masks, which cost next to nothing; the sums of a tile
-stay in registers, as in a matrix product (Goto and van de Geijn, 2008).
+Requirements: channels first in and out, and input and weights in place, so little is packed or
+padded. Output pixels are counted along the input's own rows. Masks hide what a tap reads beyond a
+row, at nearly no cost. The sums of a tile stay in registers, as in a matrix product (Goto and van
+de Geijn, 2008).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from calor_kernel.library.conv.row_axes import Line, line_axes
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Lines and weights: strides of channels, and where taps begin, in memory of the unit's own.
+    """Lines and weights: strides of channels, and starts of taps in memory of the unit.
 
-    ``seen`` has a mask for each tap and vector of a panel; None where nothing is padding.
+    ``seen`` has a mask for each tap and vector of a panel; None without padding.
     """
 
     x: Any
@@ -63,7 +63,7 @@ class Operands:
                     acc[r, v] = acc[r, v] + value * columns[v]
 
     def weight(self, start: Any, tap: Any) -> Any:
-        """Return where the weights of a tap are; they lie in order where nothing is listed."""
+        """Return the position of a tap's weights; without a list they are in order."""
         return start + (tap if self.of is None else self.of[tap])
 
     def masks(self, tap: Any, vectors: int, lanes: int, plain: list[Any]) -> list[Any]:
@@ -115,14 +115,13 @@ def shifted(
     element_step: int,
     unroll: int,
 ) -> None:
-    """Compute a block of the result: cube (x, y, z) has panels of places from x, rows from y.
+    """Compute a block of the result: panels of pixels from x, rows from y.
 
-    A row is a channel of the result. The first ``whole`` panels have tiles of (rows, vectors)
-    ``tile``, the others ``rest``; z counts images and groups. ``room``: for how many taps there is
-    memory (1 says that there is one tap). ``ordered``: whether the weights of a channel, or of a
-    row where there is one tap, lie one after another. ``row_step_of_weights``: ``w_row`` where the
-    build knows it, or 0. ``masked``: whether taps see padding. ``ragged``: whether a line ends with
-    the memory.
+    A row is an output channel. The first ``whole`` panels have tiles of (rows, vectors) ``tile``,
+    the others ``rest``; z counts images and groups. ``room``: the taps that memory holds (1 for a
+    window of one tap). ``ordered``: whether the weights of a channel are adjacent, or those of a
+    row for a window of one tap. ``row_step_of_weights``: ``w_row`` if it is known at build time,
+    else 0. ``masked``: whether taps read padding. ``ragged``: whether the memory ends with a line.
     """
     image = cube_position(2)
     outer, group = image // groups, image % groups
@@ -141,11 +140,11 @@ def shifted(
     w_start = group * w_group
     c_start = outer * c_outer + group * c_group
     first_row = cube_position(1) * block_rows
-    # The last block takes what is left, so that each has a whole tile of rows.
+    # The last block takes the remaining rows, so that each block has a whole tile of rows.
     last_row = first_row + block_rows
     if last_row + block_rows > rows_total:
         last_row = rows_total
-    # A stride that the build knows needs no registers.
+    # A stride known at build time needs no registers.
     w_row = row_step_of_weights or w_row
     first_panel = cube_position(0) * block_panels
     for panel in range(first_panel, min(first_panel + block_panels, panels)):
@@ -167,7 +166,7 @@ def shifted(
 
 @helper
 def list_taps(operands: Operands, line: Line) -> None:
-    """Write where each tap begins, on the line and in the weights of a channel."""
+    """Write the start of each tap, on the line and in the weights of a channel."""
     deep, high, wide = line.deep, line.high, line.wide
     tap = 0
     for kd in range(deep.taps):
@@ -183,7 +182,7 @@ def list_taps(operands: Operands, line: Line) -> None:
 def list_masks(
     operands: Operands, line: Line, first: Any, vectors: int, lanes: int, wraps: int
 ) -> None:
-    """Write what each tap sees from the places of a panel."""
+    """Write the mask of each tap for the pixels of a panel."""
     for v in range(vectors):
         start = first + v * lanes
         near = line.near(start, lanes)
@@ -203,7 +202,7 @@ def list_masks(
 def ask_ahead(
     operands: Operands, line: Line, at: Any, first: Any, last: Any, vectors: int, lanes: int
 ) -> None:
-    """Ask for some channels' part of the next panel, so that it is in the second cache by then."""
+    """Prefetch some channels' part of the next panel to the second-level cache."""
     for channel in range(first, last):
         start = at + channel * operands.x_step
         if operands.at is None:
@@ -238,7 +237,7 @@ def compute_panel(
     ragged: bool,
     unroll: int,
 ) -> None:
-    """Compute rows of one panel of places, which begins at ``first`` on the line."""
+    """Compute rows of one panel of pixels, which begins at ``first`` on the line."""
     rows, vectors = shape
     starts = [first + v * lanes for v in range(vectors)]
     targets = [line.targets(start, lanes) for start in starts]
@@ -251,7 +250,7 @@ def compute_panel(
     share = (channels + tiles - 1) // tiles
     asked = x_first * 0
     for step in range(first_row, last_row, rows):
-        # The last tile computes some rows again, where there is no whole one left.
+        # The last tile overlaps the one before where no whole tile is left.
         row = min(step, last_row - rows)
         w_at = [w_start + row * w_row + r * w_row for r in range(rows)]
         next_asked = min(asked + share, channels)

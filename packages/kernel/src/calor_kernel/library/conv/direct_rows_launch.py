@@ -1,4 +1,4 @@
-"""Convolutions over shifted lines as launches: what is copied, and how lines and result lie."""
+"""Launches of direct convolutions over rows: copies, and the layouts of lines and result."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from calor_kernel.library.conv.padded_rows import (
 from calor_kernel.library.conv.phase_planes import merge_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator, undivided
 
-# Rows of a plane that a vector of places may meet.
+# Maximum of image rows in one vector of pixels.
 _MOST_PIECES = 4
-# Strides of weights that a kernel is built for.
+# Maximum of weight strides that a kernel is built for.
 _SHORT = 64
-# Bytes of masks that a unit keeps.
+# Bytes of masks of a unit.
 _MASKS = 1 << 14
 
 
 def phases_refusal(
     problem: Correlation, places: Sequence[Argument], info: DeviceInfo
 ) -> str | None:
-    """Return why an input gradient is not computed phase by phase, None where it may be."""
+    """Return why an input gradient is not computed phase by phase, None if it may be."""
     parts = undivided(problem)
     if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
         return rows_refusal(parts[0].problem, places, Placement.dense(problem), info)
@@ -57,7 +57,7 @@ def phases_refusal(
 
 
 def _of_phases(problem: Correlation, memory: Scratch) -> Placement:
-    """Return where the results of a phase go: beside those of the other phases of a plane."""
+    """Return the layout of a phase's result: phases of a plane are side by side."""
     axes = three(problem)
     _, groups, rows = (lead.size for lead in problem.leads)
     extents = tuple(-(-a.count // a.divide) for a in axes)
@@ -69,7 +69,7 @@ def _of_phases(problem: Correlation, memory: Scratch) -> Placement:
 def phases_steps(
     problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
 ) -> None:
-    """Add the launches of an input gradient that :func:`phases_refusal` takes."""
+    """Add the launches of an input gradient that :func:`phases_refusal` accepts."""
     parts = undivided(problem)
     if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
         rows_steps(parts[0].problem, places, Placement.dense(problem), steps, info)
@@ -109,7 +109,7 @@ def phases_steps(
 def rows_refusal(
     problem: Correlation, places: Sequence[Argument], to: Placement, info: DeviceInfo
 ) -> str | None:
-    """Return why vectors along output rows do not suit a convolution, None where they do."""
+    """Return why vectors along output rows do not suit a convolution, None if they do."""
     if len(problem.axes) > 3:
         return "it has more than three spatial axes"
     axes = three(problem)
@@ -125,7 +125,7 @@ def rows_refusal(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """How a problem is seen as rows: where they are, whether copied, and the pieces of a vector."""
+    """A problem as rows: their layout, whether they are copied, and the rows in a vector."""
 
     lines: Lines
     copied: bool
@@ -153,7 +153,7 @@ def rows_steps(
     steps: Steps,
     info: DeviceInfo,
 ) -> None:
-    """Add the launches of a convolution that :func:`rows_refusal` takes."""
+    """Add the launches of a convolution that :func:`rows_refusal` accepts."""
     axes = three(problem)
     by_row = row_launch(problem, axes, places, to, info)
     if by_row is not None:
@@ -178,7 +178,7 @@ def rows_steps(
 
 
 def _pieces(lines: Lines, axes: Sequence[Axis], to: Placement, lanes: int) -> int:
-    """Return how many rows a vector of places meets at most, 0 where the result is a line too."""
+    """Return the maximum of rows in a vector of pixels, 0 if the result has the line's layout."""
     deep, high, wide = axes
     if deep.count == 1 and high.count == 1:
         return 0
@@ -189,7 +189,7 @@ def _pieces(lines: Lines, axes: Sequence[Axis], to: Placement, lanes: int) -> in
 
 
 def _ordered(axes: Sequence[Axis]) -> bool:
-    """Return whether the weights of a channel lie one after another."""
+    """Return whether the weights of a channel are adjacent."""
     step = 1
     for axis in reversed(axes):
         if axis.terms > 1 and axis.b != step:

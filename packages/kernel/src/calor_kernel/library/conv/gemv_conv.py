@@ -1,9 +1,9 @@
-"""Convolutions with few places as dot products: windows beside each other, weights as they lie.
+"""GEMV convolutions: few output pixels, as dot products of windows and weights in place.
 
-Requirements: a convolution with a handful of places, as models of sound have that take one frame at
-a time, is a walk over its weights at the speed of memory; tiles along lines of places would be
-mostly empty, and packing weights takes longer than the walk. Windows are copied only where they
-do not lie in rows as they are.
+Requirements: with few pixels, as in audio models that take one frame at a time, the convolution
+reads its weights once, at the speed of memory. Tiles of pixel rows would be mostly empty, and
+packing the weights would take longer than the convolution. Windows are copied only if they do not
+form rows in memory.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from calor_kernel.library.matmul.lowering import dots_launch
 from calor_kernel.library.matmul.problem import Operand, Product, merged
 from calor_kernel.library.redirection import copy_to_scratch
 
-# Places of an image at most, products of each at least, and channels of the result.
+# Maximum of output pixels of an image, minimum of terms and of output channels.
 _PLACES, _TERMS, _CHANNELS = 8, 64, 16
 
 
 def gemv_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
-    """Return why a convolution is not computed as dot products, None where it may be."""
+    """Return why GEMV does not suit a convolution, None if it does."""
     images, groups, rows = problem.leads
     if len(problem.axes) > 3:
         return "it has more than three spatial axes"
@@ -51,7 +51,7 @@ def gemv_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
 def gemv_steps(
     problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
 ) -> None:
-    """Add the launches of a convolution that :func:`gemv_refusal` takes."""
+    """Add the launches of a convolution that :func:`gemv_refusal` accepts."""
     images, _, rows = problem.leads
     axes = three(problem)
     count = prod(axis.count for axis in axes)
@@ -78,7 +78,7 @@ def gemv_steps(
     product = Product((images.size, 1), rows.size, count, terms, weights, columns, problem.a.dtype)
     operands = [places[1], source]
     if count == 1:
-        # One column is one row of the product of the transposes, whose result lies alike.
+        # A column is a row of the transposed product, and the result has the same layout.
         product, operands = product.swapped(), operands[::-1]
     blueprint = dots(product, info, max(rows.size, 1))
     assert blueprint is not None

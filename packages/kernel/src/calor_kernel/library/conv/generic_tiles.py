@@ -1,7 +1,7 @@
-"""Convolutions by cubes of many units: products of tiles whose operands are found on the fly.
+"""Implicit GEMM convolutions of any type and stride, for cubes of many units.
 
-Requirements: the input is never spread out to columns; units side by side read side by side; a
-place is found by multiplications and shifts; what a long sum leaves in parts is added in one order.
+Requirements: no im2col copy of the input. Neighbouring units read neighbouring elements. Pixel
+coordinates take multiplications and shifts. Parts of a long sum are added in a fixed order.
 (Implicit GEMM, as in Chetlur et al., "cuDNN: efficient primitives for deep learning", 2014.)
 """
 
@@ -23,13 +23,13 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.gemm.generic import GenericPlan, generic_tile, multiply
 
-# The numbers of a spatial axis, beside those that count places and terms.
+# The count of numbers of a spatial axis, beside those that count pixels and taps.
 AXIS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """How the spatial axes of a correlation lie: as ``problem.Axis``, with quick divisors."""
+    """The spatial axes of a correlation: ``problem.Axis`` fields and fast divisors."""
 
     counts: Any
     terms: Any
@@ -37,7 +37,7 @@ class Places:
     divides: tuple[int, ...]
 
     def columns(self, column: Any) -> tuple[Any, list[Any], Any]:
-        """Return the lead of a column, where its windows begin, and its place in the result."""
+        """Return a column's lead index, the starts of its window, and its offset in the result."""
         lead, *place = unravel(column, (0, *self.counts))
         starts = [p * axis[0] + axis[2] for p, axis in zip(place, self.axes, strict=True)]
         inner = place[0]
@@ -46,13 +46,13 @@ class Places:
         return lead, starts, inner
 
     def depths(self, k: Any) -> tuple[Any, Any]:
-        """Return the depth of a term, and its place along each axis."""
+        """Return a term's channel, and its tap along each axis."""
         depth, *taps = unravel(k, (0, *self.terms))
         return depth, taps
 
     @helper
     def offset(self, starts: list[Any], taps: Any) -> tuple[Any, Any]:
-        """Return where a window's term lies in a plane, and whether it is no padding."""
+        """Return the offset of a window's term in the image, and whether it is not padding."""
         at = starts[0] * 0
         valid = starts[0] == starts[0]
         for start, tap, axis, by in zip(starts, taps, self.axes, self.divides, strict=True):
@@ -93,9 +93,9 @@ def tiled_correlation(
 ) -> None:
     """Compute a tile, its rows from y and its columns from x.
 
-    Rows are channels that b has alone; columns are those that a has alone, by the places of the
-    result. z counts groups, and ``splits`` parts of the sum of ``share`` terms, ``part_step`` apart
-    in the result. ``numbers``: quick divisors for the three axes' places and terms, then the axes.
+    Rows are the lead axis of b alone; columns are the lead axis of a alone by the output pixels. z
+    counts groups and ``splits`` parts of the sum, of ``share`` terms each and ``part_step`` apart
+    in the result. ``numbers``: fast divisors for the pixels and taps of three axes, then the axes.
     """
     counts, terms = FastDivmod.groups(numbers[:9]), FastDivmod.groups(numbers[9:18])
     axes = [numbers[18 + i * AXIS : 18 + (i + 1) * AXIS] for i in range(3)]
@@ -106,7 +106,7 @@ def tiled_correlation(
     first_row, first_column = cube_position(1) * height, cube_position(0) * width
     unit = unit_index()
     tile = generic_tile(plan)
-    # A unit fills one column of the right tile, and one term of the left one.
+    # A unit fills one column of the right tile, and one term of the left tile.
     column = min(first_column + unit % width, columns_total - 1)
     lead, starts, _ = places.columns(column)
     a_start = group * a_group + lead * a_column
@@ -149,7 +149,7 @@ def tiled_correlation(
 
 @kernel
 def add_parts(parts: Any, c: Any, count: Any, splits: Any) -> None:
-    """Add the parts of each element, which are ``count`` apart, in their order."""
+    """Add the parts of each element in order; parts are ``count`` apart."""
     i = absolute_position()
     if i < count:
         total = parts[i]

@@ -1,4 +1,4 @@
-"""Convolutions by tiles of many units as launches."""
+"""Launches of implicit GEMM convolutions of any type and stride."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from calor_kernel.library.conv.problem import Correlation, accumulator
 from calor_kernel.library.gemm.generic import GenericPlan
 
 _ACROSS, _DOWN, _DEPTH = 16, 8, 16
-# Terms that a part of a long sum has at least. A cube that is alone on its core waits for memory in
-# each step, so that adding up the parts is expected to cost less than further steps do.
+# Minimum of terms of a part of a long sum. A cube alone on its core waits for memory in each step,
+# so adding the parts is expected to cost less than further steps.
 _SHARE = 128
 
 
 def tiles_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
-    """Return why tiles of any strides and types do not suit a correlation, None where they do."""
+    """Return why tiles of any strides and types do not suit a correlation, None if they do."""
     if len(problem.axes) > 3:
         return "it has more than three spatial axes"
     if info.max_units < _ACROSS * _DOWN or not info.has("barrier"):
@@ -34,10 +34,10 @@ def tiles_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
 def tile_steps(
     problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
 ) -> None:
-    """Add the launches of a correlation that :func:`tiles_refusal` takes."""
+    """Add the launches of a correlation that :func:`tiles_refusal` accepts."""
     units = _ACROSS * _DOWN
     axes = three(problem)
-    # Which lead axis only b has, which only a has, and which both.
+    # Lead axes of b alone, of a alone, and of both.
     sizes = [lead.size for lead in problem.leads]
     strides = row_major([*sizes, prod(a.count for a in axes)])
     roles = problem.roles
@@ -50,7 +50,7 @@ def tile_steps(
     plan = GenericPlan(_ACROSS, _DOWN, tile, tile, _DEPTH, accumulate)
     height, width = plan.height, plan.width
     cubes = -(-columns // width) * -(-row.size // height) * group.size
-    # Few tiles with long sums leave a device idle; parts of the sums are tiles of their own.
+    # Few tiles with long sums leave cores idle; each part of a sum is another tile.
     wanted = max(1, 4 * info.cores // cubes)
     splits = min(wanted, max(1, depth // _SHARE))
     steps_each = -(-depth // (splits * _DEPTH))

@@ -1,8 +1,8 @@
-"""What each tap of a window sees, as lines of the places of all images.
+"""im2col: the inputs of each tap, as lines of the output pixels of all images.
 
-Requirements: a row of the copy is a channel and a tap, as the weights have them, and begins at a
-multiple of 16 bytes; what lies outside of an image, and what fills a line up, is zeros; a unit
-finds its places once for several channels and all taps.
+Requirements: a row of the copy is a channel and a tap, in the order of the weights, and begins at a
+multiple of 16 bytes. Padding of images and of lines is zeros. A unit computes its pixels'
+coordinates once for several channels and all taps.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from calor_kernel.language import (
 )
 
 _UNITS, _ACCESS = 128, 16
-# Channels of a unit, of windows of one tap and of more.
+# Channels of a unit for windows of one tap, and of more.
 _ALONE, _SEVERAL = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Along an axis: the ``places`` of the copy, and what of ``size`` elements they see.
+    """An axis: the output ``places`` of the copy, and the inputs that they read, of ``size``.
 
-    Tap i of a place p sees ``start + p * step + i * move``; elements are ``stride`` apart.
+    Tap i of pixel p reads ``start + p * step + i * move``; elements are ``stride`` apart.
     """
 
     places: int
@@ -63,11 +63,11 @@ def unfold(
     access: int,
     deep: int,
 ) -> None:
-    """Copy places, some for each unit along x, of ``deep`` channels along y.
+    """Copy output pixels, some for each unit along x, of ``deep`` channels along y.
 
-    ``terms``: the places of all images, of which a row of the copy has ``room``. ``outer`` and
-    ``channel``: from an image, and from a channel, to the next. ``numbers``: of each axis the size,
-    the stride, the start, the step and the move, then the divisors of an image and of a row.
+    ``terms``: the output pixels of all images; a row of the copy has ``room`` for them. ``outer``
+    and ``channel``: the strides of images and channels. ``numbers``: of each axis the size, stride,
+    start, step and move, then the divisors of an image and of a row.
     """
     down, across = numbers[:5], numbers[5:10]
     whole, line = FastDivmod.groups(numbers[10:16])
@@ -105,7 +105,7 @@ def unfold_launch(
     room: int,
     info: DeviceInfo,
 ) -> Launch:
-    """Return the launch that copies ``leads``, images and channels, to lines of ``room`` places."""
+    """Return the launch that copies ``leads``, images and channels, to lines of ``room`` pixels."""
     images, channels = leads
     down, across = axes
     access = _ACCESS // dtype.itemsize

@@ -1,10 +1,10 @@
-"""Convolutions by matrix instructions of planes: products whose operands are found on the fly.
+"""Implicit GEMM convolutions by matrix instructions of planes.
 
-Requirements: channels lie dense, so that a copy is a whole access of one place and one tap; what a
-window sees of padding is zeros that the copy makes; a place's coordinates are found once and a
-step's tap once, and the rest is additions and comparisons. Rows are channels of the result and
-columns places, so that results are written as they lie, channels first. (Implicit GEMM, as in
-Chetlur et al., "cuDNN: efficient primitives for deep learning", 2014.)
+Requirements: channels are dense, so a copy is a whole access of one pixel and one tap. The copy
+fills padding with zeros. A pixel's coordinates are computed once and a step's tap once; the rest is
+additions and comparisons. Rows of the product are output channels and columns are output pixels, so
+results are written with channels first. (Implicit GEMM, as in Chetlur et al., "cuDNN: efficient
+primitives for deep learning", 2014.)
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from calor_kernel.library.gemm.pipeline import pass_over
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where windows lie in an operand whose channels are dense, along two axes.
+    """The windows of an operand with dense channels, along two axes.
 
-    Terms are some channels of each tap, then the next channels, so that windows that overlap are
-    read while what they share is near.
+    Terms are a block of channels of each tap, then the next block, so that overlapping windows are
+    read while their shared elements are cached.
     """
 
     counts: Any
@@ -52,12 +52,12 @@ class Windows:
         y = down * self.axes[0][0] + self.axes[0][2]
         x = across * self.axes[1][0] + self.axes[1][2]
         at = lead * self.strides[0] + y * self.strides[1] + x * self.strides[2]
-        # No tap reaches back from there.
+        # No tap reaches the image from there.
         return at, select(column < total, y, -(1 << 30)), x
 
     @helper
     def tap(self, term: Any) -> Any:
-        """Return how far a term lies from a window's start, along the axes and in elements."""
+        """Return a term's distance from the window's start, along both axes and in elements."""
         step, channel = self.channels.divmod(term)
         some, tap = self.taps[0].divmod(step)
         down, across = self.taps[1].divmod(tap)
@@ -67,7 +67,7 @@ class Windows:
 
     @helper
     def of(self, term: Any, strides: Any) -> Any:
-        """Return where a term's weight lies in its row: a start, and strides of what it counts."""
+        """Return a term's position in its weight row: a start, and strides of its coordinates."""
         step, channel = self.channels.divmod(term)
         some, tap = self.taps[0].divmod(step)
         down, across = self.taps[1].divmod(tap)
@@ -76,25 +76,25 @@ class Windows:
 
     @helper
     def inside(self, y: Any, x: Any) -> Any:
-        """Return whether a place is no padding."""
+        """Return whether a position is not padding."""
         high, wide = self.axes[0][3], self.axes[1][3]
         return (y >= 0) & (y < high) & (x >= 0) & (x < wide)
 
 
 def windows_of(numbers: Any) -> Windows:
-    """Return the windows that a kernel is given: three strides, two axes, five divisors."""
+    """Return the windows of a kernel's numbers: three strides, two axes, five divisors."""
     axes = (numbers[3:7], numbers[7:11])
     counts = FastDivmod.groups(numbers[11:17])
     *taps, channels = FastDivmod.groups(numbers[17:26])
     return Windows(counts, taps, channels, axes, numbers[:3])
 
 
-# The numbers of a phase: its own eight, and those of its windows without the operand's strides.
+# The count of numbers of a phase: its own eight, and its windows' without the operand's strides.
 PHASE = 8 + 23
 
 
 def phase_of(numbers: Any, phase: Any, phases: int, half: int, halves: int) -> list[Any]:
-    """Return the numbers of a half of a phase, of which there are PHASE each."""
+    """Return the PHASE numbers of a half of a phase."""
     each = [numbers[i : i + PHASE] for i in range(half * PHASE, len(numbers), halves * PHASE)]
     chosen = list(each[0])
     for i in range(1, phases):
@@ -123,14 +123,13 @@ def conv_fragments(
     halves: int,
     ragged: bool,
 ) -> None:
-    """Compute a tile: channels of the result from y, its places from x; a phase and part from z.
+    """Compute a tile: output channels from y, output pixels from x; a phase and part from z.
 
-    A phase is places of the result that see the same taps; each has its own PHASE numbers: how many
-    places and terms there are, and the terms of a part; where it begins in the result; where its
-    terms lie in ``w``, and the windows. Of two ``halves`` places take turns across the result, so
-    that both are written together. ``pairs``: whether places lie dense in the result, or halves do,
-    and are even in number, so that two are one access. ``ragged``: whether tiles have rows beyond
-    the last channel.
+    A phase is the output pixels with the same taps. Its PHASE numbers are the counts of pixels and
+    terms, the terms of a part, the phase's first element in the result, the positions of its terms
+    in ``w``, and the windows. Pixels of two ``halves`` alternate along a row of the result, and are
+    written together. ``pairs``: whether pixels are dense in the result, or halves are, and even in
+    number, so that two are one access. ``ragged``: whether tiles have rows beyond the last channel.
     """
     phase, split = cube_position(2) // splits, cube_position(2) % splits
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
@@ -158,13 +157,13 @@ def conv_fragments(
                 at = c_start + high * c_down + wide * c_across
                 at = assume_multiple(at, halves * (2 if pairs else 1))
             at = split * part_step + lead * c_lead + at
-            # A mask would be one for each element, and cut the accesses.
+            # A mask would apply to each element and split the accesses.
             if place + e < columns_total:
                 for i in range(len(tiles[0])):
                     several = [rows_of(sums[i][j], far) for sums in tiles]
                     for both in zip(*several, strict=True):
                         to = first_row + row + i * plan.shape.m + down + both[0][0]
-                        # Of each place what the halves have comes one after another.
+                        # The halves of a pixel are adjacent.
                         pairs_of = range(1, len(both[0]))
                         values = [one for k in pairs_of for one in [half[k] for half in both]]
                         step = len(values) if pairs else halves
@@ -177,13 +176,13 @@ def conv_fragments(
 def sums_of_phase(
     pipe: Any, plan: Fragments, operands: Any, of_phase: Any, strides: Any, split: Any
 ) -> tuple[Any, Any, Any]:
-    """Return the sums of a phase's tile, and the row and column at which a plane's begin."""
+    """Return the sums of a phase's tile, and the first row and column of a plane."""
     w, x, rows_total, w_row, first_row, first_column = operands
     columns_total, terms, share, _, *rest = of_phase
     of_weights, windows = rest[:4], windows_of([*strides, *rest[4:]])
     begin, end = split * share, min((split + 1) * share, terms)
     sums, row, column = plan.sums()
-    # A unit always copies the same terms of a step, of the same rows and columns.
+    # A unit always copies the same terms of a step, for the same rows and columns.
     lines = plan.depth // plan.access
     line, term = unit_index() // lines, unit_index() % lines * plan.access
     apart = plan.units // lines
@@ -201,14 +200,14 @@ def sums_of_phase(
 
 
 def run_of(shape: MatrixShape) -> int:
-    """Return how many sums of a unit lie beside each other in a row: two, or each alone."""
+    """Return how many sums of a unit are adjacent in a row: two or one."""
     places = register_places(shape, "c")
     pairs = zip(places[::2], places[1::2], strict=True)
     return 2 if all(b == (a[0], a[1] + 1) for a, b in pairs) else 1
 
 
 def columns_of(tiles: Any) -> list[tuple[int, int]]:
-    """Return the tiles' runs of columns that a unit has: the tile, and how far in it."""
+    """Return a unit's runs of columns: the tile, and the offset in it."""
     step = run_of(tiles[0].shape)
     places = [tiles[0].register_place(r) for r in range(0, tiles[0].count, step)]
     fars = dict.fromkeys(column for _, column in places)
@@ -216,7 +215,7 @@ def columns_of(tiles: Any) -> list[tuple[int, int]]:
 
 
 def rows_of(tile: Any, far: int) -> list[tuple[Any, ...]]:
-    """Return the rows of a unit's run of columns, with its numbers."""
+    """Return the rows of a unit's run of columns, with their indices."""
     step, found = run_of(tile.shape), []
     for r in range(0, tile.count, step):
         row, column = tile.register_place(r)
@@ -229,7 +228,7 @@ def rows_of(tile: Any, far: int) -> list[tuple[Any, ...]]:
 def take_step(
     pipe: Any, source: Any, plan: Fragments, first_row: Any, line: Any, term: Any, begin: Any
 ) -> None:
-    """Start copying a step's tiles; padding, and what is beyond the operands, becomes 0."""
+    """Start copying a step's tiles, with zeros for padding and beyond the operands."""
     w, x, windows, starts, rows_total, w_row, of_weights, end = source
     left_at, right_at = plan.layout(True), plan.layout(False)
     apart = plan.units * plan.access // plan.depth

@@ -1,8 +1,8 @@
-"""Convolutions and gradients of images by matrix instructions as launches.
+"""Launches of implicit GEMM convolutions and input gradients by matrix instructions.
 
-Requirements: of a gradient whose stride leaves gaps, places that see the same taps are a phase, so
-that nothing is multiplied by the zeros between; the phases share the copies of both operands and a
-launch, since one by one they are too short to fill a device. Few tiles with long sums are split
+Requirements: for an input gradient with a stride, pixels with the same taps are a phase, so there
+are no products with the zeros between strides. The phases share the copies of both operands and one
+launch, since each phase alone is too short to fill a device. Few tiles with long sums are split
 into parts.
 """
 
@@ -33,25 +33,25 @@ from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
 from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
 from calor_kernel.library.gemm.mma import ACCESS, Fragments
 
-# Terms that a part of a sum has at least.
+# Minimum of terms of a part of a sum.
 _SHARE = 256
-# Parts of sums begin at multiples of so many elements.
+# Parts of sums begin at multiples of this many elements.
 _WHOLE = ALIGN // float32.itemsize
-# Phases that a launch has at most.
+# Maximum of phases of a launch.
 _PHASES = 4
 
 
 def of_places(
     problem: Correlation, plan: Fragments, steps: Steps, info: DeviceInfo, joined: bool = False
 ) -> None:
-    """Add the launches of a convolution, or of the gradient of its input, which has phases.
+    """Add the launches of a convolution, or of an input gradient with its phases.
 
-    ``joined``: whether two phases are computed together where they can be, whatever the type.
+    ``joined``: whether two phases are computed together where possible, for any dtype.
     """
     p, dtype = problem, problem.a.dtype
     images, _, outputs = p.leads
     axes = two_axes(p)
-    # Groups' products cut off what TF32 does not count.
+    # Warp-group instructions truncate float32 to TF32.
     rounded = plan.grouped and plan.dtype is float32
     x = last(
         Input(0, p.a.offset), dtype, (images.size, p.depth.size, (axes[0].size, axes[1].size)),
@@ -117,7 +117,7 @@ def of_places(
 
 
 def phases_of(problem: Correlation, weights: Weights) -> list[Part]:
-    """Return places of the result that see the same taps, those that see most of them first.
+    """Return the phases of output pixels, those with most taps first.
 
     The taps are those of the copied weights.
     """
@@ -131,30 +131,30 @@ def phases_of(problem: Correlation, weights: Weights) -> list[Part]:
     for part in found:
         row = part.offsets[:-1]
         terms[row] = terms.get(row, 0) + terms_of(part.problem, 1)
-    # Those of a row of places stay together.
+    # Phases of one row of pixels stay together.
     return sorted(found, key=lambda part: (-terms[part.offsets[:-1]], part.offsets))
 
 
 def in_turn(problem: Correlation) -> bool:
-    """Return whether the places of two phases take turns across a row."""
+    """Return whether the pixels of two phases alternate along a row."""
     axis = problem.axes[-1]
     return bool(axis.divide == 2 and axis.count % 2 == 0)
 
 
 def joins(problem: Correlation) -> bool:
-    """Return whether phases that take turns are computed together as the first choice."""
-    # Pairs of half types gain less than the sums of two phases cost, which fill the registers.
+    """Return whether computing alternating phases together is the first choice."""
+    # For half types the gain of pairs is less than the cost of two phases' sums in registers.
     return bool(problem.a.dtype.itemsize == float32.itemsize)
 
 
 def places_of(problem: Correlation) -> int:
-    """Return the places of the result, of all images."""
+    """Return the output pixels of all images."""
     axes = two_axes(problem)
     return problem.leads[0].size * axes[0].count * axes[1].count
 
 
 def terms_of(problem: Correlation, room: int) -> int:
-    """Return the terms of a place where there is ``room`` for the channels of a tap."""
+    """Return the terms of a pixel with ``room`` for the channels of a tap."""
     axes = two_axes(problem)
     return room * axes[0].terms * axes[1].terms if problem.depth.size else 0
 
@@ -169,9 +169,9 @@ def numbers_of(
     depth: int,
     index: DType,
 ) -> tuple[tuple[Scalar, ...], Numbers]:
-    """Return the parameters and the numbers of a phase, as the kernel has them.
+    """Return the parameters and the numbers of a phase, in the order of the kernel.
 
-    ``depth``: the terms of a step, of which each of the ``splits`` parts has whole ones.
+    ``depth``: the terms of a step; each of the ``splits`` parts has whole steps.
     """
     p = phase.problem
     axes: tuple[Axis, Axis] = two_axes(p)

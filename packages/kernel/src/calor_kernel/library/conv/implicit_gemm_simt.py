@@ -1,10 +1,10 @@
-"""Convolutions by cubes of many units that sum patches in float32, of places found on the fly.
+"""Implicit GEMM convolutions in float32 by SIMT register tiles.
 
-Requirements: a unit gathers the same place in all steps, and its neighbours gather those beside it,
-so that a place's coordinates are found once and reads lie together; what a window sees of padding
-is zeros that the copy makes; a step's terms are channels of one tap where they can be, and later
-steps are on their way while this one's are multiplied. (Implicit GEMM, as in Chetlur et al.,
-"cuDNN: efficient primitives for deep learning", 2014.)
+Requirements: a unit loads the same pixel in all steps, and its neighbours load the adjacent ones,
+so a pixel's coordinates are computed once and reads are contiguous. The copy fills padding with
+zeros. A step's terms are channels of one tap where possible, and later steps are loaded while this
+one is multiplied. (Implicit GEMM, as in Chetlur et al., "cuDNN: efficient primitives for deep
+learning", 2014.)
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def conv_patches(
     even: bool,
     run: int,
 ) -> None:
-    """Compute a tile: channels of the result from y, its places and phase from x; a part from z.
+    """Compute a tile: output channels from y, output pixels and phase from x; a part from z.
 
-    Numbers of phases are those of ``fragments.conv_fragments``. In ``w`` the channels of the result
-    lie dense; ``w_channel``, ``x_channel``: from a summed channel to the next. ``even``: whether
-    steps have channels of one tap. ``run``: the places of the result that are one access.
+    Numbers of phases are those of ``implicit_gemm_mma.conv_fragments``. In ``w`` output channels
+    are dense; ``w_channel``, ``x_channel``: the strides of input channels. ``even``: whether a step
+    has channels of one tap. ``run``: adjacent output pixels of one access.
     """
     launch_attributes(cubes_per_core=plan.together)
-    # Phases take turns, since they read and write what lies beside each other.
+    # Neighbouring cubes have alternate phases, since these read and write neighbouring memory.
     split, phase = cube_position(2), cube_position(0) % phases
     first_row = cube_position(1) * plan.rows
     first_column = cube_position(0) // phases * plan.columns
@@ -92,9 +92,9 @@ def conv_patches(
 
 @helper
 def term_of(windows: Any, term: Any, depth: int, even: bool) -> Any:
-    """Return the channel of a term, and the place of its tap.
+    """Return the channel of a term, and the coordinates of its tap.
 
-    Terms are some channels of each tap, then the next channels: a step's where it is ``even``.
+    Terms are a block of channels of each tap, then the next block: a step's channels if ``even``.
     """
     if even:
         step = term // depth
@@ -110,7 +110,7 @@ def term_of(windows: Any, term: Any, depth: int, even: bool) -> Any:
 def take_rows(
     pipe: Any, operand: Any, windows: Any, begin: Any, end: Any, plan: Any, even: bool
 ) -> None:
-    """Start copying the weights of a step, of which neighbours take accesses side by side."""
+    """Start copying a step's weights; neighbouring units copy neighbouring accesses."""
     w, first, count, (start, _, down_step, across_step), channel_step = operand
     lines = plan.rows // FOUR
     whole = lines * plan.depth
@@ -137,7 +137,7 @@ def take_rows(
 def take_places(
     pipe: Any, operand: Any, windows: Any, begin: Any, end: Any, plan: Any, even: bool
 ) -> None:
-    """Start copying what windows see of a step's terms: a unit those of the same places."""
+    """Start copying a step's inputs; a unit copies those of the same pixels in each step."""
     x, mine, channel_step = operand
     near = min(plan.units, plan.columns)
     column, first = unit_index() % near, unit_index() // near
@@ -162,7 +162,7 @@ def take_places(
 def seen(
     windows: Any, place: Any, channel_step: Any, channel: Any, down: Any, across: Any
 ) -> tuple[Any, Any]:
-    """Return where a term of a place's window lies, and whether it is no padding."""
+    """Return the position of a term in a pixel's window, and whether it is not padding."""
     at, top, left = place
     y, x = down * windows.axes[0][1], across * windows.axes[1][1]
     far = y * windows.strides[1] + x * windows.strides[2] + channel * channel_step

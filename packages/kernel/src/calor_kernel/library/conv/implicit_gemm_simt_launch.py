@@ -1,9 +1,9 @@
-"""Convolutions and gradients of images by patches as launches.
+"""Launches of SIMT implicit GEMM convolutions and input gradients.
 
-Requirements: factors are of float32 and not rounded, or no matrix instruction serves; the images
-are read where they lie, and the weights from a copy whose rows lie dense, which is kept where they
-are constants; the phases of a gradient whose stride leaves gaps share a launch; the tiles, and the
-parts of long sums, are those by which the last core is done first.
+Requirements: for float32 operands that are not rounded, or for devices without a suitable matrix
+instruction. Images are read in place. Weights are read from a copy with dense rows, which is cached
+for constants. The stride phases of an input gradient share a launch. The plan of tiles and parts is
+the one whose last core finishes first.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
 from calor_kernel.library.gemm.simt_plan import FOUR, Patches
 from calor_kernel.library.matmul.ranking import name_of
 
-# Units down and across, patches of each down and across, what is taken of the summed axis, and
-# stages; of each the rate beside the best. With asynchronous copies, as ResNet-50's convolutions
-# show it on an H200, where larger tiles were slower; and as the share of instructions that multiply
-# lets expect it where steps go through registers.
+# Units down and across, register tiles of each down and across, terms of a step, and stages; the
+# value is the rate relative to the best. With asynchronous copies the rates were measured on
+# ResNet-50's convolutions on an H200, where larger tiles were slower. Without them the rates are
+# estimates from the share of instructions that multiply.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 2, 2, 16, 3): 1.0,
     (16, 16, 1, 2, 16, 3): 0.95,
@@ -55,13 +55,13 @@ _MORE: Final[tuple[tuple[int, ...], ...]] = (
     *((16, 16, 4, 2, 16, 3), (16, 16, 2, 4, 16, 3), (8, 16, 2, 4, 16, 3), (16, 16, 2, 2, 8, 4)),
     *((16, 16, 2, 2, 8, 2), (8, 16, 2, 2, 8, 4), (16, 16, 1, 2, 8, 4), (8, 16, 2, 4, 8, 3)),
 )
-# Terms of a short step, and phases of a launch at most.
+# Terms of a short step, and maximum of phases of a launch.
 _SHORT, _PHASES = 8, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Weights whose rows lie dense, of which there is ``room``; strides of channels and taps."""
+    """Weights with dense rows of length ``room``; strides of channels and taps."""
 
     place: Argument
     room: int
@@ -70,7 +70,7 @@ class Rows:
 
 
 def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:
-    """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
+    """Yield the works of a problem, the likeliest first; ``wanted``: more than one."""
     if problem.by_weight or not suits(problem, info):
         return
     table = _AHEAD if info.has("async_copy") else _LOADED
@@ -83,7 +83,7 @@ def places_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> I
 
 
 def _evened(plan: Patches, problem: Correlation) -> Patches:
-    """Return a plan whose steps are shorter, where they have channels of one tap then alone."""
+    """Return a plan with shorter steps if only then each step has channels of one tap."""
     channels = problem.depth.size
     if channels % plan.depth == 0 or channels % _SHORT:
         return plan
@@ -91,7 +91,7 @@ def _evened(plan: Patches, problem: Correlation) -> Patches:
 
 
 def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
-    """Return the rows, places and mean terms of a phase that sees taps, their number, the size."""
+    """Return rows, pixels and mean terms of a phase with taps, the phase count, and the size."""
     phases, seen = 1, 1
     for axis in problem.axes:
         phases, seen = phases * axis.divide, seen * min(axis.divide, axis.terms)
@@ -100,7 +100,7 @@ def sizes_of(problem: Correlation) -> tuple[int, int, int, int, int]:
 
 
 def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Rows:
-    """Return weights as rows that lie dense, copied unless they lie so."""
+    """Return weights as dense rows, copied unless they are dense."""
     p, axes = problem, two_axes(problem)
     rows, taps = p.leads[2], (axes[0].terms, axes[1].terms)
     access = ALIGN // p.b.dtype.itemsize
@@ -122,9 +122,9 @@ def rows_of_weights(problem: Correlation, steps: Steps, info: DeviceInfo) -> Row
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What the launches of a problem's phases share: plan, operands, and how the sums lie.
+    """What the launches of a problem's phases share: plan, operands and the layout of the sums.
 
-    ``splits`` parts of ``part_step`` elements are in ``result``, whose axes have ``strides``.
+    ``result`` has ``splits`` parts of ``part_step`` elements, and its axes have ``strides``.
     """
 
     plan: Patches
@@ -138,7 +138,7 @@ class _Made:
 
 
 def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, group: int) -> Work:
-    """Return the launches of a plan, with sums in so many parts."""
+    """Return the launches of a plan, with sums in ``splits`` parts."""
     p, steps, axes = problem, Steps(), two_axes(problem)
     rows = rows_of_weights(p, steps, info)
     x = Last(Input(0, p.a.offset), (p.leads[0].a, axes[0].a, axes[1].a), p.depth.size)
@@ -159,12 +159,12 @@ def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, gr
     if splits > 1:
         sizes = (1, 1, p.size, part_step)
         steps.launches.append(sums_launch(result, p.a.dtype, sizes, splits, part_step, info))
-    # How many parts there are depends on sizes, and is no other candidate.
+    # The number of parts follows from sizes, so it makes no further candidate.
     return replace(steps.work(), variant=name_of(plan), group=group)
 
 
 def _block(problem: Correlation, plan: Patches) -> int:
-    """Return how many channels of a tap come before the next one: a step's, or all."""
+    """Return the channels of a tap before the next tap: those of a step, or all."""
     channels = problem.depth.size
     return plan.depth if channels % plan.depth == 0 else channels
 

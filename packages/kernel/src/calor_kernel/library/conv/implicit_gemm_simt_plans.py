@@ -1,8 +1,8 @@
-"""Which patches a convolution begins with, and how many parts its sums are in.
+"""The first SIMT plan of a convolution, and the number of parts of its sums.
 
-Requirements: a core computes one tile after another, several at a time where it has registers for
-them, so that what counts is when the core is done that has most; where tiles are few, sums are cut
-into as many parts as leave no core one more than others, if that saves more than adding them costs.
+Requirements: a core computes several tiles at a time if its registers suffice, so the cost is the
+time of the core with most tiles. With few tiles, sums are cut into parts that balance the cores, if
+this saves more than adding the parts costs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.gemm.simt_plan import Patches, sums_of
 from calor_kernel.library.matmul.ranking import lack
 
-# Fewer rows, or products of an element, leave most of a tile empty.
+# With fewer rows, or products of an element, most of a tile would be empty.
 _LEAST = 24
-# Parts of a sum at most, and terms that one has at least.
+# Maximum of parts of a sum, and minimum of terms of a part.
 PARTS, _SHARE = 256, 128
-# Clock cycles: of a tile beside its products, of a launch, and what a core moves in one.
+# Clock cycles: of a tile beside its products, of a launch, and the bytes that a core moves in one.
 _TILE, _LAUNCH, _MOVED = 2500, 5000, 20
-# The products that a core does in a cycle; the share of them that it does less where cubes that it
-# has room for are missing, and the cubes of a core up to which sums are cut into parts.
+# The products of a core in a cycle; the share of them that a core loses with fewer cubes than it
+# has room for; and the maximum of cubes of a core for which sums are cut into parts.
 _PRODUCTS, _WAITING, _CUBES = 128, 0.3, 12
 
 Tile = tuple[int, int, int, int, float]
@@ -33,15 +33,15 @@ Tile = tuple[int, int, int, int, float]
 
 
 def suits(problem: Correlation, info: DeviceInfo) -> bool:
-    """Return whether patches may convolve a problem on a device."""
+    """Return whether SIMT tiles may compute a problem on a device."""
     p = problem
-    # Asynchronous copies convert nothing.
+    # Asynchronous copies convert no types.
     types = (float32,) if info.has("async_copy") else (float32, float16, bfloat16)
     if p.a.dtype not in types or len(p.axes) > 2 or not info.has("barrier"):
         return False
     groups, rows, columns = (p.leads[i].size for i in p.roles)
     columns *= prod(axis.count for axis in p.axes)
-    # Rows of weights that are one in memory would not be counted by the copy.
+    # The copy cannot represent rows of weights that are one in memory.
     spread = p.by_weight or p.depth.b != 0 or p.depth.size == 1
     return bool(groups == 1 and min(rows, columns, p.terms) >= _LEAST and spread)
 
@@ -53,7 +53,7 @@ def plans_of(table: dict[tuple[int, ...], float], info: DeviceInfo) -> dict[Patc
     for made, rate in table.items():
         down, across, high, wide, depth, stages = made
         plan = Patches(down, across, high, wide, depth, False, False, stages)
-        # What goes through registers is one step ahead.
+        # Loads through registers are one step ahead.
         fits = lack(plan if ahead else replace(plan, stages=0), info) is None
         if fits and (ahead or stages == 2) and len(plan.numbers) <= sums_of(info):
             found[plan] = rate
@@ -67,9 +67,9 @@ def in_order(
     cores: int,
     wanted: bool,
 ) -> Iterator[tuple[Patches, int, int]]:
-    """Yield plans, of each the parts that its sums are in and its group, the likeliest first.
+    """Yield plans with the parts of their sums and their group, the likeliest first.
 
-    ``sizes``: as of ``first_plan``; ``wanted``: whether others than that one are.
+    ``sizes``: as for ``first_plan``; ``wanted``: whether to yield more than that one.
     """
     number = first_plan(tiles_of(usual), *sizes, cores)
     first = [*usual][number // PARTS]
@@ -80,7 +80,7 @@ def in_order(
 
 
 def tiles_of(plans: Mapping[Patches, float]) -> tuple[Tile, ...]:
-    """Return plans with their rates as numbers, as which a choice among sizes knows them."""
+    """Return plans with their rates as tiles of numbers, the form of a symbolic choice."""
     return tuple(
         (plan.rows, plan.columns, plan.depth, plan.together, rate) for plan, rate in plans.items()
     )
@@ -96,7 +96,7 @@ def _cycles(
     size: int,
     cores: int,
 ) -> float:
-    """Return how long the core computes that has most, of a plan and a number of parts."""
+    """Return the cycles of the busiest core, for a plan and a number of parts."""
     (high, wide, depth, together, rate), parts = tiles[number // PARTS], number % PARTS + 1
     steps = -(-terms // (parts * depth))
     each = high * wide * steps * depth / (_PRODUCTS * rate) + _TILE
@@ -125,12 +125,12 @@ def first_plan(
     size: int,
     cores: int,
 ) -> int:
-    """Return the number of the plan and the parts by which the last core is done first."""
+    """Return the index of the plan and the number of parts whose last core finishes first."""
     most = max(1, min(PARTS, terms // _SHARE))
     numbers = []
     for i, (high, wide, *_) in enumerate(tiles):
         count = _count(high, wide, rows, places) * phases
-        # As many parts as leave no core one tile more than others.
+        # Numbers of parts that give each core the same number of tiles.
         full = {max(1, min(cubes * cores // count, most)) for cubes in range(1, _CUBES + 1)}
         numbers += [i * PARTS + parts - 1 for parts in sorted(full)]
     return min(numbers, key=lambda n: _cycles(n, tiles, rows, places, terms, phases, size, cores))

@@ -1,13 +1,12 @@
-"""Convolutions by matrix instructions beside warp groups, fed by the device's copy engine.
+"""Implicit GEMM convolutions by warp-group matrix instructions, fed by TMA.
 
-Requirements: as :mod:`matmul.boxes`: one unit asks for boxes, and the other warp groups do nothing
-but multiply. The places of a tile are a box of some images, rows and columns of rows, so that what
-a tap sees is the same box moved, and padding is what lies outside of the tensor, which the engine
-makes zeros. Of a gradient whose stride leaves gaps, two phases that take turns across a row are
-rows of a tile, and a tap that one of them does not see is zeros too. Sums are written as they lie,
-channels first. (Implicit GEMM as in Chetlur et al., "cuDNN: efficient primitives for deep
-learning", 2014; boxes of images instead of columns as the engine's tiles are, NVIDIA, "CUDA Driver
-API", tensor maps.)
+Requirements: as in :mod:`matmul.warpgroup_tma`, one unit issues the copies and the other warp
+groups only multiply. The pixels of a tile are a box of images, rows and columns. A tap reads the
+same box at an offset, and TMA fills positions outside of the tensor with zeros, which is the
+padding. For an input gradient with a stride, two phases that alternate along a row are rows of one
+tile, with zeros for a tap that only one of them has. Sums are written with channels first.
+(Implicit GEMM as in Chetlur et al., "cuDNN: efficient primitives for deep learning", 2014; boxes of
+images instead of im2col tiles, NVIDIA, "CUDA Driver API", tensor maps.)
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.library.conv.implicit_gemm_tma_store import ALONE, PITCH, Writes, write
 from calor_kernel.library.gemm.warpgroup import ASKING, LINE, MULTIPLYING, Ring
 
-# Groups of places before the first that a window reaches at most.
+# Maximum of pixel groups before the first one that a window may reach.
 _BEFORE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Phases that are computed together, of weights that have so many ``taps``.
+    """Phases that are computed together; their weights have ``taps`` taps.
 
-    ``phases``: of each, the number of its first tap after that of the first phase, the column of
-    the window that this tap sees, and how many columns it sees.
+    ``phases``: of each phase, the index of its first tap relative to that of the first phase, the
+    window column that this tap reads, and the number of its columns.
     """
 
     taps: int
@@ -56,11 +55,11 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class PlaceBoxes:
-    """How a convolution is computed: each warp group has 64 of the ``rows``, and all places.
+    """A plan: each warp group has 64 of the ``rows``, and all pixels of the tile.
 
-    ``result``: the type of c. ``box``: the images, rows and columns of places of a tile; a step
-    takes a line of channels of a tap, and ``stages`` of them are in memory. ``writes``: how.
-    ``turns``: the phases that rows are of, if there are several.
+    ``result``: the dtype of c. ``box``: the images, rows and columns of a tile's pixels. A step is
+    one line of channels of a tap, and ``stages`` of them are in shared memory. ``writes``: the
+    epilogue. ``turns``: the phases of the rows, if there are several.
     """
 
     dtype: DType
@@ -74,17 +73,17 @@ class PlaceBoxes:
 
     @property
     def depth(self) -> int:
-        """The channels that are a step."""
+        """The channels of a step."""
         return LINE // int(self.dtype.itemsize)
 
     @property
     def places(self) -> int:
-        """The places of a tile."""
+        """The pixels of a tile."""
         return self.box[0] * self.box[1] * self.box[2]
 
     @property
     def columns(self) -> int:
-        """The columns of sums: as many as the instruction has for the places."""
+        """The columns of sums: the instruction's width for the pixels."""
         return -(-self.places // 8) * 8
 
     @property
@@ -94,7 +93,7 @@ class PlaceBoxes:
 
     @property
     def channels(self) -> int:
-        """The channels of the result that a tile has: a row of each phase."""
+        """The output channels of a tile: each has one row per phase."""
         return self.rows // self.writes.phases
 
     @property
@@ -114,7 +113,7 @@ class PlaceBoxes:
         return LINE * self.stages * (self.rows + self.columns) + staged + 1024
 
     def swizzled(self, *sizes: int) -> Swizzled:
-        """Return where lines lie that have the last axis."""
+        """Return the swizzled layout of lines along the last axis."""
         layout = Layout.rows(*sizes)
         bits = {2: 3, 4: 2}[int(self.dtype.itemsize)]
         return Swizzled(Swizzle(3, bits, 3), layout)
@@ -157,20 +156,20 @@ def conv_boxes(
     plan: PlaceBoxes,
     strides: tuple[int, int],
 ) -> None:
-    """Compute tiles of c, of which rows are channels and columns places of images.
+    """Compute tiles of c; rows are output channels and columns are pixels of images.
 
-    ``w``: rows of ``terms``: some channels of each of ``taps``, then the next channels. Tap (i, j)
-    is number ``first_tap + i * down_tap + j * across_tap``, and sees what lies ``start + i *
-    move`` from ``strides`` times its place. Rows of x are in groups of as many, ``x_down`` and
-    ``x_row`` apart, and so are columns, of which a group is a line of ``channels``. ``share``:
-    steps of each part of the terms; y says which. ``whole_sizes``: rows and columns of the result
-    where its places are cells; where phases take turns, how far apart their rows are in it, and
-    where the first is.
+    ``w``: rows of ``terms``, a block of channels of each of ``taps``, then the next block. Tap (i,
+    j) has the index ``first_tap + i * down_tap + j * across_tap``, and reads at ``start + i *
+    move`` from ``strides`` times its pixel. Rows of x are grouped by stride, ``x_down`` and
+    ``x_row`` apart, and so are columns; a group of columns is a line of ``channels``. ``share``:
+    the steps of each part of the terms; y selects the part. ``whole_sizes``: rows and columns of
+    the result if its pixels are cells; with alternating phases, their row stride in the result and
+    the first row.
     """
     launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
     w_at = plan.swizzled(plan.rows, depth)
-    # The rows of a phase in a warp group are a box.
+    # The rows of a phase in a warp group are one box.
     w_rows = plan.rows if plan.turns is None else 64 // plan.writes.phases
     w_map = tensor_map(
         w, (rows_total, terms), (w_row, 1), (w_rows, depth), plan.swizzled(w_rows, depth),
@@ -185,7 +184,7 @@ def conv_boxes(
     left = shared(plan.stages * w_size, plan.dtype, align=1024)
     right = shared(plan.stages * x_size, plan.dtype, align=1024)
     staged = shared(plan.rows * PITCH, plan.result, align=16)
-    # What no box brings is multiplied too, for columns that nobody writes.
+    # The rest of the columns has no box; it is multiplied but never written.
     rest = (plan.columns - plan.places) * depth
     for at in range(unit_index(), plan.stages * rest, plan.units) if rest else ():
         right[at // rest * x_size + plan.places * depth + at % rest] = 0
@@ -258,9 +257,9 @@ def conv_boxes(
 
 @helper
 def terms_of(turns: Turns, tap: Any, column: Any, step: Any, beyond: Any) -> list[Any]:
-    """Return the number of the tap of each phase that sees a column of the window.
+    """Return the tap index of each phase that reads a window column.
 
-    Of a phase that does not see it the number is ``beyond`` all terms, where zeros are.
+    For a phase that does not read it the index is ``beyond`` all terms, where TMA reads zeros.
     """
     made = []
     for first, start, count in turns.phases:
@@ -271,7 +270,7 @@ def terms_of(turns: Turns, tap: Any, column: Any, step: Any, beyond: Any) -> lis
 
 @helper
 def whole_and_rest(place: Any, stride: int) -> tuple[Any, Any]:
-    """Return the group of a place, which may lie before the first, and its number in the group."""
+    """Return the group of a position, possibly before the first, and the position in the group."""
     if stride == 1:
         return place, place * 0
     safe = place + stride * _BEFORE

@@ -1,8 +1,8 @@
-"""Convolutions fed by the copy engine as launches: which suit, and the box of a tile.
+"""Launches of TMA implicit GEMM convolutions: the suitable problems, and the box of a tile.
 
-Requirements: a tile's places are a box, so that tiles of images whose rows do not fit waste what
-lies outside; the box is what a model of the steps and of idle cores says is quickest; of a gradient
-of which one place of each stride sees taps, tiles are of those places.
+Requirements: a tile's pixels are a box, so images whose rows do not fit it waste the pixels
+outside. A model of steps and idle cores chooses the fastest box. If only one pixel of each stride
+cell of an input gradient has taps, tiles hold those pixels alone.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from calor_kernel.library.gemm.warpgroup import LINE
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _COLUMNS, _STAGES, _SPLITS = 256, 6, (1, 2, 3, 4, 6, 8, 9)
-# Steps that a part of a sum has at least; where cores are left, fewer and more parts are timed too.
+# Minimum of steps of a part of a sum; a lower minimum and more numbers of parts, which are timed
+# too if cores are idle; the number of plans to time.
 SHARE, _LITTLE, _MORE_SPLITS, TIMED = 8, 2, (12, 16, 18, 24), 4
-# Places in tensors and in results are numbers of 32 bits.
+# Positions in tensors and results are 32-bit numbers.
 _MOST = 1 << 31
 _WHOLE = ALIGN // float32.itemsize
-# Of a core of an H200 in cycles: sums of a step that it computes, with one warp group and two, and
-# rows that it reads; what a step and a tile take beside, and bytes of parts that it moves.
+# For a core of an H200, in cycles: the rate of sums with one warp group and two, and of rows read;
+# the overhead of a step and of a tile; bytes of parts moved.
 _COMPUTED, _READ, _STEP, _TILE, _MOVED = {1: 23, 2: 33}, 0.5, 100, 2500, 10
 
 
-# The cycles that a plan takes, the plan, and the parts of its sums.
+# The cycles of a plan, the plan, and the parts of its sums.
 Made = tuple[float, PlaceBoxes, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a plan writes: its rows and columns where places are cells, and elements of a channel.
+    """A plan's result: rows and columns if pixels are cells, and elements of a channel.
 
-    ``size``: all elements; ``unit``: what rows of them begin at multiples of.
+    ``size``: all elements; ``unit``: rows begin at multiples of this many elements.
     """
 
     plan: PlaceBoxes
@@ -54,7 +55,7 @@ class Result:
 
 
 def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool) -> Iterator[Work]:
-    """Yield the works of a problem that the copy engine can feed, the likeliest first."""
+    """Yield the works of a problem that TMA can feed, the likeliest first."""
     part = in_cells(problem)
     seen = part.problem if part is not None else problem
     if not suits(seen, problem.size, info, rounded):
@@ -62,7 +63,7 @@ def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
     rows = 128 if seen.leads[2].size > 64 else 64
     found = sorted(plans_of(seen, problem.size, info, rows, SHARE), key=cycles_of)
     several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
-    # Of several taps smaller tiles of cubes that share a core are done sooner.
+    # With several taps, smaller tiles of cubes that share a core finish sooner.
     few = not found or (several and idle(seen, found[0], info))
     if few and not wanted:
         return
@@ -82,9 +83,9 @@ def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
 def _smaller(
     problem: Correlation, size: int, info: DeviceInfo, likely: Sequence[Made]
 ) -> list[Made]:
-    """Return plans of small tiles and of short parts of sums beside the likely ones, best first.
+    """Return plans of small tiles and of short parts beside the likely ones, best first.
 
-    Of those that differ in the box alone the first one is enough.
+    Of plans that differ in the box alone only the first is returned.
     """
     made: dict[tuple[int, int], Made] = {}
     for rows in (64, 128) if problem.leads[2].size > 64 else (64,):
@@ -105,13 +106,13 @@ def idle(problem: Correlation, made: Made, info: DeviceInfo) -> bool:
 
 
 def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> Result:
-    """Return how a plan writes the result of a problem, of which a part may be all that is seen."""
+    """Return the result's layout for a plan; ``part``: the only phase with taps, if any."""
     high, wide = (axis.count for axis in two_axes(problem))
     plane, ragged = high * wide, problem.leads[2].size % plan.rows != 0
     most = 16 // plan.result.itemsize
     _, rows, columns = plan.box
     if part is None:
-        # Rows of all columns lie one after another.
+        # Rows of all columns are adjacent.
         whole = columns == wide
         run = together(most, columns * rows if whole else columns, plane if whole else wide)
         return Result(replace(plan, writes=Writes(run, ragged)), (), plane, problem.size, run)
@@ -125,12 +126,12 @@ def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> Res
 
 
 def together(most: int, *counts: int) -> int:
-    """Return the most elements of an access of which all counts are whole ones."""
+    """Return the most elements of an access that divides all counts."""
     return next(n for n in (8, 4, 2, 1) if n <= most and all(count % n == 0 for count in counts))
 
 
 def suits(problem: Correlation, size: int, info: DeviceInfo, rounded: bool) -> bool:
-    """Return whether boxes are what a problem's windows see; ``size``: of what is written."""
+    """Return whether boxes cover a problem's windows; ``size``: elements of the result."""
     p = problem
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32 or p.by_weight:
         return False
@@ -155,9 +156,9 @@ def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
 def plans_of(
     problem: Correlation, size: int, info: DeviceInfo, rows: int, share: int
 ) -> Iterator[Made]:
-    """Yield plans of so many rows; ``size``: of the result; ``share``: steps of a part at least.
+    """Yield plans with ``rows``; ``size``: of the result; ``share``: minimum of steps of a part.
 
-    Where that is little, tiles of few places are among them.
+    With a small share, tiles of few pixels are among them.
     """
     down, across = two_axes(problem)
     item = problem.a.dtype.itemsize
@@ -179,7 +180,7 @@ def plans_of(
 def _divided(
     plan: PlaceBoxes, tiles: int, steps: int, size: int, share: int, info: DeviceInfo
 ) -> Iterator[Made]:
-    """Yield a plan with each number of parts that the steps may be cut into."""
+    """Yield a plan with each possible number of parts of its steps."""
     computed = plan.rows * plan.columns / _COMPUTED[plan.groups]
     step = max(computed, (plan.rows + plan.columns) / _READ) + _STEP
     more = _MORE_SPLITS if share < SHARE else ()
@@ -215,7 +216,7 @@ def _of_places(
 
 
 def _part_step(made: Result) -> int:
-    """Return how far apart parts of sums are."""
+    """Return the stride of the parts of sums."""
     unit = max(made.unit, int(_WHOLE))
     return -(-made.size // unit) * unit
 
@@ -223,7 +224,7 @@ def _part_step(made: Result) -> int:
 def copies_of(
     problem: Correlation, plan: PlaceBoxes, steps: Steps, info: DeviceInfo
 ) -> tuple[Last, Weights]:
-    """Add the launches that copy both operands as boxes are read, and return the copies."""
+    """Add the launches that copy both operands for TMA, and return the copies."""
     p, axes, images = problem, two_axes(problem), problem.leads[0]
     x = last(
         Input(0, p.a.offset), p.a.dtype, (images.size, p.depth.size, (axes[0].size, axes[1].size)),
@@ -241,7 +242,7 @@ def launch_of(
     result: Argument,
     info: DeviceInfo,
 ) -> Launch:
-    """Return the launch of a problem of copied operands, whose weights' strides are the copy's."""
+    """Return the launch for copied operands; the weights' strides are those of the copy."""
     p, dtype, plan = problem, problem.a.dtype, made.plan
     images, _, outputs = p.leads
     down, across = two_axes(p)

@@ -1,10 +1,10 @@
-"""What convolutions by boxes write: sums of a tile, places of a channel side by side.
+"""The epilogue of TMA convolutions: sums go to adjacent pixels of each channel.
 
-Requirements: units hold sums of many channels, whose places are far apart, so that sums go through
-shared memory; accesses are as wide as places lie together, and nothing is asked for each of them
-that is known for all. Where a gradient's stride is larger than the window, one place of each cell
-of strides sees taps and the others are zeros: whole cells are written side by side, so that lines
-of memory are written once; so are the places of two phases, which take turns across a row.
+Requirements: a unit holds sums of many channels, whose pixels are far apart, so sums go through
+shared memory. An access is as wide as pixels are adjacent, and common addresses and conditions are
+computed once. If an input gradient's stride exceeds the window, one pixel of each stride cell has
+taps and the others are zeros; whole cells are written, so that each memory line is written once.
+The same holds for the pixels of two alternating phases.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of
 
-# Columns of sums that are written at a time, and from a row of them to the next in shared memory,
-# so that the rows that a plane stores together differ in banks.
+# Columns of sums that are written at a time, and their row pitch in shared memory; the pitch puts
+# the rows that a plane stores together in different banks.
 PART, PITCH = 64, 72
 _LANES, _PLANES = 32, 4
 # Rows of sums of a warp group.
@@ -34,10 +34,9 @@ _ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The ``sizes`` of a cell, down and across; the place in it that has the number is ``at``.
+    """Stride cells of ``sizes``, down and across; ``at``: the pixel of a cell that has the sum.
 
-    ``access``: the elements that are written together. ``cut``: whether the last cells reach beyond
-    the result.
+    ``access``: the elements of an access. ``cut``: whether the last cells reach beyond the result.
     """
 
     sizes: tuple[int, int]
@@ -46,7 +45,7 @@ class Cells:
     cut: bool
 
     def row(self, value: Any, down: int) -> list[Any]:
-        """Return the elements of a row of cells, of which ``value`` has the numbers."""
+        """Return the elements of a row of cells; ``value`` has their sums."""
         across, zero = self.sizes[1], constant(0, value.dtype)
         made = [zero] * (value.width * across)
         if down == self.at[0]:
@@ -56,10 +55,10 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """How sums are written: ``run`` places at a time, or the ``cells`` that they are in.
+    """The form of the result: ``run`` adjacent pixels of an access, or ``cells``.
 
-    ``ragged``: whether tiles have rows beyond the last channel. ``phases``: how many take turns
-    across a row of the result; a warp group has the rows of one, then those of the next.
+    ``ragged``: whether tiles have rows beyond the last channel. ``phases``: the phases that
+    alternate along a row of the result; a warp group has the rows of one, then those of the next.
     """
 
     run: int = 1
@@ -78,15 +77,15 @@ def write(
     """Write a warp group's sums; ``first``: the channel, image, row and column of the tile.
 
     ``part``: shared memory of the warp group. ``sizes``: channels, images, rows and columns of
-    places, and of the result where places are cells; where phases take turns, how far apart their
-    rows are in the result, and where the first is.
+    pixels, and of the result if pixels are cells; with alternating phases, their row stride in the
+    result and the first row.
     """
     start, c_row, c_lead = to
     rows_total, images, high, wide, *whole = sizes
     _, some_rows, some_columns = plan.box
     below, right = sums.lane_place()
     lane, plane = lane_position(), unit_index() // _LANES % _PLANES
-    # Lanes that have places of a channel, and channels that a plane writes at a time.
+    # Lanes with pixels of one channel, and channels that a plane writes at a time.
     side = min(_LANES, PART // how.run)
     together = _LANES // side
     own, near, rows = plane, lane * how.run, _ROWS // how.phases
@@ -105,7 +104,7 @@ def write(
             line, x = place // some_columns, place % some_columns + first[3]
             image, y = line // some_rows + first[1], line % some_rows + first[2]
             inside = (place < plan.places) & (image < images) & (y < high) & (x < wide)
-            # A mask would be one for each element, and cut the accesses.
+            # A mask would apply to each element and split the accesses.
             if inside:
                 lead = start + image * c_lead + (first[0] + own) * c_row
                 at = lead + (y * wide + x)
@@ -123,7 +122,7 @@ def write(
 
 @helper
 def in_turns(part: Any, at: Any, how: Writes) -> Any:
-    """Return the sums of a run of places, of which each has those of all phases."""
+    """Return the sums of a run of pixels, with all phases of each pixel."""
     step = _ROWS // how.phases * PITCH
     found = [
         part.load(assume_multiple(at + number * step, how.run), how.run)
@@ -138,9 +137,9 @@ def in_turns(part: Any, at: Any, how: Writes) -> Any:
 def store_cells(
     c: Any, cells: Cells, value: Any, start: Any, place: Any, sizes: Sequence[Any]
 ) -> None:
-    """Write cells beside each other, from a row and column of cells on.
+    """Write adjacent cells from a row and column of cells on.
 
-    ``start``: where a plane of the result begins; ``sizes``: its rows and columns.
+    ``start``: the first element of a plane of the result; ``sizes``: its rows and columns.
     """
     high, wide = sizes
     top, left = place[0] * cells.sizes[0], place[1] * cells.sizes[1]

@@ -1,9 +1,9 @@
-"""Gradients of images by boxes where a stride of two leaves gaps, of which all phases see taps.
+"""Stride-2 input gradients by TMA: one tile computes both phases of a row.
 
-Requirements: places of a row that take turns are computed in one tile and written side by side, so
-that lines of memory are written whole; what only one of both sees is multiplied by zeros of the
-other, which costs less than to write each phase by itself; phases of other rows are launches of
-their own, since they see fewer taps, and share the copies of both operands.
+Requirements: alternating pixels of a row are in one tile and are written together, so memory lines
+are written whole. A tap that only one phase has is multiplied by zeros for the other, which costs
+less than a separate write of each phase. Phases of other rows have fewer taps, so they are launches
+of their own and share the copies of both operands.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from calor_kernel.library.conv.implicit_gemm_tma_store import Writes
 from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
 
-# Phases of a row, and channels that fill the rows of a tile with them.
+# Phases of a row, and minimum of channels, which fill the rows of a tile with their phases.
 _TWO, _LEAST = 2, 32
 
 
 def phases_by_boxes(
     problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
 ) -> Iterator[Work]:
-    """Yield the works of a gradient of two phases across, the likeliest first."""
+    """Yield the works of an input gradient with two phases in a row, the likeliest first."""
     known = len(problem.axes) <= 2 and all(type(axis.count) is int for axis in problem.axes)
     if not known or not in_turn(problem) or problem.leads[2].size < _LEAST:
         return
@@ -53,7 +53,7 @@ def phases_by_boxes(
         return
     if not all(suits(window, problem.size, info, rounded) for window in whole):
         return
-    # What sees most taps takes longest.
+    # The window with most taps takes longest.
     most = max(whole, key=lambda window: window.terms)
     rows = 128 if leads[2].size > 64 else 64
     found = [one for one in plans_of(most, problem.size, info, rows, SHARE) if one[2] == 1]
@@ -76,7 +76,7 @@ def _rows(parts: list[Part]) -> list[list[Part]]:
 
 
 def _seen(row: list[Part]) -> Correlation | None:
-    """Return the problem of a window that has all that the phases of a row see, if there is one."""
+    """Return the problem of one window that covers all phases of a row, None if there is none."""
     if len(row) != _TWO or any(part.problem.depth.size == 0 for part in row):
         return None
     axes = [part.problem.axes[-1] for part in row]
@@ -90,7 +90,7 @@ def _seen(row: list[Part]) -> Correlation | None:
 
 
 def _shift(axis: Axis, first: int) -> int:
-    """Return the column of a window from ``first`` on that an axis's first tap sees."""
+    """Return the window column of an axis's first tap, relative to ``first``."""
     return int((axis.start - first) // axis.summed)
 
 
@@ -106,7 +106,7 @@ def _of_phases(problem: Correlation, plan: PlaceBoxes, steps: Steps, info: Devic
 def _result_of(
     problem: Correlation, row: list[Part], window: Correlation, plan: PlaceBoxes
 ) -> Result:
-    """Return what a plan writes of the phases of a row, and which taps they see."""
+    """Return the form of a plan's result for the phases of a row, and their taps."""
     taps = prod(axis.terms for axis in problem.axes)
     first, base = window.axes[-1].start, window.b.offset // plan.depth
     phases = tuple(

@@ -1,4 +1,4 @@
-"""Convolutions as launches: from the three ops to the bodies of this family."""
+"""Lowering of convolutions: from the three ops to the ways of this family."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ _OPERANDS: Final = Input(0), Input(1)
 class Convolution:
     """A convolution or one of its gradients, for the ways of the family.
 
-    ``rounded``: whether factors of float32 may be rounded to TF32. ``seen`` is the problem for
-    devices with cubes of many units, without the padding that no window sees.
+    ``rounded``: whether float32 operands may be rounded to TF32. ``seen`` is the problem for
+    devices with cubes of many units, without unread padding.
     """
 
     problem: Correlation
@@ -77,7 +77,7 @@ class Convolution:
 
     @property
     def seen(self) -> Correlation:
-        """The problem, without padding that no window sees."""
+        """The problem without padding that no window reads."""
         return thinned(self.problem)
 
     @property
@@ -87,7 +87,7 @@ class Convolution:
 
 
 def _made(steps: Callable[[Correlation, Steps, DeviceInfo], None]) -> Callable[..., list[Work]]:
-    """Return a way's works: the launches that a function adds."""
+    """Return the works of a way whose launches a function adds."""
 
     def works(one: Convolution, request: Request) -> list[Work]:
         made = Steps()
@@ -100,7 +100,7 @@ def _made(steps: Callable[[Correlation, Steps, DeviceInfo], None]) -> Callable[.
 def _by_units(
     make: Callable[[Correlation, DeviceInfo, bool, bool], Iterable[Work]],
 ) -> Callable[[Convolution, Request], Iterable[Work]]:
-    """Return a way's works, of a function that is told whether TF32 and several are wanted."""
+    """Return the works of a way; its function is told whether TF32 and several works are wanted."""
     return lambda one, request: make(one.seen, one.info, request.candidates, one.rounded)
 
 
@@ -110,7 +110,7 @@ def _simt(one: Convolution, request: Request) -> Iterable[Work]:
 
 
 def _few_images(one: Convolution, request: Request) -> str | None:
-    """Return why packing weights for tiles of small images does not pay, or cannot be done."""
+    """Return why packing weights for tiles of small images does not pay, or is impossible."""
     return small_width_refusal(one.problem, one.info, _MANY)
 
 
@@ -124,9 +124,9 @@ def _channel_vectors(one: Convolution, request: Request) -> str | None:
     return channel_vectors_refusal(one.problem, one.info)
 
 
-# Pixels of an image up to which tiles across channels waste less, where weights are packed already.
+# Images up to this many pixels waste less in tiles across channels if weights are packed.
 _SMALL = 256
-# Pixels of all images from which on packing weights costs less than pixels that see padding.
+# From this many pixels of all images on, packing weights costs less than pixels on padding.
 _MANY = 256
 
 _GEMV: Final[Way[Convolution]] = Way(
@@ -177,8 +177,8 @@ _FORWARD: Final = (_GEMV, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _FEW_IMAGES, _D
 _FORWARD_PACKED: Final = (_GEMV, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _FEW_IMAGES, _DIRECT)
 _INPUT_GRADIENT: Final = (_SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (_WEIGHT_ROWS, _DIRECT)
-# For cubes of many units. Instructions for float32 as it is are likelier to be the fastest than
-# multiply-adds; these are left out where TF32 is allowed and an instruction takes it.
+# Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
+# FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
 _OF_UNITS: Final[tuple[Way[Convolution], ...]] = (
     Way("products", serves, _by_units(by_products)),
     Way("implicit GEMM by TMA", serves, _by_units(by_boxes)),
@@ -208,9 +208,9 @@ _OF_UNITS: Final[tuple[Way[Convolution], ...]] = (
 
 @lowering("conv", strided=True)
 def lower_conv(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute a convolution, the likeliest first.
+    """Return the works of a convolution, the likeliest first.
 
-    Where the packed weights are kept, tiles across channels come first for small images.
+    If packed weights are cached, tiles across channels come first for small images.
     """
     problem = forward(request)
     small = prod(axis.count for axis in problem.axes) <= _SMALL
@@ -220,13 +220,13 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
 
 @lowering("conv_input_gradient", strided=True)
 def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute the gradient of the input, which is a transposed convolution."""
+    """Return the works of the input gradient, which is a transposed convolution."""
     return _lowered(for_input(request), _INPUT_GRADIENT, request)
 
 
 @lowering("conv_weight_gradient", strided=True)
 def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute the gradient of the weight."""
+    """Return the works of the weight gradient."""
     return _lowered(for_weight(request), _WEIGHT_GRADIENT, request)
 
 
@@ -244,7 +244,7 @@ def _lowered(
 
 
 def _direct(problem: Correlation, info: DeviceInfo) -> Work:
-    """Return the work of the general body."""
+    """Return the work of the general direct convolution."""
     count = problem.size
     if not count:
         return Work(())

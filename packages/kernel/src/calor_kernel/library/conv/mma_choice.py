@@ -1,7 +1,7 @@
-"""Convolutions by matrix instructions: which problems suit, and which tiles.
+"""The choice of matrix instructions and tiles for convolutions.
 
-Requirements: what a device has decides between instructions of groups, of planes and those by name;
-of each the first tiles that fill the device, and others where they are to be timed.
+Requirements: the device's features decide between warp-group, plane and named instructions. For
+each, the first tiles fill the device; further ones are for timing.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from calor_kernel.library.conv.weight_gradient_mma_launch import of_weights
 from calor_kernel.library.gemm.mma import Fragments, instruction_for, loads_together
 
 _NEEDED = ("matrix", "barrier", "planes")
-# Fewer rows, columns or terms leave most of a tile empty.
+# With fewer rows, columns or terms most of a tile would be empty.
 _LEAST = 16
 _HALVES = (float16, bfloat16)
 
 
 def mma_refusal(problem: Correlation, info: DeviceInfo, rounded: bool) -> str | None:
-    """Return why matrix instructions of planes do not convolve a problem, None where they may.
+    """Return why matrix instructions of planes do not suit a problem, None if they do.
 
-    ``rounded``: whether factors of float32 may be rounded to TF32.
+    ``rounded``: whether float32 operands may be rounded to TF32.
     """
     p = problem
     if not all(map(info.has, _NEEDED)):
         return "the device has no matrix instructions of planes"
-    # Instructions by name take float32 as it is.
+    # Named instructions take full float32.
     named = bool(instruction_for({p.a.dtype}, info))
     if not named and not loads_together(info):
         return "planes neither copy asynchronously nor load operands together"
@@ -56,10 +56,10 @@ def mma_refusal(problem: Correlation, info: DeviceInfo, rounded: bool) -> str | 
 
 
 def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:
-    """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
+    """Yield the works of a problem, the likeliest first; ``wanted``: more than one."""
     make = of_weights if problem.by_weight else of_places
     named = instruction_for({problem.a.dtype}, info)
-    # Factors of TF32 lie along the summed axis, which those of the weights' gradient do not.
+    # TF32 operands have to be dense along the K axis; those of a weight gradient are not.
     beside = info.has("async_matrix") and (problem.a.dtype in _HALVES or not problem.by_weight)
     sides: Sides = tiles_of(problem.by_weight, named, beside)
     for grouped, usual, more in sides:
@@ -90,19 +90,19 @@ def by_fragments(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterat
 def _plan(
     problem: Correlation, made: tuple[int, int, int, int, int, int], grouped: bool, named: str
 ) -> Fragments:
-    # Both operands of the weights' gradient are dense along channels, which are not summed.
+    # Both operands of a weight gradient are dense along channels, which are not summed.
     along = not problem.by_weight
     plan = Fragments(problem.a.dtype, *made, along, along, grouped, named)
-    # A tile of float32 has half as many terms.
+    # A float32 tile has half as many terms.
     return replace(plan, depth=plan.depth * 2 // plan.dtype.itemsize)
 
 
 def _fills(problem: Correlation, plan: Fragments, info: DeviceInfo) -> bool:
-    """Return whether tiles of a plan are little wider than the problem, and fill the device."""
+    """Return whether tiles are little wider than the problem and fill the device."""
     _, row, column = (problem.leads[i] for i in problem.roles)
     columns = column.size * prod(a.count for a in problem.axes)
     if row.size <= plan.rows // 2:
         return False
     tiles = -(-row.size // plan.rows) * -(-columns // plan.columns)
-    # Long sums of places are split, whatever the tiles are.
+    # A weight gradient's long sums are split for any tile.
     return problem.by_weight or bool(tiles >= info.cores)

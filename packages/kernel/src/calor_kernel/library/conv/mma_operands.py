@@ -1,8 +1,8 @@
-"""What convolutions by matrix instructions read: dense channels, and the numbers of windows.
+"""Operands of convolutions by matrix instructions: dense channels, and the numbers of windows.
 
-Requirements: the input, or what comes back from the result, is copied once so that channels lie
-dense, unless it lies so; weights are copied as constants are, once for all calls, with what lies
-dense in memory read so, and not at all where they have one tap and lie as they are read.
+Requirements: the input or output gradient is copied once to dense channels, unless its channels are
+dense. Copies of constant weights are cached. A copy reads memory along its dense axis. Weights of
+one tap in the right layout are not copied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Numbers = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """An operand whose channels lie dense: strides of leads and both axes, in whole accesses."""
+    """An operand with dense channels: strides of leads and both axes, in whole accesses."""
 
     place: Argument
     strides: tuple[int, int, int]
@@ -49,9 +49,9 @@ def last(
     whole: bool = False,
     rounded: bool = False,
 ) -> Last:
-    """Return (leads, channels, places) with dense channels, copied where they are not.
+    """Return (leads, channels, pixels) with dense channels, copied if they are not dense.
 
-    ``whole``: whether places have to follow each other without gaps. ``rounded``: to TF32.
+    ``whole``: whether pixels must follow each other without gaps. ``rounded``: to TF32.
     """
     access = 16 // dtype.itemsize
     leads, channels, (down, across) = sizes
@@ -85,10 +85,10 @@ class Weights:
 def weights_of(
     problem: Correlation, room: int, block: int, steps: Steps, info: DeviceInfo, rounded: bool
 ) -> Weights:
-    """Return the weights: of each row some channels of each tap, then the next channels.
+    """Return the weights: each row has a block of channels of each tap, then the next block.
 
-    ``room``: the channels that there are with those that fill accesses up, which are zeros;
-    ``block``: how many of them each tap has before the next one. ``rounded``: to TF32.
+    ``room``: the channels with the zeros that fill the last access; ``block``: the channels of each
+    tap before the next tap. ``rounded``: to TF32.
     """
     p, axes = problem, two_axes(problem)
     dtype, (_, _, rows) = p.b.dtype, p.leads
@@ -115,7 +115,7 @@ def windows(
     block: int,
     index: DType,
 ) -> tuple[tuple[Scalar, ...], Numbers]:
-    """Return the parameters and the numbers of ``fragments.Windows`` after the strides of x."""
+    """Return the parameters and numbers of ``Windows`` after the strides of x."""
     size, stride = Scalar(index, nonnegative=True), Scalar(index)
     numbers: list[int] = []
     for axis, (result, summed) in zip(axes, moves, strict=True):

@@ -1,7 +1,7 @@
-"""Tiles of convolutions by matrix instructions, for each kind of instruction the likeliest first.
+"""Tiles of convolutions for each kind of matrix instruction, the likeliest first.
 
-Requirements: those that come first fill large problems, those after them smaller ones; the others
-are there to be timed.
+Requirements: the first tiles fill large problems, the next ones smaller problems. The rest is for
+timing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.conv.weight_gradient_mma import units_of_place
 from calor_kernel.library.gemm.mma import Fragments
 
-# Rows and columns of a tile, what it takes of the terms, planes down and across, stages.
+# Rows and columns of a tile, terms of a step, planes down and across, stages.
 Tiles = tuple[tuple[int, int, int, int, int, int], ...]
 TILES: Tiles = ((128, 128, 64, 2, 2, 3), (64, 128, 64, 2, 2, 3), (64, 64, 64, 2, 2, 3))
 MORE: Tiles = (
@@ -20,7 +20,7 @@ MORE: Tiles = (
     (128, 64, 64, 2, 2, 3),
     (64, 256, 32, 1, 4, 4),
 )
-# The same for groups of four planes, each of 64 rows and all columns of a tile.
+# Tiles for warp groups, each with 64 rows and all columns of a tile.
 GROUPED: Tiles = (
     (128, 128, 64, 8, 1, 3),
     (64, 128, 64, 4, 1, 4),
@@ -32,14 +32,14 @@ MORE_GROUPED: Tiles = (
     (128, 64, 64, 8, 1, 4),
     (256, 128, 64, 16, 1, 3),
 )
-# The same of the gradient of the weights, whose sums are cut into as many parts as there is room.
+# Tiles of weight gradients, whose sums are cut into parts that fill the device.
 WEIGHTS: Tiles = ((128, 128, 64, 2, 2, 3), (64, 128, 64, 2, 2, 3), (64, 64, 64, 2, 2, 3))
 GROUPED_WEIGHTS: Tiles = (
     (64, 128, 64, 4, 1, 4),
     (128, 128, 64, 8, 1, 3),
     (64, 64, 64, 4, 1, 4),
 )
-# The same for instructions by name: what loads and stores take has one stage ahead.
+# Tiles for named instructions; loads through registers are one stage ahead.
 NAMED: dict[str, Tiles] = {
     "mfma_32x32x8": ((128, 128, 32, 2, 2, 2), (64, 128, 32, 2, 2, 2), (64, 64, 32, 2, 2, 2)),
     "mfma_32x32x2": ((128, 64, 64, 2, 2, 2), (64, 64, 64, 2, 2, 2)),
@@ -48,14 +48,14 @@ NAMED: dict[str, Tiles] = {
 }
 
 Sides = list[tuple[bool, Tiles, Tiles]]
-# Units whose sums a core's registers have room for, whatever shared memory would take.
+# Units whose sums fit a core's registers.
 _REGISTERS = 512
 
 
 def tiles_of(by_weight: bool, named: str, beside: bool) -> Sides:
-    """Return tiles, the likely ones and more, of groups where products run ``beside`` the units.
+    """Return the likely tiles and further ones; of warp groups if products are asynchronous.
 
-    ``named``: the instruction, where it has a name.
+    ``beside`` says that they are; ``named`` is the instruction, if it has a name.
     """
     if named:
         return [(False, NAMED[named.rpartition("_")[0]], ())]
@@ -66,13 +66,13 @@ def tiles_of(by_weight: bool, named: str, beside: bool) -> Sides:
 
 
 def fits(plan: Fragments, info: DeviceInfo) -> bool:
-    """Return whether a device has room for cubes of a plan, whose units copy whole tiles."""
+    """Return whether cubes of a plan fit a device and their units copy whole tiles."""
     room = plan.shared_bytes <= info.shared_bytes and plan.units <= info.max_units
     return room and _shared_out(plan)
 
 
 def _shared_out(plan: Fragments) -> bool:
-    """Return whether units copy both tiles of a step in whole turns, so that nothing is left."""
+    """Return whether each unit has the same number of copies of both tiles of a step."""
     if plan.a_along:
         apart = plan.units * plan.access // plan.depth
         return plan.rows % apart == plan.columns % apart == 0
@@ -82,5 +82,5 @@ def _shared_out(plan: Fragments) -> bool:
 
 
 def together(plan: Fragments, info: DeviceInfo) -> int:
-    """Return how many cubes of a plan share a core, as far as memory and registers go."""
+    """Return how many cubes of a plan fit the memory and registers of a core."""
     return max(1, min(info.shared_bytes // plan.shared_bytes, _REGISTERS // plan.units))

@@ -1,7 +1,7 @@
-"""Channels as lines: where they are, what is copied, and how axes lie on them.
+"""Channels as lines: their layout, what is copied, and the axes on them.
 
-Requirements: what is read where it lies needs no copy; a copy is made where rows are no rows in
-memory or a stride divides them into phases, and holds what is seen and nothing else.
+Requirements: no copy if the operand can be read in place. A copy is made if rows are not dense or a
+stride divides them into phases. It holds only elements that are read.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from calor_kernel.library.conv.problem import Axis, Correlation
 
 SIZE = Scalar(int64, nonnegative=True)
 STRIDE = Scalar(int64)
-# What the numbers of an axis of a line are.
+# The kinds of numbers of an axis of a line.
 LINE_AXIS = (SIZE, SIZE, SIZE, SIZE, *(STRIDE,) * 3, SIZE, STRIDE, SIZE)
 _NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 1, 0, 0)
 
 
 @dataclass(slots=True)
 class Steps:
-    """Launches so far, and the scratch memory that they need."""
+    """Launches so far, and their scratch memory."""
 
     launches: list[Launch] = field(default_factory=list)
     scratch: list[int] = field(default_factory=list)
@@ -51,11 +51,11 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Channels as lines: strides of images, groups and channels, and how axes lie on a line.
+    """Channels as lines: strides of images, groups and channels, and the axes on a line.
 
-    Along each axis: ``first``, the place of a phase that comes first; ``inside``, where padding
-    begins; ``jumps`` from a phase to the next and ``units`` from a place to the next, in elements.
-    Rows are ``length`` places, planes ``rows`` rows.
+    Along each axis: ``first``, the first position of a phase; ``inside``, where padding begins;
+    ``jumps``, the stride of phases, and ``units``, the stride of pixels, in elements. Rows have
+    ``length`` pixels, planes have ``rows`` rows.
     """
 
     dtype: DType
@@ -70,14 +70,14 @@ class Lines:
     rows: int
 
     def count(self, axes: Sequence[Axis]) -> int:
-        """Return how many places there are from the first to the last one of the result."""
+        """Return the number of positions from the first to the last output pixel."""
         deep, high, wide = (a.count for a in axes)
         return ((deep - 1) * self.rows + high - 1) * self.length + wide
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where results go: strides of images, groups, rows and the three spatial axes."""
+    """The layout of results: strides of images, groups, rows and the three spatial axes."""
 
     leads: tuple[int, int, int]
     axes: tuple[int, int, int]
@@ -85,7 +85,7 @@ class Placement:
 
     @staticmethod
     def dense(problem: Correlation) -> Placement:
-        """Return the placement of a result that has memory of its own."""
+        """Return the layout of a result in memory of its own."""
         sizes = [lead.size for lead in problem.leads] + [a.count for a in three(problem)]
         strides = row_major(sizes)
         leads, axes = strides[:3], strides[3:]
@@ -98,23 +98,23 @@ def three(problem: Correlation) -> tuple[Axis, ...]:
 
 
 def moved(place: Argument, by: int) -> Argument:
-    """Return a buffer argument that begins later."""
+    """Return a buffer argument that begins ``by`` elements later."""
     assert isinstance(place, Input | Output | Scratch)
     return type(place)(place.number, place.offset + by)
 
 
 def shift_of(axis: Axis, k: int) -> int:
-    """Return how many places further than the result's tap k sees, in its phase."""
+    """Return the shift of tap k from the output pixel, in the tap's phase."""
     return (k * axis.summed + axis.start) // axis.result
 
 
 def phases_of(axis: Axis) -> int:
-    """Return how many phases of the input the taps of an axis see."""
+    """Return the number of input phases that the taps of an axis read."""
     return min(axis.terms, axis.result // gcd(axis.result, axis.summed))
 
 
 def lines_in_place(problem: Correlation, axes: Sequence[Axis]) -> Lines | None:
-    """Return the operand's own memory as lines, None where it must be copied."""
+    """Return the operand's own memory as lines, None if it must be copied."""
     deep, high, wide = axes
     if any(axis.result != 1 for axis in axes):
         return None
@@ -145,7 +145,7 @@ def lines_in_place(problem: Correlation, axes: Sequence[Axis]) -> Lines | None:
 def lines_copied(
     problem: Correlation, axes: Sequence[Axis], accumulate: DType, masks: bool
 ) -> Lines:
-    """Return the lines that ``pad_planes`` makes, with what is padding on them or without."""
+    """Return the lines of ``pad_planes``, with or without padding on them."""
     first, extents = [], []
     for axis in axes:
         low, high = shift_of(axis, 0), shift_of(axis, axis.terms - 1) + axis.count
@@ -189,7 +189,7 @@ def pad_launch(
         numbers += [phases_of(axis), inside - first, first, axis.summed, axis.start]
         numbers += [axis.size, axis.a]
     unit = axes[2].result if axes[2].a == 1 and axes[2].result <= 2 else 0
-    # 64-bit indices of elements that are gathered fill two vectors.
+    # 64-bit indices of gathered elements fill two vectors.
     width = lanes if unit else max(lanes // 2, 1)
     axis_numbers = (SIZE, SIZE, STRIDE, SIZE, STRIDE, SIZE, STRIDE)
     signature: tuple[Buffer | Scalar, ...] = (
@@ -212,7 +212,7 @@ def pad_launch(
 
 
 def line_numbers(lines: Lines, axes: Sequence[Axis]) -> list[int]:
-    """Return the numbers of a launch that say how axes lie on lines, as LINE_AXIS declares them."""
+    """Return the numbers of a launch for the axes of lines, as LINE_AXIS declares them."""
     numbers: list[int] = []
     for i, axis in enumerate(axes):
         numbers += [axis.terms, phases_of(axis), lines.jumps[i], axis.summed, axis.start]
@@ -221,7 +221,7 @@ def line_numbers(lines: Lines, axes: Sequence[Axis]) -> list[int]:
 
 
 def sees_padding(lines: Lines, axes: Sequence[Axis]) -> bool:
-    """Return whether a tap sees what is on no line."""
+    """Return whether a tap reads beyond the lines."""
     return any(
         shift_of(a, 0) < first or a.count - 1 + shift_of(a, a.terms - 1) >= inside
         for a, first, inside in zip(axes, lines.first, lines.inside, strict=True)
@@ -229,7 +229,7 @@ def sees_padding(lines: Lines, axes: Sequence[Axis]) -> bool:
 
 
 def wraps(lines: Lines, axes: Sequence[Axis], lanes: int) -> int:
-    """Return how often a vector of places may come to the next row."""
+    """Return how many row ends a vector of pixels may span."""
     if axes[0].count == 1 and axes[1].count == 1:
         return 0
     return (lanes + lines.length - 2) // lines.length

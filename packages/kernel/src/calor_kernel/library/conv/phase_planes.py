@@ -1,7 +1,7 @@
-"""Planes of the input as lines, divided by stride into phases.
+"""Images as lines, divided by stride into phases.
 
-Requirements: on its line, each tap of a window is the same line from another element on, whatever
-stride and dilation are, so that nothing is copied once per tap; rows are copied by whole vectors.
+Requirements: on a line each tap of a window is a shift, whatever stride and dilation are, so
+nothing is copied per tap. Rows are copied by whole vectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calor_kernel.language import (
     splat,
 )
 
-# The numbers of an axis for ``pad_planes``.
+# The count of numbers of an axis for ``pad_planes``.
 AXIS = 7
 Strides = tuple[int, int, int]
 
@@ -44,13 +44,13 @@ def pad_planes(
     unit: int,
     both: bool,
 ) -> None:
-    """Copy channel x of image y to a line: its planes phase by phase, zero where it is padding.
+    """Copy channel x of image y to a line: its planes phase by phase, with zeros for padding.
 
     ``axes``: for each of depth, height and width the number of phases, the extent of a plane, its
-    first place, dilation, the input's place of tap 0, the input's size and its stride in memory.
-    Along an axis, place e of phase j is the input's ``stride * e + (dilation * j + start) %
-    stride``. ``unit``: how elements of a row are read: 1 or 2 where the stride is that and they lie
-    one after another, else 0. ``both``: whether the stride of rows is 2 and both phases are seen.
+    first position, dilation, the input position of tap 0, the input's size and its stride. Along an
+    axis, position e of phase j is the input's ``stride * e + (dilation * j + start) % stride``.
+    ``unit``: 1 or 2 if the stride is that and a row is dense, else 0. ``both``: whether the stride
+    of rows is 2 and both phases are read.
     """
     channel, image = cube_position(0), cube_position(1)
     deep, high, wide = axes[:AXIS], axes[AXIS : 2 * AXIS], axes[2 * AXIS :]
@@ -82,13 +82,13 @@ def pad_planes(
 
 
 def first_of(axis: Any, stride: int, j: Any) -> Any:
-    """Return which place of the input the first element of phase j is."""
+    """Return the input position of the first element of phase j."""
     return axis[2] * stride + ((j * axis[3] + axis[4]) % stride if stride > 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the input: where it begins, its size and stride, and whether there is one."""
+    """A row of the input: its start, size and stride, and whether it exists."""
 
     x: Any
     at: Any
@@ -97,7 +97,7 @@ class Row:
     inside: Any
 
     def part(self, first: Any, lanes: int) -> Any:
-        """Return elements that lie one after another, 0 outside of the row."""
+        """Return adjacent elements, with 0 outside of the row."""
         place = splat(cast(first, int32), lanes) + iota(lanes)
         valid = (place >= 0) & (place < splat(self.size.to(int32), lanes))
         return self.x.load(self.at + first, lanes, mask=valid & splat(self.inside, lanes))
@@ -116,7 +116,7 @@ class Row:
 
 @helper
 def copy_both(row: Row, lines: Any, to: Any, volume: Any, axis: Any, lanes: int) -> None:
-    """Write both phases of a row whose stride is two; which one is first the axis' start says."""
+    """Write both phases of a row with stride two; the axis's start says which is first."""
     odd_first = axis[4] % 2
     for e in range(0, axis[1], lanes):
         first = (axis[2] + e) * 2
@@ -130,10 +130,10 @@ def copy_both(row: Row, lines: Any, to: Any, volume: Any, axis: Any, lanes: int)
 
 @kernel
 def merge_planes(parts: Any, c: Any, *axes: Any, strides: Strides, lanes: int) -> None:
-    """Write plane x of the result from its phases, which are planes one after another.
+    """Write plane x of the result from its phases, which are adjacent planes.
 
-    ``axes``: for each of depth, height and width the size of the result and of a phase. The
-    result has at i what phase ``i % stride`` has at ``i // stride``.
+    ``axes``: for each of depth, height and width the size of the result and of a phase. Element i
+    of the result is element ``i // stride`` of phase ``i % stride``.
     """
     plane = cube_position(0)
     sizes, extents = axes[::2], axes[1::2]

@@ -1,9 +1,9 @@
-"""Convolutions with windows of one tap as products of matrices, where operands lie as they are.
+"""Pointwise convolutions as matrix products of the images in place.
 
-Requirements: nothing is copied: an image's places are the columns of an operand, which lie dense,
-and the products of all images are one launch; of those ways that read in whole accesses, since
-others gain nothing over tiles of windows. Of the gradient of the weights, places are summed, and
-those of all images are parts that are added in one order.
+Requirements: nothing is copied. The pixels of an image are dense columns of an operand, and the
+products of all images are one launch. Only ways with whole accesses are used, since others are no
+faster than tiles of windows. A weight gradient sums over pixels; the images are its parts, which
+are added in a fixed order.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
 
-# Rows and columns of fewer leave most of a tile empty, and of so many are a tile here.
+# With fewer rows and columns most of a tile would be empty; the rows and columns of a tile.
 _LEAST, _TILE = 64, 128
-# Bytes that lines begin at multiples of, places of a part at least, and elements of an access.
+# Alignment of lines in bytes, minimum of pixels of a part, and elements of an access.
 _LINE, _PIECE, _WHOLE = 16, 256, 4
-# Rows and columns of a tile of parts, and stages; rows of tiles that are computed together.
+# Rows and columns of a tile of parts, and stages; rows of tiles that share their operands.
 _BOXES = ((64, 64, 8), (64, 128, 6), (64, 256, 4), (128, 128, 5), (128, 256, 4))
 _BAND = 16
-# Bytes of products that a core of an H200 computes in a cycle, and that it reads from the cache.
+# Bytes of products that an H200 core computes in a cycle, and bytes it reads from the cache.
 _COMPUTED, _READ = 4096, 40
 
 
 def by_products(
     problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
 ) -> Iterator[Work]:
-    """Yield the works of a problem that is a product, the likeliest first, if there are any.
+    """Yield the works of a problem that is a product, the likeliest first.
 
-    ``rounded``: whether factors of float32 may be rounded to TF32.
+    ``rounded``: whether float32 operands may be rounded to TF32.
     """
     if problem.by_weight:
         yield from _of_weights(problem, info, wanted, rounded)
@@ -52,7 +52,7 @@ def by_products(
 
 
 def product_of(problem: Correlation, rounded: bool) -> Product | None:
-    """Return a problem as weights times images, None where it is no such product."""
+    """Return a problem as weights times images, None if it is no such product."""
     p = problem
     images, groups, outputs = p.leads
     if p.by_weight or groups.size != 1 or not all(map(_plain, p.axes)):
@@ -67,13 +67,13 @@ def product_of(problem: Correlation, rounded: bool) -> Product | None:
 
 
 def _plain(axis: Axis) -> bool:
-    """Return whether each place sees itself alone."""
+    """Return whether each output pixel reads only the input pixel at its position."""
     moves = axis.terms == axis.divide == axis.result == 1
     return moves and axis.start == 0 and axis.count == axis.size
 
 
 def _dense(axes: Sequence[tuple[int, int]]) -> bool:
-    """Return whether axes, of which each is a size and a stride, lie as one."""
+    """Return whether axes, given as sizes and strides, are dense as one axis."""
     step = 1
     for size, stride in reversed(axes):
         if size != 1 and stride != step:
@@ -85,7 +85,7 @@ def _dense(axes: Sequence[tuple[int, int]]) -> bool:
 def _of_weights(
     problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
 ) -> Iterator[Work]:
-    """Yield products of images, of which each or a part of it is a part of the sum."""
+    """Yield products of images, or of pieces of images, as parts of the sum."""
     found = parts_of(problem, rounded, info)
     if found is None:
         return
@@ -107,7 +107,7 @@ def _of_weights(
 
 
 def _cycles(product: Product, plan: Boxes, info: DeviceInfo) -> float:
-    """Return what cores take for a term of their tiles of a product, in clock cycles."""
+    """Return the clock cycles of a term of the tiles on a core."""
     tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
     computed = plan.rows * plan.columns / _COMPUTED
     read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / _READ
@@ -115,9 +115,9 @@ def _cycles(product: Product, plan: Boxes, info: DeviceInfo) -> float:
 
 
 def parts_of(problem: Correlation, rounded: bool, info: DeviceInfo) -> Product | None:
-    """Return the parts of the gradient of weights of one tap, None where they are no products.
+    """Return the parts of a pointwise weight gradient, None if they are no products.
 
-    Parts are images, and where cores are left as many pieces of them as cores have one each.
+    Parts are images. If cores are idle, images are cut into one piece for each core.
     """
     p = problem
     groups, outputs, channels = p.leads

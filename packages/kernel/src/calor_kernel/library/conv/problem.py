@@ -1,8 +1,8 @@
 """The problem of a convolution and its gradients: one sum of products over strided axes.
 
-Requirements: the three ops are the three transposes of one trilinear form, so one form of problem
-and one general body serve them all; a place in the windowed operand follows from a place in the
-result and a place in the sum by whole numbers, which says stride, dilation, padding and cropping.
+Requirements: the three ops are the three transposes of one trilinear form, so they share one
+problem and one general body. The position in the windowed operand is an integer function of an
+output position and a tap; it covers stride, dilation, padding and cropping.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTS = {complex64: float32, complex128: float64}
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """An axis whose place is the same in all: its size, and strides in both operands (or 0)."""
+    """An axis with the same index in result and operands: its size and strides (0 if absent)."""
 
     size: int
     a: int
@@ -39,9 +39,9 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A spatial axis: the result at i sums over j what b has at j and a at its place.
+    """A spatial axis: output i sums over j the product of b at j and a at their position.
 
-    That place is ``(result * i + summed * j + start) / divide`` where it is whole and inside of
+    That position is ``(result * i + summed * j + start) / divide``, if it is an integer below
     ``size``.
     """
 
@@ -69,10 +69,10 @@ class Correlation:
 
     @property
     def roles(self) -> tuple[int, int, int]:
-        """Which lead axes are the groups', b's alone and a's alone.
+        """The lead axes of the groups, of b alone and of a alone.
 
-        Of a convolution and the gradient of its input they are groups, rows and images; of that of
-        the weights, the input's channels are a's alone.
+        For a convolution and its input gradient they are groups, rows and images. For a weight
+        gradient the axis of a alone is the input channels.
         """
         return (0, 1, 2) if self.by_weight else (1, 2, 0)
 
@@ -83,12 +83,12 @@ class Correlation:
 
     @property
     def terms(self) -> int:
-        """The number of products that an element sums, on padding too."""
+        """The number of products of an element, including padding."""
         return self.depth.size * prod(axis.terms for axis in self.axes)
 
 
 def accumulator(dtype: DType) -> DType:
-    """Return the type of the sums: wider than half types, of 32 or 64 bits for integers."""
+    """Return the dtype of the sums: wider than half types, 32 or 64 bits for integers."""
     if dtype.kind == "complex":
         return PARTS[dtype]
     if dtype.kind == "float":
@@ -99,7 +99,7 @@ def accumulator(dtype: DType) -> DType:
 
 
 def _grouped(view: View, groups: int) -> tuple[int, int]:
-    """Return the size of a group's part of the channels, axis 1, and the groups' stride."""
+    """Return a group's number of channels (axis 1), and the stride of groups."""
     per = view.shape[1] // groups
     return per, per * view.strides[1]
 
@@ -127,7 +127,7 @@ def forward(request: Request) -> Correlation:
 
 
 def for_input(request: Request) -> Correlation:
-    """Return the problem of ``conv_input_gradient``: where each element of the input was used."""
+    """Return the problem of ``conv_input_gradient``: all uses of each input element."""
     g, w = request.inputs
     groups = request.attributes["groups"]
     (result,) = request.outputs
@@ -148,7 +148,7 @@ def for_input(request: Request) -> Correlation:
 
 
 def for_weight(request: Request) -> Correlation:
-    """Return the problem of ``conv_weight_gradient``: a sum over images and places."""
+    """Return the problem of ``conv_weight_gradient``: a sum over images and pixels."""
     x, g = request.inputs
     groups = request.attributes["groups"]
     (result,) = request.outputs
@@ -171,7 +171,7 @@ def for_weight(request: Request) -> Correlation:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a correlation: places ``offset + step * i`` of each spatial axis of the result."""
+    """A part of a correlation: output positions ``offset + step * i`` of each spatial axis."""
 
     problem: Correlation
     offsets: tuple[int, ...]
@@ -179,9 +179,9 @@ class Part:
 
 
 def thinned(problem: Correlation) -> Correlation:
-    """Return a problem of which axes of one tap have only the places that it sees.
+    """Return a problem whose one-tap axes have only the positions that are read.
 
-    So windows of one tap with a stride are those without, of an operand with larger strides.
+    A strided window of one tap becomes one without stride, on an operand with larger strides.
     """
     axes, start = [], problem.a.offset
     for axis in problem.axes:
@@ -199,10 +199,9 @@ def thinned(problem: Correlation) -> Correlation:
 
 
 def undivided(problem: Correlation) -> list[Part]:
-    """Return parts of a problem whose axes do not divide, and whose taps go up.
+    """Return the parts of a problem without divisors, with taps in ascending order.
 
-    Of an axis that divides by s, each s-th place of the result sees the same taps; a part has depth
-    0 where it sees none.
+    With a divisor s, every s-th output position has the same taps. A part without taps has depth 0.
     """
     options = [_parts(axis) for axis in problem.axes]
     found = []
@@ -222,9 +221,9 @@ def undivided(problem: Correlation) -> list[Part]:
 
 
 def in_cells(problem: Correlation) -> Part | None:
-    """Return the only part of a problem that sees taps, None where there are several or no others.
+    """Return the only part of a problem that has taps, None if there are several or no others.
 
-    Its places are those of cells of ``steps``, of which the last may reach beyond the result.
+    Its positions are one in each cell of ``steps``; the last cells may reach beyond the result.
     """
     known = all(type(axis.count) is int for axis in problem.axes)
     if not known or all(axis.divide == 1 for axis in problem.axes):
@@ -241,10 +240,10 @@ def in_cells(problem: Correlation) -> Part | None:
 
 
 def _parts(axis: Axis) -> list[tuple[Axis, int, int]]:
-    """Return the axis of each part, which place of the result is its first, and of b's elements.
+    """Return the axis of each part, its first output position and its first element of b.
 
-    A place i of the result is divided where it sees tap j if ``i + summed * j + start`` divides by
-    s; that is so for each ``s / gcd(s, summed)``-th tap.
+    Output position i has tap j if s divides ``i + summed * j + start``; that holds for each ``s /
+    gcd(s, summed)``-th tap.
     """
     s, d = axis.divide, -axis.summed
     period = s // gcd(s, d)
@@ -256,7 +255,7 @@ def _parts(axis: Axis) -> list[tuple[Axis, int, int]]:
         if tap is None or not taps:
             made.append((replace(axis, count=count, terms=0, summed=1, divide=1), first, 0))
             continue
-        # The last tap sees the first place; taps are counted from it.
+        # The last tap reads the first position; taps are counted from it.
         step = d * period // s
         last = tap + period * (taps - 1)
         start = (first + axis.start - d * tap) // s - step * (taps - 1)

@@ -1,7 +1,7 @@
-"""Places on a line, as kernels see them: what taps see, and where results go.
+"""Pixels on a line: what taps read, and where results go.
 
-Requirements: a place of the result is counted along the rows of the input, so that taps are shifts;
-what a tap sees beyond rows is told by masks, which are numbers of 32 bits compared lane by lane.
+Requirements: output pixels are counted along the rows of the input, so that taps are shifts. Masks,
+compared lane by lane as 32-bit numbers, say what a tap reads beyond a row.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from calor.dtypes import int32, uint32
 from calor_kernel.language import helper, select, splat
 from calor_kernel.library.conv.phase_planes import iota
 
-# The numbers of an axis of a line.
+# The count of numbers of an axis of a line.
 AXIS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class LineAxis:
-    """A spatial axis on a line, whose places are ``unit`` elements apart.
+    """A spatial axis on a line, whose pixels are ``unit`` elements apart.
 
-    Tap k of ``taps`` sees, from place o of the result, ``o + (k * dilation + start) // stride``, in
-    phase ``k % phases``, which are ``jump`` elements apart; the line has places from ``first`` on,
-    and of them 0 to ``inside`` are not padding. The weights of taps are ``weight`` apart. The
-    result has ``count`` places, and the line ``extent`` before the next row, ``step`` apart.
+    For output pixel o, tap k of ``taps`` reads position ``o + (k * dilation + start) // stride`` of
+    phase ``k % phases``. Phases are ``jump`` elements apart. The line has positions from ``first``
+    on; 0 to ``inside`` are not padding. The weights of taps are ``weight`` apart. The result has
+    ``count`` pixels, ``step`` apart; rows of the line are ``extent`` apart.
     """
 
     stride: int
@@ -40,19 +40,19 @@ class LineAxis:
     count: Any
 
     def shift(self, k: Any) -> Any:
-        """Return how many places further than the result's tap k sees."""
+        """Return the shift of tap k from the output pixel, in pixels."""
         return (k * self.dilation + self.start) // self.stride
 
     def at(self, k: Any) -> Any:
-        """Return how many elements further tap k begins."""
+        """Return the shift of tap k in elements."""
         return k % self.phases * self.jump + (self.shift(k) - self.first) * self.unit
 
     def has(self, place: Any) -> Any:
-        """Return which places are the result's, and not between its rows."""
+        """Return which positions are output pixels, and not between rows."""
         return place < splat(self.count.to(int32), place.width)
 
     def sees(self, place: Any, k: Any) -> Any:
-        """Return for which places of the result tap k sees no padding."""
+        """Return the output pixels for which tap k reads no padding."""
         lanes = place.width
         seen = place + splat(self.shift(k).to(int32), lanes)
         return seen.to(uint32) < splat(self.inside.to(int32).to(uint32), lanes)
@@ -60,11 +60,11 @@ class LineAxis:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How places on a line lie in the result.
+    """The layout of a line's pixels in the result.
 
-    ``count`` places matter, in rows of ``length``, ``high`` rows a plane. In the result rows are
-    ``row_step`` apart, planes ``plane_step`` and elements ``element_step``. A vector meets at most
-    ``pieces`` rows; 0 says that line and result are the same.
+    The first ``count`` positions matter, in rows of ``length``, ``high`` rows a plane. In the
+    result rows are ``row_step`` apart, planes ``plane_step`` and elements ``element_step``. A
+    vector spans at most ``pieces`` rows; 0 says that line and result have the same layout.
     """
 
     deep: LineAxis
@@ -96,7 +96,7 @@ class Line:
 
     @helper
     def targets(self, first: Any, lanes: int) -> list[tuple[Any, Any]]:
-        """Return, for each row in a vector, where its lane 0 would be, and which lanes it has."""
+        """Return, for each row in a vector, the position of its lane 0, and its lanes."""
         lane = iota(lanes)
         near = self.near(first, lanes)
         if self.pieces == 0:
@@ -124,7 +124,7 @@ class Line:
                 c.store(at + place + lane * self.element_step, value, mask=inside)
 
     def near(self, first: Any, lanes: int) -> Any:
-        """Return which lanes of the vector at ``first`` are places that matter."""
+        """Return which lanes of the vector at ``first`` are positions that matter."""
         return near(first, self.count, lanes)
 
 

@@ -1,7 +1,7 @@
-"""Windows along rows that lie in memory: what is read for them, and what is written in turn.
+"""Windows along dense rows: reads of their taps, and writes of alternating phases.
 
-Requirements: a stride of two costs a shuffle and no copy; the ends of rows are told by masks, which
-are made once for all rows of a window; memory is asked for ahead of time.
+Requirements: a stride of two costs a shuffle and no copy. Masks for the ends of rows are made once
+for all rows of a window. Memory is prefetched.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.conv.phase_planes import iota
 
-# Bytes between what is read and what is asked for ahead of time.
+# Bytes from a read to its prefetch.
 AHEAD = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """Taps along a row, as the build knows them: their number, stride and dilation."""
+    """Taps along a row, known at build time: their number, stride and dilation."""
 
     taps: int
     stride: int
     dilation: int
 
     def spread(self, lanes: int) -> int:
-        """Return how many elements a vector of places sees, or reads beside."""
+        """Return how many elements the window of a vector of pixels spans."""
         return lanes * self.stride + (self.taps - 1) * self.dilation
 
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """Taps along a row as its elements see them: a row of windows has ``start`` for its first."""
+    """Taps along a row as seen from the input; the first window begins at ``start``."""
 
     taps: int
     stride: int
@@ -53,9 +53,9 @@ class Back:
     start: int
 
     def phase(self, phase: int) -> list[tuple[int, int]]:
-        """Return the taps that see elements ``stride * j + phase``, and from which window.
+        """Return the taps that read elements ``stride * j + phase``, and their windows.
 
-        The window's number is that much more than j.
+        A window is given by its distance from j.
         """
         found = []
         for k in range(self.taps):
@@ -67,7 +67,7 @@ class Back:
 
 @helper
 def ask_ahead(x: Pointer, at: Number, x_row: Number, rows: Index, along: Along, lanes: int) -> None:
-    """Ask for what is read some rows later; rows in turn are no stream that processors foresee."""
+    """Prefetch later rows; hardware does not predict alternating rows."""
     for row in range(rows):
         for part in range(along.stride):
             x.prefetch(at + row * x_row + part * lanes + AHEAD // x.dtype.itemsize)
@@ -77,9 +77,9 @@ def ask_ahead(x: Pointer, at: Number, x_row: Number, rows: Index, along: Along, 
 def masks_of(
     left: Index, along: Along, lanes: int, width: Index, limit: Index | None = None
 ) -> list[list[Mask]]:
-    """Return which elements that the taps of a row read are there: masks for ``read_taps``.
+    """Return the masks for ``read_taps``: which elements of a row's taps exist.
 
-    ``limit``: how many elements are read of each tap at most.
+    ``limit``: the maximum of elements to read for each tap.
     """
     made = []
     for k in range(along.taps):
@@ -103,7 +103,7 @@ def _between(first: Index, step: int, lanes: int, end: Index) -> Mask:
 def read_taps(
     x: Pointer, at: Number, along: Along, lanes: int, masks: list[list[Mask]] | None
 ) -> list[Number]:
-    """Return what each tap of a row sees from an element on; masked where masks are given."""
+    """Return the elements of each tap of a row from a position on, masked if there are masks."""
     seen: list[Number] = []
     pair: list[Number] = []
     for k in range(along.taps):
@@ -125,7 +125,7 @@ def read_taps(
 
 @helper
 def write_phases(acc: Registers, c: Pointer, to: Number, left: Index) -> None:
-    """Write phases of a row in turn, as far as it goes: ``left`` elements."""
+    """Write the alternating phases of a row, up to ``left`` elements."""
     lanes, span = acc.type.width, len(acc)
     lane, end = iota(lanes), splat(cast(left, int32), lanes)
     values = [value.to(c.dtype) for value in acc]

@@ -1,8 +1,8 @@
-"""Rows of few places: what their taps see, pair by pair, and operands with channels side by side.
+"""Narrow images: the pairs of pixels and taps of a row, and operands with channels last.
 
-Requirements: images of few places are mostly border, so nothing is multiplied with padding: a
-kernel is built for the width, and knows which pairs of places meet at which tap; vectors run along
-channels, which such images have many of.
+Requirements: small images are mostly border, so nothing is multiplied with padding. A kernel is
+built for the width and knows each tap's pairs of pixels. Vectors run along channels, since such
+images have many.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from calor_kernel.library.matmul.packing import transpose
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of ``count`` places over one of ``size``, as the build knows them.
+    """A row of ``count`` output pixels over one of ``size`` pixels, known at build time.
 
-    Tap k of place o sees ``(o * step + k * dilation + start) / divide``, where that is whole.
+    Tap k of output pixel o reads ``(o * step + k * dilation + start) / divide``, if that is an
+    integer.
     """
 
     count: int
@@ -31,7 +32,7 @@ class Row:
     size: int
 
     def pairs(self) -> list[tuple[int, int, int]]:
-        """Return (place seen, place, tap) of all that is not padding, in order."""
+        """Return (input pixel, output pixel, tap) of all products without padding, in order."""
         found = []
         for place in range(self.count):
             for tap in range(self.taps):
@@ -57,10 +58,10 @@ def gather_channels(
     lanes: int,
     whole: bool,
 ) -> None:
-    """Copy planes of ``places`` to panels of channels: cube x counts images, groups and panels.
+    """Copy planes of ``places`` pixels to panels of channels; x counts images, groups, panels.
 
-    A panel has ``vectors`` vectors of channels for each place; what is beyond the last channel
-    repeats it. ``whole``: whether places are whole vectors.
+    A panel has ``vectors`` vectors of channels for each pixel, and repeats the last channel at its
+    end. ``whole``: whether the pixels are whole vectors.
     """
     cube = cube_position(0)
     panel, image = cube % panels, cube // panels
@@ -81,6 +82,6 @@ def gather_channels(
 
 @helper
 def write(c: Any, to: Any, value: Any, place: Any, places: Any, whole: bool) -> None:
-    """Write a vector, if its place is one."""
+    """Write a vector if its pixel exists."""
     if whole or place < places:
         c.store(to, value)

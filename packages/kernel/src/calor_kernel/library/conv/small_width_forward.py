@@ -1,8 +1,8 @@
-"""Convolutions over rows of few places: channels of the result by places of several images.
+"""Convolutions of narrow images: output channels by pixels of several images.
 
-Requirements: a tile of sums is a row of some images by vectors of channels, so that an element of
-the input that is read serves all its taps and channels, and a weight all places and images; tiles
-are transposed in registers, so that the result has its channels first.
+Requirements: a tile of sums is a pixel row of some images by vectors of channels. So an input
+element serves all its taps and channels, and a weight serves all pixels and images. Tiles are
+transposed in registers, because the result has channels first.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def pack_narrow(
     vectors: int,
     lanes: int,
 ) -> None:
-    """Pack weights to panels of channels of the result: cube x is a panel of a group.
+    """Pack weights to panels of output channels: cube x is a panel of a group.
 
-    Of a panel, first are the taps down an image, then channels of the input, of which y has
-    ``block`` each, then the ``along`` taps of a row. What is beyond the last channel repeats it.
-    All taps lie one after another, at most a vector of them; ``back``: in the opposite order.
+    A panel has the taps down an image, then the input channels, ``block`` of them for each y, then
+    the ``along`` taps of a row. It repeats the last output channel at its end. All taps are
+    adjacent, at most a vector of them; ``back``: in reverse order.
     """
     panel = cube_position(0)
     start = panel // panels * w_group
@@ -100,15 +100,15 @@ def convolve_narrow(
 ) -> None:
     """Compute blocks of images from x, panels of channels from y, groups from z.
 
-    A tile has a row of ``together`` images. Down an image, tap k of ``taps`` of place o of
-    ``count`` sees ``(o * step + k * dilation + start) / divide`` of ``size``.
+    A tile has a row of ``together`` images. Down an image, tap k of ``taps`` of output row o of
+    ``count`` reads ``(o * step + k * dilation + start) / divide`` of ``size``.
     """
     panel, group = cube_position(1), cube_position(2)
     first_image, last_image = share(cube_position(0), block_images, images)
     span = vectors * lanes
     tap_size = depth * (along.taps * span)
     w_start = (group * panels + panel) * taps * tap_size
-    # Rows of places that are whole vectors of the result, or nearly so.
+    # Rows of pixels that fill vectors of the result, or nearly so.
     lines = lanes // along.count
     made = private(together * lanes * span, accumulate, align=64)
     for place in loop_range(0, together * lanes * span, lanes):
@@ -160,7 +160,7 @@ def add_line(acc: Any, x: Any, x_at: Any, x_image: Any, w: Any, w_at: Any, along
 
 
 def keep_line(acc: Any, made: Any, first: Any) -> None:
-    """Write a tile to memory of the unit's own, with channels side by side."""
+    """Write a tile to memory of the unit, with channels last."""
     together, places, vectors = acc.shape
     lanes = acc.type.width
     for i in range(together):
@@ -182,7 +182,7 @@ def write_lines(
     vectors: int,
     lanes: int,
 ) -> None:
-    """Write the first places that were kept, a channel of the result at a time."""
+    """Write the first stored pixels, one output channel at a time."""
     inside = iota(lanes) < splat(places.to(iota(1).dtype), lanes)
     for v in loop_range(0, vectors):
         square = [made.load(at + (r * vectors + v) * lanes, lanes) for r in range(lanes)]

@@ -1,4 +1,4 @@
-"""Convolutions of narrow images as launches."""
+"""Launches of convolutions of narrow images."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from calor_kernel.library.conv.small_width import Row, gather_channels
 from calor_kernel.library.conv.small_width_forward import convolve_narrow, pack_narrow
 from calor_kernel.library.conv.small_width_weight_gradient import weigh_narrow
 
-# Taps along a row that a kernel is built for.
+# Maximum of taps along a row in a kernel.
 _TAPS = 5
-# Channels of the input with which a tile is worth what it costs beside.
+# Minimum of input channels for which a tile is worth its overhead.
 _DEPTH = 4
-# Channels of the input whose weights a cube packs.
+# Input channels whose weights a cube packs.
 _BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """An operand: where it is, strides of images, groups, channels and lines, and its planes."""
+    """An operand: its memory, strides of images, groups, channels and lines, and its planes."""
 
     view: View
     place: Argument
@@ -43,12 +43,12 @@ class _Side:
 
     @property
     def places(self) -> int:
-        """The number of places of an image."""
+        """The number of pixels of an image."""
         return self.height * self.width
 
     @property
     def flat(self) -> bool:
-        """Whether the places of an image lie one after another."""
+        """Whether the pixels of an image are dense."""
         return self.height == 1 or self.line == self.width
 
 
@@ -67,7 +67,7 @@ def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1)
         return "its images are no planes, or their rows are longer than a vector"
     if rows.size < lanes or problem.depth.size < _DEPTH:
         return f"it has fewer than {lanes} output or {_DEPTH} input channels"
-    # The taps of two channels are a square of vectors, or less.
+    # The taps of two channels fill at most a square of vectors.
     follow = high.terms == 1 or high.b == wide.b * wide.terms
     if not follow or abs(wide.b) != 1:
         return "the weights of a channel are not contiguous"
@@ -90,7 +90,7 @@ def small_width_steps(
     axes = three(problem)
     images, groups, rows = problem.leads
     _, high, wide = axes
-    # Both ops are done by the same kernels where taps are counted upwards.
+    # With taps in ascending order, the same kernels compute both ops.
     (high, on), (wide, further) = _upwards(high), _upwards(wide)
     weights = moved(places[1], problem.b.offset + on + further)
     accumulate = accumulator(problem.a.dtype)
@@ -146,7 +146,7 @@ def small_width_steps(
 
 
 def _upwards(axis: Axis) -> tuple[Axis, int]:
-    """Return the axis with taps that see later places one after another, and where they begin."""
+    """Return the axis with taps in ascending order, and the offset of its first tap's weights."""
     if axis.summed >= 0:
         return axis, 0
     back = axis.terms - 1
@@ -164,7 +164,7 @@ def _pack(
     weights: Argument,
     packed: Scratch,
 ) -> Launch:
-    """Return the launch that packs weights to panels of channels of the result."""
+    """Return the launch that packs weights to panels of output channels."""
     _, groups, rows = problem.leads
     depth = problem.depth
     block = least(_BLOCK, depth.size)
@@ -187,7 +187,7 @@ def _pack(
 
 
 def _weight_sides(forward: Correlation, places: Sequence[Argument]) -> tuple[_Side, _Side]:
-    """Return the input and the result's gradient."""
+    """Return the input and the output gradient."""
     images, groups, outputs = forward.leads
     _, high, wide = three(forward)
     x = _Side(
@@ -204,7 +204,7 @@ def _weight_sides(forward: Correlation, places: Sequence[Argument]) -> tuple[_Si
 def small_width_weight_refusal(
     forward: Correlation, places: Sequence[Argument], info: DeviceInfo
 ) -> str | None:
-    """Return why tiles of small images do not suit a weight gradient, None where they do."""
+    """Return why tiles of small images do not suit a weight gradient, None if they do."""
     axes = three(forward)
     lanes = info.vector_bytes // accumulator(forward.a.dtype).itemsize
     if not _is_narrow(axes, lanes):
@@ -223,16 +223,16 @@ def small_width_weight_steps(
     steps: Steps,
     info: DeviceInfo,
 ) -> None:
-    """Add the launches of a weight gradient that :func:`small_width_weight_refusal` takes.
+    """Add the launches of a weight gradient that :func:`small_width_weight_refusal` accepts.
 
-    ``forward`` is the convolution, with the result's gradient for its second operand.
+    ``forward`` is the convolution, with the output gradient for its second operand.
     """
     images, groups, outputs = forward.leads
     _, high, wide = axes
     accumulate = accumulator(forward.a.dtype)
     lanes = info.vector_bytes // accumulate.itemsize
     x, g = _weight_sides(forward, places)
-    # Vectors run along channels of one of them; those of the smaller are cheaper to bring together.
+    # Vectors run along channels of one operand; the smaller one is cheaper to copy.
     sides = [s for s in (x, g) if s.flat and s.channels >= lanes]
     panel = min(sides, key=lambda s: s.places * s.channels)
     of_input, single = panel is x, g if panel is x else x
@@ -301,7 +301,7 @@ def _gather(
     accumulate: DType,
     memory: Scratch,
 ) -> Launch:
-    """Return the launch that brings channels of an operand together."""
+    """Return the launch that copies an operand to channels last."""
     numbers = [
         side.channels, panels, groups, side.places, side.image, side.group, side.channel
     ]  # fmt: skip
@@ -319,7 +319,7 @@ def _gather(
 
 
 def _is_narrow(axes: Sequence[Axis], lanes: int) -> bool:
-    """Return whether images are flat, and their rows few places."""
+    """Return whether images have dense pixels, and rows of few pixels."""
     deep, _, wide = axes
     flat = deep.count == 1 and deep.terms == 1 and deep.size == 1 and deep.start == 0
     rows = wide.a == 1 or wide.size == 1

@@ -1,8 +1,7 @@
-"""Gradients of weights over rows of few places: channels of one operand by vectors of the other's.
+"""Weight gradients of narrow images: channels of one operand by vectors of the other's.
 
-Requirements: a tile of sums takes all taps of a row, so that what is read serves several of them;
-one operand is read where it lies, an element at a time; the order of a sum depends on the problem
-alone.
+Requirements: a tile of sums has all taps of a row, so that an element serves several of them. One
+operand is read in place, an element at a time. The order of a sum depends on the problem alone.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ def weigh_narrow(
 ) -> None:
     """Compute ``c[row, column, tap]``: panels of columns from x, blocks of rows from y, groups z.
 
-    Columns are channels of the operand in panels: the input where ``of_input``, else the result's
-    gradient; rows are channels of the other. Down an image, tap k of ``taps`` of place o of
-    ``count`` sees ``o * step + k * dilation + start`` of ``size``.
+    Columns are channels of the packed operand: the input if ``of_input``, else the output gradient.
+    Rows are channels of the other. Down an image, tap k of ``taps`` of output row o of ``count``
+    reads ``o * step + k * dilation + start`` of ``size``.
     """
     panel, group = cube_position(0), cube_position(2)
     first_row, last_row = share(cube_position(1), block_rows, rows_total)

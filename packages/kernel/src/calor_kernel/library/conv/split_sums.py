@@ -1,9 +1,9 @@
-"""Sums of what cubes computed in parts, turned to where the result has its channels.
+"""Sums of the parts of split convolutions, transposed to the result's layout.
 
-Requirements: parts are added in one order, so that the same convolution gives the same numbers; of
-few elements with many parts, units share the parts, since a unit that reads one after another waits
-for each; parts have the channels of a tap dense, and the result the taps of a channel, so that both
-are touched as they lie and the turn happens in shared memory.
+Requirements: parts are added in a fixed order, so that results are reproducible. With few elements
+and many parts, units share the parts, since one unit would wait for each read. Parts have the
+channels of a tap dense, the result has the taps of a channel dense; both are accessed along their
+dense axis, and shared memory transposes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from calor_kernel.language import (
 )
 
 _UNITS = 256
-# Elements of an access, and how many parts are on their way to a unit at the same time.
+# Elements of an access, and the parts that a unit loads at the same time.
 _WIDE, _AHEAD = 4, 4
-# Accesses of a tap that a cube has at least, where there are so many.
+# Minimum of accesses of a tap in a cube, if there are as many.
 _LEAST = 8
-# Bytes that a part's rows, and parts, begin at multiples of.
+# The alignment of parts and of their rows, in bytes.
 ALIGN = _WIDE * float32.itemsize
 
 
@@ -50,14 +50,14 @@ def add_turned(
     wide: int,
     held: int,
 ) -> None:
-    """Add parts of (row, tap, channel) to (row, channel, tap): some channels from x, a row from y.
+    """Add parts of (row, tap, channel) to (row, channel, tap): channels from x, a row from y.
 
-    ``room``: what a tap has of channels, of which those from ``channels`` on are left out.
-    ``wide``: accesses of a tap that a cube has. ``groups`` of units share the parts, and shared
-    memory has ``held`` accesses for all of them.
+    ``room``: the channels of a tap in the parts; those from ``channels`` on are left out. ``wide``:
+    accesses of a tap in a cube. ``groups`` of units share the parts, and shared memory has ``held``
+    accesses for all of them.
     """
     first, row, unit = cube_position(0) * (wide * _WIDE), cube_position(1), unit_index()
-    # One access more lies between taps, so that those of a channel differ in banks.
+    # One more access lies between taps, so that those of a channel meet different banks.
     quads, pitch = taps * wide, wide + 1
     sums = shared(held * _WIDE, float32, align=ALIGN)
     share = -(-splits // groups)
@@ -70,7 +70,7 @@ def add_turned(
         total = constant(0, float32, _WIDE)
         if first + far < room:
             for split in range(begin, end, _AHEAD):
-                # A mask would be one for each element, and cut the access.
+                # A mask would apply to each element and split the access.
                 found = [
                     parts.load(
                         assume_multiple(min(split + i, end - 1) * part_step + at, _WIDE), _WIDE
@@ -100,9 +100,9 @@ def sums_launch(
     part_step: int,
     info: DeviceInfo,
 ) -> Launch:
-    """Return the launch for ``sizes``: rows, taps, channels, and the room that a tap has of them.
+    """Return the launch for ``sizes``: rows, taps, channels, and the room of a tap for channels.
 
-    The room and ``part_step``, from a part to the next, are whole accesses.
+    The room and ``part_step``, the stride of parts, are whole accesses.
     """
     rows, taps, channels, room = sizes
     wanted = min(-(-splits // _AHEAD), _UNITS // _LEAST)
@@ -124,5 +124,5 @@ def sums_launch(
 
 
 def _power(n: int) -> int:
-    """Return the least power of two that is no smaller."""
+    """Return the least power of two that is not smaller."""
     return 1 << max(int(n) - 1, 0).bit_length()

@@ -1,10 +1,9 @@
-"""Gradients of weights as one product of the places of all images, of which each is a term.
+"""Weight gradients as one matrix product, summed over the pixels of all images.
 
-Requirements: both operands are copied so that places lie dense, which are summed: what every tap
-sees becomes a row, so that instructions for factors along the summed axis serve TF32, and the
-product has the weights as they lie. That writes what windows see once for each tap, and suits
-where it stays in the cache of a device; the places are cut into as many parts as leave no core
-idle.
+Requirements: both operands are copied so that pixels, which are summed, are dense. The inputs of
+each tap become a row (im2col), so TF32 instructions for operands dense along K apply, and the
+product has the layout of the weights. The copy holds each input once for each tap, which pays while
+it fits the device's cache. The pixels are cut into parts that fill all cores.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier")
-# Rows and columns of fewer leave most of a tile empty.
+# With fewer rows and columns most of a tile would be empty.
 _LEAST = 64
-# Elements of a copy up to which it is the first choice, by the bytes of one, and at most: half
-# types have a way without copies that is as quick beyond. Places from which on it is the first,
-# since copies of fewer leave most of a device idle.
+# Elements of a copy up to which this way comes first, by itemsize, and the maximum: half types have
+# an equally fast way without copies beyond. Minimum of pixels for which it comes first, since
+# copies of fewer leave most of a device idle.
 _FEW, _MOST, _MANY = {2: 1 << 23, 4: 1 << 24}, 1 << 26, 1 << 10
-# Rows and columns of a tile, and stages; rows of tiles that are computed together.
+# Rows and columns of a tile, and stages; rows of tiles that share their operands.
 _TILES = ((64, 64, 8), (64, 128, 8), (128, 128, 6), (64, 256, 5), (192, 128, 4), (128, 256, 4))
 _BAND = 16
-# Of a core of an H200: bytes of products that it computes in a cycle, and that it reads from the
-# cache; the cycles of a tile beside, and the bytes of parts that it moves in one.
+# For a core of an H200: bytes of products computed in a cycle, and bytes read from the cache; the
+# overhead cycles of a tile, and the bytes of parts moved in a cycle.
 _COMPUTED, _READ, _TILE, _MOVED = 4096, 40, 2500, 10
-# Parts of the places at most, steps of one at least, and plans that are timed.
+# Maximum of parts, minimum of steps of a part, and the number of plans to time.
 _PARTS, _STEPS, _TIMED = 64, 8, 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A plan, the parts of the places and how many places each has; the cycles that it takes."""
+    """A plan, the parts of the pixels and the pixels of a part; its estimated cycles."""
 
     plan: Boxes
     parts: int
@@ -56,7 +55,7 @@ class _Made:
 def weights_by_products(
     problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
 ) -> Iterator[Work]:
-    """Yield the works of a gradient of weights that suits, the likeliest first."""
+    """Yield the works of a suitable weight gradient, the likeliest first."""
     if not all(map(info.has, _NEEDED)) or not _suits(problem, rounded):
         return
     copied = _columns(problem) * _places(problem)
@@ -85,7 +84,7 @@ def _suits(problem: Correlation, rounded: bool) -> bool:
         return False
     if not (p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)):
         return False
-    # The copy engine writes whole accesses.
+    # TMA writes whole accesses.
     whole = _columns(p) * p.a.dtype.itemsize % ALIGN == 0
     return whole and min(p.leads[1].size, _columns(p)) >= _LEAST and _places(p) > 0
 
@@ -122,7 +121,7 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
 
 
 def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) -> Work | None:
-    """Return the work of a plan, None where the copy engine does not take it."""
+    """Return the work of a plan, None if TMA refuses it."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
     _, outputs, channels = p.leads
     axes, images = two_axes(p), p.depth

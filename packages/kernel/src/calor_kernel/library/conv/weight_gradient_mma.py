@@ -1,8 +1,8 @@
-"""The gradient of a convolution's weights by matrix instructions of planes.
+"""Weight gradients by matrix instructions of planes.
 
-Requirements: terms are places of all images, so long sums are split into parts that are added in
-one order; of both operands channels lie dense, so that a copy is a whole access of one place, and
-the instruction's loads turn them.
+Requirements: terms are the pixels of all images, so long sums are split into parts that are added
+in a fixed order. Both operands have dense channels, so a copy is a whole access of one pixel, and
+the instruction's loads transpose.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from calor_kernel.language import (
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of, run_of, windows_of
 from calor_kernel.library.gemm.mma import Fragments
 
-# Units that copy what lies together of a place, at least: with accesses of 16 bytes, a line of 128.
+# Minimum of units that copy one pixel: with 16-byte accesses they read a line of 128 bytes.
 _UNITS = 8
 
 
 def units_of_place(plan: Fragments) -> int:
-    """Return how many units copy a place; more where a cube has more than a step's places take."""
+    """Return the units that copy one pixel; more if a cube has units to spare."""
     return max(_UNITS, plan.units // plan.depth)
 
 
@@ -46,10 +46,10 @@ def conv_weight_fragments(
     *numbers: Any,
     plan: Fragments,
 ) -> None:
-    """Compute a tile: g's channels from y, taps of x's channels from x, a part of places from z.
+    """Compute a tile: g's channels from y, taps of x's channels from x, a part of pixels from z.
 
-    ``g_place``: from a place of g to the next, of all images. Of the windows, columns are places
-    of g, and terms are columns here. A part is dense, and has an even number of columns.
+    ``g_place``: the stride of pixels of g, of all images. In the windows, columns are pixels of g,
+    which are the terms of this product. A part is dense, and has an even number of columns.
     """
     windows = windows_of(numbers)
     split = cube_position(2)
@@ -57,7 +57,7 @@ def conv_weight_fragments(
     begin, end = split * share, min((split + 1) * share, terms)
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     sums, row, column = plan.sums()
-    # A unit always copies the same columns, of places that differ: some units a line of one place.
+    # A unit always copies the same columns, of different pixels; some units share a pixel's line.
     beside = units_of_place(plan)
     wide = beside * plan.access
     mine = unit_index() % beside * plan.access
@@ -80,7 +80,7 @@ def conv_weight_fragments(
                     to = assume_multiple(to, run)
                 there = (place < columns_total) & (at < rows_total)
                 if there:
-                    # A mask would be one for each element, and cut the access.
+                    # A mask would apply to each element and split the access.
                     c.store(to, pack(found).to(c.dtype))
 
 
@@ -95,7 +95,7 @@ def take_places(
     begin: Any,
     end: Any,
 ) -> None:
-    """Start copying both tiles of some places; padding, and what is beyond, becomes 0."""
+    """Start copying both tiles for some pixels, with zeros for padding and beyond the end."""
     g, x, windows, fars, rows_total, columns_total, g_place = source
     left_at, right_at = plan.layout(True), plan.layout(False)
     beside = units_of_place(plan)

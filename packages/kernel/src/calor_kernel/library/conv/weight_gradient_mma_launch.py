@@ -1,7 +1,7 @@
-"""Gradients of weights by matrix instructions as launches: parts of long sums, and what adds them.
+"""Launches of weight gradients by matrix instructions, with parts of long sums.
 
-Requirements: places of all images are summed, so that there are few tiles with long sums; they are
-cut into as many parts as cubes run at the same time, and not into one more.
+Requirements: the pixels of all images are summed, so there are few tiles with long sums. They are
+cut into as many parts as cubes run at the same time, and not one more.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from calor_kernel.library.conv.split_sums import sums_launch
 from calor_kernel.library.conv.weight_gradient_mma import conv_weight_fragments
 from calor_kernel.library.gemm.mma import Fragments
 
-# Places that a part of a sum has at least.
+# Minimum of pixels of a part of a sum.
 _SHARE = 256
 
 
 def of_weights(problem: Correlation, plan: Fragments, steps: Steps, info: DeviceInfo) -> None:
-    """Add the launches of the gradient of the weights."""
+    """Add the launches of the weight gradient."""
     p, dtype = problem, problem.a.dtype
     _, outputs, channels = p.leads
     axes, images = two_axes(p), p.depth
@@ -48,13 +48,13 @@ def of_weights(problem: Correlation, plan: Fragments, steps: Steps, info: Device
     slots = info.cores * together(plan, info)
     splits = slots // tiles
     if splits == 1 and info.cores < tiles < slots * 3 // 4:
-        # Some cores have one cube more than others, which is half as much of two parts.
+        # Some cores have one cube more than others; with two parts a cube is half as long.
         splits = 2
     splits = max(1, min(splits, terms // _SHARE))
     share = -(-terms // (splits * plan.depth)) * plan.depth
     splits = max(1, -(-terms // share))
     count = outputs.size * columns
-    # What lies as the result does is written to it at once.
+    # Sums in the result's layout are written to it directly.
     parts = splits > 1 or taps > 1 or x.room != channels.size
     result: Argument = Output(0)
     if parts:

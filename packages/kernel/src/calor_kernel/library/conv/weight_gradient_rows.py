@@ -1,7 +1,7 @@
-"""Gradients of weights as dot products of lines: vectors run along places, and are summed last.
+"""Weight gradients as dot products of rows: vectors run along pixels and are summed last.
 
-Requirements: nothing is packed or transposed: a line of the result's gradient meets a line of the
-input shifted by a tap; a tile of sums serves several channels of each, so that loads are few; the
+Requirements: nothing is packed or transposed. A line of the output gradient meets a line of the
+input shifted by a tap. A tile of sums has several channels of each operand, so loads are few. The
 order of a sum depends on the problem alone.
 """
 
@@ -35,7 +35,7 @@ def list_seen(
     strides: tuple[int, int, int],
     wraps: int,
 ) -> None:
-    """Write, for each tap, which places see no padding: ``turns`` vectors of ``step`` a tap."""
+    """Write the pixels without padding of each tap: ``turns`` vectors of ``step`` a tap."""
     deep, tall, wide = line_axes(axes, strides)
     line = Line(deep, tall, wide, count, length, high, 0, 0, 1, 0)
     begin = cube_position(0) * (turns * lanes)
@@ -85,9 +85,9 @@ def dot_lines(
 ) -> None:
     """Compute ``c[row, column, tap]``: columns from x, rows from y, taps and groups from z.
 
-    A row is a channel of g, a column one of x, both in a group; a tile has ``rows`` by ``columns``
-    of them, and ``taps`` taps that follow one another. ``masked``: ``seen`` has, for each tap,
-    ``mask_step`` bools that say which places see no padding.
+    A row is a channel of g, a column one of x, both in a group. A tile has ``rows`` by ``columns``
+    of them, and ``taps`` adjacent taps. ``masked``: ``seen`` has, for each tap, ``mask_step``
+    bools, True for pixels without padding.
     """
     deep, tall, wide = line_axes(axes, strides)
     taps_total = deep.taps * tall.taps * wide.taps
@@ -100,7 +100,7 @@ def dot_lines(
     across = (last_column - first_column + (columns - 1)) // columns
     down = (last_row - first_row + (rows - 1)) // rows
     for tile in range(across * down):
-        # The last tile of rows, columns or taps computes some again, where no whole one is left.
+        # The last tile of rows, columns or taps overlaps the one before.
         column = min(first_column + tile % across * columns, last_column - columns)
         row = min(first_row + tile // across * rows, last_row - rows)
         x_start = group * x_group + column * x_step
@@ -129,7 +129,7 @@ def dot_lines(
 
 
 def sums(vectors: list[Any]) -> list[Any]:
-    """Return the sum of the lanes of each vector, halves first: as many at once as lanes."""
+    """Return the sum of the lanes of each vector, halves first, for as many vectors as lanes."""
     lanes = vectors[0].width
     found: list[Any] = []
     for start in range(0, len(vectors), lanes):
@@ -156,7 +156,7 @@ def _halved(a: Any, b: Any, half: int) -> Any:
 
 @helper
 def share(cube: Any, size: Any, total: Any) -> tuple[Any, Any]:
-    """Return the first and the end of a cube's share; the last cube takes what is left too."""
+    """Return the start and end of a cube's share; the last cube takes the rest too."""
     first = cube * size
     last = first + size
     if last + size > total:
@@ -165,7 +165,7 @@ def share(cube: Any, size: Any, total: Any) -> tuple[Any, Any]:
 
 
 def begin_of(tap: Any, deep: LineAxis, tall: LineAxis, wide: LineAxis) -> Any:
-    """Return how many elements further on its line a tap begins."""
+    """Return the shift of a tap on its line, in elements."""
     rest, kw = tap // wide.taps, tap % wide.taps
     return deep.at(rest // tall.taps) + tall.at(rest % tall.taps) + wide.at(kw)
 
@@ -180,7 +180,7 @@ def add_places(
     inside: list[Any],
     there: Any,
 ) -> None:
-    """Add the products of one vector of places: ``inside`` for each tap, ``there`` for g."""
+    """Add the products of one vector of pixels; masks: ``inside`` for each tap, ``there`` for g."""
     rows, columns = acc.shape
     lanes, wide = acc.type.width, acc.type.dtype
     taps = len(inside)

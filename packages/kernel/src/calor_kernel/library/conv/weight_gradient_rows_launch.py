@@ -1,4 +1,4 @@
-"""Gradients of weights over lines as launches: which lines are copied, masks, and the tiles."""
+"""Launches of weight gradients over rows: copies, masks and tiles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from calor_kernel.library.conv.small_width_launch import (
 )
 from calor_kernel.library.conv.weight_gradient_rows import dot_lines, list_seen
 
-# Bytes of masks, of all taps and places.
+# Bytes of masks, for all taps and pixels.
 _MASKS = 1 << 26
 
 
@@ -62,9 +62,9 @@ def forward_of(problem: Correlation) -> Correlation:
 def weight_rows_refusal(
     problem: Correlation, places: Sequence[Argument], info: DeviceInfo
 ) -> str | None:
-    """Return why dot products of rows do not suit a weight gradient, None where they do.
+    """Return why dot products of rows do not suit a weight gradient, None if they do.
 
-    ``problem`` is what ``for_weight`` returns.
+    ``problem`` is the result of ``for_weight``.
     """
     if len(problem.axes) > 3:
         return "it has more than three spatial axes"
@@ -97,7 +97,7 @@ def _seen_lines(
 def weight_rows_steps(
     problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
 ) -> None:
-    """Add the launches of a weight gradient that :func:`weight_rows_refusal` takes."""
+    """Add the launches of a weight gradient that :func:`weight_rows_refusal` accepts."""
     forward, images = forward_of(problem), problem.depth
     axes = three(forward)
     if small_width_weight_refusal(forward, places, info) is None:
@@ -136,7 +136,7 @@ def weight_rows_steps(
 
 
 def _gradient_lines(forward: Correlation, axes: Sequence[Axis], lines: Lines) -> Lines | None:
-    """Return the result's gradient as lines where its rows lie as the input's, else None."""
+    """Return the output gradient as lines if its rows have the input's layout, else None."""
     deep, high, wide = axes
     images, groups, rows = forward.leads
     fits = wide.b == 1 or wide.count == 1

@@ -1,8 +1,8 @@
-"""Gradients of a convolution's weights by patches of sums in float32, of places found on the fly.
+"""Weight gradients as implicit GEMM by SIMT register tiles in float32.
 
-Requirements: places are summed, of which both operands are read as they lie, neighbours by units
-side by side; a unit has the same lines of both in all steps, so that what tells one tap from the
-next is found once, and a step's place once for all of a unit's lines.
+Requirements: both operands are read in place along the summed pixels, and neighbouring units read
+neighbouring elements. A unit has the same lines of both operands in all steps, so their tap
+coordinates are computed once, and a step's pixel once for all lines of a unit.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def conv_weight_patches(
     padded: bool,
     run: int,
 ) -> None:
-    """Compute a tile: g's channels from y, taps of x's channels from x, a part of places from z.
+    """Compute a tile: g's channels from y, taps of x's channels from x, a part of pixels from z.
 
-    Columns are the channels of a tap, of which those from ``channels`` on are left out, then those
-    of the next tap, and ``alike`` of them together have a tap; where that is 0 they are the taps of
-    a channel, then those of the next. ``numbers``: of each axis result, summed, start, size, and
-    the strides of x and g; both strides of images; the divisors of places, of columns and of taps.
-    ``ragged``: whether tiles have rows beyond the last one, and those alike channels. ``padded``:
-    whether places may lie outside of x. ``run``: the columns of the result that are one access.
+    Columns are the channels of a tap, without those from ``channels`` on, then those of the next
+    tap; each ``alike`` adjacent columns share a tap. If ``alike`` is 0, columns are the taps of a
+    channel, then those of the next. ``numbers``: for each axis result, summed, start, size, and the
+    strides of x and g; both strides of images; the divisors of pixels, columns and taps.
+    ``ragged``: whether tiles have rows beyond the last one, and ``alike`` columns channels beyond
+    it. ``padded``: whether windows reach padding. ``run``: the result's columns of one access.
     """
     launch_attributes(cubes_per_core=plan.together)
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
@@ -103,7 +103,7 @@ def conv_weight_patches(
                 to = line + turn + number * together + deep * (plan.columns + FOUR)
                 pipe.copy(1, to, x, source + start + turn * x_channel, 1, seen, near=True)
 
-    # Both operands are of the same places: one loader finds these for both.
+    # Both operands have the same pixels: one loader computes their coordinates for both.
     multiply(tile, pipe, (load,), begin, end)
     to = split * part_step
     for i, row in tile.rows(first_row):
@@ -115,5 +115,5 @@ def conv_weight_patches(
 
 @helper
 def within(place: Any, size: Any) -> Any:
-    """Return whether a place is no padding."""
+    """Return whether a position is not padding."""
     return (place >= 0) & (place < size)

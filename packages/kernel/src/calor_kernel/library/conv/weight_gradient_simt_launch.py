@@ -1,8 +1,8 @@
-"""Gradients of weights by patches as launches.
+"""Launches of SIMT weight gradients.
 
-Requirements: nothing is copied before; where the channels of a tap fill lines of a tile, a tap is
-told from the next once for many of them; sums over the places of all images are cut into parts,
-added in one order by a launch that turns them to where the weights have them.
+Requirements: nothing is copied first. If the channels of a tap fill lines of a tile, many lines
+share the tap's coordinates. Sums over the pixels of all images are cut into parts; one launch adds
+them in a fixed order and transposes them to the layout of the weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from calor_kernel.library.conv.weight_gradient_simt import conv_weight_patches
 from calor_kernel.library.gemm.simt_plan import FOUR, Patches
 from calor_kernel.library.matmul.ranking import name_of
 
-# As of ``places_by_patches``.
+# Plans and rates, as in ``implicit_gemm_simt_launch``.
 _AHEAD: Final[dict[tuple[int, ...], float]] = {
     (16, 16, 4, 2, 16, 3): 1.0,
     (16, 16, 2, 2, 16, 3): 0.99,
@@ -51,7 +51,7 @@ _MORE: Final[tuple[tuple[int, ...], ...]] = (
 
 
 def weights_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> Iterator[Work]:
-    """Yield the works of a problem that suits, the likeliest first; ``wanted``: more than one."""
+    """Yield the works of a problem, the likeliest first; ``wanted``: more than one."""
     if not problem.by_weight or not suits(problem, info):
         return
     usual = plans_of(_AHEAD if info.has("async_copy") else _LOADED, info)
@@ -66,18 +66,18 @@ def weights_by_patches(problem: Correlation, info: DeviceInfo, wanted: bool) -> 
 
 
 def _inside(axis: Axis) -> bool:
-    """Return whether all places that an axis sees are inside of the image."""
+    """Return whether all positions that an axis reads are inside the image."""
     last = (axis.count - 1) * axis.result + (axis.terms - 1) * axis.summed + axis.start
     forward = axis.result >= 0 and axis.summed >= 0
     return bool(forward and axis.start >= 0 and last < axis.size)
 
 
 def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, group: int) -> Work:
-    """Return the launches of a plan, with sums in so many parts."""
+    """Return the launches of a plan, with sums in ``splits`` parts."""
     p, steps, axes = problem, Steps(), two_axes(problem)
     _, outputs, channels = p.leads
     taps = axes[0].count * axes[1].count
-    # Lines that units copy side by side; those of a tap in a tile, 0 where others are between.
+    # Adjacent lines of the units' copies; those of a tap in a tile, or 0 if others lie between.
     apart = plan.units // plan.depth
     alike = 0
     room = -(-channels.size // FOUR) * FOUR
@@ -142,5 +142,5 @@ def _work(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo, gr
         if alike and taps > 1:
             sizes = (outputs.size, taps, channels.size, room)
         steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
-    # How many parts there are depends on sizes, and is no other candidate.
+    # The number of parts follows from sizes, so it makes no further candidate.
     return replace(steps.work(), variant=name_of(plan), group=group)

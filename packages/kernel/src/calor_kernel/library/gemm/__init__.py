@@ -1,6 +1,6 @@
-"""Main loops of matrix products, one an instruction: what products, convolutions and attention use.
+"""Main loops of matrix products, one for each instruction, for products, convolutions, attention.
 
-A main loop takes a loader of each operand and leaves sums, which an epilogue writes. A loader
-copies an operand's part of a step to a stage of shared memory, wherever the elements lie; the
-loop knows tiles and registers alone.
+A main loop takes a loader for each operand and leaves sums for an epilogue. A loader copies its
+operand's tile of one step to a stage of shared memory, whatever the operand's layout. The loop
+itself knows only tiles and registers.
 """

@@ -1,11 +1,10 @@
-"""Orders in which a unit adds to its sums of one part of the summed axis.
+"""Orders in which a unit adds to its sums in one step of the K axis.
 
-Requirements: each order is of the same sums, each once, so that results do not depend on it. What
-depends on it is how often registers are read: those of an NVIDIA GPU lie in two banks, of which
-each gives a register a cycle, a multiply-add takes three, and only what the one before it took to
-the same place, and said to keep, is not read again. (Zhang et al., "Understanding the GPU
-Microarchitecture", 2017; Huerta et al., "Analyzing Modern NVIDIA GPU cores", 2025; orders to and
-fro are CUTLASS'.)
+Requirements: every order updates each sum once, so results do not depend on the order. The number
+of register reads does. NVIDIA registers lie in two banks, and each bank delivers one register a
+cycle; a multiply-add needs three. A register is reused only if the previous FMA read it in the same
+slot with the reuse flag. (Zhang et al., "Understanding the GPU Microarchitecture", 2017; Huerta et
+al., "Analyzing Modern NVIDIA GPU cores", 2025; serpentine orders are CUTLASS's.)
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ def _rows(high: int, wide: int) -> list[Place]:
 
 
 def _columns(high: int, wide: int) -> list[Place]:
-    """Down one column and up the next: between two columns, the row is the same."""
+    """Go down one column and up the next: the row stays the same at each turn."""
     return [(high - 1 - i if j % 2 else i, j) for j in range(wide) for i in range(high)]
 
 
 def _row_pairs(high: int, wide: int) -> list[Place]:
-    """Along two rows together and back along the next two."""
+    """Go along two rows together, and back along the next two."""
     found = []
     for top in range(0, high, 2):
         for number in range(wide):
@@ -53,7 +52,7 @@ ORDERS: Final[Mapping[str, Callable[[int, int], list[Place]]]] = MappingProxyTyp
 
 @cache
 def numbers(order: str, high: int, wide: int) -> Mapping[Place, int]:
-    """Return which in turn each of ``high`` by ``wide`` sums is, even numbers of both, in order.
+    """Return the index of each of ``high`` by ``wide`` sums, both even, in the order of updates.
 
     >>> dict(numbers("columns", 2, 2))
     {(0, 0): 0, (1, 0): 1, (1, 1): 2, (0, 1): 3}

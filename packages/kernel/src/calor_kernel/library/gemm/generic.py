@@ -1,7 +1,7 @@
 """The main loop for any types and strides: tiles in shared memory, sums in registers.
 
-Requirements: each element of the operands is read from global memory once per cube and step; two
-tiles in turn, so that the next is loaded while this one is used.
+Requirements: a cube reads each element of the operands from global memory once a step. Two tiles
+alternate: one is loaded while the other is multiplied.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from calor_kernel.language import (
 class GenericPlan:
     """Cubes of ``across`` by ``down`` units with ``rows`` by ``columns`` sums each.
 
-    A unit's sums are ``down`` and ``across`` apart, so that units side by side read side by side. A
-    step takes ``depth`` terms; sums are of the type ``accumulate``.
+    A unit's rows are ``down`` apart and its columns ``across`` apart, so neighbouring units read
+    neighbouring elements. A step has ``depth`` terms. Sums have the type ``accumulate``.
     """
 
     across: int
@@ -62,7 +62,7 @@ class GenericPlan:
 
 @dataclass(frozen=True, slots=True)
 class GenericTile:
-    """A cube's tiles of both operands and a unit's sums; ``y``, ``x``: the unit's place."""
+    """A cube's tiles of both operands and a unit's sums; ``y``, ``x``: the unit's position."""
 
     plan: GenericPlan
     left: Any
@@ -72,12 +72,12 @@ class GenericTile:
     x: Any
 
     def rows(self, first: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the numbers of the unit's rows and where they are; ``first``: the tile's first."""
+        """Yield indices and positions of the unit's rows; ``first``: the first row of the tile."""
         for i in range(self.plan.rows):
             yield i, first + self.y + i * self.plan.down
 
     def columns(self, first: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the numbers of the unit's columns as ``rows`` does."""
+        """Yield indices and positions of the unit's columns, as ``rows`` does."""
         for j in range(self.plan.columns):
             yield j, first + self.x + j * self.plan.across
 
@@ -87,7 +87,7 @@ GenericLoader = Callable[[Any, Any], None]
 
 
 def generic_tile(plan: GenericPlan) -> GenericTile:
-    """Return shared memory for two tiles of each operand, and sums that are 0."""
+    """Return shared memory for two tiles of each operand, and sums of 0."""
     x, y = unit_position(0), unit_position(1)
     left = shared(2 * plan.height * plan.depth, plan.accumulate)
     right = shared(2 * plan.depth * plan.width, plan.accumulate)
@@ -97,7 +97,7 @@ def generic_tile(plan: GenericPlan) -> GenericTile:
 
 @helper
 def multiply(tile: GenericTile, loaders: Sequence[GenericLoader], begin: Any, end: Any) -> None:
-    """Add the products of the terms from ``begin`` to ``end``, which the loaders fill in."""
+    """Add the products of the terms from ``begin`` to ``end``; the loaders fill the tiles."""
     plan = tile.plan
     side = 0
     for start in range(begin, end, plan.depth):
@@ -107,13 +107,13 @@ def multiply(tile: GenericTile, loaders: Sequence[GenericLoader], begin: Any, en
         left_at = side * (plan.height * plan.depth) + tile.y
         right_at = side * (plan.depth * plan.width) + tile.x
         add_step(tile, left_at, right_at)
-        # The other half is filled next; this one is not written before all pass the barrier.
+        # The other half is filled next. This half is overwritten only after the barrier.
         side = 1 - side
 
 
 @helper
 def add_step(tile: GenericTile, left_at: Any, right_at: Any) -> None:
-    """Add a step's products to a unit's sums, whose first elements of the tiles are at places."""
+    """Add a step's products to a unit's sums; the positions are of its first elements."""
     plan, acc = tile.plan, tile.sums
     for p in loop_range(plan.depth):
         xs = [tile.right[right_at + p * plan.width + j * plan.across] for j in range(plan.columns)]
@@ -145,7 +145,7 @@ def fill_tile(
     along: bool,
     accumulate: DType,
 ) -> None:
-    """Fill a tile [depth, size] from the operand, 0 beyond it."""
+    """Fill a tile [depth, size] from the operand, and with 0 beyond its end."""
     for turn in range(-(-size * depth // units)):
         i = unit + turn * units
         if along:

@@ -1,10 +1,10 @@
-"""Panels of operands in shared memory, and products of them by matrix instructions.
+"""Panels of operands in shared memory, and their products by matrix instructions.
 
-Requirements: products, convolutions and attention have one form: copies fill stages ahead of the
-work, pieces of panels become fragments, instructions add their products to sums in registers, and
-sums are written where they belong; which instruction it is, and whether it runs beside the units,
-is said by its shape alone. (The levels of tiles are those of CUTLASS; Kerr et al., "CUTLASS: Fast
-Linear Algebra in CUDA C++", 2017.)
+Requirements: products, convolutions and attention use the same steps. Copies fill stages ahead of
+the work, parts of panels become fragments, instructions add products to sums in registers, and an
+epilogue writes the sums. Only the shape of the instruction says which instruction it is and whether
+it is asynchronous. (The levels of tiles are those of CUTLASS; Kerr et al., "CUTLASS: Fast Linear
+Algebra in CUDA C++", 2017.)
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from calor_kernel.language import (
 from calor_kernel.language.matrices import SHAPES, Side, mma_16x8, wgmma_64
 from calor_kernel.library.gemm.pipeline import Loader, accumulate
 
-# The bytes of an access, and of a line of shared memory as instructions of groups read it.
+# Bytes of an access, and of a line of shared memory for warp-group instructions.
 ACCESS = 16
 _LINE = 128
 
 SQUARE: Final = "simdgroup_8x8x8_float32"
-# The instructions of planes for factors of one half type, and those for any others, which become
-# float32; a device has those that are in DeviceInfo.matrices.
+# The plane instructions for operands of one half type, and those for all other types, which are
+# converted to float32. A device has those in DeviceInfo.matrices.
 _HALVES: Final = ("mfma_32x32x8_{}", "wmma_16x16x16_{}")
 _WHOLE: Final = ("mfma_32x32x2_float32", SQUARE)
 
@@ -52,21 +52,21 @@ Operands = Sequence[Sequence[Fragment]]
 
 
 def instruction_for(dtypes: Set[DType], info: DeviceInfo) -> str:
-    """Return the instruction of a device, of those chosen by name, for factors; "" for none."""
+    """Return the device's matrix instruction for operands of these dtypes; "" if it has none."""
     halves = dtypes <= {float16, bfloat16} and len(dtypes) == 1
     names = [name.format(dtype.name) for name in _HALVES for dtype in dtypes] if halves else []
     return next((name for name in (*names, *_WHOLE) if name in info.matrices), "")
 
 
 def loads_together(info: DeviceInfo) -> bool:
-    """Return whether planes of 32 copy asynchronously and load operands together."""
+    """Return whether planes have 32 units, asynchronous copies and cooperative matrix loads."""
     return info.planes[0] == 32 and info.has("load_matrix") and info.has("async_copy")
 
 
 def shape_of(instruction: str, dtype: DType, columns: int) -> MatrixShape:
-    """Return the shape of an instruction by name; without one for groups of planes, or planes.
+    """Return the shape of an instruction by name; without a name that of warp groups or planes.
 
-    ``columns``: of the sums of a group, 0 for planes.
+    ``columns``: the columns of a warp group's sums, 0 for planes.
     """
     if instruction:
         return SHAPES[instruction]
@@ -74,7 +74,7 @@ def shape_of(instruction: str, dtype: DType, columns: int) -> MatrixShape:
 
 
 def plane_of(instruction: str) -> int:
-    """Return the units of the planes that an instruction is for."""
+    """Return the plane size that an instruction needs."""
     return SHAPES[instruction].lanes if instruction else 32
 
 
@@ -82,8 +82,9 @@ def plane_of(instruction: str) -> int:
 class Panel:
     """``count`` lines of ``size`` dense elements each.
 
-    Lines that planes read are padded by an access, so that the eight that are loaded together begin
-    in different banks; those of ``grouped`` instructions are swizzled in pieces of 128 bytes.
+    For planes each line is padded by one access, so that the eight lines of one load begin in
+    different banks. For warp-group (``grouped``) instructions lines are swizzled in pieces of 128
+    bytes.
     """
 
     dtype: DType
@@ -93,11 +94,11 @@ class Panel:
 
     @property
     def access(self) -> int:
-        """The elements of an access."""
+        """The number of elements of an access."""
         return ACCESS // int(self.dtype.itemsize)
 
     def at(self, turned: bool = False) -> Layout | Swizzled:
-        """Return where (line, element) lie, or (element, line) if ``turned``."""
+        """Return the layout of (line, element), or of (element, line) if ``turned``."""
         line: tuple[Any, Any] = (self.count, self.size + self.access)
         element: tuple[Any, Any] = (self.size, 1)
         if self.grouped:
@@ -118,22 +119,22 @@ class Panel:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of shared memory that it takes."""
+        """The bytes of shared memory of the panel."""
         return self.tile.size * int(self.dtype.itemsize)
 
     def matrix(self, memory: Any, turned: bool = False) -> SharedMatrix:
-        """Return the panel as a matrix whose rows are its lines, or columns if ``turned``."""
+        """Return the panel as a matrix whose rows are its lines; its columns if ``turned``."""
         return SharedMatrix(memory, self.at(turned))
 
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """How a product of matrices is computed: ``down`` by ``across`` planes share a tile of sums.
+    """A plan for matrix instructions: ``down`` by ``across`` planes share a tile of sums.
 
-    A tile has ``rows`` by ``columns`` sums, and takes ``depth`` of the summed axis at a time, of
-    which ``stages`` are in memory. ``a_along``, ``b_along``: whether the operand is dense along
-    that axis. ``grouped``: whether four planes down compute 64 rows together, beside the units.
-    ``instruction``: its name among the shapes, where it is not that of these.
+    A tile has ``rows`` by ``columns`` sums. A step has ``depth`` terms, and ``stages`` steps are in
+    shared memory. ``a_along``, ``b_along``: whether the operand is dense along the K axis.
+    ``grouped``: whether a warp group of four planes computes 64 rows asynchronously.
+    ``instruction``: the name of the shape, if it is not the default one.
     """
 
     dtype: DType
@@ -150,12 +151,12 @@ class Fragments:
 
     @property
     def kind(self) -> str:
-        """What computes together: "fragments" of planes, or "groups" of them."""
+        """The sums' owner: "fragments" for planes, "groups" for warp groups."""
         return "groups" if self.grouped else "fragments"
 
     @property
     def shape(self) -> MatrixShape:
-        """The instruction."""
+        """The shape of the instruction."""
         return shape_of(self.instruction, self.dtype, self.columns if self.grouped else 0)
 
     @property
@@ -165,17 +166,17 @@ class Fragments:
 
     @property
     def access(self) -> int:
-        """The elements of an access."""
+        """The number of elements of an access."""
         return ACCESS // int(self.dtype.itemsize)
 
     def panel(self, first: bool) -> Panel:
-        """Return the panel of a, or of b: lines along the summed axis, or of its places."""
+        """Return the panel of A, or of B: its lines run along the K axis or across it."""
         size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
         count, dense = (size, self.depth) if along else (self.depth, size)
         return Panel(self.dtype, count, dense, self.grouped)
 
     def layout(self, first: bool) -> Layout | Swizzled:
-        """Return where (row, term) of the tile of a, or (term, column) of that of b, lie."""
+        """Return the layout of (row, term) in the tile of A, or of (term, column) in that of B."""
         along = self.a_along if first else self.b_along
         return self.panel(first).at(turned=along != first)
 
@@ -191,7 +192,7 @@ class Fragments:
 
     @helper
     def sums(self) -> tuple[Sums, Any, Any]:
-        """Return a plane's or group's sums, and the row and column at which they begin."""
+        """Return the sums of a plane or warp group, and their first row and column."""
         shape = self.shape
         if self.grouped:
             return [[fragment(shape, "c")]], group_of(shape) * shape.m, 0
@@ -202,7 +203,7 @@ class Fragments:
 
     @helper
     def multiply(self, sums: Sums, pipe: Pipeline, row: Any, column: Any) -> None:
-        """Add the products of a plane's or group's rows and columns of a stage, at once."""
+        """Add a stage's products to the sums of a plane or warp group, and wait for them."""
         left = SharedMatrix(pipe.stage(0), self.layout(True))
         right = SharedMatrix(pipe.stage(1), self.layout(False))
         add_products(sums, left, right, self.depth, row, column)
@@ -228,12 +229,12 @@ class Fragments:
 
 
 def sums_of(shape: MatrixShape, down: int, across: int) -> Sums:
-    """Return sums of so many tiles of an instruction, which are 0."""
+    """Return sums of 0 for ``down`` by ``across`` tiles of an instruction."""
     return [[fragment(shape, "c") for _ in range(across)] for _ in range(down)]
 
 
 def taken(matrix: SharedMatrix, shape: MatrixShape, first: bool, row: Any, column: Any) -> Fragment:
-    """Return the rows and columns from a place on as an operand, the first or the second."""
+    """Return the fragment at a row and column as the first or the second operand."""
     side: Side = "a" if first else "b"
     piece = matrix.tile(shape.extent(side), (row, column))
     return fragment(shape, side).load(piece.pointer, piece.at)
@@ -242,7 +243,7 @@ def taken(matrix: SharedMatrix, shape: MatrixShape, first: bool, row: Any, colum
 def held(
     matrix: SharedMatrix, shape: MatrixShape, first: bool, count: int, depth: int, place: Any
 ) -> Operands:
-    """Return ``count`` tiles of rows, or of columns, from a place on as operands in registers."""
+    """Return ``count`` fragments of rows, or of columns, from a position on."""
     step = shape.m if first else shape.n
     places = [place + i * step for i in range(count)]
     return [
@@ -256,8 +257,8 @@ def add_products(
 ) -> None:
     """Add products of rows of ``left`` from ``row`` on and columns of ``right`` from ``column`` on.
 
-    ``depth`` terms are summed. Each is a matrix in shared memory, or one of both is operands that
-    registers hold. What runs beside the units is to be settled before sums are looked at.
+    ``depth`` terms are summed. Both operands are matrices in shared memory, or one of them is
+    fragments in registers. Asynchronous products need :func:`settle` before the sums are read.
     """
     shape = sums[0][0].shape
     steps = range(0, depth, shape.k)
@@ -280,7 +281,7 @@ def add_products(
     def b(p: int, j: int) -> Fragment:
         return taken(right, shape, False, p, column + j * shape.n)
 
-    # Of one side a step's operands are kept, and those of the other come one after another.
+    # A step's fragments of one operand stay in registers; those of the other follow one by one.
     for number, p in enumerate(steps):
         if isinstance(right, SharedMatrix):
             lefts = [a(i, p) for i in high] if isinstance(left, SharedMatrix) else left[number]
@@ -296,7 +297,7 @@ def add_products(
 
 
 def settle(*sums: Sums) -> None:
-    """Wait for products that run beside the units, if they do."""
+    """Wait for asynchronous products."""
     if sums[0][0][0].shape.feature == "async_matrix":
         wait_mma(*(made[0][0] for made in sums))
 
@@ -310,10 +311,10 @@ def store(
     limits: tuple[Any, Any] | None,
     turned: bool = False,
 ) -> None:
-    """Write sums to rows ``pitch`` apart, from an index on; ``limits``: those that exist, if any.
+    """Write sums to rows ``pitch`` apart, from an index on, up to the ``limits`` if there are any.
 
-    Without limits all of them are written. Of ``turned`` sums the transpose is: tiles are in the
-    order of what is written, and in each a row of it is a column.
+    ``limits`` are the numbers of rows and columns. ``turned`` sums are transposed: tiles have the
+    order of the result, and a row of the result is a column of a tile.
     """
     shape = sums[0][0].shape
     high, wide = (shape.n, shape.m) if turned else (shape.m, shape.n)

@@ -20,7 +20,7 @@ def accumulate(
     last: Any,
     step: int,
 ) -> None:
-    """Work on all steps from a first term to a last one, ``step`` terms at a time."""
+    """Work on the terms from a first to a last one, ``step`` terms at a time."""
 
     def take(at: Any) -> None:
         for load in loaders:
@@ -32,7 +32,7 @@ def accumulate(
 
 @helper
 def fill_ahead(pipe: Pipeline, take: Callable[[Any], None], first: Any, step: int) -> None:
-    """Start copying what all stages but one hold: ``take`` copies what begins at a place."""
+    """Start the copies of all stages but one; ``take(position)`` copies one stage."""
     for turn in range(pipe.stages - 1):
         pipe.acquire()
         take(first + turn * step)
@@ -48,7 +48,7 @@ def work_through(
     last: Any,
     step: int,
 ) -> None:
-    """Work on stage after stage, while later ones are copied; the first are on their way."""
+    """Work on stage after stage while later ones are copied; the first copies have been started."""
     ahead = (pipe.stages - 1) * step
     for at in loop_range(first, last, step):
         pipe.wait()
@@ -61,7 +61,7 @@ def work_through(
 
 @helper
 def pass_over(pipe: Pipeline) -> None:
-    """Leave out what was copied ahead of the last stage worked on, so that more may follow."""
+    """Release the stages copied ahead of the last one, so that another loop may follow."""
     for _ in range(pipe.stages - 1):
         pipe.wait(0)
         pipe.release()

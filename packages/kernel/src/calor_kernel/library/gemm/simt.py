@@ -1,7 +1,7 @@
 """The main loop of float32 products by FMA: each unit sums register tiles of 4 x 4.
 
-Requirements: every access of shared memory is of four elements; the next step's tiles are copied
-while this one's are multiplied; each sum is formed in the order of the summed axis.
+Requirements: every access of shared memory has four elements. The tiles of the next step are copied
+while those of this one are multiplied. Each sum adds its terms in the order of the K axis.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from calor_kernel.library.gemm.simt_staging import add_step
 
 @dataclass(frozen=True, slots=True)
 class SimtTile:
-    """A unit's sums of a tile, for an epilogue; ``y``, ``x``: the first of its rows and columns.
+    """A unit's sums of a tile, for an epilogue; ``y``, ``x``: its first row and column.
 
-    Numbered as the plan adds to them, sums are carried through loops, and compilers keep them in
-    registers.
+    Sums are numbered in the order of the plan's updates and carried through loops, so that
+    compilers keep them in registers.
     """
 
     plan: Patches
@@ -31,22 +31,22 @@ class SimtTile:
     x: Any
 
     def rows(self, first: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the numbers of the unit's rows and where they are; ``first``: the tile's first."""
+        """Yield indices and positions of the unit's rows; ``first``: the first row of the tile."""
         for i in range(FOUR * self.plan.high):
             yield i, first + self.y + i // FOUR * (FOUR * self.plan.down) + i % FOUR
 
     def columns(self, first: Any, run: int) -> Iterator[tuple[int, Any]]:
-        """Yield every ``run``-th of the unit's columns as ``rows`` does."""
+        """Yield index and position of every ``run``-th column of the unit."""
         for j in range(0, FOUR * self.plan.wide, run):
             yield j, first + self.x + j // FOUR * (FOUR * self.plan.across) + j % FOUR
 
     def value(self, row: int, column: int, run: int) -> Any:
-        """Return ``run`` sums of a row from a column on, as a vector."""
+        """Return ``run`` sums of a row, from a column on, as a vector."""
         return pack([self.sums[self.plan.numbers[row, column + q]] for q in range(run)])
 
 
 def simt_tile(plan: Patches) -> SimtTile:
-    """Return a unit's sums of a tile, which are 0."""
+    """Return sums of 0 for a unit's part of a tile."""
     y, x = woven(plan)
     return SimtTile(plan, registers(len(plan.numbers), float32), y, x)
 
@@ -65,10 +65,10 @@ def multiply(
 
 
 def woven(plan: Patches) -> tuple[Any, Any]:
-    """Return the row and column of a unit's first patch.
+    """Return the row and column of a unit's first register tile.
 
-    Units that go together are four down by eight across, neighbours below each other, so that
-    accesses of shared memory by all of them meet few banks twice (Gray, maxas, 2014).
+    Each group of 32 units covers four rows by eight columns of register tiles, numbered down the
+    columns. So its accesses of shared memory have few bank conflicts (Gray, maxas, 2014).
     """
     unit = unit_index()
     if plan.down % 4 or plan.across % 8:

@@ -13,21 +13,22 @@ from calor_kernel.library.gemm.fma_orders import Place, numbers
 # Elements of an access, and its bytes.
 FOUR = 4
 ACCESS = 16
-# Registers of a core, those of a unit beside sums, and the cubes that are enough for a core.
+# Registers of a core, registers of a unit beside its sums, and cubes that keep a core busy.
 _REGISTERS, _OTHERS, _TOGETHER = 64 << 10, 64, 4
-# A unit has so many sums at most where planes are as wide as this, and half of them elsewhere.
+# The maximum of sums of a unit where planes are at least this wide; it is half elsewhere.
 SUMS, _WIDE = 128, 32
 
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """How a product is computed: ``down`` by ``across`` units, of ``high`` by ``wide`` patches.
+    """A plan: ``down`` by ``across`` units, each with ``high`` by ``wide`` register tiles.
 
-    A tile takes ``depth`` of the summed axis at a time. ``a_along``, ``b_along``: whether the
-    operand is dense along that axis; else it is dense along its rows or columns. ``stages``: of
-    which all but one are on their way by asynchronous copies; 0: a step is loaded to registers.
-    ``order``: of a unit's sums. ``early``: whether factors are loaded while those before are
-    multiplied, also the first of a step; without stages alone.
+    A step has ``depth`` terms. ``a_along``, ``b_along``: whether the operand is dense along the K
+    axis; otherwise it is dense along its rows or columns. ``stages``: the stages of shared memory,
+    all but one of which are filled ahead by asynchronous copies; with 0 the next step is loaded to
+    registers. ``order``: the order in which a unit adds to its sums. ``early``: whether operands
+    are loaded to registers during the preceding multiplications, across steps too; only without
+    stages.
     """
 
     down: int
@@ -58,12 +59,12 @@ class Patches:
 
     @property
     def numbers(self) -> Mapping[Place, int]:
-        """Which of a unit's sums, in the order in which it adds to them, are those of a place."""
+        """The index of each of a unit's sums in the order of its updates."""
         return numbers(self.order, FOUR * self.high, FOUR * self.wide)
 
     @property
     def together(self) -> int:
-        """The cubes that a core has registers for: those of sums, and of all else."""
+        """The cubes that fit the registers of a core."""
         each = (FOUR * FOUR * self.high * self.wide + _OTHERS) * self.units
         return max(1, min(_REGISTERS // each, _TOGETHER))
 
@@ -74,7 +75,7 @@ class Patches:
 
     @property
     def tiles(self) -> tuple[Tile, Tile]:
-        """What a step takes: lines of the summed axis, of which the next begins in other banks."""
+        """The tiles of a step: lines of the K axis, padded so that each begins in other banks."""
         a, b = (
             Tile(float32, Layout((size, self.depth), (1, size + FOUR)), align=ACCESS)
             for size in (self.rows, self.columns)
@@ -83,5 +84,5 @@ class Patches:
 
 
 def sums_of(info: DeviceInfo) -> int:
-    """Return how many sums a unit of a device has at most."""
+    """Return the maximum of sums of a unit of a device."""
     return info.accumulators or (SUMS if info.planes[0] >= _WIDE else SUMS // 2)

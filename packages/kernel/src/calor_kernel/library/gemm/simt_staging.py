@@ -1,7 +1,7 @@
-"""Steps of products by patches, whose tiles go through registers to shared memory.
+"""Steps of SIMT products whose tiles go through registers to shared memory.
 
-Requirements: every access of memory is of four elements; the next step's tiles are on their way
-while this one's are multiplied; what a step counts beside its products is little.
+Requirements: every access of memory has four elements. The next step's tiles are loaded while this
+one's are multiplied. A step has few instructions beside its products.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, Patches
 
 @helper
 def add_loaded(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> None:
-    """Add a tile's products, while a later step is on its way to registers."""
+    """Add a tile's products while registers receive a later step."""
     sizes, pitches, along = sides(plan)
     tiles, held = begin_loaded(operands, k, plan)
     side = constant(0, k.dtype)
     for begin in range(0, k, plan.depth):
         now = [side * (plan.depth * pitch) for pitch in pitches]
         add_step(sums, tiles[0].at(now[0] + y), tiles[1].at(now[1] + x), plan)
-        # The other half was read a step ago, and all have met since.
+        # All units finished the other half one barrier ago.
         side = 1 - side
         for i in range(2):
             put(
                 held[i], tiles[i], side * (plan.depth * pitches[i]), pitches[i], sizes[i], along[i],
                 plan,
             )  # fmt: skip
-        # Before the barrier, past which compilers do not put loads off: a whole step hides them.
+        # Compilers do not delay these loads past the barrier, so a whole step hides their latency.
         for i in range(2):
             take(held[i], operands[i], begin + 2 * plan.depth, k, sizes[i], along[i], plan)
         barrier()
@@ -46,11 +46,11 @@ def add_loaded(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> N
 
 @helper
 def add_early(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> None:
-    """Add a tile's products, of which each part's factors are loaded before the last is added.
+    """Add a tile's products; a term's operands are loaded before the preceding products are added.
 
-    The last part of a step is added after the barrier, while the next step's first factors are on
-    their way, so that no unit waits for them. Where a unit reads and writes is carried from step
-    to step: compilers compute anew in each what they could keep, which is one instruction in 40.
+    The last term of a step is added after the barrier, while the next step's first operands are
+    loaded, so that no unit waits for them. Read and write positions are carried from step to step,
+    because compilers otherwise recompute them in each step, at a cost of one instruction in 40.
     """
     sizes, pitches, along = sides(plan)
     tiles, held = begin_loaded(operands, k, plan)
@@ -59,7 +59,7 @@ def add_early(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> No
     load_factors(factors, tiles[0].at(y), tiles[1].at(x), plan)
     reads = registers(2, index)
     reads[0], reads[1] = y.to(index), x.to(index)
-    # Where a unit takes from and puts to, and how far the operand still reaches from there.
+    # Positions that a unit reads and writes, and the rest of the operand from there.
     froms, writes, lefts = (
         [registers(pieces(size, plan), index) for size in sizes] for _ in range(3)
     )
@@ -105,7 +105,7 @@ def add_early(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> No
 
 @helper
 def begin_loaded(operands: Any, k: Any, plan: Any) -> Any:
-    """Fill the first half of two tiles, and load the next step; return the tiles and what is."""
+    """Fill the first half of both tiles and load the next step; return tiles and registers."""
     sizes, pitches, along = sides(plan)
     tiles = [shared(2 * plan.depth * pitch, float32, align=ACCESS) for pitch in pitches]
     held = [registers(pieces(size, plan), float32, FOUR) for size in sizes]
@@ -119,7 +119,7 @@ def begin_loaded(operands: Any, k: Any, plan: Any) -> Any:
 
 @helper
 def add_step(sums: Any, left: Any, right: Any, plan: Any) -> None:
-    """Add the products of a step, of which a unit's patches begin at the pointers."""
+    """Add a step's products; the pointers are at the unit's first register tiles."""
     for p in loop_range(0, plan.depth, unroll=plan.depth):
         ls = [
             left.load(p * (plan.rows + FOUR) + i * (FOUR * plan.down), FOUR)
@@ -134,7 +134,7 @@ def add_step(sums: Any, left: Any, right: Any, plan: Any) -> None:
 
 @helper
 def add_but_last(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> None:
-    """Add the products of all parts of a step but the last, whose factors are loaded."""
+    """Add the products of all terms of a step but the last; its operands stay loaded."""
     for p in loop_range(1, plan.depth, unroll=plan.depth):
         then = left.at(p * (plan.rows + FOUR)), right.at(p * (plan.columns + FOUR))
         add_and_load(sums, factors, then[0], then[1], plan)
@@ -142,7 +142,7 @@ def add_but_last(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> N
 
 @helper
 def add_and_load(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> None:
-    """Add the products of factors in registers, in whose place others are loaded before."""
+    """Load the next operands, then add the products of the operands loaded before."""
     ls, rs = ([side[i] for i in range(side.shape[0])] for side in factors)
     load_factors(factors, left, right, plan)
     add_part(sums, ls, rs, plan)
@@ -150,7 +150,7 @@ def add_and_load(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> N
 
 @helper
 def load_factors(factors: Any, left: Any, right: Any, plan: Any) -> None:
-    """Load the factors of one part of the summed axis, that begin at the pointers."""
+    """Load the operands of one term from the pointers."""
     for i in range(plan.high):
         factors[0][i] = left.load(i * (FOUR * plan.down), FOUR)
     for j in range(plan.wide):
@@ -159,25 +159,25 @@ def load_factors(factors: Any, left: Any, right: Any, plan: Any) -> None:
 
 @helper
 def add_part(sums: Any, ls: Any, rs: Any, plan: Any) -> None:
-    """Add the products of one part of the summed axis, in the plan's order."""
+    """Add the products of one term in the plan's order."""
     for (i, j), number in plan.numbers.items():
         value, other = ls[i // FOUR][i % FOUR], rs[j // FOUR][j % FOUR]
         sums[number] = fma(value, other, sums[number])
 
 
 def sides(plan: Patches) -> tuple[tuple[int, int], tuple[int, int], tuple[bool, bool]]:
-    """Return of both tiles the size, how far lines are apart, and whether the operand is turned."""
+    """Return size, pitch and whether the operand is dense along K, for both tiles."""
     sizes = plan.rows, plan.columns
     return sizes, (sizes[0] + FOUR, sizes[1] + FOUR), (plan.a_along, plan.b_along)
 
 
 def pieces(size: int, plan: Patches) -> int:
-    """Return the accesses of a unit to a tile; those of all are the tile's."""
+    """Return the number of accesses of a unit to a tile."""
     return -(-size * plan.depth // (FOUR * plan.units))
 
 
 def place_of(turn: int, size: int, along: bool, plan: Patches) -> tuple[Any, Any, Any]:
-    """Return an access of a unit: its number, the line of the operand, and the place in it."""
+    """Return an access of a unit: its index, the operand's line and the offset in the line."""
     piece = unit_index() + turn * plan.units
     lines = (plan.depth if along else size) // FOUR
     return piece, piece // lines, piece % lines * FOUR
@@ -193,7 +193,7 @@ def take(
     along: bool,
     plan: Any,
 ) -> None:
-    """Load a unit's part of a tile to registers, zeros where the operand ends."""
+    """Load a unit's part of a tile to registers, with zeros beyond the operand's end."""
     source, start, stride, first, count = operand
     for turn in range(pieces(size, plan)):
         _, line, at = place_of(turn, size, along, plan)
@@ -211,7 +211,7 @@ def take(
 
 @helper
 def put(held: Any, tile: Any, at: Any, pitch: int, size: int, along: bool, plan: Any) -> None:
-    """Store a unit's part of a tile, by lines of the summed axis."""
+    """Store a unit's part of a tile; lines of the tile run across the K axis."""
     for turn in range(pieces(size, plan)):
         piece, line, place = place_of(turn, size, along, plan)
         if piece < size * plan.depth // FOUR:
@@ -224,7 +224,7 @@ def put(held: Any, tile: Any, at: Any, pitch: int, size: int, along: bool, plan:
 
 @helper
 def put_piece(held: Any, tile: Any, at: Any, pitch: int, along: bool) -> None:
-    """Store an access to a place: in four lines below each other what is turned."""
+    """Store one access; an operand dense along K is transposed to four lines."""
     if along:
         for q in range(FOUR):
             tile[at + q * pitch] = held[q]

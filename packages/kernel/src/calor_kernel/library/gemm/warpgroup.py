@@ -1,8 +1,8 @@
-"""The main loop of warp groups: TMA fills a ring of stages, matrix instructions run beside them.
+"""The warp-group main loop: TMA fills a ring of stages beside asynchronous matrix instructions.
 
-Requirements: one unit issues the copies and the other warp groups only multiply, so that the matrix
-units never wait for addresses; the products of a step are still running when those of the next one
-are issued. (Warp specialisation after CUTLASS's kernels for Hopper.)
+Requirements: one unit issues the copies and the other warp groups only multiply, so the matrix
+units never wait for address computations. The products of a step still run when the next step's are
+issued. (Warp specialization after CUTLASS's kernels for Hopper.)
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.matrices import MatrixShape
 
-# A line of shared memory in bytes; eight lines are a block, whose pieces are swizzled.
+# Bytes of a line of shared memory; eight lines are a block, and its pieces are swizzled.
 LINE = 128
-# Registers of the units that issue copies, and of those that multiply, by their warp groups.
+# Registers of units in producer and consumer warp groups, by the number of consumer groups.
 ASKING = {1: 56, 2: 56, 3: 32}
 MULTIPLYING = {1: 240, 2: 224, 3: 160}
 
@@ -37,12 +37,12 @@ LeftFactors = Callable[[Any], Callable[[int], Any]]
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Stages of both operands in shared memory, with the barriers that say who may use one.
+    """Stages of both operands in shared memory, with the mbarriers that guard them.
 
-    ``left``, ``right``: memory of all stages, of ``sizes`` elements each; a stage has ``depth``
-    terms. ``right_at``: where (term, column) of a right tile lie. ``full``: a stage's copies have
-    arrived; ``empty``: its products are done. ``cluster``: the cubes that write to each other's
-    stages. ``registers``: whether left factors are held in registers.
+    ``left``, ``right``: memory of all stages, ``sizes`` elements each; a stage has ``depth`` terms.
+    ``right_at``: the layout (term, column) of a right tile. ``full``: a stage's copies have
+    arrived; ``empty``: its products are done. ``cluster``: the number of cubes that write to each
+    other's stages. ``registers``: whether A is read from registers.
     """
 
     left: Any
@@ -60,7 +60,7 @@ class Ring:
     def load(
         self, stage: Any, parity: Any, nbytes: Any, copy: Callable[..., None], *step: Any
     ) -> tuple[Any, Any]:
-        """Fill a stage, once it is empty, by copies of ``nbytes`` in all; return the next one.
+        """Fill a stage by copies of ``nbytes`` in all, once it is empty; return the next stage.
 
         ``copy(stage, *step)`` starts the copies of both operands.
         """
@@ -81,9 +81,9 @@ class Ring:
         parity: Any,
         left_factors: LeftFactors,
     ) -> tuple[Any, Any]:
-        """Add the products of the stages that ``length`` takes; return the stage that follows.
+        """Add the products of ``length`` and return the stage that follows.
 
-        ``step``: what a stage counts of ``length``, 1 or the terms of a stage.
+        ``step``: the share of a stage in ``length``, 1 or the terms of a stage.
         """
         before = stage
         for at in range(0, length, step):
@@ -93,11 +93,11 @@ class Ring:
             terms = range(0, self.depth, shape.k)
             issue_mma(sums, [(lefts(p), rights.tile((shape.k, shape.n), (p, 0))) for p in terms])
             if self.registers:
-                # Factors in registers are read until their products are done.
+                # Operand registers are read until their products are done.
                 wait_mma()
                 release(self.empty, stage, True, self.cluster)
             else:
-                # The step before is done once only this one is still running.
+                # With only this step's products pending, the preceding step is done.
                 wait_mma(pending=1)
                 release(self.empty, before, at > 0, self.cluster)
             before = stage
@@ -117,7 +117,7 @@ def following(stage: Any, parity: Any, stages: int) -> tuple[Any, Any]:
 
 @helper
 def release(empty: Mbarriers, stage: Any, wanted: Any, cluster: int) -> None:
-    """Say that a plane has done with a stage, to each cube that writes it."""
+    """Release a stage for a plane, to each cube that writes it."""
     barrier("plane")
     lane = lane_position()
     if wanted & (lane < cluster):
