@@ -1,7 +1,7 @@
-"""Choices among sizes that are not known: what lowerings say where ``min`` and ``max`` would ask.
+"""Choices among symbolic sizes: ``min``, ``max`` and comparisons for lowerings.
 
-Requirements: for plain integers they are what Python has; of a size they make an expression, so
-that one plan serves on both sides of where the choice changes.
+Requirements: for plain integers they are Python's functions. For a size they build an expression,
+so one plan serves both sides of a threshold.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from calor_kernel.contract.sizes import Size, high_of, hint_of, low_of, text_of,
 
 P = ParamSpec("P")
 
-# How much more than the best a known answer may cost: less than what compiling costs many calls.
-# A plan that is called often is made anew, with the best answer.
+# The tolerated cost of a known answer, relative to the best; it is below the cost of compiling even
+# for many calls. A frequently called plan is rebuilt with the best answer.
 _NEARLY: Final = 1.4
-# By how much a size may lie beyond the bound of a choice.
+# The factor by which a size may pass the bound of a choice.
 _FAR: Final = 4
 
 
 def greatest(first: int, *others: int) -> int:
-    """Return the largest; of sizes without asking which it is.
+    """Return the largest; for sizes, without a guard on which one it is.
 
     >>> greatest(3, 5, 4)
     5
@@ -35,7 +35,7 @@ def greatest(first: int, *others: int) -> int:
 
 
 def least(first: int, *others: int) -> int:
-    """Return the smallest; of sizes without asking which it is."""
+    """Return the smallest; for sizes, without a guard on which one it is."""
     found: int = _extreme("min", (first, *others))
     return found
 
@@ -47,7 +47,7 @@ def _extreme(name: str, given: Sequence[Any]) -> Any:
     trace = trace_of(*given)
     kept: list[Any] = []
     for n in given:
-        # What another one bounds is never chosen.
+        # Skip a candidate that another one bounds.
         above, below = (high_of, low_of) if name == "min" else (low_of, high_of)
         if any(_beyond(name, above(k), below(n)) or _same(k, n) for k in kept):
             continue
@@ -76,12 +76,11 @@ def _same(a: Any, b: Any) -> bool:
 def choice(
     *, cost: Callable[..., float] | None = None, low: int = 0, high: float = inf
 ) -> Callable[[Callable[P, int]], Callable[P, int]]:
-    """Make a function of integers one that is computed for each size, and not looked into.
+    """Make a function of integers opaque to tracing: it is evaluated at each size.
 
-    For choices whose way to the answer asks much. It lies from ``low`` to ``high``. ``cost`` says
-    what an answer costs, of it and the arguments, where another one gives the same results: sizes
-    of a template then stay with answers that they had, and so with known kernels, while those are
-    nearly as good.
+    Use it for choices that would need many guards. The answer lies in ``low`` to ``high``.
+    ``cost(answer, *args)``: give it only if every answer is correct. Sizes of a template then reuse
+    an earlier answer, and so known kernels, while its cost is close to the best.
     """
 
     def wrap(function: Callable[P, int]) -> Callable[P, int]:
@@ -96,7 +95,7 @@ def choice(
             if cost is None or trace.habits is None:
                 number = trace.function(function, lambda: plain)
             else:
-                # Answers that this choice had before, for other sizes of the structure.
+                # Earlier answers of this choice, for other sizes of the structure.
                 known = trace.habits.setdefault((function, text), [])
                 number = trace.function((function, text), lambda: _Habit(plain, cost, known))
             hint = trace.functions[number](*map(hint_of, given))
@@ -109,7 +108,7 @@ def choice(
 
 
 class _Habit:
-    """A choice that keeps to what it chose before, where that is nearly as good."""
+    """A choice that reuses an earlier answer while its cost is close to the best."""
 
     __slots__ = ("cost", "function", "known")
 
@@ -133,10 +132,10 @@ class _Habit:
 
 
 def exceeds(size: int, bound: int) -> bool:
-    """Return whether a size is greater, for a choice that changes how quickly a result is there.
+    """Return whether a size exceeds a bound, for a choice that affects speed only.
 
-    Sizes of a template keep to the answer, and so to known kernels, until it is wrong by a factor.
-    None is negative.
+    Sizes of a template reuse the earlier answer, and so known kernels, until it is wrong by a
+    factor. Neither number is negative.
     """
     if not (is_size(size) or is_size(bound)):
         return size > bound
@@ -146,24 +145,24 @@ def exceeds(size: int, bound: int) -> bool:
     n, most = hint_of(size), hint_of(bound)
     key = exceeds, text_of(size), text_of(bound)
     before = habits.get(key)
-    # What was answered before stays, until it is wrong by a factor.
+    # The earlier answer remains until it is wrong by a factor.
     found = habits[key] = (
         n > most if before is None else n > (most // _FAR if before else most * _FAR)
     )
-    # What is asked here is a guard, and answered as the hints have it.
+    # This comparison becomes a guard; the hints answer it.
     return _FAR * size > bound if found else size > _FAR * bound
 
 
 def hinted(value: Any) -> Any:
-    """Return a number by its hint, without a guard: for what is right whatever it is."""
+    """Return a number's hint without a guard: for decisions that are correct at any size."""
     return value.hint if isinstance(value, Size) else value
 
 
 def is_size(value: Any) -> bool:
-    """Return whether a number is one that is not known."""
+    """Return whether a number is a symbolic size."""
     return isinstance(value, Size)
 
 
 def spec_of(shape: tuple[int, ...], dtype: DType) -> Spec:
-    """Return the spec of a shape; of one with sizes that are not known it is no interned one."""
+    """Return the spec of a shape; it is interned unless the shape is symbolic."""
     return Spec(shape, dtype, False) if any(map(is_size, shape)) else spec(shape, dtype)

@@ -1,7 +1,7 @@
-"""What is asked of sizes that are not known while a plan is made for all of them.
+"""Traces: the questions asked of symbolic sizes during planning.
 
-Requirements: equal polynomials are one object, so that what is asked twice is one guard; guards and
-what is computed are text of Python, of which one function is made at the end.
+Requirements: equal polynomials are one object, so equal questions are one guard. Guards and
+computations are Python expressions, compiled to one function at the end.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Any, Final
 
 from calor_kernel.contract.sizes import Atom, Monomial, Size, Terms
 
-# So many guards are no sizes for which a plan is the same.
+# A plan with more guards than this would hold for almost no other sizes.
 _MOST_GUARDS: Final = 4000
-# What a size that is a variable lies between; 0 and 1 are kinds of their own.
+# The bounds of a symbolic size; sizes 0 and 1 have plans of their own.
 LEAST: Final = 2
 MOST: Final = 1 << 40
 
 
 class TooManyGuards(Exception):
-    """A trace asked for so much that what it made would hold for next to no other sizes."""
+    """A trace with so many guards that the result would hold for almost no other sizes."""
 
 
 class Trace:
-    """What was asked of sizes: the atoms they are made of, and guards as text of Python.
+    """The questions asked of sizes: their atoms, and guards as Python expressions.
 
-    An atom is called ``a`` and its number in the texts; ``functions`` are called ``f`` and theirs.
+    In the expressions, an atom is ``a`` and its number, a function is ``f`` and its number.
     """
 
     def __init__(self, hints: Sequence[int], habits: dict[Any, Any] | None = None) -> None:
         self.atoms: list[Atom] = []
         self.guards: dict[str, frozenset[int]] = {}
         self.functions: list[Callable[..., int]] = []
-        # What was chosen before among ways to the same results; None where that is not asked.
+        # Earlier answers of choices among equivalent ways; None if they are not used.
         self.habits = habits
         self.watched = True
-        # Whether sizes are told apart in tables by what they are made of.
+        # Whether tables compare sizes structurally.
         self.tabled = False
         self._numbers: dict[Any, int] = {}
         self._atoms: dict[str, Size] = {}
@@ -65,11 +65,11 @@ class Trace:
         low: float = -inf,
         high: float = inf,
     ) -> Size | int:
-        """Return what a text of Python computes; a number where the bounds leave one."""
+        """Return the atom of a Python expression, or a number if the bounds determine it."""
         return int(low) if low == high else self._atom(text, hint, low, high, needs)
 
     def function(self, key: Any, make: Callable[[], Callable[..., int]]) -> int:
-        """Return the number of a function that the texts call, made the first time."""
+        """Return the number of a function used in the expressions, created on first use."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.functions)
@@ -77,7 +77,7 @@ class Trace:
         return number
 
     def size(self, terms: Terms) -> Any:
-        """Return the one Size of a polynomial, a number where it is constant."""
+        """Return the unique Size of a polynomial, or a number if it is constant."""
         kept = {m: c for m, c in terms.items() if c}
         if not kept:
             return 0
@@ -90,7 +90,7 @@ class Trace:
         return found
 
     def guard(self, condition: str, size: Size) -> None:
-        """Note what must hold of a size."""
+        """Note a condition on a size."""
         if self.watched and condition not in self.guards:
             if len(self.guards) >= _MOST_GUARDS:
                 raise TooManyGuards
@@ -98,7 +98,7 @@ class Trace:
 
     @contextmanager
     def tables(self) -> Iterator[None]:
-        """Let sizes be keys of tables, where one that equals another by chance may be apart."""
+        """Allow sizes as keys of tables; coincidentally equal sizes may have separate entries."""
         before, self.tabled = self.tabled, True
         try:
             yield
@@ -107,7 +107,7 @@ class Trace:
 
     @contextmanager
     def unguarded(self) -> Iterator[None]:
-        """Answer by the hints alone: for choices that are right whatever the sizes are."""
+        """Answer by the hints, without guards: for choices that are correct at all sizes."""
         before, self.watched = self.watched, False
         try:
             yield

@@ -1,8 +1,8 @@
-"""What plugins say to ``python -m calor doctor``: what was looked for, and what was found.
+"""Findings of plugins for ``python -m calor doctor``.
 
-Requirements: nothing here raises, whatever is broken, and a look opens no device that was not open;
-a finding that needs something says what to install or to do, so that a look may raise the error
-which says so.
+Requirements: nothing here raises, whatever is broken, and no look opens a device. A finding about a
+missing part says which package to install or which step to take; a look may therefore raise the
+error with that advice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Look = Callable[[], str]
 
 
 def said(look: Look) -> str:
-    """Return what a look found, or the error that it met.
+    """Return a look's finding, or the message of its error.
 
     >>> said(lambda: "version 3")
     'version 3'
@@ -35,7 +35,7 @@ def said(look: Look) -> str:
 
 
 def found(looks: Iterable[tuple[str, Look]]) -> list[Row]:
-    """Return a row for each look: its name, and what it found.
+    """Return a row for each look: its name, and its finding.
 
     >>> found([("driver", lambda: "of CUDA 13.0")])
     [('driver', 'of CUDA 13.0')]
@@ -44,7 +44,7 @@ def found(looks: Iterable[tuple[str, Look]]) -> list[Row]:
 
 
 def package(name: str, missing: str) -> str:
-    """Return the version of a distribution, or that it is not installed, and what to do then.
+    """Return the version of a distribution, or the advice if it is not installed.
 
     >>> package("no-such-package", "pip install it")
     'not installed; pip install it'
@@ -56,11 +56,11 @@ def package(name: str, missing: str) -> str:
 
 
 def kernels_kept() -> str:
-    """Return where compiled kernels are kept, and what to do where that cannot be."""
+    """Return the directory of compiled kernels, or the remedy if it is not writable."""
     directory = image_storage().directory
     if directory is None:
         return "CALOR_CACHE says that none are kept: each process compiles its own"
-    # What is not there yet is made in the nearest folder that is.
+    # A missing directory is created in its nearest existing parent.
     nearest = next(p for p in (directory, *directory.parents) if p.exists())
     if os.access(nearest, os.W_OK):
         return f"kept in {directory}"

@@ -1,8 +1,8 @@
-"""Failures that a device tells late: whether a run's ops failed is read when somebody looks.
+"""Deferred failures: the status of a run's ops is read when a result is used.
 
-Requirements: a device with memory of its own is not waited for at each call that could fail; an
-error reaches who looks at a result that depends on the failed op, every time, and nobody else; what
-is computed of such a result inherits it.
+Requirements: a call that could fail does not wait for a device with memory of its own. An error
+reaches every reader of a result that depends on the failed op, every time, and no other reader.
+Results computed from such a result inherit the error.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ Errors = Mapping[int, DeviceError]
 
 
 class Run(Protocol):
-    """What a run with operations that may fail answers: a plan does."""
+    """A run with operations that may fail; implemented by plans."""
 
     def errors_in(self, words: Any, start: int) -> Errors:
-        """Return the errors among words, where the run's block begins at a byte of them."""
+        """Return the errors among the words of the run's block, which begins at byte ``start``."""
 
 
 class Board(Protocol):
-    """What reads the words of a page, and tells the outcomes that wait for them."""
+    """Reads the words of a page and informs the waiting outcomes."""
 
     def read(self, page: Any) -> None:
-        """Wait for the runs of a page and tell their outcomes."""
+        """Wait for the runs of a page and inform their outcomes."""
 
 
 class Depending(Protocol):
-    """A buffer: ``outcomes`` are the runs that its contents depend on and that may have failed."""
+    """A buffer: ``outcomes`` are the fallible runs on which its contents depend."""
 
     outcomes: tuple[Part, ...]
 
 
 class Outcome:
-    """What became of the ops of one run that may fail, by the number of the task.
+    """The outcome of the fallible ops of one run, by task number.
 
-    ``told``: whether somebody who looked got one of the errors.
+    ``told``: whether a reader has received one of the errors.
     """
 
     __slots__ = ("_errors", "_unread", "told")
 
     def __init__(self, run: Run, board: Board, page: object, start: int) -> None:
-        # What the errors follow from, until they are read.
+        # The source of the errors, until they are read.
         self._unread: tuple[Run, Board, object, int] | None = run, board, page, start
         self._errors: Errors = {}
         self.told = False
 
     @property
     def fine(self) -> bool:
-        """Whether it is known that nothing failed."""
+        """Whether the run is known to be successful."""
         return self._unread is None and not self._errors
 
     @property
     def errors(self) -> Errors:
-        """The errors; the first who asks waits for the run, and for all that were queued."""
+        """The errors; the first access waits for the run and for all queued before it."""
         unread = self._unread
         if unread is not None:
             _, board, page, _ = unread
@@ -87,12 +87,12 @@ def verify(buffer: Depending) -> None:
 
 
 def pending(buffer: Depending) -> bool:
-    """Return whether a buffer may depend on what failed; what is known to be fine is forgotten."""
+    """Return whether a buffer may depend on a failure; outcomes known to be fine are dropped."""
     buffer.outcomes = tuple(part for part in buffer.outcomes if not part[0].fine)
     return bool(buffer.outcomes)
 
 
 def inherit(buffer: Depending, sources: Iterable[Depending]) -> None:
-    """Let a buffer depend on what others depend on."""
+    """Let a buffer inherit the outcomes of others."""
     found = [*buffer.outcomes, *(part for source in sources for part in source.outcomes)]
     buffer.outcomes = tuple(part for part in dict.fromkeys(found) if not part[0].fine)

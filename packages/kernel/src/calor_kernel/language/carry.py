@@ -1,8 +1,8 @@
-"""What a loop or a branch carries: values of names and of register arrays that change in it.
+"""Carried values of loops and branches: names and register arrays that change.
 
-Requirements: a name that a body assigns may hold a number, a tuple, a register array or anything
-that the build knows; what is the same afterwards is not carried, so that loops have no more values
-than they need; a type that changes on the way is an error that names the variable.
+Requirements: a name assigned in a body may hold a number, a tuple, a register array or any
+build-time value. Unchanged values are not carried, so loops have no superfluous values. A change of
+type is an error that names the variable.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ Body = Callable[..., Values]
 
 
 class Region(ABC):
-    """What ``with`` makes a region of the device by; any other context is one of the build."""
+    """A context whose ``with`` becomes a device region; other contexts are build-time."""
 
     def __enter__(self) -> None:
-        """Refuse: only a kernel's ``with`` makes a region, and calls ``make``."""
+        """Refuse: only a kernel's ``with`` creates a region, by calling ``make``."""
         raise KernelTypeError(f"{type(self).__name__} stands in kernels and helpers alone")
 
     def __exit__(self, *raised: object) -> None:  # noqa: B027 - nothing was entered
-        """Leave what was never entered."""
+        """Do nothing: the region was never entered."""
 
     @abstractmethod
     def make(
         self, body: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], names: tuple[str, ...]
     ) -> tuple[Any, ...]:
-        """Make the region of a body over values of names; return what the names are after it."""
+        """Emit the region of a body over named values; return the values of the names after it."""
 
 
 def _structure(given: Any) -> list[Any] | None:
-    """Return the parts of a value that is made of others, None for one that is not.
+    """Return the parts of a composite value, None for other values.
 
-    Frozen dataclasses are values where they hold device values, and else the build's own.
+    Frozen dataclasses are composite if they contain device values, and build-time values otherwise.
     """
     if isinstance(given, tuple | list):
         return list(given)
@@ -59,7 +59,7 @@ def _structure(given: Any) -> list[Any] | None:
 
 
 def leaves(given: Any) -> list[Any]:
-    """Return the parts that may change: numbers, and those inside of structures."""
+    """Return the leaves that may change: numbers, also inside composite values."""
     parts = _structure(given)
     if parts is None:
         return [given]
@@ -85,12 +85,12 @@ def rebuild(given: Any, parts: list[Any]) -> Any:
 
 
 def is_number(given: Any) -> bool:
-    """Return whether a value can be a device value: one already, or a number of Python."""
+    """Return whether a value is a device value or a Python number."""
     return isinstance(given, Number | bool | int | float)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two values are one: the same object, or equal numbers of Python."""
+    """Return whether two values are the same object, or equal Python numbers."""
     if a is b:
         return True
     plain = type(a) is type(b) and isinstance(a, bool | int | float)
@@ -98,7 +98,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Frame:
-    """The state that a region may change: named values, and items of all register arrays alive."""
+    """The state that a region may change: named values, and items of all live register arrays."""
 
     def __init__(self, builder: Builder, values: Sequence[Any], names: Sequence[str]) -> None:
         self.builder = builder
@@ -108,12 +108,12 @@ class Frame:
         self.items = [list(a.items) for a in self.arrays]
 
     def restore(self) -> None:
-        """Put the arrays' items back as they were at the start."""
+        """Restore the arrays' items from the start."""
         for array, items in zip(self.arrays, self.items, strict=True):
             array.items = list(items)
 
     def flat(self, values: Sequence[Any]) -> list[Any]:
-        """Return the leaves of values of the names, then the arrays' items as they are now."""
+        """Return the leaves of the names' values, then the arrays' current items."""
         found = [leaf for value in values for leaf in leaves(value)]
         return found + [item for array in self.arrays for item in array.items]
 
@@ -129,7 +129,7 @@ class Frame:
         return found + ["a register array" for items in self.items for _ in items]
 
     def set(self, flat: Sequence[Any], like: Sequence[Any] | None = None) -> tuple[Any, ...]:
-        """Set the arrays' items from leaves, and return the names' values made of the others."""
+        """Set the arrays' items from leaves; return the names' values built from the others."""
         parts = list(flat)
         values = tuple(rebuild(v, parts) for v in (self.values if like is None else like))
         for array in self.arrays:
@@ -137,7 +137,7 @@ class Frame:
         return values
 
     def check_unchanged(self, given: Sequence[Any], flat: Sequence[Any]) -> None:
-        """Raise where a loop's condition changed a register array or a list."""
+        """Raise if a loop's condition changed a register array or a list."""
         now = self.flat(given)
         if len(now) != len(flat) or any(a is not b for a, b in zip(now, flat, strict=True)):
             raise KernelTypeError(
@@ -147,14 +147,14 @@ class Frame:
 
 
 def decided(condition: Any) -> Any:
-    """Return what the build knows of a condition, or the device value."""
+    """Return a condition's build-time value if known, else the device value."""
     if isinstance(condition, Number):
         return condition.known if isinstance(condition.known, bool) else condition
     return bool(condition)
 
 
 def shape(given: Any) -> Any:
-    """Return what must be equal for two values to have the same leaves."""
+    """Return a key; values with equal keys have the same leaves."""
     parts = _structure(given)
     if parts is None:
         return None
@@ -163,7 +163,7 @@ def shape(given: Any) -> Any:
 
 
 def merged(builder: Builder, a: Any, b: Any, label: str) -> Type | None:
-    """Return the type in which two leaves meet, None where they are the same and need no value."""
+    """Return the common type of two leaves, None if they are identical."""
     if a is b or isinstance(a, Undefined) or isinstance(b, Undefined):
         return None
     if not (is_number(a) and is_number(b)):
@@ -183,7 +183,7 @@ def merged(builder: Builder, a: Any, b: Any, label: str) -> Type | None:
 
 
 def _types(builder: Builder, a: Any, b: Any) -> tuple[Type, Type]:
-    """Return the types of two numbers; one of Python follows the other, as in arithmetic."""
+    """Return the types of two numbers; a Python number adopts the other's, as in arithmetic."""
     if isinstance(a, Number):
         return a.type, b.type if isinstance(b, Number) else builder.coerce(b, a.type).type
     if isinstance(b, Number):

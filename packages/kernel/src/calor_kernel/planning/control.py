@@ -1,7 +1,7 @@
-"""Graphs with control flow: plans run by the host, which reads what the next step depends on.
+"""Graphs with control flow: plans run by the host, which reads the conditions.
 
-Requirements: a sub-graph is planned once, whatever number of times it runs; carried values stay on
-the device; what a call needs at most is known before it runs, where the number of steps is not.
+Requirements: a sub-graph is planned once for any number of runs. Carried values stay on the device.
+The memory bound of a call is known before it runs, except for the number of steps.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from calor_kernel.planning.whole import Stage, Whole, known_plan, whole_of
 
 Compile = Callable[["Engine", Graph], Executable]
 Buffers = list[Any]
-# What is read and made, and what runs.
+# The values that are read and made, and the executable.
 _Stage = tuple[tuple[int, ...], tuple[int, ...], "Executable | _Flow"]
-# After so many calls weights are prepared that stay; and how often that is waited for.
+# The number of calls before weights are prepared, and the number of such attempts.
 _SETTLED: Final = 6
 _TRIES: Final = 4
-# The colour of nodes that are parts of inputs; others have numbers.
+# The colour of nodes that are parts of inputs; other colours are numbers from 0.
 _PARTS: Final = -2
 
 
 def has_control(graph: Graph) -> bool:
-    """Return whether a graph holds nodes that run sub-graphs."""
+    """Return whether a graph contains nodes that run sub-graphs."""
     return any(node.op.name in FLOWS for node in graph.nodes)
 
 
 class _Flow(ABC):
-    """A node that runs sub-graphs. ``required``: the bytes that a run takes at most."""
+    """A node that runs sub-graphs. ``required``: the maximum bytes of a run."""
 
     required: int
 
@@ -93,12 +93,12 @@ class _Scan(_Flow):
         self.reverse: bool = attributes["reverse"]
         self.keep: bool = attributes["keep"]
         self.body = build(engine, body)
-        # Bytes of a row of each x, of each result that is stacked, of each carry that is kept.
+        # Bytes per row of each x, of each stacked result, of each kept carry.
         slices = body.input_specs[self.carries : len(body.inputs) - self.captures]
         self.slices = [s.nbytes for s in slices]
         self.rows = [s.nbytes for s in body.output_specs[self.carries :]]
         self.kept = [s.nbytes for s in body.output_specs[: self.carries]] if self.keep else []
-        # Which rows are read and written where they lie: kernels want them to be aligned.
+        # Whether each row is read and written in place, which needs aligned rows.
         align = engine.device.info.align if engine.pool.parts else 0
         self.read = [bool(align) and n % align == 0 for n in self.slices]
         self.written = [bool(align) and n % align == 0 for n in self.rows]
@@ -107,7 +107,7 @@ class _Scan(_Flow):
         most = max(2 * sum(s.nbytes for s in body.output_specs), 4 * sum(self.carried))
         self.required = made + most + self.body.required_bytes
         self.required += sum(self.slices)
-        # Whether rows can be told by their place alone, and how steps are run together if so.
+        # Whether rows are addressable by offset alone; if so, how steps are batched.
         sizes = [*self.slices, *self.rows]
         self.even = all(n and d for n, d in zip(sizes, [*self.read, *self.written], strict=True))
         self.called = False
@@ -157,7 +157,7 @@ class _Scan(_Flow):
         return [*carry, *stacks, *kept]
 
     def _together(self) -> Steps | None:
-        """Return what runs steps together; None where that is not possible, or not worth it yet."""
+        """Return the runner of batched steps; None if not possible, or not yet worthwhile."""
         again, self.called = self.called, True
         if self.steps is None and self.even and not self.keep and min(self.carried, default=1):
             plan = self.body.settled if isinstance(self.body, Plan) else None
@@ -171,7 +171,7 @@ class _Scan(_Flow):
 
 
 class _Parts(_Flow):
-    """Parts of inputs, which several stages read."""
+    """Parts of inputs that several stages read."""
 
     required = 0
 
@@ -184,7 +184,7 @@ class _Parts(_Flow):
 
 
 class Row:
-    """A row of a stack, where the device has handles of parts; it owns nothing."""
+    """A non-owning row of a stack, on devices with handles of parts."""
 
     __slots__ = ("handle", "nbytes", "outcomes")
 
@@ -204,7 +204,7 @@ FLOWS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {
 
 
 def truth(engine: Engine, buffer: KernelBuffer) -> bool:
-    """Return a bool that is on the device."""
+    """Return the value of a bool on the device."""
     verify(buffer)
     found = np.empty((), np.bool_)
     engine.pool.memory.copy_out(buffer.handle, 0, found.reshape(1))
@@ -220,7 +220,7 @@ def duplicate(engine: Engine, buffer: KernelBuffer) -> KernelBuffer:
 
 
 def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
-    """Return a stage whose launches depend on no data; None for others."""
+    """Return a stage whose launches are independent of data; None for others."""
     taken, made, runner = stage
     if isinstance(runner, _Parts):
         return Stage(taken, made, ends, None)
@@ -232,7 +232,7 @@ def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
 
 
 class ControlPlan:
-    """The executable of a graph with control flow: stages in order, between them buffers."""
+    """The executable of a graph with control flow: stages in order, with buffers between them."""
 
     def __init__(self, engine: Engine, graph: Graph, build: Compile) -> None:
         self.engine = engine
@@ -248,13 +248,13 @@ class ControlPlan:
             for number in range(len(self.stages))
         ]
         self.required_bytes, self.largest = self._required()
-        # All stages as one list, and how many calls are left until that is looked at (again).
+        # All stages as one list, and the number of calls until the next attempt to make it.
         self.whole: Whole | None = None
         self._until = _SETTLED
         self._tries = _TRIES
 
     def _segments(self) -> list[Segment]:
-        """Return the stages' graphs; what several of them read of inputs has a stage of its own."""
+        """Return the stages' graphs; parts of inputs that several stages read form a stage."""
         graph, places = self.graph, self.places
         colours = [i if n.op.name in FLOWS else -1 for i, n in enumerate(graph.nodes)]
         segments = cut(graph, colours)
@@ -278,10 +278,10 @@ class ControlPlan:
         return node.inputs, node.outputs, flow
 
     def _body(self, build: Compile, engine: Engine, graph: Graph) -> Executable:
-        """Return the executable of a sub-graph, which other sizes of the program may have as well.
+        """Return the executable of a sub-graph, shared with other sizes of the program.
 
-        Equal ones within a graph have their own: each has other weights, and keeps what it
-        prepares of them.
+        Equal sub-graphs within a graph have separate executables, because each keeps the
+        preparations of its own weights.
         """
         number = self._met[graph] = self._met.get(graph, -1) + 1
         found: Executable | None = engine.bodies.get((graph, number))
@@ -307,7 +307,7 @@ class ControlPlan:
         return max(most, live) + copies, sizes[max(sizes)] if sizes else None
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> Buffers:
-        """Run; what is given to be written is written when all is computed."""
+        """Run; targets are written after everything is computed."""
         whole = self.whole
         try:
             if whole is not None and into is None and whole.fits(inputs):
@@ -332,7 +332,7 @@ class ControlPlan:
         return self._outputs(values, into)
 
     def _count(self, inputs: Sequence[Any]) -> None:
-        """Look, after a few calls like this one, whether the stages can be one list."""
+        """After a few calls like this one, try to merge the stages into one list."""
         self._until -= 1
         if self._until:
             return
@@ -347,7 +347,7 @@ class ControlPlan:
             self._tries = 0
 
     def _entered(self, number: int, given: Any) -> Any:
-        """Return a buffer for a host number."""
+        """Return a buffer with a host number."""
         if number not in self.graph.host or isinstance(given, KernelBuffer):
             return given
         array = np.asarray(given, self.graph.specs[number].dtype.numpy)

@@ -1,10 +1,10 @@
-"""Steps of a scan as one list of launches: the body's list, over and over, with other addresses.
+"""The steps of a scan as one list: the body's list, repeated with other addresses.
 
-Requirements: a step of a small recurrent layer takes a microsecond or two, and to call its plan
-takes ten; so steps are recorded together, and a run of them is one call. Rows are read and written
-where they lie; what is carried goes to and fro between two pieces of memory, and from the last
-step to a third, so that no step writes what it reads. A scan may have any number of steps, and
-another one at each size of a program: lists are of powers of two, and belong to the body's plan.
+Requirements: a step of a small recurrent layer takes a microsecond or two, but a call of its plan
+takes ten, so several steps are recorded together and run by one call. Rows are read and written in
+place. Carries alternate between two blocks of memory; the last step writes to a third. So no step
+overwrites its input. A scan may have any number of steps, different at each size of a program:
+lists have powers of two as lengths, and belong to the body's plan.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ from calor_kernel.planning.plan import Plan, Variant
 if TYPE_CHECKING:
     from calor_kernel.planning.recording import Recording
 
-# The most steps of one list; a power of two.
+# The maximum number of steps of one list; a power of two.
 CHUNK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Changing:
-    """Stands for what is another buffer at each step, where a plan asks which of them stay.
+    """Placeholder for a buffer that changes at each step, for a plan's check of unchanged ones.
 
-    ``handle``: of memory that nobody reads, for lists that take a handle of each input.
+    ``handle``: unread memory, for lists with a handle for each input.
     """
 
     handle: Any
     stamp: int = OPEN
 
 
-# A slot of a list, and the first byte in it.
+# A slot of a list, and a byte offset in it.
 Place = tuple[int, int]
 
 
 class Places(NamedTuple):
-    """Where steps find their memory: what is carried at first, between steps (twice) and at last,
-    the stacks of rows that are read, what all read, the body's own, the stacks that are written.
+    """The places of the steps' memory.
+
+    In order: initial carries, alternating carries (twice), final carries, stacks of rows that are
+    read, captured values, the body's own memory, stacks that are written.
     """
 
     first: Sequence[Place]
@@ -58,10 +60,10 @@ class Places(NamedTuple):
 
 @dataclass(slots=True)
 class Steps:
-    """How the steps of one scan are run together.
+    """Runs the steps of one scan together.
 
-    ``carries``: bytes of what is carried; ``slices`` and ``rows``: bytes of a row of each x and of
-    each result that is stacked. ``captures``: how many inputs are the same at each step.
+    ``carries``: the bytes of each carry; ``slices`` and ``rows``: the bytes per row of each x and
+    of each stacked result. ``captures``: the number of inputs that are the same at each step.
     """
 
     plan: Plan
@@ -74,7 +76,7 @@ class Steps:
 
     @staticmethod
     def take(plan: Plan) -> bool:
-        """Return whether a body's launches depend on nothing but addresses."""
+        """Return whether a body's launches depend only on addresses."""
         lists = plan.base.recording.lists
         return not plan.block_bytes and not plan.status and len(lists) == 1
 
@@ -83,7 +85,7 @@ class Steps:
         plan: Plan, carries: Sequence[int], slices: Sequence[int], rows: Sequence[int],
         captures: int, reverse: bool,
     ) -> Steps:  # fmt: skip
-        """Return how scans of this form run a plan; the same for all of them."""
+        """Return the shared runner of a plan for scans of this form."""
         key = (*carries,), (*slices,), (*rows,), captures, reverse
         found: Steps | None = plan.together.get(key)
         if found is None:
@@ -95,7 +97,7 @@ class Steps:
         self, carry: Sequence[Any], xs: Sequence[Any], held: Sequence[Any],
         stacks: Sequence[KernelBuffer], length: int,
     ) -> list[KernelBuffer]:  # fmt: skip
-        """Run all steps; return what is carried at the end, in buffers of its own."""
+        """Run all steps; return the final carries, in buffers of their own."""
         plan, pool = self.plan, self.plan.pool
         nothing = plan.engine.nothing.handle
         changing = [_Changing(nothing)] * (len(carry) + len(xs))
@@ -136,7 +138,7 @@ class Steps:
     def _parts(
         self, buffers: Sequence[Any], sizes: Sequence[int], low: int, count: int
     ) -> list[Any]:
-        """Return the handles of some rows of stacks."""
+        """Return the handles of consecutive rows of stacks."""
         if not low:
             return [b.handle for b in buffers]
         part = self.plan.pool.memory.part
@@ -168,7 +170,7 @@ class Steps:
         return self.plan.queue.record(self.launches(recording, count, places), ends[-1])
 
     def launches(self, recording: Recording, count: int, places: Places) -> list[Step]:
-        """Return the launches of so many steps, on memory at places."""
+        """Return the launches of so many steps, with memory at the given places."""
         carries, known = len(self.carries), self.plan.recorder.slots
         steps: list[Step] = []
         for number in range(count):
@@ -184,7 +186,7 @@ class Steps:
                 ),
                 *places.held,
             ]
-            # For each slot of the body: the slot here, and where in it.
+            # For each slot of the body: the slot here, and the offset in it.
             moved = {slot: given[i] for i, slot in known.inputs.items()}
             moved |= zip(
                 (known.constants, known.block, known.arena, known.kept), places.own, strict=True
@@ -197,7 +199,7 @@ class Steps:
 
 
 def moved_step(step: Step, places: Mapping[int, Place]) -> Step:
-    """Return a step with its slots at other places."""
+    """Return a step with its slots moved to other places."""
     arguments: list[Slot | int | float] = []
     for given in step.arguments:
         if isinstance(given, Slot):

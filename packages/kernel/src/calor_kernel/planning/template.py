@@ -1,8 +1,8 @@
-"""Templates: what planning a graph comes to for all sizes at which it would do the same.
+"""Templates: the common plan of a graph for all sizes at which planning is the same.
 
-Requirements: a known graph at a new size costs microseconds, and no kernel; what a template says
-holds wherever its guards do. Results that are written in place make recordings of their own, which
-are made when they are met, as a plan does.
+Requirements: a known graph at a new size costs microseconds and needs no new kernel. A template is
+valid wherever its guards hold. In-place results have recordings of their own, made on first use, as
+in a plan.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Patterns of targets that a template has recordings for.
+# The maximum number of target patterns with recordings in a template.
 _PATTERNS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Steps whose kernels are built from sizes: few kernels, chosen by what the sizes come to.
+    """Steps whose kernels depend on sizes; the sizes select among a few kernels.
 
-    ``builds``: by the number of a step. ``sizes`` takes what all are built from, in their order,
-    from the numbers of a plan.
+    ``builds``: by step number. ``sizes`` computes the build sizes of all steps, in order, from the
+    numbers of a plan.
     """
 
     builds: Mapping[int, Build]
@@ -50,7 +50,7 @@ class Opened:
     found: dict[tuple[int, ...], Mapping[int, Any]] = field(default_factory=dict)
 
     def functions(self, numbers: Sequence[int]) -> Mapping[int, Any]:
-        """Return the kernels for these numbers by step, compiled if they are new; CompileError."""
+        """Return the kernels for these numbers by step; new ones are compiled; CompileError."""
         key = self.sizes(numbers)
         found = self.found.get(key)
         if found is None:
@@ -62,17 +62,17 @@ class Opened:
 
 
 def known(number: int | Varying, numbers: Sequence[int]) -> int:
-    """Return a number that may be one of a list."""
+    """Return a number, looked up in a list if it varies."""
     return number if isinstance(number, int) else number.of(numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRecording:
-    """A recording with numbers left open, and the function that computes them.
+    """A recording with open numbers, and the function that computes them.
 
-    ``lists``: what records each list, and its steps whose kernels depend on the numbers.
-    ``outputs``: the bytes of the graph's results. ``patches``: where in the constants the bytes of
-    one lie that differs each time, and how many of the graph's constants come before it.
+    ``lists``: for each list its form, and its steps whose kernels depend on the numbers.
+    ``outputs``: the bytes of the graph's results. ``patches``: the offset in the constants of each
+    varying one, with the number of the graph's constants before it.
     """
 
     numbers: Function
@@ -83,20 +83,20 @@ class OpenRecording:
     patches: tuple[tuple[int | Varying, int], ...]
 
     def compute(self, symbols: Sequence[int]) -> tuple[int, ...] | None:
-        """Return the numbers, None where a guard fails."""
+        """Return the numbers, None if a guard fails."""
         try:
             return self.numbers(*symbols)
         except (ArithmeticError, ValueError):
             return None
 
     def record(self, numbers: Sequence[int]) -> Recording:
-        """Return the recording for some numbers; CompileError for a kernel that is new."""
+        """Return the recording for these numbers; CompileError from a new kernel."""
         lists = tuple([form(numbers, opened.functions(numbers)) for form, opened in self.lists])
         return Recording(lists, (), self.launches, known(self.arena, numbers))
 
 
 def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -> OpenRecording:
-    """Return the recording of a graph for outputs that are written to targets."""
+    """Return the open recording of a graph for outputs that are written to targets."""
     recording = made.record(targets)
     numbers = Numbers()
     lists = []
@@ -118,11 +118,10 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
 
 @dataclass(slots=True)
 class Template:
-    """A plan with numbers left open.
+    """A plan with open numbers.
 
-    ``graph`` and ``structure`` are those that it was made for. ``base`` is the recording for fresh
-    results. ``fixed`` takes, of the bytes of the graph's constants, those that are the same each
-    time.
+    ``graph`` and ``structure`` are the originals. ``base`` is the recording for fresh results.
+    ``fixed`` selects the bytes of the graph's constants that never vary.
     """
 
     engine: Engine
@@ -137,7 +136,7 @@ class Template:
     )
 
     def patched(self, bits: Sequence[bytes], numbers: Sequence[int]) -> bytes:
-        """Return the constants with other bytes where they differ each time."""
+        """Return the constants with the varying bytes replaced."""
         made = bytearray(self.made.draft.constants)
         for place, k in self.base.patches:
             start = known(place, numbers)
@@ -147,19 +146,19 @@ class Template:
         return bytes(made)
 
     def graph_at(self, symbols: Sequence[int]) -> Graph:
-        """Return the graph with other sizes, its constants those of the template's."""
+        """Return the graph with other sizes; its constants are the template's."""
         numbers = list(self.structure.numbers)
         for place, group in self.match.group.items():
             numbers[place] = symbols[group]
         return with_numbers(self.graph, numbers, spec)
 
     def keeps(self, bits: Sequence[bytes]) -> bool:
-        """Return whether the constants that are the same each time are so here."""
+        """Return whether the invariant constants are the same here."""
         own = self.structure.bits
         return bits == own or self.fixed(bits) == self.fixed(own)
 
     def record(self, targets: Mapping[int, int], symbols: Sequence[int]) -> Recording | None:
-        """Return the recording for outputs that are written to targets; None where none fits."""
+        """Return the recording for outputs that are written to targets; None if none fits."""
         key = tuple(targets.items())
         if key not in self.recordings:
             with self.engine.replanning.lock:
@@ -183,10 +182,10 @@ def template_of(
     fusers: Sequence[Fuser],
     habits: dict[Any, Any] | None,
 ) -> Template | None:
-    """Return the template of a graph; None where host arrays differ in size.
+    """Return the template of a graph; None if host arrays differ in size.
 
-    ``seen``: numbers of graphs of the structure, this one's last. ``varying``: places among the
-    numbers that differ; ``loose``: places among the bits. ``habits``: what was chosen before.
+    ``seen``: the numbers of graphs of the structure, this graph's last. ``varying``: the indices of
+    the numbers that differ; ``loose``: those of the bits. ``habits``: earlier choices.
     """
     match = Match(seen, varying)
     trace = Trace([values[-1] for values in match.values], habits)
@@ -206,7 +205,7 @@ def template_of(
 
 
 def attempt(make: Callable[[], T]) -> T | None:
-    """Return what can be made with sizes that are not known, None where that is not possible."""
+    """Return the result of planning with symbolic sizes, None if that fails."""
     try:
         return make()
     except (TooManyGuards, CalorError, ArithmeticError, AssertionError, TypeError, ValueError):

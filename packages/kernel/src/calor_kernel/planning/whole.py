@@ -1,10 +1,10 @@
-"""A graph with control flow as one list of launches, where no step of it depends on data.
+"""A graph with control flow as one list of launches, if no step depends on data.
 
 Requirements: the stages of a small recurrent model take ten or twenty microseconds each, and the
-host as long again between them; so where all stages are lists and the numbers of steps are known,
-the lists are recorded as one, on one range of memory. What is unusual takes the way of stages:
-weights that changed, a profile, outputs that are written in place. For devices whose host waits for
-each run; others work while the host makes the next stage ready.
+host needs as long between them. If all stages are lists with known numbers of steps, the lists are
+recorded as one, on one range of memory. Unusual calls run stage by stage: changed weights, a
+profile, in-place outputs. This serves devices whose host waits for each run; other devices overlap
+with the host's preparation of the next stage.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from calor_kernel.planning.steps import Place, Places, Steps, moved_step
 if TYPE_CHECKING:
     from calor_kernel.planning.parts import Place as PartPlace
 
-# Beyond so many launches, or bytes between stages, the host's work between stages does not matter.
+# Beyond so many launches, or bytes between stages, the host's overhead is negligible.
 _LAUNCHES: Final = 2048
 _BYTES: Final = 4 << 20
 
 
 class Stage(NamedTuple):
-    """A stage of a graph: the values that it reads and makes, by number, and the last read here.
+    """A stage of a graph: the numbers of its inputs and results, and the last reads.
 
     ``run``: a plan, or the steps of a scan with their number, or None for parts of inputs.
     """
@@ -42,25 +42,25 @@ class Stage(NamedTuple):
 
 
 class Refused(Exception):
-    """The stages cannot be one list."""
+    """The stages cannot be merged into one list."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failing:
-    """A plan whose kernels say that they failed, and the byte at which its words begin."""
+    """A plan with fallible kernels, and the byte offset of its status words."""
 
     plan: Plan
     start: int
 
 
 class Whole:
-    """Stages as one list; made by :func:`whole_of`."""
+    """Stages merged into one list; made by :func:`whole_of`."""
 
     def __init__(self, engine: Engine, builder: _Builder) -> None:
         self.engine = engine
         self.watched, self.stamps = builder.watched, builder.stamps
         self.keepers = builder.keepers
-        # Constants, and prepared weights, which are held by those who made them.
+        # Constants and prepared weights, kept alive by references to their owners.
         self.fixed = [b.handle for b in builder.fixed]
         self._held: list[Any] = [builder.fixed, builder.steps]
         self.failing = builder.failing
@@ -74,11 +74,11 @@ class Whole:
         engine.pool.keepers.add(self)
 
     def drop(self) -> None:
-        """Hold no prepared weights any more, where memory runs short."""
+        """Release prepared weights when memory runs short."""
         self._list, self._held, self.keepers = None, [], []
 
     def fits(self, inputs: Sequence[Any]) -> bool:
-        """Return whether weights are prepared as they were when this was recorded."""
+        """Return whether the prepared weights are the same as when this was recorded."""
         return (
             self._list is not None
             and self.engine.profiler is None
@@ -106,14 +106,14 @@ class Whole:
         return made
 
     def _clean(self) -> _Words:
-        """Return words that are all zero, for a call to have alone."""
+        """Return zeroed status words, exclusive to a call."""
         try:
             return self._words.pop()
         except IndexError:
             return _Words.of(self)
 
     def _check(self, words: _Words) -> None:
-        """Raise what a kernel says, and keep words that say nothing."""
+        """Raise an error that a kernel reported; recycle words without errors."""
         for word in words.words:
             if word.value:
                 break
@@ -130,7 +130,7 @@ class Whole:
 
 
 class _Words(NamedTuple):
-    """A block of words in which kernels say that they failed."""
+    """A block of status words for the kernels' errors."""
 
     block: KernelBuffer
     words: tuple[c_int32, ...]
@@ -148,7 +148,7 @@ class _Words(NamedTuple):
 
 
 class _Builder:
-    """Lays the stages of a graph out. Slots: inputs, arena, words, what is fixed, outputs."""
+    """Lays out the stages of a graph. Slots: inputs, arena, words, fixed buffers, outputs."""
 
     def __init__(
         self, engine: Engine, inputs: Sequence[int], outputs: Sequence[int],
@@ -175,7 +175,7 @@ class _Builder:
         self.sizes: dict[int, int] = {}
 
     def room(self, nbytes: int) -> int:
-        """Return the bytes that are taken for a value: kernels want the next to be aligned."""
+        """Return the bytes reserved for a value, padded to the alignment."""
         return -(-max(nbytes, 1) // self.align) * self.align
 
     def take(self, nbytes: int) -> Place:
@@ -183,7 +183,7 @@ class _Builder:
         return self.memory, self.range.take(self.room(nbytes))
 
     def give(self, place: Place, nbytes: int) -> None:
-        """Have a place used again."""
+        """Free a place for reuse."""
         self.range.give(place[1], self.room(nbytes))
 
     def hold(self, buffer: KernelBuffer | None) -> Place:
@@ -194,7 +194,7 @@ class _Builder:
         return self.memory + 1 + len(self.fixed), 0
 
     def make(self, value: int, nbytes: int) -> Place:
-        """Return the place of what a stage makes; outputs' slots are known when all is laid out."""
+        """Return the place of a stage's result; outputs get their slots after the layout."""
         number = self.results.get(value)
         if number is None:
             place = self.take(nbytes)
@@ -206,7 +206,7 @@ class _Builder:
         return place
 
     def variant(self, plan: Plan, values: Mapping[int, int]) -> Variant:
-        """Return what a plan runs, with the weights that it watches, by the number of a value."""
+        """Return a plan's variant for its watched weights, given by value number."""
         state = None if plan.keeper is None else plan.keeper.state
         if state is None:
             return plan.base
@@ -219,7 +219,7 @@ class _Builder:
         return state.variant
 
     def plan(self, plan: Plan, stage: Stage) -> None:
-        """Lay a plan out."""
+        """Lay out a plan."""
         if plan.draft.host_bytes or len(plan.base.recording.lists) != 1:
             raise Refused
         known, values = plan.recorder.slots, dict(enumerate(stage.taken))
@@ -233,7 +233,7 @@ class _Builder:
         self.give(own[2], variant.recording.arena)
 
     def own(self, plan: Plan, variant: Variant) -> tuple[Place, Place, Place, Place]:
-        """Return the places of constants, words, the arena, and what is kept."""
+        """Return the places of constants, words, arena and kept memory."""
         words = self.memory + 1, self.words
         if plan.status:
             self.failing.append(_Failing(plan, self.words))
@@ -242,7 +242,7 @@ class _Builder:
         return constants, words, self.take(variant.recording.arena), kept
 
     def scan(self, steps: Steps, length: int, stage: Stage) -> None:
-        """Lay all steps of a scan out."""
+        """Lay out all steps of a scan."""
         plan, captures, carries = steps.plan, steps.captures, len(steps.carries)
         held, rest = stage.taken[:captures], stage.taken[captures:]
         first, xs = rest[:carries], rest[carries:]
@@ -265,7 +265,7 @@ class _Builder:
         self.give(own[2], variant.recording.arena)
 
     def finish(self) -> None:
-        """Give outputs their slots, and check that what is watched is as it was recorded."""
+        """Assign slots to outputs, and check that the watched weights are unchanged."""
         after = self.memory + 2 + len(self.fixed)
         moved: dict[int, Place] = {-1 - n: (after + n, 0) for n in range(len(self.outputs))}
         moved |= {slot: (slot, 0) for slot in range(after)}
@@ -281,7 +281,7 @@ def whole_of(
     engine: Engine, inputs: Sequence[int], outputs: Sequence[int],
     parts: Mapping[int, PartPlace], stages: Sequence[Stage], given: Sequence[Any],
 ) -> Whole | None:  # fmt: skip
-    """Return stages as one list, as they just ran on given inputs; None where that is none."""
+    """Return stages as one list, from the inputs of their last run; None if impossible."""
     if engine.tells_late or {*outputs} & {*inputs, *parts} or len({*outputs}) != len(outputs):
         return None
     builder = _Builder(engine, inputs, outputs, parts, given)
@@ -303,6 +303,6 @@ def whole_of(
 
 
 def known_plan(executable: Any) -> Plan | None:
-    """Return the plan that later calls of an executable take as well, which has a recorder."""
+    """Return the final plan of an executable if it has a recorder, else None."""
     plan = executable.settled if isinstance(executable, Plan) else None
     return plan if type(plan) is Plan else None

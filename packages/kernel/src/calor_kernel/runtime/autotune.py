@@ -1,13 +1,13 @@
-"""Autotuning: candidates of a family are timed on the device, once for each kind of problem.
+"""Autotuning: times a family's candidates on the device, once per kind of problem.
 
-Requirements: a key is anchored to powers of two, so that near sizes share a result; candidates come
-in groups by priority, of which a later one is timed only where those before left something to gain,
-and a time near the roofline ends the search; what is slow is dropped early; what does not fit drops
-out with a reason; results outlive the process and can be shipped. A deterministic program is never
-tuned, for another blueprint gives other bits.
+Requirements: keys round sizes up to powers of two, so similar sizes share a result. Candidates come
+in priority groups; a later group is timed only if the earlier ones leave something to gain, and a
+time near the roofline ends the search. Slow candidates are dropped early, unsuitable ones with a
+reason. Results outlive the process and can be shipped. A deterministic program is never tuned,
+because another blueprint gives other bits.
 
-CALOR_TUNE: ``on`` times what is not known; ``off`` takes the cost model's first candidate; ``dry``
-says on standard error what would be timed, by groups, and what drops out; if it is not set, stored
+CALOR_TUNE: ``on`` times unknown problems; ``off`` takes the cost model's first candidate; ``dry``
+lists on standard error the groups that would be timed, and the dropped candidates; if unset, stored
 results are used and nothing is timed. CALOR_TUNE_CHECK=1 compares every timed candidate's results
 with the first one's.
 """
@@ -55,9 +55,9 @@ _HOPELESS: Final = 1.5  # A candidate this much slower than the best gets no mor
 _NEAR: Final = 1.1  # A time within this of the roofline is good enough.
 _FLAGS: Final = 16  # Words before the flags of cubes.
 _CANDIDATES: Final = 48
-# A group is timed where the best time so far is more than this many times the roofline's; the last
-# number holds for all groups from there on. Most first candidates reach four fifths of the roofline
-# where they fit, so that a likely neighbour may gain, and an unlikely one only where none fits.
+# A group is timed if the best time so far exceeds the roofline's by this factor; the last factor
+# holds for all later groups. Most first candidates that suit a problem reach four fifths of the
+# roofline, so a promising neighbour may gain, and an unpromising one only if none suits.
 _WORTH: Final = (0.0, 1.2, 1.5)
 
 
@@ -67,7 +67,7 @@ def deterministic() -> bool:
 
 
 def tuning_mode() -> str:
-    """Return what CALOR_TUNE says."""
+    """Return the value of CALOR_TUNE."""
     mode = os.environ.get("CALOR_TUNE", "stored").strip().lower()
     if mode not in _MODES:
         raise ValueError(f"CALOR_TUNE={mode!r} is none of {', '.join(_MODES)}")
@@ -89,19 +89,19 @@ class Tuner:
         self.mode = "off" if engine.deterministic else tuning_mode()
         self.check = os.environ.get("CALOR_TUNE_CHECK", "0") not in ("", "0")
         self.timed = 0
-        # What dropped out of the tasks that were tuned, by their keys.
+        # The dropped candidates of the tuned tasks, by key.
         self.dropped: dict[str, list[Dropped]] = {}
         self._lines = lines
 
     @property
     def lines(self) -> Lines:
-        """The stored results, read when they are first asked for."""
+        """The stored results, read on first use."""
         if self._lines is None:
             self._lines = tuning_lines(self.engine.device.toolchain.target)
         return self._lines
 
     def wants(self, op: str) -> bool:
-        """Return whether an op's candidates are timed, listed, or were timed before."""
+        """Return whether an op needs its alternatives: to time, to list, or to look up."""
         return self.mode in ("on", "dry") or (self.mode == "stored" and op in self._stored)
 
     @cached_property
@@ -110,7 +110,7 @@ class Tuner:
         return frozenset(key.partition("(")[0] for key in found)
 
     def choose(self, task: Task) -> Work:
-        """Return the work to do a task with."""
+        """Return the work chosen for a task."""
         works = task.works
         if len(works) == 1 or self.mode == "off":
             return works[0]
@@ -161,12 +161,12 @@ class Tuner:
 
 
 def worth(group: int) -> float:
-    """Return how many times the roofline's time leave something to gain for a group."""
+    """Return the factor over the roofline's time above which a group is timed."""
     return _WORTH[min(group, len(_WORTH) - 1)]
 
 
 def groups_of(works: Sequence[Work]) -> list[tuple[int, list[int]]]:
-    """Return the groups in their order, each with the numbers of its candidates in theirs."""
+    """Return the groups in order, each with its candidates' numbers in order."""
     found: dict[int, list[int]] = {}
     for number, work in enumerate(works[:_CANDIDATES]):
         found.setdefault(work.group, []).append(number)
@@ -174,7 +174,7 @@ def groups_of(works: Sequence[Work]) -> list[tuple[int, list[int]]]:
 
 
 def _listing(task: Task, key: str) -> list[str]:
-    """Return what a dry run says of a task."""
+    """Return the lines of a dry run for a task."""
     groups = groups_of(task.works)
     count = sum(len(members) for _, members in groups)
     lines = [f"would time {count} candidates of {task.op}: {key}"]
@@ -191,17 +191,17 @@ def _dropped(task: Task) -> tuple[Dropped, ...]:
 
 
 def title_of(work: Work) -> str:
-    """Return what a candidate is called for people."""
+    """Return a candidate's name for people."""
     return work.variant or ", ".join(dict.fromkeys(la.label for la in work.launches))
 
 
 def _is_result(value: Any) -> bool:
-    """Return whether a stored value is a task's; those of the device's ceilings lie beside them."""
+    """Return whether a stored value is a tuning result; ceilings are stored beside them."""
     return isinstance(value, dict) and "work" in value
 
 
 class Trial:
-    """Memory to time the candidates of a task on."""
+    """The memory used to time the candidates of a task."""
 
     def __init__(self, engine: Engine, task: Task) -> None:
         self.engine = engine
@@ -210,7 +210,7 @@ class Trial:
         rng = np.random.default_rng(0)
         self.inputs = [self._upload(_sample(v.view, rng)) for v in task.inputs]
         self.outputs = [self._take(max(p.nbytes, 1)) for p in task.outputs]
-        # Behind the word of a failure lie the flags of cubes.
+        # The words of the cubes' flags follow the failure word.
         self.status = self._upload(np.zeros(_FLAGS + flags_of(task.works), np.int32))
 
     def _take(self, nbytes: int) -> Any:
@@ -223,13 +223,13 @@ class Trial:
         return handle
 
     def time(self, work: Work, best: float) -> float:
-        """Return the least of 3 to 10 samples in seconds; CompileError."""
+        """Return the minimum of 3 to 10 samples in seconds; raises CompileError."""
         held, self.held = self.held, []
         try:
             scratch = [self._take(nbytes) for nbytes in work.scratch]
             return self._time(work, scratch, best)
         finally:
-            # The next candidate takes the same memory, so that many need no more than one.
+            # The next candidate reuses this memory, so many candidates need no more than one.
             self.close()
             self.held = held
 
@@ -271,7 +271,7 @@ class Trial:
         return Slot(number, argument.offset * dtype.itemsize)
 
     def results(self) -> list[np.ndarray[Any, Any]]:
-        """Return what the last candidate made."""
+        """Return the last candidate's results."""
         self.engine.device.queue.synchronize()
         made = []
         for handle, known in zip(self.outputs, self.task.results, strict=True):
@@ -281,14 +281,14 @@ class Trial:
         return made
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         while self.held:
             handle, room = self.held.pop()
             self.engine.pool.give(handle, room, 0)
 
 
 def _sample(view: View, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Return numbers for a view's memory: small ones, which are indices too."""
+    """Return sample data for a view: small numbers, which are also valid indices."""
     last = view.offset + sum(
         max((n - 1) * s, 0) for n, s in zip(view.shape, view.strides, strict=True)
     )
@@ -304,7 +304,7 @@ def compare(
     found: Sequence[np.ndarray[Any, Any]],
     expected: Sequence[np.ndarray[Any, Any]],
 ) -> None:
-    """Raise KernelCheckError where a candidate's results are not those of another one, nearly."""
+    """Raise KernelCheckError if a candidate's results differ from another's beyond rounding."""
     for known, a, b in zip(task.results, found, expected, strict=True):
         wide = np.complex128 if known.dtype.is_complex else np.float64
         x, y = a.astype(wide), b.astype(wide)
@@ -320,13 +320,13 @@ def compare(
 def _tolerance(dtype: DType) -> float:
     if not dtype.is_inexact:
         return 0.0
-    # The square root of the distance from 1 to the next number: half of the digits.
+    # The square root of the machine epsilon: half of the digits.
     digits = {"float16": 10, "bfloat16": 7, "float32": 23, "complex64": 23}.get(dtype.name, 52)
     return float(2.0 ** (-digits / 2))
 
 
 def task_key(task: Task) -> str:
-    """Return what a task's problem is, with sizes rounded up to powers of two."""
+    """Return the key of a task's problem, with sizes rounded up to powers of two."""
     operands = ";".join(_view_text(v.view) for v in task.inputs)
     results = ";".join(_spec_text(s) for s in task.results)
     return f"{task.op}({operands}){{{_attributes(task.attributes)}}}->{results}"
@@ -341,7 +341,7 @@ def _anchored(n: int) -> int:
 
 
 def _view_text(view: View) -> str:
-    """Return dtype, anchored sizes, and how the axes lie: by the order of their strides."""
+    """Return dtype, rounded sizes, and the axis order by stride."""
     if view.is_dense:
         order = ""
     else:
@@ -365,7 +365,7 @@ def _attribute(value: Any) -> str:
 
 
 def work_name(work: Work) -> str:
-    """Return a name for a candidate that lasts: its variant, or what its kernels are built from."""
+    """Return a persistent name for a candidate: its variant, or the builds of its kernels."""
     if work.variant:
         return work.variant
     text = "\n".join(

@@ -1,8 +1,8 @@
-"""KernelBackend: what core sees of every device that runs calor's kernels.
+"""KernelBackend: core's interface to every device that runs calor's kernels.
 
-Requirements: a device plugin gives a name and devices, and nothing here knows which it is; what a
-device can do follows from its info and from what the kernel families have, so that claims and
-declarations cannot disagree.
+Requirements: a plugin gives a name and devices; nothing here depends on a particular device. The
+device's abilities follow from its info and from the kernel families, so claims and declarations
+cannot disagree.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Array = np.ndarray[Any, Any]
 
 
 class KernelBackend(Backend):
-    """Devices of one name; ``open_device(index)`` opens one of them, the first time it is used.
+    """The devices of one name; ``open_device(index)`` opens a device on first use.
 
-    ``fusers``: what covers parts of graphs; None takes those of the installed plugins.
-    ``diagnose`` returns what ``python -m calor doctor`` says of the way to the devices.
+    ``fusers``: the fusers for parts of graphs; None means those of the installed plugins.
+    ``diagnose`` returns the rows of ``python -m calor doctor`` about these devices.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class KernelBackend(Backend):
         _BACKENDS.add(self)
 
     def engine(self, index: int) -> Engine:
-        """Return what belongs to a device, which is opened the first time."""
+        """Return the engine of a device, opened on first use."""
         found = self._engines.get(index)
         if found is None:
-            # Opened twice, a device would have memory of one context and kernels of another.
+            # Opening twice would combine memory of one context with kernels of another.
             with self._opening:
                 found = self._engines.get(index)
                 if found is None:
@@ -76,15 +76,15 @@ class KernelBackend(Backend):
         return index in self._engines
 
     def enumerate(self) -> int:
-        """Return how many devices there are."""
+        """Return the number of devices."""
         return self._count()
 
     def diagnosis(self) -> Sequence[tuple[str, str]]:
-        """Return what the plugin found on the way to its devices."""
+        """Return the plugin's findings about its devices."""
         return self._diagnose()
 
     def info(self, index: int) -> Info:
-        """Return what follows from the device's description and the kernel families."""
+        """Return the device info, from its description and the kernel families."""
         return self.engine(index).described
 
     # Memory.
@@ -96,7 +96,7 @@ class KernelBackend(Backend):
         return buffer
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
-        """Return a view of the memory where the host reads it, else a copy."""
+        """Return a view if the host can read the memory, else a copy."""
         engine = self.engine(index)
         if engine.host_memory:
             engine.device.queue.synchronize()
@@ -109,7 +109,7 @@ class KernelBackend(Backend):
         return array
 
     def copy(self, index: int, buffer: Any, spec: Spec, target: int) -> KernelBuffer:
-        """Copy on the device, or to another one: directly where they reach each other."""
+        """Copy on the device, or to another one: directly if they are connected."""
         pool = self.engine(index).pool
         if target != index:
             there = self.engine(target).pool
@@ -138,7 +138,7 @@ class KernelBackend(Backend):
         return AdoptedBuffer(engine.pool, handle, array)
 
     def dlpack(self, index: int, buffer: Any, spec: Spec, **options: Any) -> Any:
-        """Return NumPy's capsule of the memory, read-only where the consumer can be told so."""
+        """Return NumPy's capsule of the memory, read-only if the consumer supports that."""
         version = options.get("max_version")
         tells = version is not None and version[0] >= 1
         exchange = self.engine(index).device.exchange
@@ -152,12 +152,12 @@ class KernelBackend(Backend):
         return buffer.view(spec, writable=not tells).__dlpack__(**options)
 
     def dlpack_device(self, index: int) -> tuple[int, int]:
-        """Return the device's place, or the host's."""
+        """Return the device's DLPack type and number, or the host's."""
         exchange = self.engine(index).device.exchange
         return super().dlpack_device(index) if exchange is None else exchange.place
 
     def from_dlpack(self, index: int, array: Any, copy: bool) -> tuple[KernelBuffer, Spec]:
-        """Take another library's memory on the device, or copy it there."""
+        """Take another library's memory on the device, or copy it to the device."""
         engine = self.engine(index)
         exchange = engine.device.exchange
         if exchange is None:
@@ -168,12 +168,12 @@ class KernelBackend(Backend):
             return ForeignBuffer(engine.pool, handle, spec.nbytes, owner, finish), spec
         made = engine.pool.take(spec.nbytes)
         engine.pool.memory.copy(made.handle, 0, handle, 0, spec.nbytes)
-        # Its owner may use the memory for something else as soon as it is not held here.
+        # Its owner may reuse the memory as soon as it is released here.
         finish()
         return made, spec
 
     def cuda_array_interface(self, index: int, buffer: Any, spec: Spec) -> dict[str, Any] | None:
-        """Return the device's answer; the memory then stays as it is while the tensor lives."""
+        """Return the device's answer; it pins the memory for the tensor's lifetime."""
         exchange = self.engine(index).device.exchange
         if exchange is None:
             return None
@@ -182,16 +182,16 @@ class KernelBackend(Backend):
         return exchange.cuda_array_interface(buffer.handle, spec)
 
     def memory(self, index: int) -> MemoryFigures:
-        """Return the pool's counts."""
+        """Return the pool's counters."""
         figures = self.engine(index).pool.figures()
         return MemoryFigures(figures.in_use, figures.peak, figures.limit)
 
     def set_memory_limit(self, index: int, limit: int | None) -> None:
-        """Set the most bytes in use."""
+        """Set the limit of bytes in use."""
         self.engine(index).pool.set_limit(limit)
 
     def communicator(self, indices: Sequence[int]) -> Communicator:
-        """Return the devices' links where they have the feature."""
+        """Return the links between the devices; they need the feature."""
         engines = [self.engine(i) for i in indices]
         if not all(e.device.info.has("links") for e in engines):
             return super().communicator(indices)
@@ -200,7 +200,7 @@ class KernelBackend(Backend):
 
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:
-        """Take what a kernel family does, and what needs no kernel."""
+        """Claim the ops of the kernel families and the ops without a kernel."""
         engine = self.engine(index)
         if engine.replanning.fits(graph):
             return _whole(len(graph.nodes))
@@ -215,19 +215,19 @@ class KernelBackend(Backend):
     def caller(
         self, index: int, executable: Executable, call: BoundCall
     ) -> Callable[..., Any] | None:
-        """Have the device compile a bound call of a plan that is short."""
+        """Compile a bound call of a plan with a fast path, if the device can."""
         return caller(executable, call)
 
     def serialize(self, index: int, executable: Any) -> bytes:
-        """Return the graph's file form; its kernels travel in bundles."""
+        """Return the serialized graph; its kernels are shipped in bundles."""
         return save(executable.graph)
 
     def deserialize(self, index: int, data: bytes) -> Executable:
-        """Plan the stored graph; kernels come from the cache and from bundles where they are."""
+        """Plan the stored graph; kernels come from the cache and from bundles if available."""
         return self.compile(index, load(data))
 
     def synchronize(self, index: int) -> None:
-        """Wait for the queue, and raise what failed."""
+        """Wait for the queue, and raise any failure."""
         self.engine(index).synchronize()
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class KernelBackend(Backend):
         self._engines.clear()
 
     def restart(self) -> None:
-        """Work on in a forked child."""
+        """Resume in a forked child."""
         self._opening = threading.RLock()
         for engine in self._engines.values():
             if engine.device.info.has("fork"):
@@ -246,7 +246,7 @@ class KernelBackend(Backend):
 
 @lru_cache(256)
 def _whole(nodes: int) -> Claim:
-    """Return the claim of a whole graph of so many nodes."""
+    """Return the claim of a whole graph with so many nodes."""
     return Claim((tuple(range(nodes)),), MappingProxyType({}))
 
 

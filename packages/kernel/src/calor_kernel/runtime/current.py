@@ -1,7 +1,7 @@
-"""The engine of a device that a user names, and what its memory holds.
+"""Users' access to a device's engine and to its allocator.
 
-Requirements: what a person asks of a device that runs kernels is asked by the device's name, as
-everywhere in calor; ``calor.memory`` counts what tensors use, and here is what the allocator holds.
+Requirements: the device is given by name, as everywhere in calor. ``calor.memory`` counts the bytes
+of tensors; these functions report the allocator's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calor_kernel.runtime.engine import Engine
 
 
 def engine_of(device: Any, what: str) -> Engine:
-    """Return the engine of a device (None: the current one); UnsupportedError, which says what."""
+    """Return the engine of a device (None: the current one); UnsupportedError with ``what``."""
     place = current_device() if device is None else as_device(device)
     backend = place.backend
     if not isinstance(backend, KernelBackend):
@@ -25,10 +25,10 @@ def engine_of(device: Any, what: str) -> Engine:
 
 
 def memory(device: Any = None) -> PoolFigures:
-    """Return what the allocator of a device (the current one) counts, in bytes.
+    """Return the allocator's byte counts for a device (None: the current one).
 
-    ``in_use`` by buffers that live, as they were asked for, and ``peak``, the most of that;
-    ``held`` of the device's memory, also idle, and ``held_peak``; the ``limit``, or None.
+    ``in_use``: the requested bytes of live buffers, with the maximum ``peak``. ``held``: the device
+    memory held, idle memory included, with the maximum ``held_peak``. ``limit``: the limit or None.
     UnsupportedError for a device that does not run kernels.
 
     >>> import calor, calor_kernel
@@ -40,9 +40,9 @@ def memory(device: Any = None) -> PoolFigures:
 
 
 def trim(device: Any = None) -> int:
-    """Give what the allocator of a device (the current one) holds idle back; return the bytes.
+    """Return the allocator's idle memory of a device to the system; return the bytes freed.
 
-    What is prepared of operands that stay the same goes too, and is made again when it is needed.
+    Cached preparations of unchanged operands are freed too, and rebuilt when needed.
     UnsupportedError for a device that does not run kernels.
 
     >>> import calor_kernel

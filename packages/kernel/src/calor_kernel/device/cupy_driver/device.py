@@ -1,8 +1,8 @@
-"""Memory and queue of a GPU that CuPy's functions of the driver run.
+"""Memory and queue of a GPU, run by CuPy's driver functions.
 
-Requirements: all work of a device is in the order of one stream, so that nothing needs events, and
-memory that is freed serves what was queued before; any thread may call, so that each call says
-which device it means; a handle of memory is its address, so that parts are sums.
+Requirements: all work of a device is in one stream's order, so no events are needed and freed
+memory remains valid for queued work. Any thread may call, so each call selects its device. A handle
+of memory is its address, so parts are sums.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from calor_kernel.ir.nodes import Kernel
 
 
 class Stream:
-    """A stream of a device, and the functions of the driver that use it."""
+    """A stream of a device, and the driver functions that use it."""
 
     def __init__(self, number: int, runtime: Any, driver: Driver, codes: Codes) -> None:
         self.number = number
-        # A Runtime of the protocol; what the plugin's memory asks beyond it is the plugin's.
+        # A Runtime of the protocol; a plugin's memory may need further functions of its own.
         self.runtime, self.driver = runtime, driver
         self.codes = codes
-        # Why the GPU is lost to this process, once it is: the driver fails every call from then on.
+        # The reason why the GPU is lost to this process; the driver then fails every call.
         self.lost = ""
         with self.told("opening the device"):
             self.runtime.setDevice(number)
@@ -40,7 +40,7 @@ class Stream:
 
     @contextmanager
     def told(self, what: str) -> Iterator[None]:
-        """Turn errors of the driver into those of calor, and remember that the GPU is lost."""
+        """Convert driver errors to calor's, and record the loss of the GPU."""
         try:
             with self.codes.typed(what, self.number):
                 yield
@@ -49,44 +49,44 @@ class Stream:
             raise
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """Return the stream to other libraries, by version 0 of their protocol."""
+        """Return the stream by version 0 of the CUDA stream protocol."""
         return 0, self.stream
 
     def use(self) -> None:
-        """Make the device the one that this thread's calls mean; DeviceLostError if it is lost."""
+        """Select the device for this thread's calls; DeviceLostError if it is lost."""
         if self.lost:
             raise DeviceLostError(self.lost)
         self.runtime.setDevice(self.number)
 
     def wait(self) -> None:
-        """Wait for what was queued."""
+        """Wait for queued work."""
         self.runtime.streamSynchronize(self.stream)
 
 
 class StreamMemory(Memory):
-    """Memory of which a handle is an address; plugins say where it comes from."""
+    """Memory with addresses as handles; plugins allocate it."""
 
     def __init__(self, stream: Stream) -> None:
         self.on = stream
 
     def copy_in(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Write from the host, and wait for it: the array may lie in memory that is not staged."""
+        """Write from the host and wait, because pageable memory may not be staged yet."""
         if self._copied(handle + offset, _address(array), array.nbytes, "HostToDevice"):
             with self.on.told("computing what comes before a copy"):
                 self.on.wait()
 
     def write(self, handle: int, data: bytes) -> None:
-        """Write a few bytes, which the driver takes over before it returns."""
+        """Write a few bytes, which the driver copies before it returns."""
         self._copied(handle, _address(np.frombuffer(data, np.uint8)), len(data), "HostToDevice")
 
     def copy_out(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
-        """Read to the host, and wait for it."""
+        """Read to the host and wait."""
         if self._copied(_address(array), handle + offset, array.nbytes, "DeviceToHost"):
             with self.on.told("computing what was read"):
                 self.on.wait()
 
     def copy(self, target: int, at: int, source: int, offset: int, nbytes: int) -> None:
-        """Copy between places of the device, in the order of the stream."""
+        """Copy between addresses of the device, in stream order."""
         self._copied(target + at, source + offset, nbytes, "DeviceToDevice")
 
     def _copied(self, target: int, source: int, nbytes: int, way: str) -> bool:
@@ -109,7 +109,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 class StreamQueue(Queue):
-    """One stream, and what is recorded for it. ``entry``: what the text calls a kernel."""
+    """One stream, and its recorded launches. ``entry``: the kernel's name in the text."""
 
     def __init__(self, stream: Stream, entry: Callable[[str], str], static_bytes: int) -> None:
         self.on = stream
@@ -124,7 +124,7 @@ class StreamQueue(Queue):
             return load(self.on.driver, image, kernel, name, self.static_bytes)
 
     def record(self, steps: Sequence[Step], slots: int) -> Recorded:
-        """Return the launches with all arguments set but buffers."""
+        """Return the launches with all arguments set except buffers."""
         return Recorded(steps, self.on.stream)
 
     def run(self, recorded: Recorded, handles: Sequence[int]) -> None:
@@ -139,7 +139,7 @@ class StreamQueue(Queue):
                     raise
 
     def direct(self, recorded: Recorded) -> Callable[..., None]:
-        """Return what runs a list with a handle per slot, and one launch with less ado."""
+        """Return the runner of a list with a handle per slot; a single launch has a fast path."""
         on = self.on
         lock, use, launch_kernel = on.lock, on.runtime.setDevice, on.driver.launchKernel
         number, place, run = on.number, recorded.put, recorded.run
@@ -177,7 +177,7 @@ class StreamQueue(Queue):
             self.on.wait()
 
     def seconds(self, recorded: Recorded, handles: Sequence[int]) -> list[float]:
-        """Run once, launch by launch with events between, and return the device's times."""
+        """Run once, with events between the launches, and return the device times."""
         runtime, stream = self.on.runtime, self.on.stream
         with self.on.lock, self.on.told("timing kernels"):
             self.on.use()

@@ -1,9 +1,9 @@
-"""Collectives of GPUs by NCCL, or by RCCL, which has its functions, through CuPy.
+"""Collectives of GPUs by NCCL, or by RCCL with the same functions, through CuPy.
 
-Requirements: one thread queues the part of every GPU as one group of calls, on the streams that
-their kernels run on, so that nothing else orders them; what NCCL computes otherwise than calor says
-(it drops a NaN from a maximum) or not at all it is not given. Sums of half types are rounded at
-each of NCCL's steps. NCCL's own order of a sum is the same from call to call on the same machine.
+Requirements: one thread queues the parts of all GPUs as one group of calls, on the streams of their
+kernels, so no other ordering is needed. A collective goes to NCCL only if NCCL computes calor's
+definition (its maximum drops a NaN). Sums of half types are rounded at each of NCCL's steps. NCCL's
+order of summation is reproducible on the same machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calor_kernel.device.cupy_driver.meeting import StreamMeeting
 from calor_kernel.device.cupy_driver.peers import QUEUEING, PeerMemory
 from calor_kernel.device.links import Handles, Links
 
-# NCCL's names of dtypes, those of complex numbers as pairs.
+# NCCL's names of dtypes; complex dtypes are pairs.
 _TYPES: Final = {
     "int8": ("INT8", 1),
     "uint8": ("UINT8", 1),
@@ -42,7 +42,7 @@ _NAMES: Final = {
     "broadcast": "broadcast",
 }
 _MOVES: Final = ("all_gather", "broadcast")
-# What NCCL's answers mean, with what helps.
+# The meaning of NCCL's error codes, with a remedy.
 _MEANINGS: Final = {
     1: "a call of the driver failed within NCCL",
     2: "a call of the system failed within NCCL (is /dev/shm large enough?)",
@@ -55,7 +55,7 @@ _MEANINGS: Final = {
 
 @contextmanager
 def told(nccl: Any, what: str) -> Iterator[None]:
-    """Turn errors of NCCL into those of calor; ``what`` says what was tried."""
+    """Convert NCCL's errors to calor's; ``what`` names the attempted operation."""
     try:
         yield
     except nccl.NcclError as error:
@@ -67,7 +67,7 @@ def told(nccl: Any, what: str) -> Iterator[None]:
 
 
 class CupyLinks(Links):
-    """A communicator of NCCL for each GPU, and their streams; ``nccl``: CuPy's module of it."""
+    """An NCCL communicator per GPU, and their streams; ``nccl`` is CuPy's module."""
 
     def __init__(self, memories: Sequence[PeerMemory], nccl: Any) -> None:
         self.nccl = nccl
@@ -75,7 +75,7 @@ class CupyLinks(Links):
         pairs = list(combinations(memories, 2))
         reached = [a.peers.open(b) for a, b in pairs]
         if not all(reached):
-            # Buffers that a peer cannot read go through NCCL's own.
+            # NCCL stages buffers that a peer cannot read through its own.
             os.environ.setdefault("NCCL_P2P_DIRECT_DISABLE", "1")
         numbers = [s.number for s in self.streams]
         with told(self.nccl, f"connecting GPUs {', '.join(map(str, numbers))}"):
@@ -83,7 +83,7 @@ class CupyLinks(Links):
         self._meeting = StreamMeeting(self.streams) if all(reached) else None
 
     def takes(self, call: Collective) -> bool:
-        """Return whether NCCL has the collective: arrays of any dtype move, not all are reduced."""
+        """Return whether NCCL has the collective: it moves any dtype, but does not reduce all."""
         if call.op in _MOVES:
             return True
         dtype = call.given.dtype
@@ -92,10 +92,10 @@ class CupyLinks(Links):
         return dtype.name in _TYPES and not (call.kind == "prod" and dtype.is_complex)
 
     def prepare(self, calls: Sequence[Collective]) -> Callable[[Handles, Handles], None]:
-        """Return what queues the collectives of all GPUs as one group of calls."""
+        """Return a function that queues the collectives of all GPUs as one group of calls."""
         nccl = self.nccl
         what = f"queueing {', '.join(c.op for c in calls)}"
-        # For each call, and each GPU: NCCL's function, and what follows the buffers.
+        # For each call and GPU: NCCL's function, and its arguments after the buffers.
         parts = [list(self._parts(call)) for call in calls]
         start, end, failed = nccl.groupStart, nccl.groupEnd, nccl.NcclError
 
@@ -131,9 +131,9 @@ class CupyLinks(Links):
             )
 
     def _elements(self, call: Collective) -> tuple[int, int]:
-        """Return how many elements of which of NCCL's dtypes a member sends, or gets if scattered.
+        """Return the element count and NCCL dtype that a member sends, or receives if scattered.
 
-        What only moves is bytes.
+        Data that is only moved counts as bytes.
         """
         if call.op in _MOVES:
             return call.given.nbytes, self.nccl.NCCL_UINT8
@@ -142,11 +142,11 @@ class CupyLinks(Links):
         return known.size * each, getattr(self.nccl, f"NCCL_{name}")
 
     def meeting(self) -> StreamMeeting | None:
-        """Return how the GPUs wait for each other, where each reaches the others' memory."""
+        """Return how the GPUs synchronize if all are connected to each other, else None."""
         return self._meeting
 
     def close(self) -> None:
-        """Give NCCL's memory back."""
+        """Free NCCL's memory."""
         if self._meeting is not None:
             self._meeting.close()
         for communicator in self.communicators:
