@@ -1,10 +1,10 @@
-"""Sizes that are not known yet: polynomials of a graph's sizes, which lowerings take for numbers.
+"""Symbolic sizes: polynomials of a graph's sizes, used by lowerings like numbers.
 
-Requirements: a lowering runs once for all sizes for which it would do the same, without knowing of
-it. A Size has the value that it had when it was met (``hint``); arithmetic gives Sizes; whatever
-asks for a truth value or for the number itself is answered by the hint and noted as a guard, so
-that what comes out holds wherever the guards do. It is no ``int``, so that nothing reads it
-unnoticed. What polynomials and bounds say by themselves needs no guard.
+Requirements: a lowering runs once for all sizes with the same decisions, and needs no changes. A
+Size has the value of the first graph (``hint``). Arithmetic gives Sizes. A truth value or a
+conversion to an integer uses the hint and adds a guard, so the result is valid wherever the guards
+hold. A Size is no ``int``, so no code can read it unnoticed. Facts that follow from polynomials and
+bounds alone need no guard.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Terms = Mapping[Monomial, int]
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A variable of polynomials: one of the graph's sizes, or what is no polynomial of others."""
+    """A variable of polynomials: a size of the graph, or a non-polynomial function of sizes."""
 
     text: str
     hint: int
@@ -32,7 +32,7 @@ class Atom:
 
 
 class Trace(Protocol):
-    """What sizes ask of the trace that they belong to."""
+    """The trace's interface to its sizes."""
 
     atoms: list[Atom]
     habits: dict[Any, Any] | None
@@ -40,7 +40,7 @@ class Trace(Protocol):
     tabled: bool
 
     def size(self, terms: Terms) -> Any:
-        """Return the one Size of a polynomial, a number where it is constant."""
+        """Return the unique Size of a polynomial, or a number if it is constant."""
 
     def atom(
         self,
@@ -50,13 +50,13 @@ class Trace(Protocol):
         low: float = -inf,
         high: float = inf,
     ) -> Size | int:
-        """Return what a text of Python computes; a number where the bounds leave one."""
+        """Return the atom of a Python expression, or a number if the bounds determine it."""
 
     def function(self, key: Any, make: Callable[[], Callable[..., int]]) -> int:
-        """Return the number of a function that the texts call, made the first time."""
+        """Return the number of a function used in the expressions, created on first use."""
 
     def guard(self, condition: str, size: Size) -> None:
-        """Note what must hold of a size."""
+        """Note a condition on a size."""
 
 
 class Size:
@@ -147,7 +147,7 @@ class Size:
         return other / float(self)
 
     def _divided(self, divisor: Any) -> tuple[Any, Any] | None:
-        """Return (q, r) with self = q · divisor + r; None for a divisor that may be 0 or less."""
+        """Return (q, r) with self = q · divisor + r; None if the divisor may be 0 or less."""
         if isinstance(divisor, Size):
             if len(divisor.key) != 1 or divisor.low < 1:
                 return None
@@ -254,9 +254,9 @@ class Size:
 
     __floor__ = __trunc__ = __round__ = __ceil__
 
-    # Questions.
+    # Comparisons.
     def _sign(self, other: Any) -> tuple[int, int | None] | None:
-        """Return how self − other lies to 0 by the hints, and by the bounds where they tell."""
+        """Return the sign of self − other by the hints, and by the bounds if they determine it."""
         if isinstance(other, float):
             value = float(self) - other
             sign = (value > 0) - (value < 0)
@@ -365,7 +365,7 @@ def trace_of(*sizes: Size | int) -> Trace:
 
 
 def _binary(operator: str, a: Size | int, b: Size | int) -> Any:
-    """Return what is no polynomial, about which no bounds are known."""
+    """Return a non-polynomial result as an atom without bounds."""
     hint = _OPERATORS[operator](hint_of(a), hint_of(b))
     return trace_of(a, b).atom(f"({text_of(a)}){operator}({text_of(b)})", hint, (a, b))
 
@@ -393,7 +393,7 @@ def _quotient(trace: Trace, a: Size | int, b: Size | int) -> Any:
 
 
 def _primitive(size: Size) -> Size:
-    """Return a difference without positive factors, which change no sign."""
+    """Return a difference divided by its positive factors, which do not affect its sign."""
     divisor = gcd(*(c for _, c in size.key))
     counts = Counter(size.key[0][0])
     for m, _ in size.key:
@@ -407,7 +407,7 @@ def _primitive(size: Size) -> Size:
 
 
 def _bounded(size: Size, relation: str) -> bool | None:
-    """Return whether a size lies to 0 as a relation says, None where its bounds do not tell."""
+    """Return whether a size satisfies a relation to 0; None if its bounds do not tell."""
     if size.low > 0:
         return relation in ("!=", ">", ">=")
     if size.high < 0:

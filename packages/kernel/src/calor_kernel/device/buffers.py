@@ -1,8 +1,7 @@
-"""Buffers: the pieces of device memory that core holds for tensors.
+"""Buffers: the blocks of device memory that core holds for tensors.
 
-Requirements: making one and dropping one is on the path of every call, so it does no more than take
-from and give to the pool; who sees the memory from outside keeps the buffer alive and marks it as
-exported, for as long as a view lives.
+Requirements: creating and dropping a buffer is on the path of every call, so it only takes from and
+returns to the pool. An external view of the memory keeps the buffer alive and marked as exported.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ Array = np.ndarray[Any, Any]
 
 
 class Owner(Protocol):
-    """What buffers ask of the pool that they belong to."""
+    """The pool's interface to its buffers."""
 
     memory: Memory
     in_use: int
 
     def raw(self, nbytes: int) -> tuple[Any, int]:
-        """Return the handle of a piece that is not counted, and its size class in bytes."""
+        """Return the handle of an uncounted block, and its size class in bytes."""
 
     def give(self, handle: Any, room: int, nbytes: int) -> None:
-        """Take a piece of a size class back."""
+        """Take back a block of a size class."""
 
 
-# The stamp of a buffer whose contents change without anybody's saying so.
+# The stamp of a buffer whose contents may change without notice.
 OPEN: Final = -1
 
 
 class _Window:
-    """What a view of a buffer's memory holds: the buffer, for as long as the view lives."""
+    """Held by a view of a buffer's memory; it keeps the buffer alive."""
 
     def __init__(self, buffer: KernelBuffer, address: int) -> None:
         self.buffer = buffer
@@ -58,12 +57,12 @@ class _Window:
 
 
 class KernelBuffer:
-    """A piece of a device's memory that holds one value.
+    """A block of device memory that holds one value.
 
-    Attributes: ``handle``, what the device knows it by; ``nbytes``; ``idle``, the pool's list of
-    pieces of its class, to which it returns; ``outcomes``, what the contents depend on that may
-    have failed; ``stamp``, a number that no other contents have, 0 where none was given yet, OPEN
-    where somebody else may write at any time.
+    Attributes: ``handle``, the device's handle; ``nbytes``; ``idle``, the pool's list of idle
+    blocks of its class, to which it returns; ``outcomes``, the fallible runs on which the contents
+    depend; ``stamp``, a unique number of the contents, 0 if not assigned yet, OPEN if others may
+    write at any time.
     """
 
     __slots__ = (
@@ -97,7 +96,7 @@ class KernelBuffer:
         return self._window is not None and self._window() is not None
 
     def lend(self, address: int, writable: bool) -> _Window:
-        """Return what others hold who see the memory; the buffer is exported while it lives."""
+        """Return the token that external views hold; the buffer is exported while it lives."""
         window = None if self._window is None else self._window()
         if window is None:
             window = _Window(self, address)
@@ -108,15 +107,16 @@ class KernelBuffer:
         return window
 
     def keep_lent(self) -> None:
-        """Count as exported from now on: others see the memory for as long as they see the tensor.
+        """Mark the buffer as exported for the lifetime of the tensor.
 
-        Dropping the tensor leaves a cycle of the buffer and its window, which a collector finds.
+        Dropping the tensor leaves a reference cycle of the buffer and its window, for the garbage
+        collector.
         """
         window = self.lend(self.handle, writable=False)
         self._window = lambda: window
 
     def view(self, spec: Spec, *, writable: bool = False) -> Array | None:
-        """Return an array on the buffer's memory; None where the host has no address."""
+        """Return an array on the buffer's memory; None if the host has no address of it."""
         address = self.pool.memory.address(self.handle)
         if address is None:
             return None
@@ -125,7 +125,7 @@ class KernelBuffer:
 
 
 class AdoptedBuffer(KernelBuffer):
-    """Host memory that somebody else owns, and may look at or write to at any time."""
+    """Host memory with another owner, who may read or write it at any time."""
 
     __slots__ = ("array",)
 
@@ -147,7 +147,7 @@ class AdoptedBuffer(KernelBuffer):
 
 
 class ForeignBuffer(KernelBuffer):
-    """Memory of the device that another library owns, and may write to at any time."""
+    """Device memory owned by another library, which may write to it at any time."""
 
     __slots__ = ("finish", "owner")
 
@@ -162,13 +162,13 @@ class ForeignBuffer(KernelBuffer):
         self.stamp = OPEN
 
     def __del__(self) -> None:
-        """Leave the memory to its owner, when nothing that was queued reads it any more."""
+        """Leave the memory to its owner after all queued reads."""
         with suppress(DeviceError):
             self.finish()
 
 
 class ShadowedBuffer(AdoptedBuffer):
-    """An adopted array at an address that kernels cannot use: each use reads it anew."""
+    """An adopted array at an address that kernels cannot use: each use copies it."""
 
     __slots__ = ("_copy",)
 
@@ -177,15 +177,15 @@ class ShadowedBuffer(AdoptedBuffer):
         self._copy = pool.raw(array.nbytes)
 
     def __del__(self) -> None:
-        """Give back the copy's memory."""
+        """Free the copy's memory."""
         self.pool.give(*self._copy, 0)
 
     @property
     def handle(self) -> Any:
-        """A copy of the array as it is now."""
+        """A copy of the array's current contents."""
         self.pool.memory.copy_in(self._copy[0], 0, self.array)
         return self._copy[0]
 
     @handle.setter
     def handle(self, none: None) -> None:
-        """There is nothing to set; the base class does."""
+        """Do nothing; the base class sets it."""

@@ -1,8 +1,8 @@
-"""DLPack for memory that the host cannot read, without a library that makes the capsules.
+"""DLPack capsules of device memory, without CuPy.
 
-Requirements: what CuPy does where it is is done where it is not, by NumPy's capsules of addresses
-that nobody reads, in which the device is put right; the host waits for the stream of what is handed
-over, as no event of the driver's is known to the consumer here.
+Requirements: this replaces CuPy if it is not installed. NumPy makes a capsule of the address, never
+read by the host, and the device fields are patched afterwards. The host waits for the stream before
+the hand-over, because the consumer knows no event of this driver.
 
 Source: the DLPack specification, https://dmlc.github.io/dlpack/latest/c_api.html
 """
@@ -20,7 +20,7 @@ from calor.errors import ExchangeError
 from calor.specs import Spec, spec
 from calor_kernel.device.protocol import Exchange
 
-# Type codes of DLPack by kinds of NumPy's dtypes, and of those that NumPy has not.
+# DLPack's type codes by NumPy's dtype kinds, and by name for dtypes that NumPy lacks.
 _KINDS: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _OTHERS: Final = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
 _VERSION: Final = (1, 0)
@@ -41,7 +41,7 @@ class _Tensor(ctypes.Structure):
     ]
 
 
-# What a versioned capsule has before its tensor: version, context, deleter and flags.
+# The header of a versioned capsule before its tensor: version, context, deleter and flags.
 _AHEAD: Final = 32
 _valid = ctypes.pythonapi.PyCapsule_IsValid
 _valid.argtypes, _valid.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_int
@@ -50,7 +50,7 @@ _pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctype
 
 
 def _tensor_in(capsule: Any) -> _Tensor:
-    """Return what an unused capsule says."""
+    """Return the tensor of an unused capsule."""
     for name, ahead in ((b"dltensor_versioned", _AHEAD), (b"dltensor", 0)):
         if _valid(capsule, name):
             return _Tensor.from_address(_pointer(capsule, name) + ahead)
@@ -58,9 +58,9 @@ def _tensor_in(capsule: Any) -> _Tensor:
 
 
 def capsule_of(address: int, known: Spec, place: tuple[int, int], owner: Any, **asked: Any) -> Any:
-    """Return a capsule of dense memory on a device, which keeps ``owner`` while it lives.
+    """Return a capsule of dense device memory; the capsule keeps ``owner`` alive.
 
-    ``asked`` is what a consumer asks of ``__dlpack__``: a version at most.
+    ``asked``: the consumer's arguments to ``__dlpack__``, at most a version.
 
     >>> from calor.dtypes import float32
     >>> memory = np.zeros(6, np.float32)
@@ -78,7 +78,7 @@ def capsule_of(address: int, known: Spec, place: tuple[int, int], owner: Any, **
 
 
 def contents(capsule: Any) -> tuple[int, Spec]:
-    """Return address and spec of a capsule's memory; ExchangeError where it is not dense."""
+    """Return address and spec of a capsule's memory; ExchangeError if it is not dense."""
     said = _tensor_in(capsule)
     shape = tuple(said.shape[i] for i in range(said.ndim))
     dtype = _dtype(said)
@@ -103,7 +103,7 @@ def _dtype(said: _Tensor) -> DType:
 
 
 class CapsuleExchange(Exchange):
-    """What is exchanged with the stream of a handle; ``finish`` waits for it."""
+    """Exchange on the stream of a handle; ``finish`` waits for it."""
 
     def __init__(self, place: tuple[int, int], stream: int, finish: Callable[[], None]) -> None:
         self.place = place
@@ -111,7 +111,7 @@ class CapsuleExchange(Exchange):
         self.finish = finish
 
     def dlpack(self, handle: int, spec: Spec, owner: Any, **options: Any) -> Any:
-        """Return a capsule of memory in which everything that was queued is done."""
+        """Return a capsule of memory after all queued work is done."""
         self.finish()
         return capsule_of(handle, spec, self.place, owner, **options)
 
@@ -120,7 +120,7 @@ class CapsuleExchange(Exchange):
         try:
             capsule = array.__dlpack__(stream=self.stream, max_version=_VERSION)
         except TypeError:
-            # Producers from before DLPack 1.0 are not asked for a version.
+            # Producers before DLPack 1.0 do not accept a version.
             capsule = array.__dlpack__(stream=self.stream)
-        # A capsule that nobody uses up gives the memory back when it is deleted.
+        # A capsule that nobody consumes releases the memory when deleted.
         return *contents(capsule), (capsule, array)

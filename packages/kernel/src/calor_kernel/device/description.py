@@ -1,8 +1,8 @@
-"""What a kernel is made from, as text that is the same in every process: the key on disk.
+"""The canonical text of a build, equal in every process: the key on disk.
 
-Requirements: two builds with one text give one image; whatever may change the image is in the text
-or in the digests of the sources beside it; a value without a lasting name is an error and not an
-address.
+Requirements: two builds with the same text give the same image. Everything that may change the
+image is in the text or in the digests of the sources. A value without a persistent name is an
+error, never an address.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 
 _DECLARED: dict[int, tuple[Buffer | Scalar, str]] = {}
-# What decides about an image beside the kernel's own module.
+# The folders that determine an image, beside the kernel's own module.
 _ROOMS: Final = ("ir", "language", "library", "printers")
 
 
 def build_text(build: Build) -> str:
-    """Return the text of a build; KernelTypeError where a part of it has no lasting name."""
+    """Return the text of a build; KernelTypeError if a part of it has no persistent name."""
     if not _has_file(build.function.function):
         raise KernelTypeError(
             f"kernel {build.function.name} is defined where there is no file (in a notebook, for "
@@ -52,7 +52,8 @@ def _declared(parameter: Buffer | Scalar) -> str:
     """Describe a parameter; most are one of a few objects of their family."""
     found = _DECLARED.get(id(parameter))
     if found is None:
-        # By identity, for what compares equal may be described otherwise; held, so that it lasts.
+        # Keyed by identity, because equal values may differ in their text; the reference keeps it
+        # alive.
         found = remember(_DECLARED, id(parameter), (parameter, describe(parameter)))
     return found[1]
 
@@ -101,7 +102,7 @@ def _name(thing: Any) -> str:
 
 
 def _function(function: Any) -> str:
-    """Return a function's name and module, and its code and what it closes over if it is local."""
+    """Return a function's name and module; for a local one also its code and closure."""
     function = getattr(function, "__wrapped__", function)
     text = f"{_name(function)}[{module_digest(function.__module__ or '__main__')}]"
     if "<" not in function.__qualname__ and _has_file(function):
@@ -112,7 +113,7 @@ def _function(function: Any) -> str:
 
 
 def _has_file(function: Any) -> bool:
-    """Return whether the sources of a function are among what digests are made of."""
+    """Return whether a function's source file is covered by the digests."""
     name = function.__module__
     if name is None or not Path(function.__code__.co_filename).is_file():
         return False
@@ -148,13 +149,13 @@ def module_digest(name: str) -> str:
 
 @cache
 def sources_digest() -> str:
-    """Return a digest of what calor-kernel makes kernels and their text with."""
+    """Return a digest of calor-kernel's sources that build and print kernels."""
     root = Path(__file__).parents[1]
     return _digest([file for room in _ROOMS for file in _sources(root / room)])
 
 
 def _sources(folder: str | Path) -> list[str]:
-    """Return the modules in a folder and in those within, in an order that is the same anywhere."""
+    """Return the modules in a folder and its subfolders, in a deterministic order."""
     found: list[str] = []
     for at, inner, names in os.walk(folder):
         inner.sort()
@@ -163,7 +164,7 @@ def _sources(folder: str | Path) -> list[str]:
 
 
 def _digest(files: list[str]) -> str:
-    """Return a digest of files; every program reads them all, so none becomes an object."""
+    """Return a digest of files; every program reads them all, so no Path objects are made."""
     found = hashlib.sha256()
     for file in files:
         try:

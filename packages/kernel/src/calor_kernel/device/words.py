@@ -1,7 +1,7 @@
-"""Memory of a device whose copies are of whole words.
+"""Device memory whose copies are in whole words.
 
-Requirements: nobody above knows of words; what shares a word with what is written stays as it is;
-what is no whole word goes over the host.
+Requirements: callers need not know of words. Neighbouring bytes of a partially written word are
+preserved. Partial words go through the host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Bytes = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a buffer of the driver's: where it begins, and its bytes."""
+    """A part of a driver's buffer: its offset, and its bytes."""
 
     buffer: Any
     start: int
@@ -32,7 +32,7 @@ class WordMemory(Memory):
 
     @abstractmethod
     def read(self, buffer: Any, start: int, nbytes: int) -> Bytes:
-        """Return whole words, after what was queued; waits for them."""
+        """Return whole words, after all queued work; waits for them."""
 
     @abstractmethod
     def put(self, buffer: Any, start: int, data: Bytes) -> None:
@@ -43,11 +43,11 @@ class WordMemory(Memory):
         """Copy whole words between buffers, or within one, in the order of the queue."""
 
     def part(self, handle: Piece, offset: int, nbytes: int) -> Piece | None:
-        """Return a part, which needs no object of the driver's."""
+        """Return a part, which needs no driver object."""
         return Piece(handle.buffer, handle.start + offset, nbytes)
 
     def copy_in(self, handle: Piece, offset: int, array: Bytes) -> None:
-        """Write from the host, after what waits."""
+        """Write from the host, after queued work."""
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         first = handle.start + offset
         start, nbytes = _words(first, data.size)
@@ -68,7 +68,7 @@ class WordMemory(Memory):
             target[:] = found[first - start :][: target.size]
 
     def copy(self, target: Piece, at: int, source: Piece, offset: int, nbytes: int) -> None:
-        """Copy between pieces, in the order of the queue; what is no whole word by the host."""
+        """Copy between pieces in queue order; partial words go through the host."""
         to, of = target.start + at, source.start + offset
         whole = 0 if to % WORD or of % WORD else nbytes // WORD * WORD
         if whole:
@@ -80,6 +80,6 @@ class WordMemory(Memory):
 
 
 def _words(first: int, nbytes: int) -> tuple[int, int]:
-    """Return where the words around some bytes begin, and how many bytes they are."""
+    """Return the offset and size of the words around some bytes."""
     start = first // WORD * WORD
     return start, -(-(first + nbytes) // WORD) * WORD - start

@@ -1,13 +1,13 @@
-"""Compiling several kernels at once, in this process and in processes of their own.
+"""Parallel compilation of kernels, in this process and in worker processes.
 
-Requirements: building and compiling holds the interpreter's lock, so threads would not help; a
-worker costs a third of a second to start, so this process compiles meanwhile and few cold kernels
-are compiled here alone; a program without a guard around its main code must not run twice, so
-workers are started by themselves and not by multiprocessing; whatever a worker cannot do is done
-here, with the same result.
+Requirements: building and compiling holds the interpreter's lock, so threads would not help. A
+worker takes a third of a second to start, so this process compiles meanwhile, and a few cold
+kernels are compiled here alone. A program without a main guard must not run twice, so workers are
+started directly, not by multiprocessing. A job that a worker cannot do is done here, with the same
+result.
 
-A worker says that it is ready, reads jobs from its standard input and writes answers to its
-standard output, each as a pickle behind its length. CALOR_COMPILE_WORKERS says how many there are
+A worker reports that it is ready, reads jobs from its standard input and writes answers to its
+standard output, each as a length-prefixed pickle. CALOR_COMPILE_WORKERS is the number of workers
 beside this process, 0 for none.
 """
 
@@ -32,12 +32,12 @@ from calor_kernel.ir.nodes import Block, Kernel
 if TYPE_CHECKING:
     import subprocess
 
-# Fewer cold kernels than this are compiled here. More are seldom the last: what started for them,
-# perhaps too late, is there for the next.
+# Fewer cold kernels than this are compiled here. A larger batch is usually followed by others, so
+# workers that start too late for it serve the next.
 FEW: Final = 6
 _MOST: Final = 8
 _READY: Final = b"ready"
-# A worker looks for cycles among so many new objects, which are a few kernels.
+# A worker's garbage collection threshold in new objects, about a few kernels.
 _OBJECTS: Final = 200_000
 
 
@@ -55,7 +55,7 @@ Answer = tuple[bytes, Kernel]
 
 @dataclass(slots=True)
 class _Task:
-    """A job that somebody is to do; ``answer`` None after ``done``: it is to be done here."""
+    """A job to be done; ``answer`` None after ``done`` returns it to this process."""
 
     job: Job
     answer: Answer | None = None
@@ -63,13 +63,13 @@ class _Task:
 
 
 def image_of(job: Job) -> Answer:
-    """Build and compile a kernel; CompileError."""
+    """Build and compile a kernel; raises CompileError."""
     kernel = job.build.kernel(job.features)
     return job.toolchain.compile(job.toolchain.source(kernel), kernel.name), kernel
 
 
 def compile_jobs(jobs: Sequence[Job]) -> list[Answer]:
-    """Return the image and kernel of each job, compiled in workers too where there are many."""
+    """Return the image and kernel of each job; many jobs are shared with workers."""
     workers = _count(len(jobs))
     if not workers:
         return [image_of(job) for job in jobs]
@@ -77,7 +77,7 @@ def compile_jobs(jobs: Sequence[Job]) -> list[Answer]:
 
 
 def _count(jobs: int) -> int:
-    """Return how many workers are worth their start."""
+    """Return the number of workers that are worth their start."""
     named = os.environ.get("CALOR_COMPILE_WORKERS")
     if jobs < FEW or not sys.executable:
         return 0
@@ -91,7 +91,7 @@ def _count(jobs: int) -> int:
 
 
 class _Worker:
-    """A process that compiles, and the thread that speaks to it."""
+    """A compiling process, and the thread that talks to it."""
 
     def __init__(self, pool: Workers, number: int) -> None:
         self.pool = pool
@@ -101,7 +101,7 @@ class _Worker:
         threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def _serve(self) -> None:
-        """Hand tasks to the process while there is one that answers."""
+        """Send tasks to the process while it answers."""
         tasks = self.pool.tasks
         while self._is_ready():
             while (task := tasks.get()) is not None:
@@ -122,7 +122,7 @@ class _Worker:
         try:
             message = pickle.dumps(job)
         except (pickle.PicklingError, AttributeError, TypeError):
-            return None  # A kernel that only this process knows.
+            return None  # A kernel known only to this process.
         _send(self._input, message)
         answer: Answer | None = pickle.loads(_receive(self._output))
         return answer
@@ -148,7 +148,7 @@ class _Worker:
         self.process.kill()
         self.process.wait()
         for stream in (self._input, self._output):
-            with suppress(OSError):  # It may have died before.
+            with suppress(OSError):  # The process may have died before.
                 stream.close()
 
 
@@ -156,7 +156,7 @@ def _started() -> subprocess.Popen[bytes]:
     import subprocess  # Most programs start no process.
 
     paths = os.pathsep.join(p for p in sys.path if p)
-    # A worker multiplies no matrices by NumPy, and must not start threads for it.
+    # A worker needs no BLAS threads for NumPy.
     environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, "-c", f"from {__name__} import serve; serve()"],
@@ -167,13 +167,13 @@ def _started() -> subprocess.Popen[bytes]:
 
 
 class Workers:
-    """Processes that compile, started when they are needed and kept."""
+    """Worker processes, started on demand and kept."""
 
     def __init__(self) -> None:
         self.forget()
 
     def run(self, jobs: Sequence[Job], workers: int) -> list[Answer]:
-        """Compile jobs here and in at most so many processes; CompileError."""
+        """Compile jobs here and in at most ``workers`` processes; raises CompileError."""
         with self._lock:
             while len(self._all) < workers and not self._fails:
                 self._all.append(_Worker(self, len(self._all) + 1))
@@ -187,10 +187,10 @@ class Workers:
                 return [self._answer(task) for task in tasks]
             finally:
                 while self._next() is not None:
-                    pass  # After an error nobody waits for the others.
+                    pass  # After an error nobody waits for the other answers.
 
     def _next(self) -> _Task | None:
-        """Return a task that no worker has taken; None where there is none."""
+        """Return a task that no worker has taken; None if there is none."""
         with suppress(Empty):
             return self.tasks.get_nowait()
         return None
@@ -200,7 +200,7 @@ class Workers:
         return image_of(task.job) if task.answer is None else task.answer
 
     def leave(self, worker: _Worker) -> None:
-        """Do without a worker that does not start, and start no others."""
+        """Drop a worker that does not start, and start no others."""
         self._fails = True
         worker.close()
         with suppress(ValueError):
@@ -216,7 +216,7 @@ class Workers:
         self.forget()
 
     def forget(self) -> None:
-        """Know of no process any more; in a forked child they are the parent's."""
+        """Forget all processes; in a forked child they belong to the parent."""
         self._lock = threading.Lock()
         self.tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._all: list[_Worker] = []
@@ -244,9 +244,9 @@ def _receive(stream: IO[bytes]) -> bytes:
 def serve() -> None:
     """Answer jobs until the input ends; the body of a worker."""
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # What a compiler prints must not be taken for an answer.
+    # A compiler's output must not be taken for an answer.
     os.dup2(2, 1)
-    # What is here now stays, and looking through it takes as long as compiling.
+    # Existing objects stay alive; collecting them would take as long as compiling.
     gc.freeze()
     gc.set_threshold(_OBJECTS)
     _send(answers, _READY)
@@ -259,12 +259,12 @@ def serve() -> None:
 
 
 def _answer(message: bytes) -> tuple[bytes, Kernel] | None:
-    """Return an image and the kernel without its body; None where the job cannot be done here."""
+    """Return an image and the kernel without its body; None if the job cannot be done here."""
     try:
         job = pickle.loads(message)
         image, kernel = image_of(job)
     except Exception:
-        return None  # The caller does it, and raises what there is to raise.
+        return None  # The caller does the job, and raises its error.
     return image, Kernel(
         kernel.name,
         kernel.parameters,

@@ -1,7 +1,7 @@
-"""What is known at build time: numbers in their types, and operations that need not be made.
+"""Constant folding: known numbers in their types, and redundant operations.
 
-Requirements: a folded number is bit for bit what the device would compute; where that is not sure
-(a float that a device may contract, a division by zero) nothing is folded.
+Requirements: a folded number equals the device's result bit for bit. Uncertain cases (a float that
+a device may contract, a division by zero) are not folded.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from calor.dtypes import DType, bfloat16, float64
 from calor_kernel.ir.nodes import Value
 from calor_kernel.ir.types import Type
 
-# What a number is known to divide by at most; widths of accesses are far below it.
+# The maximum of known divisors; access widths are far below it.
 _MOST = 1 << 30
 
 
 def convert(number: Any, dtype: DType) -> Any:
-    """Return a Python number as the dtype holds it: wrapped, or rounded to nearest even."""
+    """Return a Python number as represented in the dtype: wrapped, or rounded to nearest even."""
     if dtype.kind == "bool":
         return bool(number)
     if dtype.kind in ("int", "uint"):
@@ -35,7 +35,7 @@ def convert(number: Any, dtype: DType) -> Any:
         exact = np.float64(_odd(number, 53))
         if dtype is not bfloat16:
             return float(exact.astype(dtype.numpy))
-        # NumPy reaches bfloat16 by way of float32, which rounds a first time.
+        # NumPy converts to bfloat16 by way of float32, with a first rounding.
         near = exact.astype(np.float32)
         if near != exact and np.isfinite(near) and not near.view(np.uint32) & 1:
             near = np.nextafter(near, np.float32(np.copysign(np.inf, exact - np.float64(near))))
@@ -43,7 +43,7 @@ def convert(number: Any, dtype: DType) -> Any:
 
 
 def _odd(number: Any, bits: int) -> Any:
-    """Return an integer with its lower bits in the last kept one, so that it is rounded once."""
+    """Return an integer with its lower bits ORed into the last kept one, for a single rounding."""
     spare = abs(number).bit_length() - bits if isinstance(number, int) else 0
     if spare <= 0:
         return number
@@ -53,14 +53,14 @@ def _odd(number: Any, bits: int) -> Any:
 
 
 def bits(known: Any) -> Any:
-    """Return a key that tells 0.0 from −0.0 and holds for NaN."""
+    """Return a key that distinguishes 0.0 from −0.0 and is equal for NaN."""
     if isinstance(known, tuple):
         return tuple(map(bits, known))
     return np.float64(known).tobytes() if isinstance(known, float) else known
 
 
 def power_of_two(value: Value) -> int | None:
-    """Return n where the value is known to be 2**n."""
+    """Return n if the value is known to be 2**n."""
     number = value.known
     if isinstance(number, int) and not isinstance(number, bool) and number > 0:
         return number.bit_length() - 1 if number & (number - 1) == 0 else None
@@ -68,12 +68,12 @@ def power_of_two(value: Value) -> int | None:
 
 
 def not_negative(*values: Value) -> bool:
-    """Return whether all values are marked as never negative, as positions and sizes are."""
+    """Return whether all values are marked nonnegative, as positions and sizes are."""
     return all(v.nonnegative for v in values)
 
 
 def mark(name: str, operands: Sequence[Value], result: Value) -> None:
-    """Note on the result of a pure operation what follows from its operands: sign and divisor."""
+    """Mark the result of a pure operation with facts derived from its operands: sign, divisor."""
     dtype = result.type.dtype
     if dtype.kind not in ("int", "uint"):
         return
@@ -83,14 +83,14 @@ def mark(name: str, operands: Sequence[Value], result: Value) -> None:
         result.divisible = divisor(name, operands, result.type)
 
 
-# Integers do not overflow where they are indices, and only of those is the sign of the start known.
+# Index arithmetic does not overflow, and only indices start with a known sign.
 _ALL = frozenset(("add", "mul", "quotient", "min", "or", "xor", "shuffle", "pack", "insert"))
 _FIRST = frozenset(("shl", "shr", "modulo", "splat", "extract"))
 _ALWAYS = frozenset(("popcount", "clz", "ctz"))
 
 
 def _stays_nonnegative(name: str, operands: Sequence[Value], dtype: DType) -> bool:
-    """Return whether a signed result is at least 0 for sure."""
+    """Return whether a signed result is known to be at least 0."""
     if name in _ALL:
         return not_negative(*operands)
     if name in _FIRST:
@@ -110,10 +110,10 @@ def _stays_nonnegative(name: str, operands: Sequence[Value], dtype: DType) -> bo
 
 
 def divisor(name: str, operands: Sequence[Value], type: Type) -> int:
-    """Return a number that the result of an integer operation is known to divide by."""
+    """Return a known divisor of the result of an integer operation."""
     known_to = [v.divisible for v in operands]
     if name == "cast" and operands[0].type.dtype.itemsize > type.dtype.itemsize:
-        # Of the low bits only divisors that are powers of two stay.
+        # Truncation preserves only divisors that are powers of two.
         return gcd(known_to[0], _MOST)
     if name in ("add", "sub", "min", "max", "neg", "cast"):
         return gcd(*known_to)
@@ -140,11 +140,11 @@ def _bounded(number: int) -> int:
 
 
 def may_fail(name: str, operands: Sequence[Value]) -> bool:
-    """Return whether a pure operation may stop the program: an integer division."""
+    """Return whether a pure operation may trap: an integer division."""
     if name not in ("quotient", "modulo"):
         return False
     divisor = operands[1].known
-    # The least number divided by −1 does not fit.
+    # The most negative number divided by −1 overflows.
     return not isinstance(divisor, int) or divisor in (0, -1)
 
 
@@ -173,7 +173,7 @@ _INTEGERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 def fold(
     name: str, operands: Sequence[Value], types: Sequence[Type], attributes: Mapping[str, Any]
 ) -> Any:
-    """Return a value or a number that stands for the operation, or None where it must be made."""
+    """Return a value or a number that replaces the operation, or None if it must be emitted."""
     if not operands:
         return None
     if name == "select":
@@ -223,7 +223,7 @@ def _whole(name: str, numbers: Sequence[Any], dtype: DType, type: Type) -> Any:
 
 
 def _identity(name: str, operands: Sequence[Value], numbers: Sequence[Any]) -> Any:
-    """Return the operand that is the result already: x + 0, x * 1, x & true."""
+    """Return the operand that equals the result: x + 0, x * 1, x & true."""
     (a, b), (m, n) = operands, numbers
     if isinstance(m, bool) or isinstance(n, bool):
         if name == "and":
@@ -248,7 +248,7 @@ def _identity(name: str, operands: Sequence[Value], numbers: Sequence[Any]) -> A
     return None
 
 
-# What an operation of two operands gives where they are one value.
+# The result of a binary operation on two equal operands.
 _SAME: Mapping[str, Any] = MappingProxyType(
     {
         **dict.fromkeys(("sub", "xor"), 0),
@@ -260,7 +260,7 @@ _SAME: Mapping[str, Any] = MappingProxyType(
 
 
 def _itself(name: str, a: Value, b: Value) -> Any:
-    """Return what follows where both operands are one value, or one is 0 and one no less."""
+    """Return the result for two equal operands, or for 0 and a nonnegative one."""
     if a is b and name in _SAME:
         same = _SAME[name]
         return a if same is None else convert(same, a.type.dtype) if name == "xor" else same

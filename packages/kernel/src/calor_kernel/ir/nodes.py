@@ -1,9 +1,9 @@
-"""A kernel as data: operations with operands, results and regions, in static single assignment.
+"""Kernel IR: operations with operands, results and regions, in static single assignment form.
 
-Requirements: what a printer needs is here and nothing else; control flow is structured (a region is
-a block with arguments and a yield), because C wants ``for`` and LLVM wants phis, and both follow
-from regions; every operation knows the line that made it; memory is reached by (memory, index),
-never by an address.
+Requirements: the IR holds exactly the information that printers need. Control flow is structured (a
+region is a block with arguments and a yield), because C wants ``for`` and LLVM wants phis, and both
+follow from regions. Every operation knows its source line. Memory is addressed by (memory, index),
+never by a pointer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ Position = tuple[str, int]  # file name and line
 
 
 class Value:
-    """What one operation or block argument stands for; used by identity.
+    """The result of an operation, or a block argument; compared by identity.
 
-    ``known`` is the number itself where the build knows it (a tuple for lanes), else None;
-    ``nonnegative`` says that it is at least 0 for sure, which makes ``//`` and ``%`` cheap;
-    ``divisible`` is a number that it is known to divide by, which widens accesses (0 divides by
-    all).
+    ``known`` is the number if known at build time (a tuple for lanes), else None. ``nonnegative``:
+    the value is known to be at least 0, which makes ``//`` and ``%`` cheap. ``divisible``: a known
+    divisor, which permits wider accesses (0 means divisible by all).
     """
 
     __slots__ = ("divisible", "hint", "known", "nonnegative", "type")
@@ -41,7 +40,7 @@ class Value:
         return f"<{self.hint or 'value'}: {self.type}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A kernel goes to other processes without the builder that made its values.
+        # A kernel is sent to other processes without the builder that made its values.
         return _value, (self.type, self.hint, self.known, self.nonnegative, self.divisible)
 
 
@@ -53,7 +52,7 @@ def _value(type: Type, hint: str, known: Any, nonnegative: bool, divisible: int)
 
 @dataclass(eq=False, slots=True)
 class Memory:
-    """Memory that a kernel indexes by elements: a parameter's, a cube's or a unit's own.
+    """Memory indexed by elements: a parameter's, or the own memory of a cube or unit.
 
     ``size`` is the number of elements, None for a parameter's memory; ``align`` in bytes.
     """
@@ -71,7 +70,7 @@ class Memory:
 
 @dataclass(eq=False, slots=True)
 class Operation:
-    """One step. ``name`` is one of :data:`calor_kernel.ir.ops.OPS`, which says what is allowed."""
+    """One operation. ``name`` is a key of :data:`calor_kernel.ir.ops.OPS`, which has its rules."""
 
     name: str
     operands: tuple[Value, ...] = ()
@@ -83,21 +82,21 @@ class Operation:
 
     @property
     def result(self) -> Value:
-        """The only result."""
+        """The single result."""
         (value,) = self.results
         return value
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Operations in order. ``arguments`` are bound on entry, ``yields`` are what leaves."""
+    """Operations in order. ``arguments`` are bound on entry; ``yields`` are the block's results."""
 
     arguments: tuple[Value, ...] = ()
     operations: list[Operation] = field(default_factory=list)
     yields: tuple[Value, ...] = ()
 
     def walk(self) -> Iterator[Operation]:
-        """Yield every operation of the block and of the regions in it, outer ones first."""
+        """Yield every operation of the block and of its nested regions, outer ones first."""
         for operation in self.operations:
             yield operation
             for region in operation.regions:
@@ -119,9 +118,9 @@ class Kernel:
     """A built kernel.
 
     Attributes: ``name``; ``parameters`` in the order of the launch; ``cube``, the units along x, y
-    and z; ``plane``, the units that run in lock step (1 where the device has none); ``memories``,
-    what the body allocates (shared and private); ``attributes``, what a launch asks of the device
-    beside (register budgets, cluster sizes).
+    and z; ``plane``, the units in lock step (1 if the device has none); ``memories``, the body's
+    shared and private memories; ``attributes``, further requests of the launch (register budgets,
+    cluster sizes).
     """
 
     name: str
@@ -140,7 +139,7 @@ class Kernel:
 
     @property
     def shared_bytes(self) -> int:
-        """The shared memory that a cube needs, in bytes, each piece aligned as it asks."""
+        """The shared memory of a cube in bytes, with each piece aligned."""
         total = 0
         for memory in self.memories:
             if memory.space == "shared":

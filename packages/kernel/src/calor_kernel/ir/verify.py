@@ -1,7 +1,7 @@
-"""The grammar of kernels: what every kernel obeys, after it is built and after every pass.
+"""The verifier: rules for every kernel, checked after it is built and after every pass.
 
-Requirements: rules are data, each a name and a function that says what is wrong; an error names the
-operation, the line that made it and the rule; printers and lanes rely on them and check none.
+Requirements: rules are data, each a name and a function that yields violations. An error names the
+operation, its source line and the rule. Printers and lanes rely on the rules and check none.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from calor_kernel.ir.uniformity import Level, Uniformity, conditions, scope_leve
 
 
 def verify(kernel: Kernel) -> Kernel:
-    """Return the kernel if it obeys every rule; VerificationError names the first that it breaks.
+    """Return the kernel if it obeys every rule; VerificationError names the first violation.
 
-    The error says the operation, the file and line that made it, and the rule.
+    The error gives the operation, its source file and line, and the rule.
     """
     for rule in RULES:
         for operation, complaint in rule.check(kernel):
@@ -39,7 +39,7 @@ def _message(kernel: Kernel, rule: str, operation: Operation | None, complaint: 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: its name, and what yields (operation, what is wrong) for a kernel."""
+    """A rule: its name, and a function that yields (operation, violation) for a kernel."""
 
     name: str
     check: Callable[[Kernel], Iterator[tuple[Operation | None, str]]]
@@ -55,7 +55,7 @@ def _each(check: Callable[[Operation], Complaints]) -> Callable[[Kernel], Iterat
 
 
 def _frame(kernel: Kernel) -> Iterator[Found]:
-    """The cube, the plane, parameters and memories are what they say."""
+    """The cube, the plane, parameters and memories are well-formed."""
     if min(kernel.cube) < 1 or kernel.plane < 1:
         yield None, f"a cube of {kernel.cube} units in planes of {kernel.plane}"
     names = [p.name for p in kernel.parameters] + [m.name for m in kernel.memories]
@@ -75,7 +75,7 @@ def _frame(kernel: Kernel) -> Iterator[Found]:
 
 
 def _definitions(kernel: Kernel) -> Iterator[Found]:
-    """Every operand is made before, in the same block or around it, and once."""
+    """Every operand is defined once, earlier in the same block or in an enclosing one."""
     defined = {p.value for p in kernel.parameters if p.value is not None}
     visible = set(defined)
 
@@ -106,7 +106,7 @@ def _definitions(kernel: Kernel) -> Iterator[Found]:
 
 
 def _memories(kernel: Kernel) -> Iterator[Found]:
-    """Memory is a parameter's or the kernel's own."""
+    """Memory belongs to a parameter or to the kernel."""
     own: set[Memory | None] = {p.memory for p in kernel.parameters}
     own.update(kernel.memories)
     for operation in kernel.body.walk():
@@ -122,7 +122,7 @@ _DIVERGES = (
 
 
 def _together(kernel: Kernel) -> Iterator[Found]:
-    """What the units of a scope do together stands under no condition in which they differ."""
+    """Collective operations of a scope are not under a condition that diverges within it."""
     if kernel.units == 1 or not any(OPS[o.name].scope for o in kernel.body.walk()):
         return
     uniformity = Uniformity(kernel)
@@ -130,7 +130,7 @@ def _together(kernel: Kernel) -> Iterator[Found]:
         scope = operation.attributes.get("scope") or OPS[operation.name].scope
         if not OPS[operation.name].scope or scope == "unit":
             continue
-        # A named barrier says how many units reach it.
+        # A named barrier gives the number of units that reach it.
         needed = Level.PLANE if operation.attributes.get("count") else scope_level(scope)
         if kernel.units <= kernel.plane and level == Level.PLANE:
             level = Level.CUBE

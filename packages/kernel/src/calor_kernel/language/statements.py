@@ -1,8 +1,8 @@
-"""What the rewritten statements of a kernel do: decide at build time, or make regions.
+"""Rewritten statements of a kernel: decided at build time, or turned into regions.
 
-Requirements: the same ``if`` and ``for`` serve values that the build knows and values of the
-device; loops carry exactly what changes in them. Names here are those that
-:mod:`calor_kernel.language.rewrite` writes into kernels.
+Requirements: the same ``if`` and ``for`` serve build-time values and device values. Loops carry
+exactly the values that change. :mod:`calor_kernel.language.rewrite` writes these names into
+kernels.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def peek(read: Callable[[], Any], name: str) -> Any:
-    """Return the value of a name, or Undefined where it has none yet."""
+    """Return the value of a name, or Undefined if it has none yet."""
     try:
         return read()
     except NameError:
@@ -63,7 +63,7 @@ def peek(read: Callable[[], Any], name: str) -> Any:
 
 
 def host(condition: Any) -> Any:
-    """Return a condition that the build must know, because what follows leaves a function."""
+    """Return a condition, which must be known at build time because it leads out of a function."""
     if isinstance(condition, Number):
         if isinstance(condition.known, bool):
             return condition.known
@@ -77,7 +77,7 @@ def host(condition: Any) -> Any:
 
 
 def host_sequence(sequence: Any) -> Any:
-    """Return what a loop with break or continue runs over, which the build must know."""
+    """Return the sequence of a loop with break or continue, which must be known at build time."""
     if isinstance(sequence, DeviceRange):
         where = current().position() or (None, None)
         raise KernelSyntaxError(
@@ -89,7 +89,7 @@ def host_sequence(sequence: Any) -> Any:
 def branch(
     condition: Any, then: Body, otherwise: Body, values: Values, names: tuple[str, ...]
 ) -> Values:
-    """Run one branch, or make a region of each."""
+    """Run one branch, or emit a region for each."""
     condition = decided(condition)
     if isinstance(condition, bool):
         return then(*values) if condition else otherwise(*values)
@@ -102,7 +102,7 @@ def branch(
     before = frame.before()
     blocks, ends, items = [], [], []
     for body in (then, otherwise):
-        # Lists are made anew, so that one branch does not see what the other one stored.
+        # Lists are copied, so that one branch does not see the other's stores.
         start = frame.set(before)
         with builder.inside(Block()) as block:
             ends.append(list(body(*start)))
@@ -154,7 +154,7 @@ def _typed(
 
 
 def within(context: Any, body: Body, values: Values, names: tuple[str, ...]) -> Values:
-    """Run a body in a region of the device, or in a context of the build."""
+    """Run a body in a device region, or in a build-time context."""
     if isinstance(context, Region):
         return context.make(body, values, names)
     with context:
@@ -163,14 +163,14 @@ def within(context: Any, body: Body, values: Values, names: tuple[str, ...]) -> 
 
 # Conditions.
 def both(a: Any, b: Callable[[], Any]) -> Any:
-    """``a and b``: b is computed where a holds, or anywhere if that does no harm."""
+    """``a and b``: b is computed if a holds, or unconditionally if that is harmless."""
     if not isinstance(a, Number):
         return a and b()
     return _logical("and", a, b)
 
 
 def either(a: Any, b: Callable[[], Any]) -> Any:
-    """``a or b``: b is computed where a does not hold, or anywhere if that does no harm."""
+    """``a or b``: b is computed if a does not hold, or unconditionally if that is harmless."""
     if not isinstance(a, Number):
         return a or b()
     return _logical("or", a, b)
@@ -184,12 +184,12 @@ def _logical(name: str, a: Number, second: Callable[[], Any]) -> Any:
         )
     if isinstance(a.known, bool):
         return second() if a.known is (name == "and") else a
-    # Lanes are computed together, whatever the others say.
+    # Lanes are computed together, independent of the other operand.
     frame = Frame(builder, (), ())
     made, harmless = builder.attempt(second) if a.width == 1 else (second(), True)
     if not harmless:
         frame.restore()
-        # It reads memory, or divides: only where the first operand asks for it.
+        # It reads memory or divides: it runs only if the first operand requires it.
         sides: list[Body] = [lambda _: (second(),), lambda _: (name == "or",)]
         then, otherwise = sides if name == "and" else reversed(sides)
         return branch(a, then, otherwise, (None,), ("the condition",))[0]
@@ -211,7 +211,7 @@ def opposite(a: Any) -> Any:
 
 
 def choose(condition: Any, a: Callable[[], Any], b: Callable[[], Any]) -> Any:
-    """``a if condition else b``: a branch on the device, of which only one side runs."""
+    """``a if condition else b``: a device branch that runs one side only."""
     condition = decided(condition)
     if isinstance(condition, bool):
         return a() if condition else b()
@@ -220,7 +220,7 @@ def choose(condition: Any, a: Callable[[], Any], b: Callable[[], Any]) -> Any:
 
 
 def check(condition: Any, message: Any = "") -> None:
-    """``assert``: at build time, or on the device where debug builds ask for it."""
+    """``assert``: at build time, or on the device in debug builds."""
     condition = decided(condition)
     if isinstance(condition, bool):
         if not condition:
@@ -233,14 +233,14 @@ def check(condition: Any, message: Any = "") -> None:
 
 # Built-in functions.
 def range_(*bounds: Any) -> Iterable[Any] | DeviceRange:
-    """``range``: unrolled where the build knows all bounds, else a loop on the device."""
+    """``range``: unrolled if the build knows all bounds, else a device loop."""
     if not any(isinstance(b, Number) for b in bounds):
         return builtins.range(*bounds)
     return loop_range(*bounds)
 
 
 def print_(*values: Any) -> None:
-    """``print``: text and values, from the device, where debug builds ask for it."""
+    """``print``: text and values from the device, in debug builds."""
     builder = current()
     if "debug" not in builder.features:
         return
@@ -260,12 +260,12 @@ def _extreme(name: str, plain: Callable[..., Any], values: Values, said: dict[st
 
 
 def min_(*values: Any, **said: Any) -> Any:
-    """``min``, also of device values: NaN where one is NaN."""
+    """``min``, also of device values: NaN if any is NaN."""
     return _extreme("min", builtins.min, values, said)
 
 
 def max_(*values: Any, **said: Any) -> Any:
-    """``max``, also of device values: NaN where one is NaN."""
+    """``max``, also of device values: NaN if any is NaN."""
     return _extreme("max", builtins.max, values, said)
 
 

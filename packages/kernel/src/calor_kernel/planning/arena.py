@@ -1,8 +1,7 @@
-"""Where intermediates and scratch memory lie: one range, each place used again when it is free.
+"""The memory layout of intermediates and scratch memory: one range with reuse.
 
-Requirements: what a plan needs is known before it runs; a value that is written over the operand
-that dies with it stays in the cache. Places are found in the order of time, each in the smallest
-gap that fits.
+Requirements: the size is known before a plan runs. A result written over its dead operand stays in
+the cache. Places are assigned in time order, best fit.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from calor_kernel.planning.values import Piece, Task
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Offsets in bytes of what lies in the arena, and what is done in place.
+    """Byte offsets of the pieces in the arena, and the in-place decisions.
 
     ``merged``: for a piece that shares the memory of another, that other one. ``in_place``: for
     each task, the operands whose memory its results take over. ``scratch``: for each task, its
-    pieces of scratch memory.
+    scratch pieces.
     """
 
     offsets: dict[Piece, int]
@@ -42,7 +41,7 @@ class Range:
     gaps: list[tuple[int, int]] = field(default_factory=list)  # (bytes, start), the smallest first
 
     def take(self, nbytes: int) -> int:
-        """Return where so many bytes are idle."""
+        """Return the start of so many idle bytes."""
         for place, (size, start) in enumerate(self.gaps):
             if size >= nbytes:
                 del self.gaps[place]
@@ -59,7 +58,7 @@ class Range:
         return self.end - nbytes
 
     def give(self, start: int, nbytes: int) -> None:
-        """Take bytes back."""
+        """Free bytes."""
         for other in [g for g in self.gaps if g[1] + g[0] == start or g[1] == start + nbytes]:
             self.gaps.remove(other)
             start, nbytes = min(start, other[1]), nbytes + other[0]
@@ -68,13 +67,13 @@ class Range:
 
 @dataclass(slots=True)
 class _Slots:
-    """Memory in slots, for sizes that are not known: a slot is as large as its largest piece."""
+    """Memory in slots, for symbolic sizes: a slot is as large as its largest piece."""
 
     sizes: list[list[int]] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)
 
     def take(self, nbytes: int) -> int:
-        """Return the number of a slot, by what sizes are likely."""
+        """Return the number of a slot, chosen by the hinted sizes."""
         slot = min(self.idle, key=lambda s: self._misfit(s, hinted(nbytes)), default=None)
         if slot is None:
             slot = len(self.sizes)
@@ -89,11 +88,11 @@ class _Slots:
         return room < nbytes, abs(room - nbytes)
 
     def give(self, slot: int, nbytes: int) -> None:
-        """Take a slot back."""
+        """Free a slot."""
         self.idle.append(slot)
 
     def starts(self) -> list[int]:
-        """Return where each slot begins, and last where the last one ends."""
+        """Return the start of each slot, and the end of the last one."""
         return [0, *accumulate(greatest(*sizes) for sizes in self.sizes)]
 
 
@@ -106,11 +105,11 @@ def lay_out(
     late: Collection[Piece] = (),
     apart: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
 ) -> Layout:
-    """Return where each made piece lies that is no output, and each piece of scratch memory.
+    """Return the place of each intermediate piece and of each scratch piece.
 
-    ``aliases``: outputs whose memory an input of the graph has until then, which they may overwrite
-    in one step but not before. ``late``: outputs that lie in the arena, and stay to the end.
-    ``apart``: scratch memory that lies elsewhere, by the numbers of its task and in its work.
+    ``aliases``: outputs in the memory of an input of the graph; they may overwrite it in one step,
+    but not before. ``late``: outputs that lie in the arena, and stay to the end. ``apart``: scratch
+    memory outside the arena, by the number of its task and its number in the work.
     """
     last: dict[Piece, int] = {}
     for number, task in enumerate(tasks):
@@ -122,7 +121,7 @@ def lay_out(
         last[piece] = len(tasks)
     kept = {p for p in outputs if p not in late}
     merged, in_place = _merge(tasks, works, last, kept, aliases)
-    # A group of pieces in one memory ends with its last use, or never where one is an output.
+    # A group of pieces in one memory ends with its last use, or never if one is an output.
     ends: dict[Piece, int] = {}
     for piece, end in last.items():
         root = _root(piece, merged)
@@ -171,7 +170,7 @@ def _merge(
     kept: Collection[Piece],
     aliases: Mapping[Piece, Piece],
 ) -> tuple[dict[Piece, Piece], list[frozenset[int]]]:
-    """Return which results take over the memory of an operand that dies with them."""
+    """Return the results that take over the memory of an operand that dies with them."""
     merged: dict[Piece, Piece] = {}
     in_place: list[frozenset[int]] = []
     for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
@@ -192,7 +191,7 @@ def _merge(
             if not may_overwrite(task, work, piece, result):
                 continue
             if alias is None:
-                # An output keeps its own memory, and what it was made of lies there before.
+                # An output keeps its own memory, and its operand is placed there before.
                 one, other = (_root(piece, merged), made) if made in kept else (made, piece)
                 merged[one] = other
             gone.add(piece)

@@ -1,7 +1,7 @@
-"""What planning asks of the engine of a device; the runtime's engine answers it.
+"""The planner's interface to a device's engine; the runtime's engine implements it.
 
-Requirements: plans, templates and the tuner work on this interface, so that planning imports
-nothing of the floor above it.
+Requirements: plans, templates and the tuner depend on this interface only, so planning imports
+nothing from the runtime.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ Profiler = Callable[[Sequence[Launched], float, Sequence[float]], None]
 
 
 class Chooser(Protocol):
-    """What chooses among the candidates of tasks: the tuner. ``mode`` is CALOR_TUNE's."""
+    """Chooses among the candidates of tasks: the tuner. ``mode`` is CALOR_TUNE's."""
 
     mode: str
 
     def wants(self, op: str) -> bool:
-        """Return whether candidates beside the first are wanted of an op."""
+        """Return whether an op needs candidates beside the first."""
 
     def choose(self, task: Task) -> Work:
-        """Return the candidate to do a task with."""
+        """Return the candidate chosen for a task."""
 
 
 class Replanner(Protocol):
-    """What makes plans of known structures at new sizes. ``lock`` is held while one is learnt."""
+    """Plans known structures at new sizes. ``lock`` is held while one is learnt."""
 
     @property
     def lock(self) -> RLock:
         """The lock."""
 
     def ready(self, graph: Graph) -> Executable | None:
-        """Return the executable of the graph that was asked about last, where a template fits."""
+        """Return the executable of the last queried graph, if a template fits."""
 
     def plan(self, graph: Graph, structure: Structure) -> Executable:
         """Return the executable of a graph of a structure; CompileError."""
@@ -57,9 +57,9 @@ class Replanner(Protocol):
 class Engine(Protocol):
     """An open device with its pool, kernels and lowerings.
 
-    ``nothing``: a buffer for slots of a run that need no memory. ``tells_late``: whether failed
-    operations are reported when somebody looks at a result. ``last``: the plan that ran last, whose
-    operations an error of the device names.
+    ``nothing``: a dummy buffer for slots without memory. ``tells_late``: whether failed operations
+    are reported when a result is used. ``last``: the plan that ran last, whose operations are named
+    in an error of the device.
     """
 
     device: Device
@@ -77,11 +77,11 @@ class Engine(Protocol):
 
     @property
     def tuner(self) -> Chooser:
-        """What chooses among candidates."""
+        """The tuner."""
 
     @property
     def replanning(self) -> Replanner:
-        """What plans known structures at new sizes."""
+        """The planner of known structures at new sizes."""
 
     @property
     def fusers(self) -> tuple[Fuser, ...]:
@@ -89,8 +89,8 @@ class Engine(Protocol):
 
     @property
     def ceilings(self) -> Ceilings:
-        """What the device does at most."""
+        """The device's peak rates."""
 
     @property
     def described(self) -> Info:
-        """What core is told of the device."""
+        """The device info for core."""

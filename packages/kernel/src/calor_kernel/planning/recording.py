@@ -1,7 +1,7 @@
-"""Recording: a draft with its memory laid out becomes lists of launches that a device runs.
+"""Recording: turns a draft with its memory layout into the launches of a device.
 
-Requirements: what is written in place is written when nothing can fail any more, and when nobody
-reads what was there; where an op can fail, what comes before it and what comes after are two lists.
+Requirements: in-place results are written after the last possible failure and after the last read
+of the old contents. The launches before and after that point of a fallible op are two lists.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.planning.values import Draft, Launched, Piece, Task
 
-# What is known of the buffer that an output is to be written to, beside the input that it is.
+# How the target buffer of an output relates to the inputs, if it is not a single input.
 APART: Final = -1  # It is no input of the call.
 SHARED: Final = -2  # It is several inputs.
 Targets = Mapping[int, int]
 
 
 class Recording(NamedTuple):
-    """Launches as the device holds them.
+    """Launches in the device's form.
 
-    ``lists``: one, or two where the second writes in place and the first may fail.
-    ``launches``: what each list is made of. ``arena``: bytes of the arena.
+    ``lists``: one, or two if the second writes in place and the first may fail. ``launches``: the
+    launches of each list. ``arena``: bytes of the arena.
     """
 
     lists: tuple[Any, ...]
@@ -65,12 +65,12 @@ class Slots:
 
 
 def behind(constants: bytes, align: int) -> int:
-    """Return the byte at which a plan's flags begin: they lie behind its constants."""
+    """Return the offset of a plan's flags, which follow its constants."""
     return -(-len(constants) // align) * align
 
 
 class Recorder:
-    """Records a draft whose candidates are chosen."""
+    """Records a draft with chosen candidates."""
 
     def __init__(
         self, engine: Engine, draft: Draft, works: Sequence[Work], status: Mapping[int, int]
@@ -101,9 +101,9 @@ class Recorder:
     ) -> Recording:
         """Return the launches for outputs written to ``targets``, the others to fresh memory.
 
-        A target is the number of the input whose buffer it is, or APART or SHARED. ``kept``:
-        scratch memory that outlives a run, by task and number. ``without``: launches that are
-        left out, by task and order; ``only`` those are taken, where it is given.
+        A target is the number of the input with the same buffer, or APART or SHARED. ``kept``:
+        scratch memory that outlives a run, by task and number. ``without``: the launches to omit,
+        by task and order; ``only``: the launches to include, if given.
         """
         draft, works, tasks = self.draft, self.works, self.draft.tasks
         fails = max(self.status, default=-1)
@@ -220,7 +220,7 @@ class Recorder:
         return Slot(slot, start + argument.offset * itemsize)
 
     def _place(self, layout: Layout, piece: Piece) -> tuple[int, int]:
-        """Return the slot and the byte at which a piece begins."""
+        """Return the slot and the byte offset of a piece."""
         if piece.kind == "input":
             return self.slots.inputs[piece.number], 0
         if piece.kind == "constant":

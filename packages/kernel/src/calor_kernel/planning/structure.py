@@ -1,8 +1,8 @@
-"""What graphs of one structure have in common, and the numbers in which they differ.
+"""The common structure of graphs, and the numbers in which they differ.
 
-Requirements: both are read in about a microsecond a node, for that is what a known graph at a new
-size costs at least; graphs that differ in anything but numbers of the right places have different
-keys, by type and bits of their attributes.
+Requirements: both are read in about a microsecond per node, which bounds the cost of a known graph
+at a new size. Graphs that differ in anything but numbers at the right places have different keys,
+by type and bits of their attributes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calor.ops.base import Scalar
 from calor.ops.sources import HostArray
 from calor.specs import Spec
 
-# The attributes that are sizes or places, as integers or tuples of them.
+# The attributes that are sizes or positions, as integers or tuples of integers.
 SIZED: Final[Mapping[str, tuple[str, ...]]] = {
     "reshape": ("shape",),
     "expand": ("shape",),
@@ -36,17 +36,17 @@ SIZED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-# What Python writes as bytes at once, by type and bits; this format of it has no references.
+# Types that marshal writes exactly, by type and bits; this format has no references.
 _PLAIN: Final = frozenset((int, float, bool, tuple, type(None)))
 _FORMAT: Final = 2
 
-# Quicker than loops that say the same.
+# Faster than equivalent loops.
 _shape, _dtype = attrgetter("shape"), attrgetter("dtype")
 _op, _inputs = attrgetter("op"), attrgetter("inputs")
 
 
 class Structure(NamedTuple):
-    """A graph by what it shares with others, its ``key``, and what may differ.
+    """A graph's ``key``, shared with graphs of the same structure, and its varying parts.
 
     ``numbers``: its sizes in order. ``bits``: the bytes of its constants, which no plan reads.
     """
@@ -57,7 +57,7 @@ class Structure(NamedTuple):
 
 
 def structure_of(graph: Graph) -> Structure | None:
-    """Return the structure of a graph, and its numbers; None where a graph is an attribute."""
+    """Return the structure of a graph, with its numbers; None if a graph is an attribute."""
     specs, nodes = graph.specs, graph.nodes
     shapes = list(map(_shape, specs))
     numbers = list(chain.from_iterable(shapes))
@@ -103,7 +103,7 @@ def structure_of(graph: Graph) -> Structure | None:
 
 
 def _exact(plain: list[Any]) -> Any:
-    """Return what is equal for equal numbers, and tuples of them, of equal types and bits."""
+    """Return a key that is equal for numbers, and tuples of them, of equal types and bits."""
     try:
         return dumps(plain, _FORMAT)
     except ValueError:
@@ -111,7 +111,7 @@ def _exact(plain: list[Any]) -> Any:
 
 
 def with_numbers(graph: Graph, numbers: Iterable[Any], make: Callable[..., Spec] = Spec) -> Graph:
-    """Return the graph with other numbers in the places of its own, also such as are no integers.
+    """Return the graph with other numbers in place of its own, possibly symbolic.
 
     ``make`` makes specs; by default these are not interned.
     """

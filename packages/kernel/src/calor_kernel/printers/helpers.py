@@ -1,8 +1,8 @@
-"""Functions in plain C for what a language has no operator for.
+"""Helper functions in plain C for operations without an operator in the language.
 
-Requirements: nothing that C leaves undefined or to the implementation is reached, so that every
-compiler gives the number that :mod:`calor_kernel.ir.ops` says; only what a kernel uses is printed;
-a language may bring its own text of any of them in its ``templates``.
+Requirements: the functions avoid undefined and implementation-defined behaviour of C, so every
+compiler gives the result specified in :mod:`calor_kernel.ir.ops`. Only the functions used by a
+kernel are printed. A language may override any of them in its ``templates``.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ Functions = Mapping[str, Callable[..., Made]]
 
 
 class HelperFunctions:
-    """The helper functions that one kernel uses, in the order in which they need each other."""
+    """The helper functions of one kernel, in the order of their dependences."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.texts: dict[str, str] = {}
 
     def name(self, helper: str, *dtypes: DType) -> str:
-        """Return the name of a helper for some dtypes, and print it if it is new."""
+        """Return the name of a helper for some dtypes; a new helper is printed."""
         own = self.dialect.own_helper(helper, *dtypes)
         if own is not None:
             return self.add(*own)
         name = self.called(helper, dtypes)
         if name not in self.texts:
-            # What it calls comes before it.
+            # The functions that it calls come first.
             parameters, result, body = self.functions[helper](self, *dtypes)
             given = [(dtype, own) for own, dtype in parameters.items()]
             lines = body.strip().splitlines()
@@ -56,20 +56,20 @@ class HelperFunctions:
 
     @property
     def functions(self) -> Functions:
-        """What makes each helper of dtypes: here in plain C."""
+        """The builders of helpers for given dtypes: here in plain C."""
         return _FUNCTIONS
 
     def called(self, helper: str, dtypes: Sequence[DType]) -> str:
-        """Return what a helper's function is called."""
+        """Return the function name of a helper."""
         return "_".join((helper, *(d.name for d in dtypes)))
 
     def add(self, name: str, text: str) -> str:
-        """Print a function of a language's own under a name, once."""
+        """Print a language-specific function under a name, once."""
         self.texts.setdefault(name, text)
         return name
 
     def branches(self, text: str) -> bool:
-        """Return whether lines branch, or call a function of these that does."""
+        """Return whether the lines branch, or call a helper that branches."""
         found = {"{", "}", "&&", "||", "?"}
         for name, function in self.texts.items():
             body = function.partition("{")[2].rstrip("}\n")
@@ -81,9 +81,9 @@ class HelperFunctions:
         """Return all functions."""
         return "".join(f"{text}\n\n" for text in self.texts.values())
 
-    # What their texts are written with.
+    # Building blocks of the function bodies.
     def of(self, dtype: DType) -> str:
-        """Return the type of a value."""
+        """Return the C type of a value."""
         return self.dialect.types[self.dialect.held(dtype)]
 
     def bits(self, text: str, dtype: DType) -> str:
@@ -92,7 +92,7 @@ class HelperFunctions:
         return made.text
 
     def number(self, text: str, dtype: DType) -> str:
-        """Return the number that bits are."""
+        """Return the number with the given bits."""
         made = self.dialect.reinterpret(dtype, Expression(text), self.dialect.bits(dtype))
         return made.text
 
@@ -101,7 +101,7 @@ class HelperFunctions:
         return self.dialect.literal(number, dtype).text
 
     def call(self, helper: str, dtype: DType, text: str) -> str:
-        """Return a call of a function that the language has itself, or of its helper."""
+        """Return a call of the language's own function, or of its helper."""
         dialect = self.dialect
         for key in (f"{helper} {dtype.name}", f"{helper} {dtype.kind}", helper):
             if key in dialect.templates:
@@ -131,7 +131,7 @@ def _extreme(sign: str, tie: str) -> Callable[[HelperFunctions, DType], Made]:
     def made(t: HelperFunctions, d: DType) -> Made:
         if d.kind != "float":
             return {"a": d, "b": d}, d, f"return a {sign} b ? a : b;"
-        # Equal numbers differ at most in the sign of a zero; a sum of a NaN is one.
+        # Equal numbers differ at most in the sign of a zero; the sum with a NaN is NaN.
         bits = f"{t.bits('a', d)} {tie} {t.bits('b', d)}"
         same = t.number(f"({t.of(t.dialect.bits(d))})({bits})" if d.itemsize < 4 else bits, d)
         body = f"return a {sign} b ? a : b {sign} a ? b : a == b ? {same} : a + b;"
@@ -163,7 +163,7 @@ return ({t.of(d)})((x * 0x{ones}) >> {last});"""
 
 
 def _clz(t: HelperFunctions, d: DType) -> Made:
-    # All bits below the highest one are set, and those that are not are counted.
+    # Set all bits below the highest one, then count the unset bits.
     u = t.dialect.bits(d)
     spread = "\n".join(f"x |= x >> {1 << i};" for i in range((d.itemsize * 8).bit_length() - 1))
     body = f"{t.of(u)} x = ({t.of(u)})a;\n{spread}\n"
@@ -202,7 +202,7 @@ return {t.number(f"bits | ({u})(h & 0x8000) << 16", float32)};"""
 
 
 def _float16_of_float32(t: HelperFunctions, _: DType) -> Made:
-    # Adding a half to a number below 2**-14 rounds it to the step of the smallest numbers.
+    # Adding 0.5 to a number below 2**-14 rounds it to a multiple of the smallest subnormal.
     u, h = t.of(uint32), t.of(uint16)
     half = t.literal(0.5, float32)
     small = t.bits(f"{t.number('rest', float32)} + {half}", float32)
@@ -229,8 +229,8 @@ return ({t.of(uint16)})((bits + 0x7fff + (bits >> 16 & 1)) >> 16);"""
 
 
 def _odd_of_float64(t: HelperFunctions, _: DType) -> Made:
-    # Rounded to odd, so that rounding once more to fewer bits is as if there were one rounding
-    # (Boldo and Melquiond, "When double rounding is odd", 2005).
+    # Round to odd, so that a second rounding to fewer bits equals a single rounding (Boldo and
+    # Melquiond, "When double rounding is odd", 2005).
     wide = t.of(float64)
     larger = f"(x < 0 ? ({wide})y < x : ({wide})y > x)"
     body = f"""

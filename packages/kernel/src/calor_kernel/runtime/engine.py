@@ -1,4 +1,4 @@
-"""What belongs to one open device: its pool, its kernels, and what families answered for it."""
+"""The engine of an open device: its pool, its kernels, and the families' answers for it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Profiler = Callable[[Sequence[Launched], float, Sequence[float]], None]
 
 
 class Engine:
-    """A device with everything that running graphs on it needs."""
+    """A device with everything needed to run graphs on it."""
 
-    # Compiled calls look for a profiler where it lies.
+    # Compiled calls read the profiler in place.
     __slots__ = ("__dict__", "__weakref__", "profiler")
 
     def __init__(self, device: Device, fusers: Sequence[Fuser] | None = None) -> None:
@@ -47,30 +47,31 @@ class Engine:
         self.deterministic = deterministic()
         self.tuner = Tuner(self)
         self.lowerings = Lowerings(device.info, self.tuner.wants)
-        # Executables of sub-graphs, by graph and by how many equal ones came before in one program.
+        # Executables of sub-graphs, by graph and by the number of equal graphs before it in a
+        # program.
         self.bodies: WeakValueDictionary[tuple[Graph, int], Executable] = WeakValueDictionary()
         self.replanning = Replanning(self, plan_anew, lambda: fusers_of(self))
-        # What takes the times of launches while a profile is taken.
+        # Collects the times of launches during a profile.
         self.profiler: Profiler | None = None
-        # What a run hands over where it needs no memory.
+        # A dummy buffer for slots without memory.
         self.nothing = self.pool.uncounted(1)
         # Whether the host reads the device's memory.
         self.host_memory = device.memory.address(self.nothing.handle) is not None
-        # Whether failed ops are told when somebody looks, so that calls wait for nothing.
+        # Whether failures are reported when a result is used, so that calls need not wait.
         self.tells_late = not self.host_memory
-        # What ran last, on a device where that is asked: its ops are named when that broke. The
-        # plan itself, which may keep prepared weights, is not held.
+        # The draft that ran last, to name its ops if the device breaks. The plan itself, which may
+        # own prepared weights, is not kept alive.
         self.last: Draft | None = None
         self.board = Board(self.pool)
 
     @cached_property
     def fusers(self) -> tuple[Fuser, ...]:
-        """The fusers that the backend was made with, else those that are installed."""
+        """The backend's own fusers, by default the installed ones."""
         return tuple(installed_fusers().values() if self.own_fusers is None else self.own_fusers)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Name the ops that ran last in an error of the device that is only seen now."""
+        """Name the ops that ran last in a device error that is detected only now."""
         try:
             yield
         except DeviceLostError as error:
@@ -79,7 +80,7 @@ class Engine:
             raise
 
     def synchronize(self) -> None:
-        """Wait for everything, and raise the first error since the last wait that nobody got."""
+        """Wait for all work, and raise the first error since the last wait that nobody received."""
         with self.naming():
             self.device.queue.synchronize()
             failed = self.board.settle()
@@ -88,16 +89,16 @@ class Engine:
 
     @cached_property
     def ceilings(self) -> Ceilings:
-        """What the device does at most, measured when it is first asked for."""
+        """The device's peak rates, measured on first use."""
         return measured(self, self.tuner.lines)
 
     @cached_property
     def described(self) -> Info:
-        """What core is told of the device."""
+        """The device info for core."""
         return describe(self)
 
     def restart(self) -> None:
-        """Work on in a forked child."""
+        """Resume in a forked child."""
         self.device.restart()
         for part in self._locked():
             part.unlock()

@@ -1,8 +1,8 @@
-"""Small sums of devices that reach each other's memory: kernels of some read and write that of all.
+"""Small all-reduces by peer access: kernels on some devices read and write the memory of all.
 
-Requirements: one host thread queues what all devices do, so that a small sum costs what is queued,
-and one launch is less than one for each device; a device waits only for what was queued before, and
-no kernel for another one, so that nothing depends on kernels that run at the same time.
+Requirements: one host thread queues the work of all devices, so the cost of a small sum is its
+queueing, and one launch is cheaper than one per device. A device waits only for work queued before,
+and no kernel waits for another, so kernels need not run concurrently.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from calor_kernel.planning.engine import Engine
 if TYPE_CHECKING:
     from calor_kernel.device.links import Handles, Meeting
 
-# Up to how many bytes one device adds all; and up to how many each of a few does a part: with that,
-# all wait for all twice, which of more devices takes too long.
+# The maximum bytes for one device to add everything, and for each of a few to add a part. The
+# second way needs two synchronizations of all devices, too slow for more devices.
 ALONE = 1 << 18
 TOGETHER = 1 << 20
 FEW = 2
 
 
 class PeerSums:
-    """What adds for a group; ``meeting``: how its devices wait for each other."""
+    """Adds for a group; ``meeting``: how its devices synchronize."""
 
     def __init__(self, engines: Sequence[Engine], meeting: Meeting) -> None:
         self.engines = engines
         self.meeting = meeting
 
     def takes(self, calls: Sequence[Collective]) -> bool:
-        """Return whether all of some collectives are sums that are quicker so."""
+        """Return whether the collectives are all sums for which this way is faster."""
         most = max(ALONE, TOGETHER) if len(self.engines) <= FEW else ALONE
         return (
             all(
@@ -47,11 +47,11 @@ class PeerSums:
         )
 
     def prepare(self, calls: Sequence[Collective]) -> Callable[[Handles, Handles], None]:
-        """Return what queues sums, as :meth:`Links.prepare` does."""
+        """Return a function that queues sums, as :meth:`Links.prepare` does."""
         meeting, members = self.meeting, len(self.engines)
         alone = sum(call.given.nbytes for call in calls) <= ALONE
         adding = range(1) if alone else range(members)
-        # For each call, what those that add launch.
+        # The launches of each adding device, per call.
         launches = [[self._launch(call, hub, len(adding)) for hub in adding] for call in calls]
 
         def run(given: Handles, made: Handles) -> None:
@@ -69,7 +69,7 @@ class PeerSums:
         return run
 
     def _launch(self, call: Collective, hub: int, parts: int) -> Callable[..., None]:
-        """Return what launches the part of a sum that a member adds."""
+        """Return the launcher of one member's part of a sum."""
         engine, members, spec = self.engines[hub], len(self.engines), call.given
         build, chunk = build_for(engine.device.info, members, spec.dtype)
         share = -(-spec.size // (parts * chunk)) * chunk

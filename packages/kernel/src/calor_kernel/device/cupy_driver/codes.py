@@ -1,7 +1,7 @@
-"""What the error codes of a driver mean to calor.
+"""The driver's error codes as calor's typed errors.
 
-Requirements: every failure becomes a typed error in one place; what makes a device unusable, and
-what says that there is none, are told apart by tables of the plugin.
+Requirements: every failure becomes a typed error in one place. The plugin's tables distinguish
+codes for a lost device from codes for a missing one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """The codes of a driver, with what each says: out of memory, a lost device, none, a bad image.
+    """A driver's codes with their messages: out of memory, lost device, no device, bad image.
 
-    ``ask`` is what shows the system's devices.
+    ``ask`` is the command that lists the system's devices.
 
     >>> codes = Codes("CUDA", {2}, {}, {100: "the driver finds no GPU"}, {}, "nvidia-smi")
     >>> print(codes.failure(2, "allocating 8 bytes", number=1))
@@ -33,7 +33,7 @@ class Codes:
 
     @contextmanager
     def typed(self, what: str, number: int | None = None) -> Iterator[None]:
-        """Turn errors of the driver into calor's; ``what`` was tried, on the GPU of a number."""
+        """Convert the driver's errors to calor's; ``what`` names the attempted operation."""
         try:
             yield
         except RuntimeError as error:
@@ -45,7 +45,7 @@ class Codes:
     def failure(
         self, code: int, what: str, said: str = "", number: int | None = None
     ) -> DeviceError:
-        """Return the error that a code stands for, on the GPU of a number if it is known."""
+        """Return the error for a code, with the GPU's number if known."""
         where = self.name if number is None else f"{self.name.lower()}:{number}"
         if code in self.memory:
             return OutOfMemoryError(

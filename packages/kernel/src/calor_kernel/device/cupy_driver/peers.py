@@ -1,8 +1,8 @@
-"""GPUs that reach each other's memory, and copies between them.
+"""Peer access between GPUs, and copies between them.
 
-Requirements: memory is open to another GPU only when its owner says so, which NCCL relies on as
-well: within one process it reads and writes the buffers of its peers themselves; a copy is in the
-order of both streams, and no host waits for it.
+Requirements: memory is open to another GPU only with its owner's consent. NCCL relies on this too:
+within one process it accesses its peers' buffers directly. A copy is in the order of both streams,
+and the host does not wait for it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 from calor_kernel.device.cupy_driver.device import Stream, StreamMemory
 from calor_kernel.device.protocol import Memory
 
-# Held while what several GPUs do together is queued, by whatever thread. One that is given the part
-# of another piece of work between the parts of a collective waits for what waits for it.
+# Held while work of several GPUs is queued, by any thread. Other work queued between the parts of a
+# collective could deadlock with it.
 QUEUEING: Final = threading.Lock()
 
 
 class PeerMemory(StreamMemory):
-    """Memory that GPUs of its kind reach, where the machine connects them."""
+    """Memory accessible to peer GPUs that the machine connects."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
@@ -28,10 +28,10 @@ class PeerMemory(StreamMemory):
 
     @abstractmethod
     def admit(self, other: int) -> None:
-        """Open the memory to the GPU of a number, which the machine connects to this one."""
+        """Open the memory to a connected GPU, given by number."""
 
     def opened(self, other: int) -> bool:
-        """Open the memory to the GPU of a number; False where the machine does not connect them."""
+        """Open the memory to a GPU, given by number; False if they are not connected."""
         number = self.on.number
         with self.on.codes.typed(f"asking whether GPU {other} reaches GPU {number}"):
             if not self.on.runtime.deviceCanAccessPeer(other, number):
@@ -50,7 +50,7 @@ class PeerMemory(StreamMemory):
 
 
 class Crossing:
-    """The event that orders the copies from one stream to another."""
+    """The events that order copies between two streams."""
 
     def __init__(self, sender: Stream, receiver: Stream) -> None:
         self.sender = sender
@@ -63,7 +63,7 @@ class Crossing:
             self.received = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Queue a copy after what both streams have, and before what both get from now on."""
+        """Queue a copy after all earlier work of both streams and before all later work."""
         runtime, sender, receiver = self.runtime, self.sender, self.receiver
         numbers = receiver.number, sender.number
         what = f"copying {nbytes} bytes from GPU {sender.number} to GPU {receiver.number}"
@@ -74,19 +74,19 @@ class Crossing:
             runtime.streamWaitEvent(receiver.stream, self.sent)
             runtime.memcpyPeerAsync(target, numbers[0], source, numbers[1], nbytes, receiver.stream)
             runtime.eventRecord(self.received, receiver.stream)
-            # Memory that the sender frees from now on may be used again when the copy is done.
+            # The sender may reuse memory freed from now on after the copy is done.
             sender.use()
             runtime.streamWaitEvent(sender.stream, self.received)
 
     def close(self) -> None:
-        """Give the events back; the driver keeps what queued copies still need of them."""
+        """Free the events; the driver keeps what queued copies still need."""
         with self.receiver.codes.typed("freeing events"):
             self.runtime.eventDestroy(self.sent)
             self.runtime.eventDestroy(self.received)
 
 
 class Peers:
-    """What one GPU's memory knows of the others: which are open to it, and the way from each."""
+    """A GPU's peers: their access rights, and the events for copies from each."""
 
     def __init__(self, memory: PeerMemory) -> None:
         self.memory = memory
@@ -94,7 +94,7 @@ class Peers:
         self.crossings: dict[int, Crossing] = {}
 
     def open(self, other: PeerMemory) -> bool:
-        """Let two GPUs read and write each other's memory; False where they are not connected."""
+        """Let two GPUs access each other's memory; False if they are not connected."""
         number = other.on.number
         if number not in self.reach:
             mine = self.memory.on.number
@@ -103,7 +103,7 @@ class Peers:
         return self.reach[number]
 
     def receive(self, target: int, sender: PeerMemory, source: int, nbytes: int) -> None:
-        """Queue a copy; the driver goes over the host where the GPUs are not connected."""
+        """Queue a copy; the driver goes through the host if the GPUs are not connected."""
         self.open(sender)
         number = sender.on.number
         crossing = self.crossings.get(number)
@@ -116,6 +116,6 @@ class Peers:
             crossing.copy(target, source, nbytes)
 
     def close(self) -> None:
-        """Give back what copies from other GPUs took."""
+        """Free the events of copies from other GPUs."""
         while self.crossings:
             self.crossings.popitem()[1].close()

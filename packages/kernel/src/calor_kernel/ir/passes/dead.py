@@ -1,8 +1,8 @@
-"""Removing what nobody reads: operations, results of loops and branches, values that loops carry.
+"""Dead code elimination: operations, unused results of regions, unused carried values.
 
-Requirements: an operation stays where it changes memory, orders, waits or prints, or where one that
-stays reads it; a value that a loop carries stays only if it is read after the loop or on the way to
-something that is, so that an accumulator that reads itself alone goes.
+Requirements: an operation stays if it writes memory, orders, waits or prints, or if a live
+operation reads it. A carried value stays only if it is read after the loop or by a live operation;
+an accumulator that only reads itself is removed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import clone
 
-# What depends on more than its operands, and yet may go where nobody reads it. Every other
-# operation that is not pure has an effect.
+# Operations that depend on more than their operands, but may be removed if unused. Every other
+# impure operation has an effect.
 _READS = frozenset(
     (
         "load",
@@ -30,7 +30,7 @@ _READS = frozenset(
 
 
 def has_effect(operation: Operation) -> bool:
-    """Return whether an operation must stay although nobody reads its results."""
+    """Return whether an operation must stay even if its results are unused."""
     if operation.name not in _READS:
         return not OPS[operation.name].pure
     # A load with an order synchronises.
@@ -40,14 +40,14 @@ def has_effect(operation: Operation) -> bool:
 
 
 def eliminate_dead(kernel: Kernel) -> Kernel:
-    """Return the kernel without what nobody reads."""
+    """Return the kernel without dead code."""
     made = clone(kernel)
     sweep(made)
     return made
 
 
 def sweep(kernel: Kernel) -> None:
-    """Remove what nobody reads from a kernel that nobody else holds."""
+    """Remove dead code in place from a kernel without other references."""
     marks = _Marks()
     marks.block(kernel.body, None)
     marks.run()
@@ -55,12 +55,12 @@ def sweep(kernel: Kernel) -> None:
 
 
 class _Marks:
-    """The operations and values that are read on the way to an effect."""
+    """The live operations and values: those on the way to an effect."""
 
     def __init__(self) -> None:
         self.live: set[Operation] = set()
         self.values: set[Value] = set()
-        # What a value needs when it is read: an operation, and other values.
+        # The dependences of a value: its operation, and other values.
         self.makers: dict[Value, Operation] = {}
         self.ties: dict[Value, tuple[Value, ...]] = {}
         self.parents: dict[Operation, Operation | None] = {}
@@ -68,7 +68,7 @@ class _Marks:
         self.effects: list[Operation] = []
 
     def block(self, block: Block, parent: Operation | None) -> None:
-        """Learn a block: who makes which value, and where the effects are."""
+        """Scan a block: the operation of each value, and the effects."""
         for operation in block.operations:
             self.parents[operation] = parent
             if (not operation.regions and has_effect(operation)) or operation.name == "role":
@@ -80,7 +80,7 @@ class _Marks:
             self._tie(operation)
 
     def _tie(self, operation: Operation) -> None:
-        """Learn which values are read where a result or an argument of a region is."""
+        """Record which values are live if a result or argument of a region is."""
         for place, result in enumerate(operation.results):
             if operation.name == "if":
                 self.ties[result] = tuple(r.yields[place] for r in operation.regions)
@@ -125,7 +125,7 @@ class _Marks:
 
 
 def carried_from(operation: Operation) -> int:
-    """Return the place of a loop's first carried operand."""
+    """Return the index of a loop's first carried operand."""
     return 3 if operation.name == "for" else 0
 
 
@@ -145,7 +145,7 @@ def _drop(block: Block, marks: _Marks) -> None:
 
 
 def _narrow(operation: Operation, values: set[Value]) -> None:
-    """Remove the results that nobody reads, and what is carried for them."""
+    """Remove unused results and their carried values."""
     body = operation.regions[-1]
     lead = int(operation.name == "for")
 

@@ -1,8 +1,8 @@
-"""Which float operations compilers have nothing to join with, and may change without harm.
+"""Flags float operations that compilers cannot contract, so they need no protection.
 
-Requirements: a language that lets its compilers contract products into sums, or sum in another
-order, has only the hiding of results against them, which costs; what is never part of a sum, and an
-fma that only goes on into others, need not be hidden.
+Requirements: if a language lets its compiler contract products into sums or reorder sums, results
+can only be hidden from it, at a cost. A product that is never part of a sum, and an fma used only
+by other fmas, need not be hidden.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Value
 
-# What a compiler would compute otherwise than it is written, and what only moves numbers to it.
+# Operations that a compiler may contract or reorder, and those that only move numbers.
 _JOINED: Final = frozenset(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"))
 _MOVED: Final = frozenset(("select", "extract", "insert", "shuffle", "pack", "splat"))
-# What no compiler joins with a product that it is given.
+# Operations that no compiler contracts with an operand that is a product.
 _COMPARED: Final = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 _APART: Final = _COMPARED | {"mul", "div", "fma", "sqrt", "store", "bitcast", "cast"}
 _CHANGE: Final = MappingProxyType({"fma": "reassoc", "mul": "contract"})
 
 
 def flag_unjoined(kernel: Kernel) -> None:
-    """Allow changes of the products and fmas of a kernel that nothing joins with others."""
+    """Permit changes to a kernel's products and fmas that nothing contracts."""
     joined: set[Value] = set()
     summed = _handed_on(kernel.body)
     for operation in reversed(list(kernel.body.walk())):
@@ -38,6 +38,6 @@ def flag_unjoined(kernel: Kernel) -> None:
 
 
 def _handed_on(body: Block) -> set[Value]:
-    """Return what blocks yield, of which it is not known here where it goes."""
+    """Return the values that blocks yield; their uses are unknown here."""
     regions = [region for o in body.walk() for region in o.regions]
     return {value for block in (body, *regions) for value in block.yields}

@@ -1,8 +1,7 @@
-"""Barriers and fences: what orders the units of a cube, and cubes.
+"""Barriers and fences: the ordering of units and of cubes.
 
-Requirements: a barrier that some of its units do not reach is an error here, because hardware
-hangs or goes on with some of them; what is ordered by a barrier is noted by a clock, which the
-search for races reads.
+Requirements: a barrier that some of its units do not reach is an error here, because hardware hangs
+or continues with some of them. A clock records the order of barriers for the race detector.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def together(batch: Batch, operation: Operation, group: int) -> None:
 
 
 def _groups(batch: Batch, group: int) -> Array:
-    """Return the units of each group of a cube or cluster; one that is not full is left out."""
+    """Return the units of each group of a cube or cluster, without an incomplete group."""
     size = max(batch.units, group)
     per_cube = batch.every.reshape(-1, size)
     return per_cube[:, : size // group * group].reshape(-1, group)
@@ -66,8 +65,8 @@ def barrier_step(compiler: Compiler, operation: Operation) -> Step:
         batch.last_meeting = _now(batch, batch.last_meeting)
         if len(batch.known):
             _tell(batch, group)
-        # A warpgroup's barrier counts as its cube's where nobody keeps what each unit knows, which
-        # finds fewer races and no false ones.
+        # Without vector clocks, a warpgroup's barrier counts as its cube's: fewer races are found,
+        # and none falsely.
         if scope not in ("unit", "plane") and not (scope == "warpgroup" and len(batch.known)):
             batch.last_barrier = _now(batch, batch.last_barrier)
 
@@ -75,7 +74,7 @@ def barrier_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def _tell(batch: Batch, group: int) -> None:
-    """Let the active units of each group know what one of them knows, and of each other."""
+    """Share the knowledge of each group's active units among them."""
     rows = _groups(batch, group)
     told, active = batch.known[rows].max(axis=1), batch.active()[rows]
     members = (np.arange(len(rows))[:, None], rows % batch.peers)
@@ -101,7 +100,7 @@ def fence_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def publish(batch: Batch, order: str) -> None:
-    """Note that the active units' cubes release what they wrote, where the order says so."""
+    """Note a release by the active units' cubes, if the order includes one."""
     if order in ("release", "acq_rel", "seq_cst"):
         batch.launch.clock += 1
         batch.launch.published = True
@@ -109,7 +108,7 @@ def publish(batch: Batch, order: str) -> None:
 
 
 def adopt(batch: Batch, order: str) -> None:
-    """Note that the active units' cubes acquire what was released, where the order says so."""
+    """Note an acquire by the active units' cubes, if the order includes one."""
     if order in ("acquire", "acq_rel", "seq_cst"):
         batch.launch.clock += 1
         batch.launch.acquired[_cubes(batch)] = batch.launch.clock

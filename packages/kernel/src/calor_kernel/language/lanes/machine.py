@@ -1,8 +1,8 @@
-"""The state of a launch on lanes: who runs, what values they hold, and what to say when one fails.
+"""The state of a launch on lanes: active units, their values, and error positions.
 
-Requirements: the units of a batch of cubes run in lock step, each operation once for all of them;
-a value is an array of one row per unit, or of one row where the units surely agree, so that
-uniform work costs one unit's; a mask is None while all units are active.
+Requirements: the units of a batch of cubes run in lock step, each operation once for all of them. A
+value is an array with one row per unit, or one row if it is uniform, so uniform work costs one
+unit's. A mask is None while all units are active.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Step = Callable[["Batch"], None]
 
 
 class Compiler(Protocol):
-    """What makes the steps of a kernel's blocks; values live in numbered slots."""
+    """Compiles a kernel's blocks to steps; values live in numbered slots."""
 
     kernel: Kernel
     values: list[Any]
 
     def slot(self, value: Value) -> int:
-        """Return where a value lives."""
+        """Return the slot of a value."""
 
     def slots(self, values: Iterable[Value]) -> list[int]:
-        """Return where values live."""
+        """Return the slots of values."""
 
     def number(self, memory: Memory | None) -> int:
         """Return a memory's number."""
@@ -48,21 +48,21 @@ class Compiler(Protocol):
 
 
 class Party(Protocol):
-    """Roles that run at the same time."""
+    """Roles that run concurrently."""
 
     def moved(self) -> None:
-        """Note that something happened for which others may wait."""
+        """Note an event for which others may wait."""
 
     def give_way(self) -> bool:
-        """Let the other roles run; False where all wait and nothing moved."""
+        """Let the other roles run; False on a deadlock: all wait and nothing moved."""
 
 
 class Launch:
-    """What the batches of one launch share.
+    """The state shared by the batches of one launch.
 
-    ``clock`` counts the points at which units met or published what they wrote; ``published`` says
-    whether anything was; ``released`` and ``acquired`` hold the clock at each cube's last release
-    and acquire in the whole device.
+    ``clock`` counts synchronizations and releases. ``published``: whether there was any release.
+    ``released`` and ``acquired`` hold the clock at each cube's last release and acquire at device
+    scope.
     """
 
     def __init__(
@@ -84,16 +84,16 @@ class Launch:
 
 
 class Batch:
-    """The units of some cubes that follow each other, and their values by slot.
+    """The units of some consecutive cubes, and their values by slot.
 
-    Attributes: ``values``, by the slot that the program gave a value; ``mask``, the active units;
-    ``states``, the memories by number; ``every``, the units' places in the batch, ``cubes``, the
-    number of each one's cube, and ``who``, its own number in the launch plus one; ``last_barrier``
-    and ``last_meeting``, the clock at each unit's last barrier of its cube, and of its plane or
-    cube; ``flights``, the asynchronous copies by the name of their group; ``named``, the named
-    barriers, and ``mbarriers``, those in memory by its number; ``crew``, the cubes of a cluster,
-    and ``peers``, their units; ``known``, where there are barriers of some units, a clock per unit
-    and peer, before which accesses are ordered; ``party``, the roles that run beside this one.
+    Attributes: ``values``, by the program's slots; ``mask``, the active units; ``states``, the
+    memories by number; ``every``, the units' indices in the batch; ``cubes``, each unit's cube
+    number; ``who``, its number in the launch plus one; ``last_barrier`` and ``last_meeting``, the
+    clock at each unit's last barrier of its cube, and of its plane or cube; ``flights``, the
+    asynchronous copies by group name; ``named``, the named barriers; ``mbarriers``, those in memory
+    by its number; ``crew``, the cubes of a cluster; ``peers``, their units; ``known``, for barriers
+    of some units, a vector clock per unit and peer that orders earlier accesses; ``party``, the
+    concurrent roles.
     """
 
     __slots__ = (
@@ -167,21 +167,21 @@ class Batch:
         return np.broadcast_to(value, (self.lanes, *value.shape[1:]))
 
     def cube_position(self, axis: int) -> Array:
-        """Return which cube of the launch each unit is in, along an axis."""
+        """Return each unit's cube position along an axis."""
         x, y, _ = self.launch.cubes
         linear = np.arange(self.first, self.first + self.count)
         along = (linear % x, linear // x % y, linear // (x * y))[axis]
         return along if self.units == 1 else np.repeat(along, self.units)
 
     def unit_position(self, axis: int) -> Array:
-        """Return which unit of its cube each is, along an axis."""
+        """Return each unit's position in its cube along an axis."""
         x, y, _ = self.launch.kernel.cube
         linear = np.arange(self.units)
         along = (linear % x, linear // x % y, linear // (x * y))[axis]
         return np.tile(along, self.count)
 
     def linear_position(self) -> Array:
-        """Return which unit of its cube each is, x fastest."""
+        """Return each unit's linear position in its cube, x fastest."""
         return self.every % self.units
 
     def fail(
@@ -194,7 +194,7 @@ class Batch:
         memory: str | None = None,
         index: int | None = None,
     ) -> NoReturn:
-        """Raise the KernelCheckError of an operation for one of the batch's units."""
+        """Raise the KernelCheckError of an operation for one unit of the batch."""
         where = operation.position
         cube = unit = None
         who = ""
@@ -214,7 +214,7 @@ class Batch:
         )
 
     def name(self, unit: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Return the positions of the cube and of the unit in it, by the unit's number."""
+        """Return the positions of cube and unit, from the unit's number."""
         cube, linear = divmod(unit, self.units)
         return _place(cube, self.launch.cubes), _place(linear, self.launch.kernel.cube)
 
@@ -224,7 +224,7 @@ def _place(linear: int, size: Sequence[int]) -> tuple[int, int, int]:
 
 
 def cluster_of(kernel: Kernel) -> int:
-    """Return how many cubes run together and reach each other's shared memory."""
+    """Return the number of cubes that run together and share access to shared memory."""
     return prod(kernel.attributes.get("cluster", (1,)))
 
 
