@@ -1,11 +1,11 @@
-"""Fusers: what covers several nodes of a graph with one piece of work.
+"""Fusers: cover several nodes of a graph with one piece of work.
 
-Requirements: a fuser says what it could do and what that costs, and the planner chooses, so that
-fusers of different authors meet in one graph; what a group becomes is asked of a lowering like that
-of any op, so it is kept by structure and tuned alike; a graph without fusers gives the same
-results within the stated bounds.
+Requirements: a fuser offers groups with their costs and the planner chooses, so that independent
+fusers can serve one graph. A lowering is asked for a group as for any op, so the answer is cached
+by structure and tuned in the same way. Without fusers a graph gives the same results within the
+stated bounds.
 
-A fuser is an object with a name and :meth:`Fuser.groups`. A package brings one by the hook
+A fuser is an object with a name and :meth:`Fuser.groups`. A package provides one by the hook
 ``calor_fusers``; a backend may be made with fusers of its own.
 
 >>> class Nothing(Fuser):
@@ -28,14 +28,14 @@ from calor_kernel.contract.info import DeviceInfo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Nodes that are done together.
+    """Nodes that are executed together.
 
-    ``nodes`` are numbers of the graph's nodes; movement and sources may be among them. ``op`` names
-    a lowering that does them, with ``attributes``, which are hashable: it gets the views of
-    ``inputs`` as operands and makes the values ``outputs``. Values of the group that something else
-    reads are outputs. No way leads from the group out of it and back. ``cost`` is in seconds, as
-    :mod:`calor_kernel.contract.cost` counts them; the planner takes a group where it costs less
-    than its nodes one by one.
+    ``nodes`` are numbers of the graph's nodes, movement and sources included. ``op`` names the
+    lowering, with hashable ``attributes``: its operands are the views of ``inputs``, its results
+    the values ``outputs``. Every value of the group with a reader outside is an output. No path
+    leaves the group and returns to it. ``cost`` is in seconds, by
+    :mod:`calor_kernel.contract.cost`; the planner takes a group if it costs less than its nodes one
+    by one.
     """
 
     nodes: tuple[int, ...]
@@ -53,13 +53,13 @@ class Fuser(ABC):
 
     @abstractmethod
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
-        """Return what could be done together; groups may overlap, also with other fusers'."""
+        """Return possible groups; they may overlap each other and other fusers' groups."""
 
 
 def boundary(graph: Graph, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the values that nodes read and do not make, and those that are read outside of them.
+    """Return the inputs of a set of nodes from outside, and their values read outside.
 
-    Both in ascending order, the graph's results among the latter.
+    Both in ascending order, with the graph's results among the latter.
     """
     inside = set(nodes)
     made = {o for i in inside for o in graph.nodes[i].outputs}
@@ -70,7 +70,7 @@ def boundary(graph: Graph, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple
 
 
 def group_of(graph: Graph, nodes: Iterable[int], op: str, cost: float, **attributes: Any) -> Group:
-    """Return the group of some nodes for a lowering that takes the nodes as a graph of their own.
+    """Return the group of some nodes for a lowering that takes them as a graph.
 
     The lowering finds that graph as the attribute ``graph``; its inputs are the operands.
     """

@@ -1,8 +1,8 @@
-"""Words in which kernels note that they failed: of many runs, read at once.
+"""Status words of many runs, in which kernels report failures, read together.
 
-Requirements: a run that may fail copies nothing to the device or from it, and waits for nothing;
-who looks or waits reads with one copy what all runs left since somebody did; a word serves another
-run when it was read, and not before, in whatever thread either of them is.
+Requirements: a fallible run copies nothing to or from the device, and waits for nothing. One copy
+reads the words of all runs since the last read. A word is reused only after it was read, in any
+thread.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.outcomes import Outcome, Run
 from calor_kernel.device.pool import Pool
 
-# Bytes of a page at most, and runs whose words are kept unread. A device that prepares launches for
-# where their words are meets so many places again and again.
+# The maximum bytes of a page, and the maximum number of unread runs. Few pages keep the number of
+# places small for a device that prepares launches per place.
 _NBYTES: Final = 1 << 16
 _RUNS: Final = 256
 
 
 class Page:
-    """Memory of which runs take their words one behind the other, ``taken`` bytes so far.
+    """Memory that runs take their words from, in order; ``taken``: the bytes used so far.
 
-    ``open``: runs that have words and are not queued yet. ``outcomes``: those of runs that are,
-    and of which nobody has read the words. ``clear``: whether what nobody takes is zero.
+    ``open``: the number of runs with words that are not queued yet. ``outcomes``: those of queued
+    runs with unread words. ``clear``: whether the free part is zero.
     """
 
     __slots__ = ("buffer", "clear", "nbytes", "open", "outcomes", "taken")
@@ -41,22 +41,22 @@ class Page:
 
 
 class Board:
-    """The words of a device's runs. No lock is held while a run is queued."""
+    """The status words of a device's runs. No lock is held while a run is queued."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._lock = threading.RLock()
         self._page: Page | None = None
-        # Pages with words that were taken, in the order of the runs.
+        # Pages with taken words, in the order of the runs.
         self._unread: list[Page] = []
-        # Runs that failed since somebody waited for all.
+        # Failed runs since the last wait for all work.
         self._failed: list[Outcome] = []
 
     def take(self, nbytes: int, host_numbers: bool) -> tuple[Page, int, Any]:
-        """Return a page, where a run's block of bytes begins in it, and the handle of that block.
+        """Return a page, the offset of a run's block of bytes in it, and the handle of that block.
 
-        Its words are zero. What was taken is given to :meth:`put` or :meth:`leave`.
-        ``host_numbers``: whether the block holds numbers of the host beside the words.
+        Its words are zero. The caller passes the page to :meth:`put` or :meth:`leave` afterwards.
+        ``host_numbers``: whether the block also holds host numbers.
         """
         with self._lock:
             page = self._page
@@ -73,7 +73,7 @@ class Board:
         return page, start, self.pool.memory.part(handle, start, nbytes) if start else handle
 
     def put(self, page: Page, start: int, run: Run) -> Outcome:
-        """Return the outcome of a run that is queued."""
+        """Return the outcome of a queued run."""
         outcome = Outcome(run, self, page, start)
         with self._lock:
             page.open -= 1
@@ -81,13 +81,13 @@ class Board:
         return outcome
 
     def leave(self, page: Page) -> None:
-        """Let the words of a run go that was not queued, or in part."""
+        """Release the words of a run that was not queued, or only in part."""
         with self._lock:
             page.open -= 1
             page.clear = False
 
     def read(self, page: Page) -> None:
-        """Tell the outcomes of a page, which waits for their runs; the page serves again."""
+        """Wait for the runs of a page and inform their outcomes; the page becomes reusable."""
         memory, handle = self.pool.memory, page.buffer.handle
         with self._lock:
             if page.outcomes:
@@ -97,7 +97,7 @@ class Board:
                 failed = [o for o in outcomes if o.tell(words)]
                 page.clear = page.clear and not failed
                 self._failed += failed[: _RUNS - len(self._failed)]
-            # Who has words and is not queued yet will leave its outcome here.
+            # A run with words that is not queued yet will add its outcome later.
             if page.taken and not page.open:
                 if not page.clear:
                     memory.write(handle, bytes(page.taken))
@@ -106,7 +106,7 @@ class Board:
                 self._unread.remove(page)
 
     def settle(self) -> DeviceError | None:
-        """Read everything; return the first error since this was last done that nobody got."""
+        """Read everything; return the first error since the last call that nobody received."""
         with self._lock:
             for page in [*self._unread]:
                 self.read(page)
@@ -114,7 +114,7 @@ class Board:
         return next((e for o in failed if not o.told for e in o.errors.values()), None)
 
     def _turn(self, nbytes: int) -> Page:
-        """Go on to a page with room: the last one, once it was read, or a new one."""
+        """Switch to a page with room: the last one if it was read, or a new one."""
         parts = self.pool.parts
         if len(self._unread) >= (1 if parts else _RUNS):
             for page in [*self._unread]:

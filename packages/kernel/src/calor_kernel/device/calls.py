@@ -1,7 +1,7 @@
-"""What a device is told of a bound call that it may compile, and of how results are given back.
+"""Data for a device that compiles bound calls and the release of their results.
 
-Requirements: a device needs to know nothing of tensors, buffers and pools but where their
-attributes are; it compiles both, for what is made without Python is given back without it too.
+Requirements: a device knows only the attribute names of tensors, buffers and pools. It compiles the
+release as well, so a result made without Python is freed without Python.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from calor.backends.calls import Made, Operand
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory of a call's result: the last of a list, ``idle``, of handles that are integers.
+    """The memory of a call's result: the last item of ``idle``, a list of integer handles.
 
-    It is counted: of ``pool``, the attribute ``used`` grows by ``nbytes``, and the call is not made
-    where it would with ``required`` more be above the attribute ``most``.
+    It is counted: the attribute ``used`` of ``pool`` grows by ``nbytes``. The call is refused if
+    ``used`` plus ``required`` would exceed the attribute ``most``.
     """
 
     idle: list[Any]
@@ -31,10 +31,10 @@ class Room:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scratch:
-    """Memory that a run needs: the last of a list of handles that are integers, given back after.
+    """Scratch memory of a run: the last item of a list of integer handles, returned afterwards.
 
-    ``words``: bytes from the beginning to words of 32 bits that are zero. Where a run leaves
-    another number in one, its result is dropped and the call is made in Python, to fail there.
+    ``words``: byte offsets of 32-bit words that are zero. If a run leaves another value in one, its
+    result is dropped, and the call is repeated in Python, where it fails.
     """
 
     idle: list[Any]
@@ -43,12 +43,11 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class NativeCall:
-    """A call that a device may compile, as :class:`calor.backends.calls.BoundCall` describes it.
+    """A call for compilation, as described by :class:`calor.backends.calls.BoundCall`.
 
-    ``operands`` lead to handles. ``recorded`` is a recorded list; it runs with the handles of the
-    operands whose numbers ``slots`` are, with the handles ``fixed``, of which some may be those of
-    ``scratch``, and with that of the result.
-    ``made`` begins with what holds the handle of the result.
+    ``operands`` lead to handles. ``recorded`` is a recorded list. It runs with the handles of the
+    operands numbered by ``slots``, then the handles ``fixed`` (some may be those of ``scratch``),
+    then the handle of the result. The first field of ``made`` holds the result's handle.
     """
 
     arguments: int
@@ -66,11 +65,11 @@ class NativeCall:
 
 @dataclass(frozen=True, slots=True)
 class Giving:
-    """How an object of type ``kind`` gives memory back: as the method ``plainly`` does.
+    """The release of an object of type ``kind``, equivalent to its method ``plainly``.
 
-    It appends its attribute ``handle`` to the list ``idle`` that it has, and takes ``nbytes`` off
-    what the attribute ``used`` of its ``pool``, of type ``pools``, counts. Every name but ``pools``
-    is that of an attribute.
+    It appends its attribute ``handle`` to its list ``idle``, and subtracts ``nbytes`` from the
+    attribute ``used`` of its ``pool``, of type ``pools``. All names except ``pools`` are attribute
+    names.
     """
 
     kind: type

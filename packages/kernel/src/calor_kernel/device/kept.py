@@ -1,8 +1,8 @@
-"""What a recorded list of launches is made into for given handles, kept for runs that have them.
+"""A cache of prepared launches by handles.
 
-Requirements: a program goes round a few sets of buffers, such as those of the result that it holds
-and of the next, and finding what is kept for one is on the way of each call; handles are told apart
-by identity, for a piece that was freed may be equal to the one that came in its place.
+Requirements: a program alternates between a few sets of buffers (the current result, the next one),
+and the look-up is part of each call. Handles are compared by identity, because a freed block may be
+equal to its successor.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ Made = TypeVar("Made")
 
 
 class Kept(Generic[Made]):
-    """What ``prepare`` makes for handles, of up to ``most`` sets of them.
+    """The results of ``prepare`` for up to ``most`` sets of handles.
 
-    ``prepare`` is called with the handles, and with what was made first of all that is kept where
-    there is no room beside it, else None: that is forgotten, and may be changed into the new one.
+    ``prepare`` receives the handles and, if the cache is full, the oldest result, else None. The
+    oldest result is evicted, and may be reused for the new one.
 
     >>> held = Kept(lambda handles, oldest: list(handles), 2)
     >>> x, y = "x", "y"
@@ -30,11 +30,11 @@ class Kept(Generic[Made]):
     def __init__(self, prepare: Callable[[Sequence[Any], Made | None], Made], most: int) -> None:
         self._prepare = prepare
         self._most = most
-        # Handles are held, so that no other ones get their identities.
+        # References to the handles keep their identities unique.
         self._known: dict[tuple[int, ...], tuple[Sequence[Any], Made]] = {}
 
     def __call__(self, handles: Sequence[Any]) -> Made:
-        """Return what was made for handles."""
+        """Return the result for these handles."""
         key = tuple(map(id, handles))
         found = self._known.get(key)
         if found is None:

@@ -1,4 +1,4 @@
-"""Links: how a device plugin lets devices of its kind exchange memory.
+"""Links: memory exchange between devices of a plugin.
 
 Requirements: a device declares them by the feature "links".
 """
@@ -16,41 +16,41 @@ Handles = Sequence[Sequence[Any]]
 
 
 class Meeting(ABC):
-    """How the queues of some devices wait for each other, where kernels reach the memory of all.
+    """The synchronization of several devices' queues, for kernels that access all their memory.
 
-    A handle of one device's own memory is then one in the kernels of each other. ``lock`` is held
-    while what several of them do together is queued.
+    A handle of one device's memory is then valid in the kernels of every other. ``lock`` is held
+    while joint work is queued.
     """
 
     lock: AbstractContextManager[Any]
 
     @abstractmethod
     def gather(self) -> None:
-        """Let the first device wait for what all were given."""
+        """Let the first device wait for the queued work of all."""
 
     @abstractmethod
     def release(self) -> None:
-        """Let all wait for what the first device was given."""
+        """Let all devices wait for the queued work of the first."""
 
 
 class Links(ABC):
-    """The means by which some devices exchange memory, in the order of each device's queue."""
+    """Memory exchange between several devices, in the order of each device's queue."""
 
     @abstractmethod
     def takes(self, call: Collective) -> bool:
-        """Return whether a collective has its meaning here, for its dtype too."""
+        """Return whether a collective is supported with its definition, for its dtype too."""
 
     @abstractmethod
     def prepare(self, calls: Sequence[Collective]) -> Callable[[Handles, Handles], None]:
-        """Return what queues collectives as one.
+        """Return a function that queues collectives as one.
 
-        It is called with ``given`` and ``made``: ``given[i][r]`` and ``made[i][r]`` are handles of
-        what member r has before and after call i.
+        Its arguments are ``given`` and ``made``: ``given[i][r]`` and ``made[i][r]`` are the handles
+        of member r's input and result of call i.
         """
 
     def meeting(self) -> Meeting | None:
-        """Return how the devices wait for each other; None where kernels do not reach all."""
+        """Return how the devices synchronize; None if kernels cannot access all memory."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most hold nothing that needs closing
-        """Free everything; it is not used afterwards."""
+        """Free everything; unusable afterwards."""

@@ -1,9 +1,8 @@
-"""What a device is seen to do with numbers where its language leaves that open.
+"""Measures a device's floating-point behaviour where its language leaves it open.
 
-Requirements: a compiler may contract a * b + c, take x for (x + large) - large, round quotients and
-roots as it likes, and take the smallest numbers for zeros, a device may end loops that take long,
-and none of them says so; one kernel computes all of it, whose text is the only thing that a
-language brings.
+Requirements: without notice, a compiler may contract a * b + c, simplify (x + large) - large to x,
+round quotients and roots freely, and flush subnormals to zero; a device may end long loops. One
+kernel tests all of it; a language contributes only its text.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-# The units of the kernel, which are one cube, and the rounds of a loop that a device may end.
+# The units of the kernel, one cube, and the rounds of a loop that a device may end.
 UNITS: Final = 64
 TURNS: Final = 1 << 17
 LARGE: Final = 2.0**24
@@ -22,7 +21,7 @@ SMALL: Final = 1e-40
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a device was seen to do; ``lanes``: the units of a plane, 1 where there are none.
+    """A device's measured behaviour; ``lanes``: the units of a plane, 1 if there are none.
 
     ``changes``: "contracts" products into sums, or "reassociates" as well.
     """
@@ -36,12 +35,12 @@ class Seen:
 
 
 def given() -> np.ndarray[Any, Any]:
-    """Return what the kernel is given: 3 times UNITS rows of 4 float32, the first x, y, -xy, 1.
+    """Return the kernel's input: 3 times UNITS rows of 4 float32, the first x, y, -xy, 1.
 
-    Row UNITS + i begins with SMALL, and all else is 0. SMALL is read, for products with literals
-    below the normal numbers are right where others are zeros (NVIDIA's Vulkan).
+    Row UNITS + i begins with SMALL; all else is 0. SMALL is read from memory, because products with
+    subnormal literals may be right even if others are flushed (NVIDIA's Vulkan).
 
-    Unit i writes row UNITS + i: x / y, the root of x, a product and a sum of the first three, and
+    Unit i writes row UNITS + i: x / y, the root of x, a product plus a sum of the first three, and
     (x + LARGE) - LARGE; and row 2 UNITS + i: fma of the first three, the rounds of a loop of TURNS
     that adds the fourth number (0 but for unit 0), the units of its plane, and the fourth number
     times the small one.
@@ -57,7 +56,7 @@ def given() -> np.ndarray[Any, Any]:
 
 
 def seen(found: np.ndarray[Any, Any]) -> Seen:
-    """Return what the numbers tell that the kernel left."""
+    """Return the behaviour shown by the kernel's output."""
     x, y = found[0, :, 0], found[0, :, 1]
     quotient, root, contracted, near = found[1].T
     large = np.float32(LARGE)

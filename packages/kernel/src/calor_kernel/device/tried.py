@@ -1,7 +1,8 @@
-"""Whether a device's planes are what its description says: a small kernel that tries them.
+"""A test kernel for the planes of a device's description.
 
-Requirements: a device that cannot ask its driver asks this, once it is made; the language's every
-way to planes is tried, as kernels go it; whatever the driver or the compiler says to it is a no.
+Requirements: a device whose driver does not tell calls this once, when it is made. The kernel tests
+every plane operation of the language, as kernels use it. Any error of the driver or compiler means
+no.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from calor_kernel.language import (
     unit_position,
 )
 
-# What the kernel writes: a row for each of the ways.
+# The output of the kernel: one row per operation.
 ROWS: Final = 9
 _ROUNDS, _PLANES = 3, 2
 _UP, _DOWN, _XOR, _DIVISOR = 3, 2, 5, 5
@@ -36,7 +37,7 @@ _UP, _DOWN, _XOR, _DIVISOR = 3, 2, 5, 5
 
 @kernel
 def try_planes(x: Any, y: Any) -> None:
-    """Write what each unit gets in each of the ways, added up in rounds."""
+    """Write each unit's result of each operation, accumulated over rounds."""
     i, rows = unit_position(), _PLANES * plane_size()
     for j in loop_range(_ROUNDS):
         mine = x[i] + j.to(uint32)
@@ -57,7 +58,7 @@ def try_planes(x: Any, y: Any) -> None:
 
 
 def expected(x: np.ndarray[Any, Any], plane: int) -> np.ndarray[Any, Any]:
-    """Return what the kernel writes for numbers of one cube."""
+    """Return the expected output for the numbers of one cube."""
     lane, total = np.arange(plane), np.zeros((ROWS, _PLANES, plane), np.uint64)
     up = np.where(lane < _UP, lane, lane - _UP)
     down = np.where(lane + _DOWN < plane, lane + _DOWN, lane)
@@ -80,7 +81,7 @@ def expected(x: np.ndarray[Any, Any], plane: int) -> np.ndarray[Any, Any]:
 
 
 def planes_hold(device: Device) -> bool:
-    """Return whether planes of a device's first size compute what they should."""
+    """Return whether a device's first plane size computes correctly."""
     plane = device.info.planes[0]
     signature = [Buffer(uint32, writable=False), Buffer(uint32)]
     x = (np.arange(_PLANES * plane, dtype=np.uint32) * 7919) % 1000

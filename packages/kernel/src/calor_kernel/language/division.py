@@ -1,9 +1,8 @@
-"""Division of indices: by numbers that a launch brings, into coordinates, and what may be assumed.
+"""Index division: by run-time divisors, into coordinates, and divisibility assumptions.
 
-Requirements: a kernel turns a linear index into coordinates in its innermost code, and sizes are
-run-time arguments, so that a division costs a multiplication and a shift; results are exact for
-every index, not only for small ones; what is known of a number widens accesses without being said
-at each of them.
+Requirements: a kernel converts linear indices to coordinates in its innermost code with run-time
+sizes, so a division must cost only a multiplication and a shift. Results are exact for every index.
+A known divisor widens accesses without a hint at each of them.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from calor_kernel.language.builder import current
 from calor_kernel.language.values import Number
 
 _UNSIGNED = {int32: uint32, uint32: uint32, int64: uint64, uint64: uint64}
-# What an index may run over its limit: the rounding up to whole cubes of whole vectors.
+# How far an index may exceed its limit: the rounding up to whole cubes of whole vectors.
 _SLACK = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class FastDivmod:
-    """A divisor that does not change in a launch, with the numbers that divide by it quickly.
+    """A divisor that is constant during a launch, with precomputed numbers for fast division.
 
     The host computes the numbers, a launch passes three scalars, and ``divide`` is a multiplication
     and a shift. Exact for every nonnegative dividend of a signed type (31 or 63 bits), and for
@@ -44,13 +43,13 @@ class FastDivmod:
 
     @staticmethod
     def declared(dtype: DType = int64) -> tuple[Scalar, Scalar, Scalar]:
-        """Return the three parameters that a signature has for a divisor of indices of a dtype."""
+        """Return a signature's three parameters for a divisor of indices of a dtype."""
         bits = Scalar(_unsigned(dtype), nonnegative=True)
         return Scalar(dtype, nonnegative=True), bits, bits
 
     @staticmethod
     def arguments(divisor: int, dtype: DType = int64) -> tuple[int, int, int]:
-        """Return the three scalars of a launch; ValueError for a divisor that the dtype has not."""
+        """Return the three scalars of a launch; ValueError for a divisor outside the dtype."""
         bits = 8 * _unsigned(dtype).itemsize
         if dtype.kind == "int":
             bits -= 1
@@ -63,7 +62,7 @@ class FastDivmod:
 
     @staticmethod
     def groups(numbers: Sequence[Any]) -> tuple[FastDivmod, ...]:
-        """Return a divisor for each three of a kernel's ``*numbers``."""
+        """Return a divisor for each group of three in a kernel's ``*numbers``."""
         if len(numbers) % 3:
             raise KernelTypeError(
                 f"a FastDivmod is three numbers each, and {len(numbers)} are not some threes"
@@ -91,7 +90,7 @@ class FastDivmod:
         return result
 
     def divmod(self, dividend: Any) -> tuple[Number, Number]:
-        """Return the quotient and the rest of a nonnegative dividend."""
+        """Return the quotient and the remainder of a nonnegative dividend."""
         made = self.divide(dividend)
         rest = current().binary("sub", dividend, made * self.divisor)
         rest.nonnegative = True
@@ -105,10 +104,10 @@ def _unsigned(dtype: DType) -> DType:
 
 
 def divide(dividend: Any, divisor: Any) -> tuple[Any, Any]:
-    """Return quotient and rest of nonnegative integers.
+    """Return quotient and remainder of nonnegative integers.
 
-    The divisor is a number of the device, a FastDivmod, or known; what the build knows is computed
-    there.
+    The divisor is a device number, a FastDivmod, or a build-time number; known operands are divided
+    at build time.
     """
     if isinstance(divisor, FastDivmod):
         return divisor.divmod(dividend)
@@ -135,8 +134,8 @@ def _power(number: int) -> int | None:
 def unravel(index: Number | int, sizes: Sequence[Number | int | FastDivmod]) -> tuple[Any, ...]:
     """Return the coordinates of a nonnegative index into an array, the last axis fastest.
 
-    ``sizes`` are numbers of Python, of the device or FastDivmods; the first is not looked at, as
-    the index is known to lie inside. The index may be a vector.
+    ``sizes`` are Python numbers, device numbers or FastDivmods; the first is unused, because the
+    index is known to be in bounds. The index may be a vector.
 
     >>> unravel(23, (2, 3, 4))
     (1, 2, 3)
@@ -151,7 +150,7 @@ def unravel(index: Number | int, sizes: Sequence[Number | int | FastDivmod]) -> 
 def offset_of(
     position: Sequence[Number | int], strides: Sequence[Number | int], start: Number | int = 0
 ) -> Any:
-    """Return a start plus the sum of coordinates times strides, of Python or of the device.
+    """Return a start plus the sum of coordinates times strides, of Python or device numbers.
 
     >>> offset_of((1, 2, 3), (12, 4, 1))
     23
@@ -163,7 +162,7 @@ def offset_of(
 
 
 def index_dtype(*sizes: int) -> DType:
-    """Return the dtype of indices that reach these numbers of elements, and a little over them.
+    """Return the index dtype for these numbers of elements, with some slack.
 
     >>> index_dtype(10**6).name, index_dtype(2**31).name
     ('int32', 'int64')

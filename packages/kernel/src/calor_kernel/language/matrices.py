@@ -1,10 +1,10 @@
-"""Matrix instructions: their shapes, where each element lies, and what issues and waits for them.
+"""Matrix instructions: their shapes, their element layouts, and their issue and wait operations.
 
-Requirements: the place of every element is known, so that masks, row reductions and epilogues can
-be written on what an instruction leaves in registers; a new device's instruction is one row; where
-there is none, the same kernel runs on scalar and vector arithmetic, one unit at a time. Layouts
-are those of the manufacturers' manuals (NVIDIA's PTX ISA, AMD's Matrix Instruction Calculator),
-written in the algebra of CuTe.
+Requirements: every element's location is known, so masks, row reductions and epilogues can work on
+an instruction's registers. A new device's instruction is one row. Without such an instruction the
+same kernel runs on scalar and vector arithmetic, one unit at a time. Layouts are those of the
+manufacturers' manuals (NVIDIA's PTX ISA, AMD's Matrix Instruction Calculator), written in the
+algebra of CuTe.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Side = Literal["a", "b", "c"]
 class MatrixShape:
     """An instruction that computes c + a @ b, of m × k times k × n elements.
 
-    ``a``, ``b`` and ``c`` are layouts of two modes, (lane, register) → row + rows × column, in the
-    lanes that compute together: a plane, a warpgroup (128 lanes), or one unit alone. ``pieces`` are
-    the lengths of the vectors in which a lane holds its elements of a, b and c. ``tf32`` says that
-    of the factors only the upper 19 bits count, ``formats`` what numbers the bytes of a and of b
-    are where they are float8. ``feature`` is what the device must have.
+    ``a``, ``b`` and ``c`` are layouts of two modes, (lane, register) → row + rows × column, over
+    the lanes of the instruction: a plane, a warpgroup (128 lanes), or a single unit. ``pieces`` are
+    the vector lengths of a lane's elements of a, b and c. ``tf32``: only the upper 19 bits of the
+    factors count. ``formats``: the float8 formats of the bytes of a and b. ``feature``: the
+    required device feature.
     """
 
     name: str
@@ -50,7 +50,7 @@ class MatrixShape:
 
     @property
     def lanes(self) -> int:
-        """The number of units that hold a matrix together."""
+        """The number of units that share a matrix."""
         return self.c[0].size
 
     def extent(self, side: Side) -> tuple[int, int]:
@@ -58,7 +58,7 @@ class MatrixShape:
         return {"a": (self.m, self.k), "b": (self.k, self.n), "c": (self.m, self.n)}[side]
 
     def layout(self, side: Side) -> Layout:
-        """Return where the elements of a side lie."""
+        """Return the layout of a side."""
         return {"a": self.a, "b": self.b, "c": self.c}[side]
 
     def dtype(self, side: Side) -> DType:
@@ -66,7 +66,7 @@ class MatrixShape:
         return self.c_dtype if side == "c" else self.a_dtype
 
     def piece(self, side: Side) -> int:
-        """Return the length of the vectors in which a lane holds a side."""
+        """Return the vector length of a lane's elements of a side."""
         if self.pieces is None:
             return self.layout(side)[1].size
         return self.pieces["abc".index(side)]
@@ -74,7 +74,7 @@ class MatrixShape:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One side of an instruction as an operation names it: which element each register is."""
+    """One side of an instruction, named for operations: the element of each register."""
 
     shape: MatrixShape
     side: Side
@@ -97,7 +97,7 @@ class Holding:
 
 @lru_cache(maxsize=256)
 def register_places(shape: MatrixShape, side: Side) -> tuple[tuple[int, int], ...]:
-    """Return each register's rows and columns from register 0."""
+    """Return the row and column of each register relative to register 0."""
     rows = shape.extent(side)[0]
     registers = shape.layout(side)[1]
     return tuple((registers(r) % rows, registers(r) // rows) for r in range(registers.size))
@@ -143,10 +143,10 @@ MMA_8X8X4_FLOAT64: Final = MatrixShape(
 
 
 def wgmma_64(n: int, dtype: DType, formats: tuple[DType, DType] | None = None) -> MatrixShape:
-    """Return wgmma.m64 of a warpgroup, n up to 256 by eights; b, and a as one likes, are shared.
+    """Return wgmma.m64 of a warpgroup, n up to 256 by eights; b is shared, a optionally.
 
-    Bytes that are float8, which ``formats`` says, are added with fewer bits than float32 has:
-    about 14 (DeepSeek-V3 Technical Report, 2024, 3.3.2).
+    Sums of float8 bytes (``formats``) have fewer bits than float32: about 14 (DeepSeek-V3 Technical
+    Report, 2024, 3.3.2).
     """
     if n % 8 or not 8 <= n <= 256:
         raise ValueError(f"wgmma has n from 8 to 256 by eights, not {n}")
@@ -162,7 +162,7 @@ def wgmma_64(n: int, dtype: DType, formats: tuple[DType, DType] | None = None) -
         dtype,
         int32 if dtype is int8 else float32,
         Layout(((4, 8, 4), (e, 2, 2)), ((64 * e, 1, 16), (64, 8, 256 * e))),
-        # No lane holds b: every register of a lane is one of shared memory.
+        # No lane holds b: it is read from shared memory.
         Layout((1, (k, n)), (0, (1, k))),
         c,
         feature="async_matrix",
@@ -172,7 +172,7 @@ def wgmma_64(n: int, dtype: DType, formats: tuple[DType, DType] | None = None) -
 
 
 def _mfma(m: int, k: int, dtype: DType) -> MatrixShape:
-    """AMD's mfma of a plane of 64: m × m × k, with ``m`` lanes side by side along m and n."""
+    """AMD's mfma of a plane of 64: m × m × k, with ``m`` adjacent lanes along m and n."""
     groups = 64 // m
     e = k // groups
     blocks: Nested = (4, m // (4 * groups)) if m > 4 * groups else 4
@@ -206,7 +206,7 @@ def _wmma(dtype: DType) -> MatrixShape:
 
 
 def _simdgroup(dtype: DType) -> MatrixShape:
-    """Metal's simdgroup_matrix of a plane of 32: 8 × 8 × 8, where MLX found its elements to be."""
+    """Metal's simdgroup_matrix of a plane of 32: 8 × 8 × 8, with the layout found by MLX."""
     lanes = Layout(((2, 4, 2, 2), 2), ((16, 1, 32, 4), 8))
     return MatrixShape(
         f"simdgroup_8x8x8_{dtype.name}", 8, 8, 8, dtype, float32, lanes, lanes, lanes
@@ -214,10 +214,10 @@ def _simdgroup(dtype: DType) -> MatrixShape:
 
 
 def scalar(m: int, n: int, k: int, dtype: DType = float32, c: DType | None = None) -> MatrixShape:
-    """Return the shape that a unit computes alone, with vectors of n lanes and no instruction.
+    """Return the shape for a single unit, with vectors of n lanes and no instruction.
 
-    Of n a multiple of the device's vector, m × n / vector registers hold c. Each product is added
-    in order of k, by fma where c is floating.
+    For n a multiple of the device's vector length, c takes m × n / vector registers. Products are
+    added in order of k, by fma if c is floating-point.
 
     >>> scalar(4, 8, 1).name
     'scalar_4x8x1_float32'

@@ -1,7 +1,7 @@
-"""Barriers in shared memory, which count arrivals and the bytes that copies bring.
+"""Barriers in shared memory (mbarriers), which count arrivals and bytes of copies.
 
-Requirements: roles hand stages to each other without stopping the cube; a barrier goes through
-phases, and a wait names the phase by its parity, so that nobody waits for a phase that is over.
+Requirements: roles pass stages to each other without a barrier of the whole cube. A barrier goes
+through phases; a wait names a phase by its parity, so nobody waits for a completed phase.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from calor_kernel.language.values import Number
 
 
 class Mbarriers:
-    """``count`` barriers, each of which ends a phase after ``arrivals`` and the bytes expected.
+    """``count`` barriers, each completing a phase after ``arrivals`` and the expected bytes.
 
-    Making them is something that all units of the cube do together. The phases of a barrier have
-    the parities 0, 1, 0, …; waiting for parity 1 before the first phase ends returns at once. Each
-    cube of a cluster has its own, at which the others may arrive too. ``meet``: whether all units
-    meet then, before which none may be used; of several made in a row the last ones' will do.
+    All units of the cube create them together. The phases of a barrier have the parities 0, 1, 0,
+    …; waiting for parity 1 before the first phase ends returns at once. Each cube of a cluster has
+    its own, and the others may arrive at it too. ``meet``: whether all units synchronize after the
+    creation, which is required before the first use; for several created in a row, once at the last
+    is enough.
     """
 
     __slots__ = ("count", "pointer")
@@ -46,19 +47,19 @@ class Mbarriers:
             barrier("cluster" if clustered() else "cube")
 
     def expect(self, index: Any, nbytes: Any) -> None:
-        """Say that copies will bring bytes in this phase, without arriving."""
+        """Expect bytes from copies in this phase, without arriving."""
         self._emit("mbarrier_expect", index, nbytes)
 
     def arrive(self, index: Any, *, rank: Any = None) -> None:
-        """Count an arrival; what the unit read and wrote before comes before the phase's end.
+        """Arrive; the unit's earlier reads and writes happen before the end of the phase.
 
-        ``rank``: of which cube of the cluster the barrier is, this one's if not said. To another
-        cube it says that shared memory was read, and nothing of what was written to other memory.
+        ``rank``: the cube of the cluster that owns the barrier, by default this one. An arrival at
+        another cube orders only reads of shared memory, not writes to other memory.
         """
         self._emit("mbarrier_arrive", index, *(() if rank is None else (rank,)))
 
     def wait(self, index: Any, parity: Any) -> None:
-        """Wait for the end of the phase of a parity; what came before it is visible then."""
+        """Wait for the end of the phase of a parity; earlier writes are visible afterwards."""
         self._emit("mbarrier_wait", index, parity)
 
     def place(self, index: Any) -> Number:

@@ -1,8 +1,8 @@
-"""Accumulators as operands of the next product, in the units that hold them.
+"""Accumulators as operands of the next product, in registers.
 
-Requirements: where an instruction leaves its sums and where the next one reads its factors follows
-from their layouts, so that a kernel says ``operand_of`` and no more; units keep what they have, or
-swap with the one that differs in a bit of its number; all else goes through shared memory.
+Requirements: the layouts determine where an instruction leaves its sums and where the next one
+reads its factors, so a kernel only calls ``operand_of``. Units keep their elements, or swap with
+the unit whose number differs in one bit; anything else goes through shared memory.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def operand_of(
     dtype: DType | None = None,
     first: int = 0,
 ) -> Fragment:
-    """Return accumulators, next to each other along k, as an operand of the next product.
+    """Return accumulators, adjacent along k, as an operand of the next product.
 
-    Each unit keeps what it has, or swaps it with one other, converted to ``dtype``. The operand is
-    what follows place ``first`` along k. KernelTypeError where the operand's elements lie in more
-    units than that; those go through shared memory.
+    Each unit keeps its elements, or swaps them with one other unit, converted to ``dtype``. The
+    operand starts at index ``first`` along k. KernelTypeError if the operand's elements lie in more
+    units than that; those need shared memory.
     """
     made = empty(shape, side, shape.dtype(side) if dtype is None else dtype)
     chosen = _sources(tiles[0].shape, len(tiles), shape, side, first)
@@ -58,8 +58,8 @@ def operand_of(
     return made
 
 
-# Of each register of an operand: the tile and the register of it, and where other units' elements
-# are needed, the distance of their numbers, and whether units with this bit keep their own.
+# The source of each register of an operand: the tile and its register, and for elements of other
+# units the XOR distance of their numbers, and whether units with this bit set keep their own.
 _Source = tuple[int, int, int, bool]
 
 
@@ -70,7 +70,7 @@ def _element(tile: Fragment, register: int) -> Number:
 def _swapped(
     tiles: Sequence[Fragment], chosen: Sequence[_Source], dtype: DType
 ) -> dict[tuple[int, int], Number]:
-    """Return what the other units have of the elements that are swapped, two halves at a time."""
+    """Return the swapped elements from the other units, packed two halves at a time."""
     wanted = dict.fromkeys((t, r, distance) for t, r, distance, _ in chosen if distance)
     found: dict[tuple[int, int], Number] = {}
     both = 2 if dtype.itemsize == 2 else 1
@@ -95,7 +95,7 @@ def _swapped(
 def _sources(
     from_shape: MatrixShape, count: int, shape: MatrixShape, side: Side, first: int
 ) -> tuple[_Source, ...]:
-    """Return the source of each register of an operand among the accumulators."""
+    """Return the source of each operand register among the accumulators."""
     along = 1 if side == "a" else 0
     rows, columns = from_shape.extent("c")
     extent = [rows, columns]
@@ -126,7 +126,7 @@ def _sources(
 
 
 def _source(have: Any, place: Any) -> tuple[int, int, bool] | None:
-    """Return the register that all lanes want, from which lanes; None where there is none."""
+    """Return the register that all lanes need, and from which lanes; None if there is none."""
     own = (have == place[:, :, None]).all(axis=0)
     if own.all(axis=0).any():
         return int(np.argmax(own.all(axis=0))), 0, False

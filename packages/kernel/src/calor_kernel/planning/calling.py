@@ -1,7 +1,7 @@
-"""Bound calls of plans, described for a device that compiles them.
+"""Bound calls of plans, described for compilation by a device.
 
-Requirements: what is compiled does as the short way through a plan; where a plan has none, there is
-nothing to compile.
+Requirements: a compiled call behaves like the fast path of a plan; a plan without one has nothing
+to compile.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _LOCK: Final = threading.Lock()
 
 
 def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
-    """Return a bound call of a plan as its device compiles it; None where there is none."""
+    """Return a plan's bound call, compiled by its device; None if it cannot be compiled."""
     plan = executable.settled if isinstance(executable, Plan) else None
     if plan is None or not plan.is_short or not _gives_back(plan.engine.device):
         return None
     ((_, idle, _, nbytes),) = plan.base.fresh
     operands = [replace(o, looks=(*o.looks, _HANDLE)) for o in call.operands]
     nothing: Any = plan.engine.nothing.handle
-    # What the words lie in is as long as the call is.
+    # The memory of the words lives as long as the call.
     block = zeroed(plan) if plan.status else None
     words = nothing if block is None else Scratch([block.handle], tuple(plan.status.values()))
     arena = nothing if plan.base.arena is None else Scratch(plan.base.arena[0])
@@ -67,7 +67,7 @@ def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
 
 
 def _gives_back(device: Device) -> bool:
-    """Have buffers given back by what a device compiles for that; False where it does not."""
+    """Let compiled code release buffers; False if the device cannot."""
     if KernelBuffer.__del__ is not _GIVING.plainly:
         return True
     with _LOCK:

@@ -1,7 +1,7 @@
-"""Asking the kernel families for work, each question once.
+"""Queries to the kernel families, each asked once.
 
-Requirements: planning a known graph at another size, or a graph of known ops, costs microseconds a
-node, so what a family answered is kept by op, attributes, views and results.
+Requirements: planning a known graph at another size, or a graph of known ops, takes microseconds
+per node, so a family's answers are cached by op, attributes, views and results.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from calor_kernel.ir.types import Buffer
 
 
 def load_families() -> None:
-    """Import the kernel families, which register what they lower."""
+    """Import the kernel families, which register their lowerings."""
     with collecting_later():
         for module in pkgutil.iter_modules(library.__path__, f"{library.__name__}."):
             import_module(module.name)
 
 
 class Lowerings:
-    """What the families answered for one device.
+    """The families' answers for one device.
 
-    ``wants``: says of an op whether its candidates are wanted, always the same.
+    ``wants``: returns whether an op needs all its candidates; constant per op.
     """
 
     def __init__(self, info: DeviceInfo, wants: Callable[[str], bool] = lambda op: False) -> None:
@@ -54,7 +54,7 @@ class Lowerings:
         return op in LOWERINGS
 
     def dense(self, op: str, number: int) -> bool:
-        """Return whether an op takes an operand only as dense memory."""
+        """Return whether an op requires an operand in dense memory."""
         which = DENSE.get(op)
         return which is None or number in which
 
@@ -67,7 +67,7 @@ class Lowerings:
         deterministic: bool = False,
         kept: frozenset[int] = frozenset(),
     ) -> Sequence[Work] | Refusal:
-        """Return the candidates of a family for an op, or why there is none.
+        """Return the candidates of a family for an op, or the reason for none.
 
         ``kept``: the operands whose preparation is done once for many calls.
         """
@@ -83,7 +83,7 @@ class Lowerings:
 
     @staticmethod
     def answer(request: Request) -> Sequence[Work] | Refusal:
-        """Return what the family of a request's op says to it now."""
+        """Return the current answer of the family of a request's op."""
         answer = LOWERINGS[request.op](request)
         if isinstance(answer, Refusal):
             return answer
@@ -92,9 +92,9 @@ class Lowerings:
 
 
 def _declared(work: Work) -> Work:
-    """Return work whose operands that may be written in place are declared as written.
+    """Return work with its in-place operands declared as written.
 
-    They are so where nothing is done in place too: there is one kernel then, and not two.
+    The declaration holds for out-of-place runs too, so both share one kernel.
     """
     in_place = {operand for operand, _ in work.in_place}
     launches = tuple(_written(launch, in_place) for launch in work.launches)

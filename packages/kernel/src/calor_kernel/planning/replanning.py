@@ -1,9 +1,9 @@
-"""Planning graphs of known structure at new sizes.
+"""Plans graphs of known structure at new sizes.
 
-Requirements: a size costs microseconds a node where a template fits; a program that meets a hundred
-thousand sizes keeps few templates; a graph of which no template can be made is planned as any
-other. The first graph of a structure is planned plainly, for most are never met at another size;
-the second shows which of the sizes differ.
+Requirements: with a template, a size costs microseconds per node. A program with a hundred thousand
+sizes needs few templates. A graph without a possible template is planned like any other. The first
+graph of a structure is planned plainly, because most never occur at another size; the second shows
+which sizes differ.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from calor_kernel.planning.template import attempt, template_of
 _STRUCTURES: Final = 256
 _TEMPLATES: Final = 12  # of a structure
 _SEEN: Final = 4
-# After so many sizes for which a template had to be made, without use, a structure is left alone.
+# A structure that needed new templates for this many sizes, without reuse, is given up.
 _PATIENCE: Final = 24
 
 
 class _Found(NamedTuple):
-    """What makes the plan of a graph; ``same``: whether its constants are the template's."""
+    """The source of a graph's plan; ``same``: whether its constants are the template's."""
 
     kind: type[Resized]
     symbols: tuple[int, ...]
@@ -46,9 +46,9 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """A structure: the numbers that it had, the places where they differ, and its templates.
+    """A structure: its past numbers, the indices where they differ, and its templates.
 
-    ``habits``: what was chosen for it where other choices would have given the same results.
+    ``habits``: earlier choices among equally correct ways.
     """
 
     seen: list[tuple[int, ...]]
@@ -61,7 +61,7 @@ class _Known:
 
 
 class Replanning:
-    """The templates of one device. ``made`` and ``used`` count templates and plans of them."""
+    """The templates of one device. ``made`` and ``used`` count templates and plans from them."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class Replanning:
         self.lock = threading.RLock()
 
     def fits(self, graph: Graph) -> bool:
-        """Return whether a template fits a graph, which is then taken whole.
+        """Return whether a template fits a graph; the graph is then compiled as a whole.
 
-        It is likely to be compiled next, so what was found is kept for that.
+        The finding is cached, because the graph is likely to be compiled next.
         """
         structure = structure_of(graph)
         found = None if structure is None else self._find(structure)
@@ -93,7 +93,7 @@ class Replanning:
         return found is not None
 
     def ready(self, graph: Graph) -> Plan | None:
-        """Return the executable of the graph that was asked about last, where a template fits."""
+        """Return the executable of the last queried graph, if a template fits."""
         held, self._found = self._found, None
         if held is None or held[0] is not graph:
             return None
@@ -144,7 +144,7 @@ class Replanning:
         return None
 
     def _learn(self, known: _Known, graph: Graph, structure: Structure) -> None:
-        """Make a template for sizes that no other fits, where one can be."""
+        """Make a template for sizes that no other fits, if possible."""
         if self.engine.tuner.mode in ("on", "dry"):
             return
         known.patience -= 1
@@ -153,7 +153,7 @@ class Replanning:
         bits = enumerate(zip(known.bits, structure.bits, strict=True))
         known.loose.update(p for p, (a, b) in bits if a != b)
         known.seen = [*known.seen[1 - _SEEN :], structure.numbers]
-        # What is 0 or 1 now is that in the template.
+        # A size of 0 or 1 is a constant of the template.
         varying = {p for p in known.varying if structure.numbers[p] > 1}
         if not varying:
             return

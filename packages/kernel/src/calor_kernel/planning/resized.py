@@ -1,9 +1,8 @@
-"""A plan made from a template: a known graph at a new size.
+"""A plan from a template: a known graph at a new size.
 
-Requirements: it costs microseconds to make, and holds little, for a program may meet thousands of
-sizes; it runs as the plan does that is made anew, which takes
-its place where anything but a plain call is asked of it, or when it has been called so often that
-what such a plan learns is worth making it.
+Requirements: it takes microseconds to make and little memory, because a program may have thousands
+of sizes. Behaves like a fresh plan; replaced by one for anything but a plain call, or after so many
+calls that the fresh plan's optimizations pay off.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.template import Template, known
 
 _NO_TARGETS: Final[dict[int, int]] = {}
-# Calls after which a plan is made anew: it then keeps what it prepares of weights, if it does so,
-# and its bound calls are compiled.
+# The number of calls before a fresh plan is made, with and without cached preparations; its bound
+# calls are then compiled.
 _PREPARING: Final = 3
 _CALLS: Final = 16
 
@@ -30,8 +29,8 @@ _CALLS: Final = 16
 class Resized(Plan):
     """The executable of a graph whose structure a template knows.
 
-    What is the same for all sizes belongs to a class of the template's, made by :func:`resized_by`.
-    ``graph`` is given where its constants are others than the template's graph has.
+    Attributes common to all sizes belong to a class per template, made by :func:`resized_by`.
+    ``graph`` is set if its constants differ from the template's.
     """
 
     template: Template
@@ -61,22 +60,22 @@ class Resized(Plan):
 
     @cached_property
     def graph(self) -> Graph:  # type: ignore[override]
-        """The graph, of which many are never asked for."""
+        """The graph, computed on first use."""
         return self.template.graph_at(self._symbols)
 
     @cached_property
     def full(self) -> Plan:
-        """The plan of this graph made anew."""
+        """The fresh plan of this graph."""
         return self.anew(self.engine, self.graph)
 
     def recording(self, targets: dict[int, int]) -> Recording:
-        """Return the recording of the template, or of the plan made anew."""
+        """Return the recording of the template, or of the fresh plan."""
         found = self.template.record(targets, self._symbols)
         return self.full.recording(targets) if found is None else found
 
     @property
     def settled(self) -> Plan | None:
-        """The plan made anew, once it is what is called."""
+        """The fresh plan, once it has replaced this one."""
         return self.full if self._calls > self.patience else None
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
@@ -88,7 +87,7 @@ class Resized(Plan):
 
 
 def resized_by(template: Template, anew: Callable[[Engine, Graph], Plan]) -> type[Resized]:
-    """Return the class of the plans of a template; ``anew`` plans a graph for its sizes alone."""
+    """Return the class of a template's plans; ``anew`` makes a fresh plan of a graph."""
     made = template.made
     basis = object.__new__(Plan)
     basis.begin(template.engine, made.draft, template.graph, made.works)
@@ -99,7 +98,7 @@ def resized_by(template: Template, anew: Callable[[Engine, Graph], Plan]) -> typ
         "patience": _PREPARING if any(map(preparations, made.works)) else _CALLS,
         "keeper": None,
         "short": None,
-        # By position: the outputs of each size are pieces of its own.
+        # By position: each size has its own output pieces.
         "depends": dependences(made.draft.tasks, made.draft.outputs, made.status),
     }
     return type(Resized.__name__, (Resized,), common)

@@ -1,6 +1,6 @@
-"""What a device with the kernel families can do: core's Info, and which nodes it takes.
+"""The capabilities of a device with the kernel families: core's Info and the claimed nodes.
 
-Requirements: nothing is declared by hand; what is missing has a reason that a user understands.
+Requirements: nothing is declared by hand. A missing capability has a reason that users understand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from calor_kernel.planning.claims import STRUCTURAL
 from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.engine import Engine
 
-# What the library computes with where a device does not compute in a dtype itself.
+# The dtypes for computing with a dtype that the device does not support itself.
 _STANDS_FOR: Final[Mapping[DType, tuple[DType, ...]]] = {
     float16: (float32, uint16),
     bfloat16: (float32, uint16),
@@ -40,12 +40,12 @@ _STANDS_FOR: Final[Mapping[DType, tuple[DType, ...]]] = {
     float8_e4m3fn: (float32, uint8),
     float8_e5m2: (float32, uint8),
 }
-# What is computed in float32 and has its smallest numbers.
+# Dtypes computed in float32 that have its subnormals.
 _FLUSHED: Final = frozenset((float32, bfloat16, complex64))
 
 
 def describe(engine: Engine) -> Info:
-    """Return what core is told of a device."""
+    """Return the device info for core."""
     info = engine.device.info
     host = FULL if engine.host_memory else impossible("the device has memory of its own")
     return Info(
