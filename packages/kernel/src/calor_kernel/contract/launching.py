@@ -1,9 +1,8 @@
-"""Launches of kernels whose parameters are declared.
+"""Launches of kernels with declared parameters.
 
-Requirements: arguments are given by name, and signature, order and build-time keywords follow from
-the kernel's declaration; an argument that is missing, unknown or of another kind is an error where
-the launch is made, which names kernel and parameter; sizes that are not known yet are numbers like
-any other, and nothing is asked of them.
+Requirements: arguments are given by name; signature, order and build-time keywords follow from the
+kernel's declaration. A missing, unknown or mismatched argument is an error at the launch, with the
+names of kernel and parameter. Symbolic sizes are accepted like numbers, without guards.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from calor_kernel.language.declared import DIVISOR, Access, Declaration, Kind, Q
 from calor_kernel.language.division import FastDivmod
 from calor_kernel.language.kernel import KernelFunction
 
-# Most launches declare one of a few parameters, which are described by identity.
+# Most launches use one of a few parameters, which are described by identity.
 _buffer = cache(Buffer)
 _scalar = cache(Scalar)
 
@@ -42,7 +41,7 @@ Place = Input | Output | Scratch | Status | Flags
 class Bound:
     """Memory for a parameter, and its element type.
 
-    ``align``: bytes by which the address of the first element is known to divide.
+    ``align``: the known alignment of the first element in bytes.
     """
 
     place: Place
@@ -50,18 +49,18 @@ class Bound:
     align: int = 0
 
     def aligned(self, nbytes: int) -> Bound:
-        """Return the memory, its first element known to lie at a multiple of some bytes."""
+        """Return the memory with a known alignment of its first element."""
         return Bound(self.place, self.dtype, nbytes)
 
 
 def operand(number: int, view: View) -> Bound:
-    """Return the memory of an operand, from the first element of its view on."""
+    """Return the memory of an operand, from its view's first element."""
     return Bound(Input(number, view.offset), view.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Multiple:
-    """A number of a launch that is known to divide by another one, which widens accesses."""
+    """A number of a launch with a known divisor, which permits wider accesses."""
 
     number: int
     divisor: int
@@ -69,7 +68,7 @@ class Multiple:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A number of a launch that is an element of a type."""
+    """A number of a launch with an element type."""
 
     number: int | float
     dtype: DType
@@ -77,7 +76,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How many cubes there are along x, y and z, and what they are built as.
+    """The number of cubes along x, y and z, and their shape.
 
     ``cube``: units of a cube along its axes. ``plane``: units in lock step. ``index``: the type of
     positions and of sizes and strides.
@@ -96,7 +95,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What profiles say of a launch: its label, and what it computes and moves at least."""
+    """A launch's label for profiles, and its minimum work and traffic."""
 
     label: str = ""
     flops: int = 0
@@ -106,9 +105,9 @@ class Effort:
 def launch(kernel: KernelFunction, grid: Grid, effort: Effort, /, **arguments: object) -> Launch:
     """Return a launch of a kernel with an argument for each of its parameters, by name.
 
-    Memory is given as Bound, a number as an integer or a Size, as Multiple where it is known to
-    divide by another one, or as Typed; a group as its dataclass, with integers. Build-time
-    parameters are given beside them. LaunchError names the parameter that does not fit.
+    Memory is given as Bound; a number as an integer or a Size, as Multiple with a known divisor, or
+    as Typed; a group as its dataclass, with integers. Build-time parameters are given beside them.
+    LaunchError names the mismatched parameter.
 
     >>> from calor.dtypes import float32
     >>> from calor_kernel.language import In, Out, Size, absolute_position, kernel
@@ -157,7 +156,7 @@ def _names_fit(kernel: KernelFunction, declared: Declaration, arguments: dict[st
 
 
 class _Made:
-    """The parts of a launch while its arguments are taken."""
+    """The parts of a launch during its construction."""
 
     def __init__(self, kernel: KernelFunction, index: DType) -> None:
         self.kernel, self.index = kernel, index
@@ -208,7 +207,7 @@ class _Made:
         self.given.append(number)
 
     def _integer(self, name: str, kind: Quantity, given: Any) -> int:
-        """Return an integer, or a size that is not known; nothing is asked of that."""
+        """Return an integer, or a symbolic size without a guard."""
         if is_size(given):
             known: int = given
             return known

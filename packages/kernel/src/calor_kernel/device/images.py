@@ -1,7 +1,7 @@
-"""Images of kernels on disk: what a device loads without building the kernel again.
+"""Kernel images on disk, loaded without building the kernel again.
 
-Requirements: an image is found by what it is built from; beside it lies what loading needs of the
-kernel (name, parameters, cube, plane), so that a program whose kernels are known builds none.
+Requirements: an image is keyed by its build. Stored beside it is the data for loading (name,
+parameters, cube, plane), so a program with known kernels builds none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KERNELS: Final = "kernels"
 
 
 def image_storage() -> Storage:
-    """Return where images are kept; CALOR_CACHE=0 keeps none."""
+    """Return the storage of images; CALOR_CACHE=0 keeps none."""
     directory = cache_directory() / KERNELS if keeps() else None
     return Storage(directory, [path / KERNELS for path in bundle_directories()])
 
@@ -48,11 +48,11 @@ class Images:
         self._prefix = "\n".join(parts)
 
     def key(self, build: Build) -> str:
-        """Return the key of a build; KernelTypeError where it has a part without a lasting name."""
+        """Return the key of a build; KernelTypeError for a part without a persistent name."""
         return hashlib.sha256(f"{self._prefix}\n{build_text(build)}".encode()).hexdigest()
 
     def read(self, key: str) -> tuple[bytes, Kernel] | None:
-        """Return an image and an outline of its kernel: all but the body."""
+        """Return an image and an outline of its kernel: everything except the body."""
         data = self.storage.read(key)
         if data is None:
             return None
@@ -67,7 +67,7 @@ class Images:
 
 
 def outline_data(kernel: Kernel) -> dict[str, Any] | None:
-    """Return what loading needs of a kernel as plain data; None where attributes are not plain."""
+    """Return an outline as plain data; None if attributes are not plain."""
     try:
         attributes = repr(dict(kernel.attributes))
         ast.literal_eval(attributes)

@@ -1,9 +1,9 @@
-"""The lanes device: kernels run as their meaning says, with NumPy, in the host's memory.
+"""The lanes device: interprets kernels with NumPy, in the host's memory.
 
-Requirements: it keeps the device contract as hardware does, so that planner, caches and library are
-tested without any; an image holds the whole kernel, so that it may come from another process or
-from disk; memory that nobody wrote is poison (NaN as a float, −1 as an integer), so that a test
-sees who reads it; a kernel that asks for what the described device lacks does not compile.
+Requirements: it obeys the device contract like hardware, so planner, caches and library are tested
+without hardware. An image holds the whole kernel, so it may come from another process or from disk.
+Uninitialized memory is poison (NaN for floats, −1 for integers), so that tests detect reads of it.
+A kernel that needs a feature beyond the device's description does not compile.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _IMAGE = "# image "
 
 
 class LanesMemory(Memory):
-    """The host's memory; a handle is an array of bytes. ``limit``: the bytes that there are."""
+    """The host's memory; a handle is an array of bytes. ``limit``: the available bytes."""
 
     def __init__(self, align: int = 64, limit: int | None = None) -> None:
         self.align = align
@@ -113,7 +113,7 @@ class LanesMemory(Memory):
 
 
 class LanesToolchain(Toolchain):
-    """Kernels as readable text with the pickled kernel in its last line, which is the image."""
+    """Images are readable text with the pickled kernel in the last line."""
 
     target = "lanes-1"
 
@@ -139,7 +139,7 @@ class LanesToolchain(Toolchain):
 
 
 def _lacks(kernel: Kernel, info: DeviceInfo) -> str | None:
-    """Return what a kernel asks of a device that has it not, as words that follow its name."""
+    """Return the feature that a kernel needs and the device lacks, as words after its name."""
     if kernel.units > info.max_units or any(
         a > b for a, b in zip(kernel.cube, info.max_cube, strict=True)
     ):
@@ -167,7 +167,7 @@ def _features(operation: Operation) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A recorded launch: a program, its cubes, and per argument a slot with its dtype or number."""
+    """A recorded launch: a program, its cubes, and per argument a slot with dtype, or a number."""
 
     program: Program
     cubes: tuple[int, int, int]
@@ -182,7 +182,7 @@ class _Bound:
 
 
 def _array(handle: Any, offset: int, host: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], int]:
-    """Return a piece of memory as elements, and the element that a byte offset is."""
+    """Return a block of memory as elements, and a byte offset in elements."""
     start, rest = divmod(offset, host.itemsize)
     if rest:
         raise KernelTypeError(f"an offset of {offset} bytes is no whole number of {host}")
@@ -190,9 +190,9 @@ def _array(handle: Any, offset: int, host: np.dtype[Any]) -> tuple[np.ndarray[An
 
 
 class LanesQueue(Queue):
-    """Runs at once what it is given; ``checks`` as in :func:`run_on_lanes`.
+    """Runs recorded lists immediately; ``checks`` as in :func:`run_on_lanes`.
 
-    ``most``: the cubes of a launch along each axis.
+    ``most``: the maximum cubes of a launch along each axis.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class LanesQueue(Queue):
             bound.run(handles, self.checks, self.output)
 
     def synchronize(self) -> None:
-        """Return; everything that was run is finished."""
+        """Do nothing: all work is finished."""
 
     def seconds(self, recorded: Any, handles: Sequence[Any]) -> list[float]:
         found = []
@@ -248,7 +248,7 @@ def _bind(step: Step, slots: int) -> _Bound:
                 raise KernelTypeError(f"{parameter.name} is slot {given.number} of {slots}")
             arguments.append((given, parameter.declared.dtype.numpy))
         elif parameter.declared.dtype.kind == "int" and given >= 1 << 63:
-            # Numbers of a plan that vary are held as 64 bits without a sign.
+            # Varying numbers of a plan are held as unsigned 64-bit integers.
             arguments.append(int(given) - (1 << 64))
         else:
             arguments.append(given)
@@ -258,8 +258,8 @@ def _bind(step: Step, slots: int) -> _Bound:
 class LanesDevice(Device):
     """A device that runs kernels on lanes.
 
-    ``info`` says what it is like: ``ONE_UNIT`` as a CPU, ``MANY_UNITS`` as a GPU, or a description
-    of one's own. ``checks``, ``output`` as in :func:`run_on_lanes`; ``limit``: bytes of memory.
+    ``info`` describes it: ``ONE_UNIT`` like a CPU, ``MANY_UNITS`` like a GPU, or a description of
+    your own. ``checks``, ``output`` as in :func:`run_on_lanes`; ``limit``: bytes of memory.
     """
 
     def __init__(

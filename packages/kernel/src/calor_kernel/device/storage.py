@@ -1,9 +1,8 @@
-"""Files that many processes read and write at once: stored by key, checked, bounded in size.
+"""Files shared by concurrent processes: keyed, checksummed, bounded in size.
 
-Requirements: a reader sees a whole entry or none, whatever a writer dies of; what is damaged is
-removed and made again; what was used long ago goes first when the bound is reached; a directory
-that nobody can write to is an inconvenience and not an error. Bundles are directories of the same
-form that are only read, so that they can be shipped.
+Requirements: a reader sees a whole entry or none, even after a writer's crash. A damaged entry is
+removed and rebuilt. The least recently used entries are removed at the bound. A read-only directory
+is an inconvenience, not an error. Bundles are read-only directories of the same form, for shipping.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from typing import Final
 
 _MAGIC: Final = b"calor-entry-1\n"
 _DAY: Final = 86400.0
-# A temporary file that is older belongs to a writer that died.
+# An older temporary file belongs to a crashed writer.
 _STALE: Final = 3600.0
-_SWEEP: Final = 64  # writes between two looks at the size of everything
+_SWEEP: Final = 64  # writes between two checks of the total size
 
 
 def cache_directory() -> Path:
-    """Return where calor keeps what can be made again.
+    """Return calor's cache directory.
 
     CALOR_CACHE_DIR, else ``calor`` in XDG_CACHE_HOME, or in the user's cache directory.
     """
@@ -41,15 +40,15 @@ def keeps() -> bool:
 
 
 def bundle_directories() -> list[Path]:
-    """Return the bundles that CALOR_BUNDLES names, in order."""
+    """Return the bundles listed in CALOR_BUNDLES, in order."""
     return [Path(p) for p in os.environ.get("CALOR_BUNDLES", "").split(os.pathsep) if p]
 
 
 class Storage:
-    """Entries by key (hexadecimal text), in one directory and in bundles that are only read.
+    """Entries by key (hexadecimal text), in one directory and in read-only bundles.
 
-    ``directory`` None keeps nothing. ``limit``: bytes of all entries, from CALOR_CACHE_BYTES (2 GiB
-    if it is not set) where it is not given.
+    ``directory`` None keeps nothing. ``limit``: bytes of all entries, by default CALOR_CACHE_BYTES
+    or 2 GiB.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Storage:
         self._writes = 0
 
     def read(self, key: str) -> bytes | None:
-        """Return an entry, None where there is none or it is damaged."""
+        """Return an entry, None if it is missing or damaged."""
         if self.directory is not None:
             path = self._path(self.directory, key)
             data = _load(path)
@@ -78,7 +77,7 @@ class Storage:
         return None
 
     def write(self, key: str, data: bytes) -> bool:
-        """Store an entry; False where it cannot be stored."""
+        """Store an entry; False if that is not possible."""
         if self.directory is None:
             return False
         path = self._path(self.directory, key)
@@ -105,14 +104,14 @@ class Storage:
                     yield path.parent.name + path.name
 
     def size(self, key: str) -> int:
-        """Return the bytes of an entry's file in the directory, 0 where it has gone."""
+        """Return the bytes of an entry's file in the directory, 0 if it was removed."""
         assert self.directory is not None
         with suppress(OSError):
             return self._path(self.directory, key).stat().st_size
         return 0
 
     def sweep(self) -> None:
-        """Remove the entries used longest ago until nine tenths of the limit hold the rest."""
+        """Remove the least recently used entries until nine tenths of the limit remain."""
         assert self.directory is not None
         found: list[tuple[float, int, Path]] = []
         now = time.time()
@@ -155,7 +154,7 @@ def _load(path: Path, *, remove: bool = True) -> bytes | None:
 
 
 def _touch(path: Path) -> None:
-    """Note that an entry was used, once a day at most."""
-    with suppress(OSError):  # Somebody may have removed it, or it is not ours to touch.
+    """Record the use of an entry, at most once a day."""
+    with suppress(OSError):  # The file may be gone, or belong to another user.
         if time.time() - path.stat().st_mtime > _DAY:
             os.utime(path)

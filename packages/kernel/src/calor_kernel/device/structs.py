@@ -1,7 +1,7 @@
 """The arguments of a launch as one struct in memory, for devices that read them there.
 
-Requirements: a field per parameter, aligned to its size, as C and the languages of shaders lay them
-out; a number that the field does not hold is an error, and never cut.
+Requirements: a field per parameter, aligned to its size, as in C and in shader languages. A number
+that does not fit its field is an error, and is never truncated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_kernel.ir.nodes import Parameter
 from calor_kernel.ir.types import Scalar
 from calor_kernel.printers.numbers import bits_of
 
-# The fields behind those of parameters: the cubes, and a zero of which no compiler knows.
+# The fields behind those of parameters: the cubes, and a zero opaque to the compiler.
 COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
 _ALIGN: Final = 16
 
@@ -27,7 +27,7 @@ _ALIGN: Final = 16
 def struct_of(parameters: Sequence[Parameter], format: Callable[[DType], str]) -> np.dtype[Any]:
     """Return the struct of a kernel's arguments: a field per parameter, and those of COUNTS.
 
-    A buffer's field is its offset in elements; ``format`` is NumPy's name of a number's type.
+    A buffer's field is its offset in elements; ``format`` gives the NumPy name of a number's type.
 
     >>> from calor.dtypes import float64
     >>> from calor_kernel.ir.types import Buffer
@@ -58,8 +58,8 @@ def pack(
 ) -> bytes:
     """Return the arguments of a launch as a struct of :func:`struct_of`.
 
-    ``begins``: the bytes of each buffer before the part that the device is shown, 0 if nothing is
-    said. ArgumentError for a number that its field does not hold.
+    ``begins``: the bytes of each buffer before its visible window, by default 0. ArgumentError for
+    a number that does not fit its field.
     """
     assert fields.names is not None
     before, row = iter(begins), np.zeros((), fields)
@@ -85,11 +85,10 @@ def pack(
 def windows(
     step: Step, handles: Sequence[Piece], most: int, align: int
 ) -> list[tuple[Piece, int, int]]:
-    """Return what a device is shown of each buffer of a launch: a piece, where in it, and bytes.
+    """Return the visible window of each buffer of a launch: a piece, its offset, its bytes.
 
-    It is all of a piece, or as much as is shown at once: as
-    much before an offset as behind it, so that a value of half the size is inside wherever a kernel
-    begins in it.
+    A window is a whole piece, or the maximum size, with equal room before and after the argument's
+    offset; a value of half the size is therefore visible at any offset in it.
 
     >>> step = Step(None, (1, 1, 1), (Slot(0, 700), 5, Slot(1, 700)))
     >>> windows(step, [Piece("a", 0, 1000), Piece("b", 64, 2000)], 1024, 64)[1][1:]
@@ -107,10 +106,9 @@ def windows(
 
 
 def folded(cubes: tuple[int, int, int], most: int) -> tuple[int, int, int]:
-    """Return the cubes of a launch with x folded into y where an axis has ``most`` at most.
+    """Return the cubes of a launch with x folded into y, with at most ``most`` per axis.
 
-    A kernel is told the real ones, and passes over what is too much. DeviceError where no fold is
-    short enough.
+    A kernel knows the real numbers, and skips the excess cubes. DeviceError if no fold fits.
 
     >>> folded((70000, 2, 1), 65535)
     (65535, 4, 1)

@@ -1,8 +1,8 @@
-"""The builder: turns what a kernel's body does into operations.
+"""The builder: converts the operations of a kernel's body to IR.
 
-Requirements: it owns every state of a build (blocks, scopes, register arrays), so that a body may
-be run again; equal pure operations are made once and constants are folded while they are made, so
-that passes see small kernels; it checks types where the mistake stands, and says the line.
+Requirements: the builder owns all state of a build (blocks, scopes, register arrays), so that a
+body may be traced again. Equal pure operations are shared and constants are folded immediately, so
+that passes see small kernels. Types are checked at the source of the mistake, with its line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STATE = threading.local()
 
 
 def current() -> Builder:
-    """Return the builder of the kernel that is being built; KernelTypeError outside of one."""
+    """Return the builder of the current kernel; KernelTypeError outside a build."""
     builder: Builder | None = getattr(_STATE, "builder", None)
     if builder is None:
         raise KernelTypeError("this function makes a kernel's code; call it inside a @kernel")
@@ -44,7 +44,7 @@ class Builder:
     """Makes the operations of one kernel.
 
     ``index`` is the dtype of positions and of Python integers that become device values: int64, or
-    int32 where every size is known to fit. ``cube`` and ``plane`` are the shape of a cube and the
+    int32 if every size is known to fit. ``cube`` and ``plane`` are the shape of a cube and the
     number of units in lock step.
     """
 
@@ -62,24 +62,24 @@ class Builder:
         self.plane = plane
         self.features = features
         self.top = self.block = Block()
-        # The blocks whose values can be used here, and numbers of the kernel.
+        # The blocks whose values are in scope, and the kernel's constants.
         self._open: set[Block | None] = {None, self.top}
         self._constants: list[Operation] = []
         self.memories: list[Memory] = []
         self.attributes: dict[str, Any] = {}
         # The kernel's scalar parameters, by which a host finds their arguments.
         self.scalars: dict[Value, str] = {}
-        # The register arrays that are alive; language.arrays adds them.
+        # The live register arrays; language.arrays adds them.
         self.arrays: WeakSet[Any] = WeakSet()
         self.flags: tuple[str, ...] = ("contract",)
-        # Types of numbers of Python that changed in a loop, for when it is traced again.
+        # Types of Python numbers that changed in a loop, for the next trace of it.
         self.guesses: dict[Any, dict[int, Type]] = {}
         # Pure operations made so far, innermost scope last.
         self._scopes: list[dict[Any, Value]] = [{}]
 
     @contextmanager
     def active(self) -> Iterator[Builder]:
-        """Make this the builder that the language's functions use."""
+        """Make this the current builder of the language's functions."""
         before = getattr(_STATE, "builder", None)
         _STATE.builder = self
         try:
@@ -89,7 +89,7 @@ class Builder:
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[Block]:
-        """Make operations go to the end of another block."""
+        """Redirect new operations to the end of another block."""
         before, self.block = self.block, block
         self._scopes.append({})
         self._open.add(block)
@@ -101,9 +101,9 @@ class Builder:
             self._open.remove(block)
 
     def attempt(self, make: Callable[[], Any]) -> tuple[Any, bool]:
-        """Return what a function makes, and whether all its operations do no harm where they stand.
+        """Return a function's result, and whether all its operations are harmless unconditionally.
 
-        Those that may, as they read memory or divide, are taken back.
+        If some are not (they read memory or divide), all are removed.
         """
         operations = self.block.operations
         count = len(operations)
@@ -118,14 +118,14 @@ class Builder:
         return made, False
 
     def finish(self) -> Block:
-        """Return the kernel's body; constants stand first, where every region sees them."""
+        """Return the kernel's body; constants come first, in scope of every region."""
         self.top.operations[:0] = self._constants
         self._constants = []
         return self.top
 
     # Making operations.
     def value(self, type: Type, hint: str = "") -> Number:
-        """Return a fresh value, a block's argument as a rule."""
+        """Return a fresh value, usually a block's argument."""
         return Number(self, type, hint)
 
     def constant(self, number: Any, dtype: DType, width: int = 1) -> Number:
@@ -159,9 +159,9 @@ class Builder:
         memory: Memory | None = None,
         regions: Sequence[Block] = (),
     ) -> tuple[Number, ...]:
-        """Add an operation and return its results; pure ones that exist are returned as they are.
+        """Add an operation and return its results; an existing pure operation is reused.
 
-        This is the one place where operations are made; it checks the operands against the row.
+        All operations are made here; the operands are checked against the operation's row.
         """
         row = OPS[name]
         attributes = attributes or {}
@@ -218,7 +218,7 @@ class Builder:
             )
 
     def position(self) -> Position | None:
-        """Return the file and line of the kernel's code that is running."""
+        """Return the file and line of the kernel code being traced."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(HERE):
             frame = frame.f_back
@@ -230,7 +230,7 @@ class Builder:
 
     # Conversions between Python and the device.
     def coerce(self, given: Any, like: Type | None = None) -> Number:
-        """Return a device value for a number of Python, of the type that it meets."""
+        """Return a device value for a Python number, with the other operand's type."""
         if isinstance(given, Number):
             return given
         if isinstance(given, np.generic):
@@ -256,7 +256,7 @@ class Builder:
         raise KernelTypeError(f"{self._line()}{given!r} is no value that a device can hold")
 
     def pair(self, a: Any, b: Any) -> tuple[Number, Number]:
-        """Return two operands of one type; a number of Python follows the other operand."""
+        """Return two operands of one type; a Python number adopts the other operand's type."""
         if not isinstance(a, Number):
             a = self.coerce(a, b.type if isinstance(b, Number) else None)
         if not isinstance(b, Number):
@@ -268,7 +268,7 @@ class Builder:
                 b = self.splat(b, a.width)
         return a, b
 
-    # What operators mean.
+    # Operators.
     def binary(self, name: str, a: Any, b: Any) -> Number:
         """Return an operation of two operands."""
         a, b = self.pair(a, b)
@@ -299,7 +299,7 @@ class Builder:
         return self.select(wrong, quotient - 1, quotient)
 
     def floor_modulo(self, a: Any, b: Any) -> Number:
-        """Return what the quotient rounded down leaves, with the divisor's sign."""
+        """Return the remainder of the quotient rounded down, with the divisor's sign."""
         power = self._power(b)
         a, b = self.pair(a, b)
         if a.dtype.kind == "float":
@@ -315,11 +315,11 @@ class Builder:
         return result
 
     def _power(self, divisor: Any) -> int | None:
-        """Return n where a divisor, a scalar, is known to be 2**n."""
+        """Return n if a scalar divisor is known to be 2**n."""
         return fold.power_of_two(divisor if isinstance(divisor, Number) else self.coerce(divisor))
 
     def select(self, condition: Any, a: Any, b: Any) -> Number:
-        """Return a where the condition holds, else b; both are computed."""
+        """Return ``a`` where the condition holds, else ``b``; both are computed."""
         a, b = self.pair(a, b)
         condition = self.coerce(condition)
         if condition.width != a.width:
@@ -337,7 +337,7 @@ class Builder:
         return a if a.dtype is dtype else self.emit("cast", (a,), (Type(dtype, a.width),))[0]
 
     def bitcast(self, a: Any, dtype: DType) -> Number:
-        """Return the same bits as another element type; the number of lanes follows."""
+        """Return the bits reinterpreted as another element type, adapting the width."""
         a = self.coerce(a)
         width, rest = divmod(a.type.nbytes, dtype.itemsize)
         if rest:
@@ -345,7 +345,7 @@ class Builder:
         return a if a.dtype is dtype else self.emit("bitcast", (a,), (Type(dtype, width),))[0]
 
     def splat(self, a: Any, width: int) -> Number:
-        """Return a vector with a scalar in every lane."""
+        """Return a vector with a scalar broadcast to every lane."""
         value = self.coerce(a)
         if width in (1, value.width):
             return value

@@ -171,10 +171,10 @@ def index_dtype(*sizes: int) -> DType:
 
 
 def assume_multiple(value: Any, divisor: int) -> Any:
-    """Return the value, which from here on is known to be a multiple of ``divisor``.
+    """Return the value, marked as a multiple of ``divisor``.
 
-    Accesses at it are as wide as that allows. Debug builds check it; others are wrong where it
-    does not hold. For an argument, ``Scalar(…, divisible=…)`` says the same.
+    It permits wider accesses at that index. Debug builds check it; other builds give wrong results
+    if it does not hold. For an argument, ``Scalar(…, divisible=…)`` has the same effect.
     """
     if not isinstance(value, Number):
         if value % divisor:
@@ -184,7 +184,7 @@ def assume_multiple(value: Any, divisor: int) -> Any:
     if "debug" in builder.features:
         rest = builder.binary("modulo", value, divisor)
         builder.emit("assert", (rest == 0,), (), {"text": f"a multiple of {divisor}"})
-    # A value of its own: under a condition the assumption holds nowhere else.
+    # A separate value: an assumption under a condition must not leak out.
     made = builder.emit("cast", (value,), (Type(value.dtype, value.width),))[0]
     made.nonnegative = value.nonnegative
     made.divisible = lcm(value.divisible, divisor)

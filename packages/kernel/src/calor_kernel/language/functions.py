@@ -1,7 +1,7 @@
-"""The functions of the language: positions, vectors and what units do together.
+"""The functions of the language: positions, vectors and collective operations.
 
-Requirements: each makes one operation, or a few; each says what it takes and returns; scopes are
-named in the call, so that a kernel for one unit and one for many read alike.
+Requirements: each emits one or a few operations, with documented operands and results. Scopes are
+named in the call, so kernels for one unit and for many read alike.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def _position(name: str, attributes: dict[str, Any] | None = None) -> Number:
 
 
 def cube_position(axis: Axis = 0) -> Number:
-    """Return which cube of the launch this is, along an axis."""
+    """Return the position of this cube in the launch along an axis."""
     return _position("cube_position", {"axis": axis})
 
 
 def cube_count(axis: Axis = 0) -> Number:
-    """Return how many cubes the launch has along an axis."""
+    """Return the number of cubes of the launch along an axis."""
     return _position("cube_count", {"axis": axis})
 
 
 def unit_position(axis: Axis = 0) -> Number:
-    """Return which unit of its cube this is, along an axis."""
+    """Return the position of this unit in its cube along an axis."""
     builder = current()
     if builder.cube[axis] == 1:
         return builder.constant(0, builder.index)
@@ -46,29 +46,29 @@ def unit_position(axis: Axis = 0) -> Number:
 
 
 def cube_size(axis: Axis = 0) -> int:
-    """Return how many units a cube has along an axis; the build knows it."""
+    """Return the number of units of a cube along an axis, known at build time."""
     return current().cube[axis]
 
 
 def unit_index() -> Number:
-    """Return which unit of its cube this is, x fastest."""
+    """Return the linear index of this unit in its cube, x fastest."""
     builder = current()
     x, y, _ = builder.cube
     return unit_position(0) + x * (unit_position(1) + y * unit_position(2))
 
 
 def absolute_position(axis: Axis = 0) -> Number:
-    """Return which unit of the whole launch this is, along an axis."""
+    """Return the position of this unit in the whole launch along an axis."""
     return cube_position(axis) * current().cube[axis] + unit_position(axis)
 
 
 def plane_size() -> int:
-    """Return how many units run in lock step; 1 on a CPU."""
+    """Return the number of units in lock step; 1 on a CPU."""
     return current().plane
 
 
 def lane_position() -> Number:
-    """Return the unit's place in its plane."""
+    """Return the index of this unit in its plane."""
     builder = current()
     if builder.plane == 1:
         return builder.constant(0, builder.index)
@@ -76,7 +76,7 @@ def lane_position() -> Number:
 
 
 def plane_position() -> Number:
-    """Return the plane's place in its cube."""
+    """Return the index of this plane in its cube."""
     return _position("plane_position") if current().plane > 1 else unit_index()
 
 
@@ -87,17 +87,17 @@ def constant(number: Any, dtype: DType, width: int = 1) -> Number:
 
 
 def cast(value: Any, dtype: DType) -> Number:
-    """Return a value converted as the operation ``cast`` says: saturating, NaN to 0."""
+    """Return a value converted by the operation ``cast``: saturating, NaN to 0."""
     return current().cast(value, dtype)
 
 
 def bitcast(value: Any, dtype: DType) -> Number:
-    """Return the same bits as another type."""
+    """Return the bits reinterpreted as another type."""
     return current().bitcast(value, dtype)
 
 
 def select(condition: Any, a: Any, b: Any) -> Number:
-    """Return a where the condition holds, else b, lane by lane; both are computed."""
+    """Return ``a`` where the condition holds, else ``b``, lane by lane; both are computed."""
     return current().select(condition, a, b)
 
 
@@ -116,7 +116,7 @@ def quotient(a: Any, b: Any) -> Number:
 
 
 def modulo(a: Any, b: Any) -> Number:
-    """Return what ``quotient`` leaves, with the sign of a."""
+    """Return the remainder of ``quotient``, with the sign of a."""
     return current().binary("modulo", a, b)
 
 
@@ -151,7 +151,7 @@ ctz = _unary("ctz", "Return the number of trailing zeros; the width of the type 
 
 # Vectors.
 def splat(value: Any, width: int) -> Number:
-    """Return a vector with a scalar in every lane."""
+    """Return a vector with a scalar broadcast to every lane."""
     return current().splat(value, width)
 
 
@@ -163,7 +163,7 @@ def insert(vector: Number, lane: int, value: Any) -> Number:
 
 
 def pack(values: Sequence[Any]) -> Number:
-    """Return a vector of scalars."""
+    """Return a vector packed from scalars."""
     builder = current()
     made = [builder.coerce(v) for v in values]
     return builder.emit("pack", made, (made[0].type.wide(len(made)),))[0]
@@ -184,18 +184,18 @@ def vreduce(kind: str, vector: Number) -> Number:
 
 
 def dot(a: Number, b: Number, c: Number) -> Number:
-    """Return c plus, per lane, the products of the group of lanes of a and b that it stands for.
+    """Return c plus, for each of its lanes, the dot product of its group of lanes of a and b.
 
-    Of 8-bit integers with 32-bit sums, and of bfloat16 with float32 sums.
+    For 8-bit integers with 32-bit sums, and for bfloat16 with float32 sums.
     """
     return current().emit("dot", (a, b, c), (c.type,))[0]
 
 
-# Units together.
+# Synchronization and plane operations.
 def barrier(scope: Scope = "cube", *, name: int = 0, count: int = 0) -> None:
-    """Wait for all units of a scope, and make what they wrote visible to each other.
+    """Synchronize all units of a scope; their earlier writes become visible to each other.
 
-    ``name`` and ``count``: one of the device's named barriers, which ``count`` units reach.
+    ``name`` and ``count``: one of the device's named barriers, and its number of units.
     """
     builder = current()
     x, y, z = builder.cube
@@ -206,7 +206,7 @@ def barrier(scope: Scope = "cube", *, name: int = 0, count: int = 0) -> None:
 
 
 def fence(scope: Scope | Literal["device"] = "device", order: str = "acq_rel") -> None:
-    """Order this unit's accesses before and after, as the others in the scope see them."""
+    """Order this unit's earlier and later accesses, as seen by the others in the scope."""
     current().emit("fence", (), (), {"scope": scope, "order": order})
 
 
@@ -221,7 +221,7 @@ def plane_shuffle(value: Any, lane: Any, kind: str = "index") -> Number:
 
 
 def plane_reduce(kind: str, value: Any) -> Number:
-    """Return the reduction of all lanes' values, to every lane."""
+    """Return the reduction of all lanes' values in every lane."""
     builder = current()
     made = builder.coerce(value)
     if builder.plane == 1:
@@ -230,7 +230,7 @@ def plane_reduce(kind: str, value: Any) -> Number:
 
 
 def plane_scan(kind: str, value: Any, *, exclusive: bool = False) -> Number:
-    """Return the reduction of the lanes up to this one, without its own where exclusive."""
+    """Return the prefix reduction up to this lane, without its own value if exclusive."""
     builder = current()
     value = builder.coerce(value)
     said = {"kind": kind, "exclusive": exclusive}
@@ -238,7 +238,7 @@ def plane_scan(kind: str, value: Any, *, exclusive: bool = False) -> Number:
 
 
 def plane_ballot(condition: Any) -> Number:
-    """Return a bit per lane: where the condition holds."""
+    """Return a mask with one bit per lane, set where the condition holds."""
     builder = current()
     made = builder.coerce(condition)
     if made.dtype is not bool_:

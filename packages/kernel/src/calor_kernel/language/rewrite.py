@@ -1,10 +1,10 @@
 """Rewrites a kernel's syntax tree, once, into calls on the builder.
 
-Requirements: a kernel stays plain Python, and only what must differ at build time is rewritten:
-``if``, ``for``, ``while``, ``assert``, conditional expressions, ``and``/``or``/``not``, chained
-comparisons and a few built-in functions. What is not in ``ACCEPTED`` raises a KernelSyntaxError
-with file and line. The idea of calls on a builder is TileLang's; that of branches as functions
-over the names that they assign is AutoGraph's (Moldovan et al., 2019).
+Requirements: a kernel remains plain Python. Only constructs with a different build-time meaning are
+rewritten: ``if``, ``for``, ``while``, ``assert``, conditional expressions, ``and``/``or``/``not``,
+chained comparisons and a few built-in functions. Constructs outside ``ACCEPTED`` raise a
+KernelSyntaxError with file and line. The idea of calls on a builder is TileLang's; that of branches
+as functions over the names that they assign is AutoGraph's (Moldovan et al., 2019).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 from calor_kernel.errors import KernelSourceError, KernelSyntaxError
 from calor_kernel.language import names, statements
 
-# The accepted syntax: node class to what it means in a kernel.
+# The accepted syntax: the meaning in a kernel by node class.
 ACCEPTED: Final[dict[type[ast.AST], str]] = {
     ast.FunctionDef: "a helper inside the kernel",
     ast.Return: "at the end of a helper, or under a condition that the build knows",
@@ -66,7 +66,7 @@ ACCEPTED: Final[dict[type[ast.AST], str]] = {
     ast.comprehension: "at build time",
 }
 _NEUTRAL = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
-# Built-in functions that mean something else on device values.
+# Built-in functions with another meaning on device values.
 _BUILTINS = frozenset(("range", "print", "min", "max", "abs"))
 _CALLS = "__kernel"
 _BODY = "__body"
@@ -91,12 +91,12 @@ def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
             first,
         )
     definition.decorator_list = []
-    # Defaults were computed when the function was made, and are taken over from it.
+    # Defaults were evaluated when the function was defined, and are copied from it.
     _drop_defaults(definition.args)
     rewriter = _Rewriter(function, code.co_filename)
     rewriter.check(definition)
     rewritten = rewriter.function(definition)
-    # A helper that calls itself means the name of its module, not one of the factory's.
+    # A recursive helper refers to the name in its module, not to the factory's.
     rewritten.name = _BODY
     factory = _define(
         "__factory",
@@ -122,8 +122,8 @@ def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _parse(text: str, first: int) -> ast.stmt | None:
-    """Return the statement of a function's source, None where that is part of another."""
-    # Text in strings must stay, so that an indented function is put under an if, not moved.
+    """Return the statement of a function's source, None if it is part of another statement."""
+    # Strings must not change, so an indented function is put under an if, not dedented.
     indented = text[:1].isspace()
     try:
         tree = ast.parse(f"if True:\n{text}" if indented else text)
@@ -153,7 +153,7 @@ def _drop_defaults(arguments: ast.arguments) -> None:
 
 
 def _define(name: str, parameters: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
-    # Python 3.12 added a field that it wants to be set.
+    # Python 3.12 added a required field.
     fields: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
     return ast.FunctionDef(name=name, args=parameters, body=body, decorator_list=[], **fields)
 
@@ -166,7 +166,7 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, function: Callable[..., Any], filename: str) -> None:
         self.filename = filename
         self.count = 0
-        # The names of the function around, which its elements' assignments may change.
+        # Names of the enclosing function that assignments to elements may change.
         self.local: frozenset[str] = frozenset()
         shadowed = set(function.__globals__) | set(function.__code__.co_freevars)
         self.builtins = {n for n in _BUILTINS if n not in shadowed and hasattr(builtins, n)}
@@ -205,9 +205,9 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def check_closures(self, node: ast.FunctionDef) -> None:
-        """Refuse functions that read a name which changes where they are called.
+        """Refuse functions that read a name which changes at the point of their call.
 
-        The body of a loop or a branch has values of its own for the names that it assigns.
+        The body of a loop or a branch has its own values of the names that it assigns.
         """
         for statement, function, name in names.stale(node):
             self.refuse(
@@ -229,7 +229,7 @@ class _Rewriter(ast.NodeTransformer):
     # Statements.
     def visit_If(self, node: ast.If) -> Any:
         if names.leaves([*node.body, *node.orelse]):
-            # A function cannot return for its caller, so the condition must be the build's.
+            # A function cannot return for its caller, so the condition must be known at build time.
             node.test = self.at(node, self.call("host", self.visit(node.test)))
             node.body = self.statements(node.body)
             node.orelse = self.statements(node.orelse)
@@ -307,7 +307,7 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if len(node.ops) == 1:
             return node
-        # a < b < c, with b computed once.
+        # a < b < c, with b evaluated once.
         operands = [node.left, *node.comparators]
         taken = [self.fresh("operand") for _ in operands]
         made: ast.expr | None = None
@@ -324,7 +324,7 @@ class _Rewriter(ast.NodeTransformer):
             node.func = self.at(node, self.door(f"{node.func.id}_"))
         return node
 
-    # Pieces of the result.
+    # Building blocks of the result.
     def fresh(self, what: str) -> str:
         self.count += 1
         return f"__{what}_{self.count}"
@@ -343,9 +343,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def at(self, node: ast.AST, made: Any) -> Any:
         ast.copy_location(made, node)
-        # What runs is on the first line, where errors point to.
+        # Executed code is on the first line, the position of errors.
         made.end_lineno, made.end_col_offset = made.lineno, made.col_offset
-        return made  # Its parts get its place at the end, with all others.
+        return made  # Its children get their positions at the end, with all others.
 
     def branch(
         self,

@@ -1,8 +1,8 @@
-"""Values that exist when the kernel runs: what Python's operators mean on them.
+"""Device values and their Python operators.
 
-Requirements: a device value has no truth value and no Python number, so that a kernel cannot depend
-on it at build time by accident; numbers of Python take the type of the value that they meet; two
-device values of different types never meet silently.
+Requirements: a device value has no truth value and no conversion to a Python number, so a kernel
+cannot accidentally depend on it at build time. Python numbers adopt the type of the other operand.
+Two device values of different types are never mixed silently.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from calor_kernel.ir.types import Type
 
 
 class Operators(Protocol):
-    """What records the operations of values: the builder of the kernel."""
+    """Records the operations of values: the builder of the kernel."""
 
     def unary(self, name: str, a: Any) -> Number:
         """Return an operation of one value."""
 
     def binary(self, name: str, a: Any, b: Any) -> Number:
-        """Return an operation of two values, one of which may be a number of Python."""
+        """Return an operation of two values; one may be a Python number."""
 
     def floor_divide(self, a: Any, b: Any) -> Number:
         """Return the quotient, rounded down for integers."""
 
     def floor_modulo(self, a: Any, b: Any) -> Number:
-        """Return the remainder, of the sign of the divisor."""
+        """Return the remainder, with the sign of the divisor."""
 
     def cast(self, value: Any, dtype: DType) -> Number:
         """Return a value in another type."""
@@ -52,7 +52,7 @@ class Number(Value):
     def __init__(self, builder: Operators, type: Type, hint: str = "", known: Any = None) -> None:
         super().__init__(type, hint, known)
         self.builder = builder
-        # The block that the value is made in; None for a kernel's parameter or a constant.
+        # The block that defines the value; None for a kernel's parameter or a constant.
         self.home: Block | None = None
 
     @property
@@ -65,7 +65,7 @@ class Number(Value):
         """The number of lanes; 1 for a scalar."""
         return self.type.width
 
-    # What a kernel's body does with these is rewritten, so for a type checker they return.
+    # A kernel's body is rewritten, so for a type checker these return.
     def __bool__(self) -> bool:
         raise KernelTypeError(
             f"{self!r} exists only when the kernel runs and has no truth value at build time; in a "
@@ -193,12 +193,12 @@ class Number(Value):
         return self.builder.extract(self, lane)
 
     def to(self, dtype: DType) -> Number:
-        """Return the value converted to another element type, as the row ``cast`` says."""
+        """Return the value converted to another element type, by the operation ``cast``."""
         return self.builder.cast(self, dtype)
 
 
 class Undefined:
-    """A name that has no value here; using it is an error."""
+    """A name without a value here; any use is an error."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -209,7 +209,7 @@ class Undefined:
         self.refuse()
 
     def refuse(self, *_: Any) -> NoReturn:
-        """Raise the error of using it."""
+        """Raise the error of a use."""
         raise KernelTypeError(f"{self._name!r} has no value on every way to this line")
 
     __bool__ = __len__ = __iter__ = __index__ = __int__ = __float__ = __call__ = refuse

@@ -1,8 +1,8 @@
-"""Values that are a piece of an input as it lies in memory: slices of its first axes, reshaped.
+"""Values that are contiguous parts of an input: slices of its first axes, reshaped.
 
-Requirements: what lies between the plans of a graph with control flow is whole buffers, and a
-layer's weights are often slices of what several layers have together; to copy these at every call
-costs more than the layer. Where a device has handles of parts, such a value is one.
+Requirements: the plans of a graph with control flow exchange whole buffers, and a layer's weights
+are often slices of an array shared by several layers. Copying these at every call costs more than
+the layer. On a device with handles of parts, such a value is a part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_kernel.device.protocol import Memory
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value lies: the number of an input, the first byte in it, and how many."""
+    """The location of a value: the number of an input, the byte offset in it, and the bytes."""
 
     source: int
     offset: int
@@ -27,9 +27,9 @@ class Place:
 
 
 def places_of(graph: Graph, align: int) -> dict[int, Place]:
-    """Return the places of the values that are parts of inputs, but for the graph's outputs.
+    """Return the places of the values that are parts of inputs, except the graph's outputs.
 
-    Parts begin where ``align`` divides; 0 where a device has no handles of them.
+    Offsets of parts are multiples of ``align``; 0 means that the device has no handles of parts.
     """
     found: dict[int, Place] = {}
     if not align:
@@ -53,14 +53,14 @@ def places_of(graph: Graph, align: int) -> dict[int, Place]:
 
 
 def _skipped(graph: Graph, node: Node) -> int | None:
-    """Return the bytes before what a slice takes; None where that is not in one piece."""
+    """Return the byte offset of a slice; None if it is not contiguous."""
     spec = graph.specs[node.inputs[0]]
     shape, options = spec.shape, node.attributes
     starts, stops = options["starts"], options["stops"]
     if any(step != 1 for step in options["steps"]):
         return None
     taken = [b - a for a, b in zip(starts, stops, strict=True)]
-    # The first axis of which there is more than one; the axes behind it are taken whole.
+    # The first axis with more than one index taken; the axes behind it are taken whole.
     first = next((axis for axis, n in enumerate(taken) if n != 1), len(taken))
     if tuple(taken[first + 1 :]) != tuple(shape[first + 1 :]):
         return None
@@ -70,7 +70,7 @@ def _skipped(graph: Graph, node: Node) -> int | None:
 
 
 class Part:
-    """A part of a buffer, which its contents are told from; it owns nothing."""
+    """A non-owning part of a buffer."""
 
     __slots__ = ("base", "handle", "nbytes", "offset", "outcomes")
 
@@ -78,8 +78,8 @@ class Part:
         self.base = base
         self.handle = base.handle
         if place.offset:
-            # A piece of the pool's goes on as far; kernels may be bound to a little more than
-            # they read.
+            # The handle covers the rounded-up size; kernels may be bound to a little more than they
+            # read.
             room = -(-place.nbytes // SMALLEST) * SMALLEST
             self.handle = memory.part(base.handle, place.offset, room)
         self.nbytes = place.nbytes
@@ -88,7 +88,7 @@ class Part:
 
     @property
     def stamp(self) -> int:
-        """The buffer's, and where the part begins: other parts of it have other contents."""
+        """The buffer's stamp with the offset: different parts have different contents."""
         number: int = self.base.stamp
         return number if number == OPEN else number + (self.offset << 64 if number else 0)
 

@@ -1,9 +1,9 @@
-"""A kernel as text of a C-like language.
+"""Prints a kernel in a C-like language.
 
-Requirements: people read the text, in golden files and in compilers' messages, so values that are
-used once stand where they are used, and names are those of the kernel; nothing that reads memory
-moves over a write; regions become ``for``, ``while`` and ``if`` with variables that carry; what is
-of one language is in its :class:`calor_kernel.printers.dialect.Dialect`.
+Requirements: people read the text, in golden files and in compilers' messages, so values with a
+single use are inlined and names are those of the kernel. No read of memory moves across a write.
+Regions become ``for``, ``while`` and ``if`` with variables for carried values. Language-specific
+parts are in :class:`calor_kernel.printers.dialect.Dialect`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INDENT: Final = "  "
 
 
 def print_kernel(kernel: Kernel, dialect: Dialect) -> str:
-    """Return a kernel as text; CompileError names what the language does not have.
+    """Return a kernel as text; CompileError names an unsupported construct.
 
     >>> from calor.dtypes import float32, int64
     >>> from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
@@ -66,7 +66,7 @@ class KernelPrinter(Printer):
             self.dialect.refuse(name)
 
     def pure(self, operation: Operation) -> Expression:
-        """Return an operation that depends on its operands alone."""
+        """Return an operation that depends only on its operands."""
         result = operation.result.type
         types = [v.type for v in operation.operands]
         if operation.name.endswith("_position") or operation.name == "cube_count":
@@ -112,7 +112,7 @@ class KernelPrinter(Printer):
     def rounds(
         self, index: Expression, type: Type, begin: str, test: str, forward: str
     ) -> Iterator[None]:
-        """Put what is printed inside a loop."""
+        """Wrap the printed lines in a loop."""
         with self.braces(f"for ({begin} {test}; {forward})"):
             yield
 
@@ -138,7 +138,7 @@ class KernelPrinter(Printer):
     def carry(
         self, operation: Operation, initial: Sequence[Value], arguments: Sequence[Sequence[Value]]
     ) -> None:
-        """Declare the variables of a loop, which are its arguments inside and its results after."""
+        """Declare the variables of a loop: its arguments inside, its results after it."""
         for i, (value, result) in enumerate(zip(initial, operation.results, strict=True)):
             inside = [group[i] for group in arguments]
             hints = [v.hint for v in (*inside, result, value) if v.hint]
@@ -173,7 +173,7 @@ class KernelPrinter(Printer):
             self.line("}")
 
     def chosen(self, operation: Operation, condition: Expression, block: Block) -> bool:
-        """Print a branch that only chooses between scalars as an expression."""
+        """Print a branch that only selects between scalars as an expression."""
         ways = operation.regions
         simple = all(not r.operations for r in ways) and len(operation.results) == 1
         if not simple or operation.result.type.width > 1:
@@ -183,7 +183,7 @@ class KernelPrinter(Printer):
         return True
 
     def assign(self, targets: Sequence[Value], values: Sequence[Value]) -> None:
-        """Set variables to what a region yields, all at once."""
+        """Assign a region's yields to variables, simultaneously."""
         pairs = [
             (self.texts[t].text, self.operand(v), t) for t, v in zip(targets, values, strict=True)
         ]
@@ -199,7 +199,7 @@ class KernelPrinter(Printer):
             self.line(f"{name} = {given.text};")
 
     def settle_for(self, operation: Operation) -> None:
-        """Give names to waiting values if an operation of the regions may write memory."""
+        """Name the pending expressions if an operation of the regions may write memory."""
         regions = operation.regions
         if any(not OPS[o.name].pure and o.name != "load" for r in regions for o in r.walk()):
             self.settle()

@@ -1,4 +1,4 @@
-"""The state of a kernel that is printed: names, lines, values that wait for their use, elements."""
+"""The state of printing a kernel: names, lines, pending expressions, elements."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Printer(ABC):
         self.elements = Elements(self)
         self.lines: list[str] = []
         self.depth = 1
-        # What a while does before it ends.
+        # The statement that leaves a while.
         self.leaving = ""
         self.taken: set[str] = set(dialect.reserved)
         self.memories: dict[Memory, str] = {}
         self.names: dict[str, str] = {}
-        # How each value is written, and those that wait for the one place that uses them.
+        # The expression of each value, and the pending expressions with a single use.
         self.texts: dict[Value, Expression] = {}
         self.waiting: dict[Value, tuple[Expression, str]] = {}
         self.uses, self.homes = _uses(kernel.body)
@@ -68,11 +68,11 @@ class Printer(ABC):
 
     # Names and lines.
     def fresh(self, hint: str) -> str:
-        """Return a name that nothing has: the hint, with a number where it is taken."""
+        """Return an unused name: the hint, with a number if it is taken."""
         base = re.sub(r"\W", "_", hint) or "t"
         if base[0].isdigit():
             base = f"v{base}"
-        # Values without a name of their own are t1, t2 …; others get a number when it is taken.
+        # Unnamed values are t1, t2 …; a named value gets a number if its name is taken.
         joint = "" if base == "t" or base.endswith("_") else "_"
         name, number = base, 1
         while name in self.taken or name in self.helpers.texts or name == "t":
@@ -87,7 +87,7 @@ class Printer(ABC):
 
     @contextmanager
     def braces(self, head: str, end: str = "}") -> Iterator[None]:
-        """Put what is printed inside a block that begins with ``head``."""
+        """Wrap the printed lines in a block that begins with ``head``."""
         self.line(f"{head} {{")
         self.depth += 1
         yield
@@ -96,12 +96,12 @@ class Printer(ABC):
 
     # Values.
     def operand(self, value: Value) -> Expression:
-        """Return how a value is written; one that waited for this place is written here."""
+        """Return a value's expression; a pending expression is used here."""
         waiting = self.waiting.pop(value, None)
         return waiting[0] if waiting is not None else self.texts[value]
 
     def atom(self, value: Value) -> Expression:
-        """Return a name or number for a value, which may be repeated."""
+        """Return a name or number for a value, safe to repeat."""
         hint = self.waiting[value][1] if value in self.waiting else value.hint
         return self.named(self.operand(value), value.type, hint)
 
@@ -114,7 +114,7 @@ class Printer(ABC):
         return Expression(name)
 
     def define(self, value: Value, expression: Expression, hint: str, block: Block) -> None:
-        """Say how a value is written: at its only use if it can be, else by a name."""
+        """Set a value's expression: inlined at its only use if possible, else named."""
         uses = self.uses[value]
         if uses == 0:
             return
@@ -128,7 +128,7 @@ class Printer(ABC):
             self.texts[value] = self.named(expression, value.type, value.hint or hint)
 
     def settle(self) -> None:
-        """Give names to waiting values that read memory, because memory is written next."""
+        """Name the pending expressions that read memory, before a write."""
         for value, (expression, hint) in list(self.waiting.items()):
             if expression.reads:
                 del self.waiting[value]
@@ -164,7 +164,7 @@ class Printer(ABC):
         return self.dialect.vector(type, [self.dialect.literal(n, type.dtype) for n in lanes])
 
     def effect(self, operation: Operation, block: Block, text: Expression, hint: str) -> None:
-        """Print an expression that has an effect, as a statement of its own."""
+        """Print an expression with an effect, as a statement of its own."""
         self.settle()
         results = operation.results
         if results and self.uses[results[0]]:
@@ -176,13 +176,13 @@ class Printer(ABC):
 
 
 class Elements:
-    """How the elements of memories are read and written in the C family."""
+    """Element accesses of memories in the C family."""
 
     def __init__(self, printer: Printer) -> None:
         self.printer = printer
 
     def place(self, memory: Memory, index: Expression) -> Expression:
-        """Return an element as it is stored."""
+        """Return an element in its stored form."""
         made = Expression(f"{self.printer.memories[memory]}[{index.text}]", reads=memory.writable)
         return ex.reading(made, index)
 
@@ -199,19 +199,19 @@ class Elements:
     def changed(
         self, operation: Operation, index: Expression, values: Sequence[Expression]
     ) -> Expression:
-        """Return what changes an element atomically, and is what it was."""
+        """Return an atomic update of an element; its value is the old element."""
         place = ex.prefix("&", self.place(memory_of(operation), index))
         return self.printer.dialect.atomic(operation, place, values, self.printer.helpers)
 
 
 def memory_of(operation: Operation) -> Memory:
-    """Return the memory of a load, store or change."""
+    """Return the memory of a load, store or atomic."""
     assert operation.memory is not None
     return operation.memory
 
 
 def _uses(body: Block) -> tuple[Counter[Value], dict[Value, Block]]:
-    """Return how often values are used, and the block of their last use."""
+    """Return the number of uses of values, and the block of the last use."""
     uses: Counter[Value] = Counter()
     homes: dict[Value, Block] = {}
 

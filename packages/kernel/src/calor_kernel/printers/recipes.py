@@ -1,7 +1,7 @@
-"""Helper functions that are printed from recipes, by the printer of the kernel that uses them.
+"""Helper functions printed from recipes, by the printer of the kernel that uses them.
 
-Requirements: one recipe for all languages, printed with what the language computes otherwise than
-it is written; what is no recipe is a function of the language's own.
+Requirements: one recipe serves all languages, printed with each language's protection of float
+operations. Helpers without a recipe are language-specific functions.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from calor_kernel.printers.printer import Printer
 
 
 class Recipes(HelperFunctions):
-    """The functions that a kernel uses; ``printer`` makes what prints a body with them.
+    """The functions that a kernel uses; ``printer`` creates a printer for a function body.
 
-    ``wide``: whether the language has types of 64 bits.
+    ``wide``: whether the language has 64-bit types.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Recipes(HelperFunctions):
         self.wide = wide
 
     def name(self, helper: str, *dtypes: DType) -> str:
-        """Return the name of a helper for some dtypes, and print it if it is new."""
+        """Return the name of a helper for some dtypes; a new helper is printed."""
         name = self.called(helper, dtypes)
         if name in self.texts:
             return name
@@ -43,12 +43,12 @@ class Recipes(HelperFunctions):
         return self.add(name, _function(printer))
 
     def called(self, helper: str, dtypes: Sequence[DType]) -> str:
-        """Return what a helper's function is called."""
+        """Return the function name of a helper."""
         return f"fn_{super().called(helper, dtypes)}"
 
 
 def _function(printer: Printer) -> str:
-    """Return a body that computes a value of its arguments as a function."""
+    """Return the text of a function for a body with one result."""
     body = printer.kernel.body
     (result,) = body.yields
     given = [(value, printer.fresh(value.hint)) for value in body.arguments]

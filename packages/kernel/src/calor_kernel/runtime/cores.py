@@ -1,12 +1,11 @@
-"""How many cores a device has whose interface does not say, by times on its own clock.
+"""Measures the number of cores of a device without a query, by times on its own clock.
 
-Requirements: one cube of most units that do arithmetic alone fills its core, so that many cubes
-take as long as one does, times their number for each core; the number should be the same from run
-to run, for choices of kernels depend on it and results are stored by it: it is one of few, seldom
-above the true one, and kept on disk, where ``CALOR_CACHE`` does not forbid that. Who counts while
-another program computes finds too few; without the file of tuning in the cache it is counted anew.
-What tells nothing leaves what was assumed. A deterministic program takes that in any case, for
-another number gives other bits.
+Requirements: one cube of the largest size with pure arithmetic fills its core, so the time of many
+cubes is that of one, times the cubes per core. Kernel choices and stored results depend on the
+number, so it should be reproducible: it is one of a short list, seldom above the true one, and kept
+on disk unless ``CALOR_CACHE`` forbids that. A measurement beside another program finds too few
+cores; deleting the tuning file in the cache repeats it. An inconclusive measurement keeps the
+assumed number, and so does a deterministic program, because another number gives other bits.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import absolute_position, kernel, loop_range, registers
 from calor_kernel.runtime.autotune import deterministic, tuning_lines
 
-# These numbers of cores are told.
+# The possible numbers of cores.
 STEPS: Final = (
     *(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128),
     *(160, 192, 224, 256, 320, 384, 448, 512),
 )
-# A cube has so many units at most, and each of these so many chains: 256 units fill a core too.
+# The maximum units of a cube, and the independent chains per unit: 256 units fill a core too.
 _UNITS: Final = 1024
 _CHAINS: Final = 16
-# Turns of many cubes, some 40 microseconds at 128 products a cycle, and how much longer one cube
-# alone is timed.
+# Iterations of many cubes, some 40 microseconds at 128 products a cycle, and the factor for a
+# single cube.
 _TURNS: Final = 512
 _LONGER: Final = 8
 _FACTOR: Final = 1.0001
-# So many cubes are timed first, and at most, so that each core has some 32 of them.
+# The first and the maximum number of cubes, for about 32 cubes per core.
 _FEW, _MOST = 256, 4096
 _ROUNDS: Final = 32
 _SAMPLES: Final = 3
-# The last of 32 rounds, of which nobody knows how full it is, leaves an error of 2 %.
+# The last of 32 rounds is partly full to an unknown degree, an error of 2 %.
 _NEAR: Final = 1.025
 
 
 @kernel
 def multiply(y: Any, turns: Any, factor: Any, *, chains: int) -> None:
-    """Multiply numbers that no compiler knows, independent chains of them, and write the greatest.
+    """Multiply opaque numbers in independent chains, and write the greatest.
 
-    A product is one instruction everywhere; fma is many on devices that do not say it is one.
+    A product is one instruction on every device; an fma may be several.
     """
     place = absolute_position()
     products = registers(chains, float32)
@@ -65,15 +64,15 @@ def multiply(y: Any, turns: Any, factor: Any, *, chains: int) -> None:
 
 
 def built(units: int) -> Kernel:
-    """Return the kernel for cubes of some units."""
+    """Return the kernel for cubes of a given number of units."""
     signature = (Buffer(float32), Scalar(int64, nonnegative=True), Scalar(float32))
     return multiply.build(signature, cube=(units, 1, 1), chains=_CHAINS)
 
 
 def with_cores(device: Device) -> DeviceInfo:
-    """Return the device's info with the cores that it is seen to have, measured once and kept.
+    """Return the device's info with the measured number of cores, cached.
 
-    The device's queue takes times by a clock of the device.
+    The device's queue measures times by a clock of the device.
     """
     info = device.info
     if deterministic():
@@ -84,7 +83,7 @@ def with_cores(device: Device) -> DeviceInfo:
         try:
             found = _measured(device)
         except CalorError:
-            return info  # A device that cannot run this is assumed to be as it was.
+            return info  # A device that cannot run this keeps the assumed number.
         if found is None:
             return info
         lines.put("cores", found)
@@ -92,10 +91,10 @@ def with_cores(device: Device) -> DeviceInfo:
 
 
 def cores_of(nothing: float, one: float, many: float, cubes: int) -> int | None:
-    """Return a number of STEPS from seconds; None where they tell none.
+    """Return a number of STEPS from seconds; None if they are inconclusive.
 
-    ``nothing``: of a cube without work, ``many``: of all ``cubes``, ``one``: of a cube whose work
-    is 8 times theirs. The last round is half full on average.
+    ``nothing``: the time of a cube without work; ``many``: of all ``cubes``; ``one``: of a cube
+    with 8 times their work. The last round is half full on average.
 
     >>> cores_of(5e-6, 325e-6, 5e-6 + 31.5 * 40e-6, 4096)
     128
@@ -110,8 +109,8 @@ def cores_of(nothing: float, one: float, many: float, cubes: int) -> int | None:
 
 
 def counted(seconds: Callable[[int, int], float]) -> int | None:
-    """Return cores from what tells the seconds of some cubes with some turns."""
-    seconds(_FEW, _TURNS)  # A GPU that rested begins slowly.
+    """Return the number of cores, from a function of cubes and iterations that gives seconds."""
+    seconds(_FEW, _TURNS)  # An idle GPU starts at a low clock.
     one, few = seconds(1, _LONGER * _TURNS) / _LONGER, seconds(_FEW, _TURNS)
     cubes = min(max(int(_ROUNDS * _FEW * one / max(few, one, 1e-9)), _ROUNDS), _MOST)
     shapes = ((cubes, _TURNS), (1, _LONGER * _TURNS), (1, 0))

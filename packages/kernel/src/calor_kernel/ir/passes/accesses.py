@@ -1,10 +1,10 @@
-"""Accesses as languages have them whose memory is arrays of whole words, without pointers.
+"""Lowers accesses for languages with arrays of whole words and without pointers.
 
-Requirements: elements of fewer than 32 bits share words of a buffer: they are read by shifts, words
-are written whole where one unit writes all of one, and else bit by bit by atomics that leave the
-neighbours as they are, whoever writes them; in shared and private memory each has a word of its
-own, bools too: of arrays of them in shared memory NVIDIA's Vulkan was seen to lose what is written
-there. What a mask hides may lie outside of the memory, so that a mask is a branch.
+Requirements: elements below 32 bits share words of a buffer. They are read by shifts. A unit that
+writes a whole word stores it; otherwise atomics change single bits and preserve the neighbours. In
+shared and private memory each element has a word of its own, bools too, because NVIDIA's Vulkan
+loses writes to arrays of bools in shared memory. A masked-off element may be out of bounds, so a
+mask becomes a branch.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def is_packed(memory: Memory) -> bool:
 
 
 def _is_word(memory: Memory) -> bool:
-    """Return whether the elements of a memory are held in words that are of another type."""
+    """Return whether the elements of a memory are held in words of another type."""
     return is_packed(memory) or memory.type.dtype is bool_
 
 
 def atomics_of(kernel: Kernel) -> set[Memory]:
-    """Return the memories that are changed atomically, or in a set order, anywhere."""
+    """Return the memories with atomic or ordered accesses anywhere."""
     found = set()
     for operation in kernel.body.walk():
         ordered = operation.name in ("load", "store") and operation.attributes.get("order")
@@ -43,7 +43,7 @@ def atomics_of(kernel: Kernel) -> set[Memory]:
 
 
 def hands_over(kernel: Kernel) -> bool:
-    """Return whether a kernel reads memory of others that it writes."""
+    """Return whether a kernel reads a global memory that it also writes."""
     read, written = set(), set()
     for operation in kernel.body.walk():
         if operation.memory is not None and operation.memory.space == "global":
@@ -55,11 +55,11 @@ def hands_over(kernel: Kernel) -> bool:
 
 
 def lower_accesses(kernel: Kernel) -> Kernel:
-    """Return the kernel with accesses of one element, or of four words where they are aligned.
+    """Return the kernel with accesses of one element, or of four words if aligned.
 
-    Indices are uint32 and count from the start of a buffer: behind the parameters comes one for the
-    offset of each, in elements. Memory of small elements becomes memory of uint32. Vectors before
-    fill a word, or are four, as :func:`split_vectors` leaves them.
+    Indices are uint32 from the start of a buffer: additional parameters give each buffer's offset
+    in elements. Memory of small elements becomes memory of uint32. Vectors fill a word or are four
+    words, as left by :func:`split_vectors`.
     """
     return _Accesses(kernel).run(kernel)
 
@@ -98,7 +98,7 @@ class _Accesses(Rewriter):
         return None
 
     def is_wide(self, operation: Operation, type: Type) -> bool:
-        """Return whether an access takes four words at once, from where four divide."""
+        """Return whether an access takes four aligned words at once."""
         memory, align = _memory(operation), operation.attributes.get("align", 0)
         four = type.width == 4 and type.dtype.itemsize == WORD
         plain = len(operation.operands) == (1 if operation.results else 2)
@@ -106,9 +106,9 @@ class _Accesses(Rewriter):
         known = operation.operands[0].type.width == 1 and align > 0 and align % 16 == 0
         return four and plain and whole and known and memory not in self.atomics
 
-    # Places.
+    # Element positions.
     def place(self, memory: Memory, index: Value, lane: int = 0) -> Value:
-        """Return the number of a lane's element, counted from the start of the array."""
+        """Return the index of a lane's element from the start of the array."""
         if index.type.width > 1:
             index, lane = self.extract(index, lane), 0
         if lane:
@@ -118,7 +118,7 @@ class _Accesses(Rewriter):
         return made if offset is None else self.make("add", offset, made)
 
     def word(self, dtype: DType, place: Value) -> tuple[Value, Value]:
-        """Return the word that an element is in, and its first bit there."""
+        """Return the word of an element, and its first bit there."""
         per = WORD // dtype.itemsize
         bits = self.make("and", place, self.like(per - 1, place))
         first = self.make("mul", bits, self.like(8 * dtype.itemsize, place))
@@ -222,7 +222,7 @@ class _Accesses(Rewriter):
                 write()
 
     def copied(self, operation: Operation) -> None:
-        """Do a copy at once."""
+        """Execute a copy synchronously."""
         source, target = operation.attributes["source"], _memory(operation)
         to, of, *mask = (self.get(v) for v in operation.operands)
         for lane in range(operation.attributes["elements"]):
@@ -256,7 +256,7 @@ class _Accesses(Rewriter):
         then: Callable[[], Value | None],
         otherwise: Callable[[], Value | None],
     ) -> Value | None:
-        """Make a branch; return what it gives, if that is anything."""
+        """Emit a branch; return its value, if any."""
         regions, given = [], None
         for way in (then, otherwise):
             with self.inside(Block()) as region:
@@ -282,7 +282,7 @@ def _memory(operation: Operation) -> Memory:
 
 
 def _whole_word(operation: Operation, type: Type) -> bool:
-    """Return whether an access is of all elements of a word."""
+    """Return whether an access covers all elements of a word."""
     index, align = operation.operands[0], operation.attributes.get("align", 0)
     size = _memory(operation).type.dtype.itemsize * type.width
     packed = is_packed(_memory(operation)) and index.type.width == 1

@@ -1,8 +1,8 @@
-"""What indices are known to divide by, through loops and branches, and how wide accesses may be.
+"""Alignment analysis: known divisors of indices through loops and branches.
 
-Requirements: an index that a loop moves along by steps of eight is a multiple of eight in every
-round, however the loop is written; what was assumed of a value stays true; an access says its
-alignment, because a wide one on an address that does not have it fails or is slow.
+Requirements: an index that a loop advances in steps of eight is a multiple of eight in every round,
+however the loop is written. Assumptions on values are preserved. An access states its alignment,
+because a wide access at an unaligned address fails or is slow.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from calor_kernel.ir.passes.rewriting import clone
 
 
 def align_accesses(kernel: Kernel) -> Kernel:
-    """Return the kernel with what is known of indices' divisors said at the accesses."""
+    """Return the kernel with accesses annotated by their indices' divisors."""
     made = clone(kernel)
     align(made)
     return made
 
 
 def align(kernel: Kernel) -> None:
-    """Say the alignment of accesses in a kernel that nobody else holds."""
+    """Annotate the alignment of accesses in place, in a kernel without other references."""
     _Divisors().block(kernel.body)
     for operation in kernel.body.walk():
         if operation.name in ("load", "store"):
@@ -45,15 +45,15 @@ def _access(operation: Operation) -> None:
 
 @dataclass(slots=True)
 class _Divisors:
-    """Walks a kernel and notes on its values what they divide by.
+    """Walks a kernel and annotates its values with divisors.
 
-    A value that a loop carries starts with its first value's divisor, which rounds only lower.
+    A carried value starts with its first value's divisor, and rounds can only lower it.
     """
 
     assumed: dict[Value, int] = field(default_factory=dict)
 
     def block(self, block: Block) -> None:
-        """Note the divisors of a block's values."""
+        """Annotate the divisors of a block's values."""
         for operation in block.operations:
             if operation.name in ("for", "while"):
                 self._loop(operation)

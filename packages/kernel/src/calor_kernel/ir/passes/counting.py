@@ -1,7 +1,7 @@
-"""Indices that count vectors, for languages whose arrays are of vectors.
+"""Indices in units of vectors, for languages with arrays of vectors.
 
-Requirements: an address is a sum again, of which a number is one part, as machines have it in their
-accesses, and no shift of a sum at each of them; sums that stand before a loop are not made again.
+Requirements: an address remains a sum with a constant part, as in machine addressing modes, without
+a shift at each access. Sums hoisted out of a loop are not computed again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from calor_kernel.ir.types import Type
 
 
 def count_vectors(kernel: Kernel, size: Callable[[Operation], int]) -> Kernel:
-    """Return the kernel in which the indices of some loads and stores count vectors.
+    """Return the kernel with the indices of some loads and stores in units of vectors.
 
-    ``size`` says of a load or store how many elements a vector has, 1 for what stays as it is; the
-    index divides by that power of two.
+    ``size`` returns the elements per vector of a load or store, 1 for an unchanged one; the index
+    is a multiple of that power of two.
     """
     return _Counter(size).run(kernel)
 
@@ -27,7 +27,7 @@ class _Counter(Rewriter):
     def __init__(self, size: Callable[[Operation], int]) -> None:
         super().__init__()
         self.size = size
-        # What makes a value, and in how many loops it stands.
+        # The operation of a value, and its loop depth.
         self.makers: dict[Value, tuple[Operation, int]] = {}
         self.loops = 0
 
@@ -70,10 +70,10 @@ class _Counter(Rewriter):
         return [(value,) for value in made]
 
     def divided(self, value: Value, size: int) -> Value:
-        """Return a number that divides by a power of two, divided."""
+        """Return a number divided by a power of two that divides it."""
         if isinstance(value.known, int):
             return self.like(value.known // size, value)
-        # A cast of an index only leaves out what is zero.
+        # A cast of an index drops only zero bits.
         maker, loops = self.makers.get(value, (None, 0))
         index = maker is not None and maker.operands[0].type.dtype.kind in ("int", "uint")
         if maker is not None and index and maker.name == "cast":

@@ -1,9 +1,8 @@
-"""Half types where a target has none: their bits, and integer operations that convert them.
+"""Lowers half types to their bits and integer operations, for targets without them.
 
-Requirements: one rounding, to nearest even, whatever a number comes from; subnormals are kept, NaN
-stays NaN and becomes quiet; what is only moved stays 16 bits; arithmetic, which kernels do in
-float32 as a rule, is done in float32 and rounded, which is the same as rounding once but among the
-subnormals of bfloat16.
+Requirements: conversions round once, to nearest even, from any type. Subnormals are kept, NaN stays
+NaN and becomes quiet. Values that are only moved stay 16 bits. Arithmetic is done in float32, as
+kernels usually do, and rounded; this equals a single rounding except among bfloat16's subnormals.
 """
 
 from __future__ import annotations
@@ -23,36 +22,36 @@ from calor_kernel.ir.types import Type
 _MOVES: Final = CONTROL | frozenset(
     ("load", "store", "select", "splat", "extract", "insert", "shuffle", "pack", "plane_shuffle")
 )
-# Of a sum, product, quotient or root of numbers of p bits, rounding to 2p + 2 bits first does no
-# harm (Figueroa, "When is double rounding innocuous?", 1995); float16 has 11, bfloat16 8.
+# For a sum, product, quotient or root of p-bit numbers, a first rounding to 2p + 2 bits is
+# innocuous (Figueroa, "When is double rounding innocuous?", 1995); float16 has 11 bits, bfloat16 8.
 _SUMS = ("add", "sub", "mul", "div", "sqrt", "neg", "abs", "min", "max", "copysign")
 _WHOLE = ("floor", "ceil", "trunc", "rint", "eq", "ne", "lt", "le", "gt", "ge")
 _ROUNDED_TWICE: Final = frozenset((*_SUMS, *_WHOLE))
 
 
 def lower_bfloat16(kernel: Kernel) -> Kernel:
-    """Return the kernel with bfloat16 as its bits, in uint16; buffers hold the same bytes.
+    """Return the kernel with bfloat16 as bits in uint16; buffers hold the same bytes.
 
-    CompileError names an operation that has no equal in float32 (a reduction over units).
+    CompileError names an operation without an equivalent in float32 (a reduction over units).
     """
     return _Bfloat16().run(kernel)
 
 
 def lower_float16(kernel: Kernel) -> Kernel:
-    """Return the kernel with float16 as its bits, in uint16; buffers hold the same bytes.
+    """Return the kernel with float16 as bits in uint16; buffers hold the same bytes.
 
-    CompileError names an operation that has no equal in float32 (a reduction over units).
+    CompileError names an operation without an equivalent in float32 (a reduction over units).
     """
     return _Float16().run(kernel)
 
 
 def converter(half: DType) -> _Half:
-    """Return what makes float32 of the bits of a half type, and bits of numbers."""
+    """Return the converter between float32 and the bits of a half type."""
     return _Bfloat16() if half is bfloat16 else _Float16()
 
 
 class _Half(Rewriter):
-    """Values of one half type become their bits."""
+    """Replaces values of one half type by their bits."""
 
     half: DType
     bits = uint16
@@ -68,7 +67,7 @@ class _Half(Rewriter):
         raise NotImplementedError
 
     def narrow(self, value: Value) -> Value:
-        """Return float32 rounded to the half type, as its bits."""
+        """Return the bits of float32 rounded to the half type."""
         raise NotImplementedError
 
     def operation(self, operation: Operation) -> Sequence[Parts] | None:
@@ -114,9 +113,9 @@ class _Half(Rewriter):
         return self.narrow(self.convert(value, float32))
 
     def odd(self, value: Value) -> Value:
-        """Return a number as float32 of which a second rounding gives what one would.
+        """Return a number as float32 rounded to odd, so that a second rounding is exact.
 
-        Truncated, with the last bit set where something was lost (Boldo and Melquiond, 2008).
+        Truncated, with the last bit set if the result is inexact (Boldo and Melquiond, 2008).
         """
         if value.type.dtype is not float64:
             return self._odd_integer(value)
@@ -145,10 +144,10 @@ class _Half(Rewriter):
         return self.select(negative, self.make("neg", made), made)
 
     def _sticky(self, value: Value) -> Value:
-        """Return integers that float32 holds, and that round to a half as the given ones do."""
+        """Return integers representable in float32 that round to the same half."""
         dtype = value.type.dtype
         signed = dtype.kind == "int"
-        # float32 keeps 24 bits below the sign; the last of them says whether any below is set.
+        # float32 keeps 24 bits below the sign; the last one is the OR of the lower bits.
         below = 8 * dtype.itemsize - signed - 24
         mask = self.like((1 << (below + 1)) - 1, value)
         low = self.make("and", value, mask)
@@ -178,7 +177,7 @@ class _Half(Rewriter):
             total = self.make("add", total, product)
         return total
 
-    # Words of 32 bits.
+    # Operations on 32-bit words.
     def _do(self, name: str, word: Value, number: int) -> Value:
         return self.make(name, word, self.like(number, word))
 
@@ -196,7 +195,7 @@ class _Bfloat16(_Half):
     def narrow(self, value: Value) -> Value:
         word = self._bits(value)
         upper = self._do("shr", word, 16)
-        # To nearest even: half of the last kept bit, less one where that bit is even.
+        # To nearest even: add half of the last kept bit, less one if that bit is even.
         bias = self._do("add", self._do("and", upper, 1), 0x7FFF)
         rounded = self._do("shr", self.make("add", word, bias), 16)
         quiet = self._do("or", upper, 0x40)
@@ -205,7 +204,7 @@ class _Bfloat16(_Half):
 
 
 class _Float16(_Half):
-    """Additions that round and scale subnormals are Fabian Giesen's (2012)."""
+    """The additions for rounding and scaling subnormals are Fabian Giesen's (2012)."""
 
     half = float16
 
@@ -215,7 +214,7 @@ class _Float16(_Half):
         size = self._do("shl", self._do("and", word, 0x7FFF), 13)
         normal = self._do("add", size, 112 << 23)
         infinite = self._do("add", normal, 112 << 23)
-        # The bits of 2**-14 and a fraction of it, less 2**-14.
+        # The bits of 2**-14 plus a fraction of it, minus 2**-14.
         shifted = self.convert(self._do("add", size, 113 << 23), float32, "bitcast")
         small = self._bits(self.make("sub", shifted, self.like(2.0**-14, shifted)))
         made = self.select(self._do("ge", size, 31 << 23), infinite, normal)
@@ -229,7 +228,7 @@ class _Float16(_Half):
         odd = self._do("and", self._do("shr", size, 13), 1)
         bias = self._do("add", odd, ((15 - 127) << 23) + 0xFFF & 0xFFFFFFFF)
         normal = self._do("shr", self.make("add", size, bias), 13)
-        # Beside a half, a number below 2**-14 is rounded to the step of the smallest numbers.
+        # Adding 0.5 to a number below 2**-14 rounds it to a multiple of the smallest subnormal.
         number = self.convert(size, float32, "bitcast")
         beside = self._bits(self.make("add", number, self.like(0.5, number)))
         small = self._do("sub", beside, 126 << 23)

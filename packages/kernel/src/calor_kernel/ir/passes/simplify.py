@@ -1,9 +1,8 @@
-"""Folding what passes and unrolling made known, and doing without branches that cost more than
-their bodies.
+"""Folding after other passes and unrolling, and if-conversion of cheap branches.
 
-Requirements: equal operations of a scope are made once; a branch that chooses between numbers costs
-a few operations and no jump, which keeps lanes of vectors and units of a plane in step; a loop of
-no round or of one is none.
+Requirements: equal operations of a scope are shared. A branch that selects between numbers becomes
+a few operations without a jump, which keeps vector lanes and units of a plane converged. A loop of
+no round or of one round is removed.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from calor_kernel.ir.nodes import Block, Kernel, Operation
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import Parts, Rewriter, keep
 
-# What a branch not taken may cost at most to be computed anyway, in simple operations.
+# The maximum cost of an untaken branch that is computed anyway, in simple operations.
 CHEAP = 8
 _DEAR = {"div": 8, "sqrt": 8, "quotient": 8, "modulo": 8, "vreduce": 4, "constant": 0, "splat": 0}
 
 
 def simplify(kernel: Kernel) -> Kernel:
-    """Return the kernel with what is known folded, and what exists already made once."""
+    """Return the kernel with known values folded, and equal operations shared."""
     return Simplifier().run(kernel)
 
 
@@ -71,7 +70,7 @@ class Simplifier(Rewriter):
 
 
 def _cheap(block: Block) -> bool:
-    """Return whether a block may run although its branch is not taken, at little cost."""
+    """Return whether a block can be executed unconditionally at little cost."""
     cost = 0
     for operation in block.operations:
         if not OPS[operation.name].pure or may_fail(operation.name, operation.operands):
@@ -81,6 +80,6 @@ def _cheap(block: Block) -> bool:
 
 
 def _registers(operation: Operation) -> int:
-    """Return how many vector registers an operation is about, those of 64 bytes."""
+    """Return the number of 64-byte vector registers of an operation."""
     size = max((v.type.nbytes for v in (*operation.operands, *operation.results)), default=0)
     return max(-(-size // 64), 1)

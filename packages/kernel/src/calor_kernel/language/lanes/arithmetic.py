@@ -1,8 +1,8 @@
-"""What the operations on numbers mean, as functions of NumPy arrays.
+"""Arithmetic of operations on NumPy arrays.
 
-Requirements: the meaning is the row's in :mod:`calor_kernel.ir.ops`, also where NumPy leaves it
-open (signed zeros in min and max, halves of 64-bit products); arrays of any shape that broadcast;
-integers wrap around. Nothing here looks at which lanes are active.
+Requirements: the results are those of the rows in :mod:`calor_kernel.ir.ops`, also where NumPy
+leaves them open (signed zeros in min and max, halves of 64-bit products). Arrays of any shape
+broadcast. Integers wrap around. Masks of active lanes are not considered here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def maximum(a: Array, b: Array) -> Array:
 
 
 def quotient(a: Array, b: Array) -> Array:
-    """Return a / b rounded toward zero; what it is where b is 0 is not said."""
+    """Return a / b rounded toward zero; the result is unspecified where b is 0."""
     if a.dtype.kind == "u":
         return _floor_divide(a, b)
     return _floor_divide(a - np.fmod(a, b), b)
@@ -60,7 +60,7 @@ def mulhi(a: Array, b: Array) -> Array:
     upper: Array = x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & low)) >> half)
     if host.kind == "u":
         return upper
-    # A negative factor was read as 2**64 more than it is.
+    # A negative factor was read as 2**64 too large.
     zero = np.uint64(0)
     signed: Array = upper - np.where(a < 0, y, zero) - np.where(b < 0, x, zero)
     return signed.astype(host)
@@ -71,7 +71,7 @@ def _unsigned(x: Array) -> Array:
 
 
 def popcount(x: Array) -> Array:
-    """Return the number of bits that are set."""
+    """Return the number of set bits."""
     made: Array = np.bitwise_count(_unsigned(x))
     return made.astype(x.dtype)
 
@@ -132,7 +132,7 @@ ARITHMETIC: Mapping[str, Callable[..., Array]] = MappingProxyType(
     }
 )
 
-# What reduces lanes, units of a plane, and what atomics do.
+# Functions for reductions of lanes and of a plane's units, and for atomics.
 COMBINE: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
     {
         "add": np.add,

@@ -1,8 +1,9 @@
-"""Asynchronous copies: data arrives when it is waited for, and not before.
+"""Asynchronous copies: data arrives at the wait, not before.
 
-Requirements: hardware may bring data early or late, so that a kernel must not look before its wait;
-here data never comes early, looking is an error, and a source that changes on the way too. Groups
-are counted per unit, as hardware does: a wait lets the unit's latest ``pending`` groups fly.
+Requirements: hardware may deliver data early or late, so a kernel must not read before its wait.
+Here data never arrives early; an early read is an error, and so is a change of the source during
+the copy. Groups are counted per unit, as in hardware: a wait leaves the unit's latest ``pending``
+groups in flight.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ Array = np.ndarray[Any, Any]
 
 
 class OnTheWay(Protocol):
-    """What a wait lets arrive, for some units after others."""
+    """Data in flight, delivered by the waits of some units before others."""
 
     lanes: Array
 
     def finish(self, batch: Batch, done: Array) -> None:
-        """Let what belongs to some units arrive."""
+        """Deliver the data of some units."""
 
     def part(self, chosen: Array) -> OnTheWay:
-        """Return what belongs to some of its ``lanes``."""
+        """Return the part of some of its ``lanes``."""
 
 
 @dataclass(slots=True)
 class Copy:
-    """Elements on the way: where from and to, and whose copy each is."""
+    """Elements in flight: source, target, and the unit of each copy."""
 
     operation: Operation
     source: State
@@ -46,7 +47,7 @@ class Copy:
     data: Array
 
     def finish(self, batch: Batch, done: Array) -> None:
-        """Let the elements of some units arrive."""
+        """Deliver the elements of some units."""
         mine = done[self.lanes]
         ends, lanes, data = self.ends[mine], self.lanes[mine], self.data[mine]
         now = self.source.data[self.starts[mine]]
@@ -76,7 +77,7 @@ class Copy:
 
 @dataclass(slots=True)
 class Fill:
-    """Zeros on the way to elements, where a copy has no source."""
+    """Zeros in flight to elements, for a copy without a source."""
 
     operation: Operation
     target: State
@@ -84,7 +85,7 @@ class Fill:
     lanes: Array
 
     def finish(self, batch: Batch, done: Array) -> None:
-        """Let the zeros of some units arrive."""
+        """Deliver the zeros of some units."""
         mine = done[self.lanes]
         ends, watch = self.ends[mine], self.target.watch
         if watch is not None:
@@ -105,7 +106,7 @@ def _bytes(values: Array) -> Array:
 
 @dataclass(slots=True)
 class Group:
-    """The copies that were committed together, and the units that did."""
+    """Copies committed together, and the units that committed them."""
 
     members: Array
     copies: list[OnTheWay]
@@ -113,14 +114,14 @@ class Group:
 
 @dataclass(slots=True)
 class Flight:
-    """The copies of one name of a batch: those not yet committed, and the groups in order."""
+    """A batch's copies of one name: those not yet committed, and the groups in order."""
 
     open: list[OnTheWay] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
 
 
 def flight_of(batch: Batch, group: str | None) -> Flight:
-    """Return what a batch has on the way under a group's name."""
+    """Return a batch's copies in flight under a group's name."""
     found: Flight = batch.flights.setdefault(group, Flight())
     return found
 
@@ -175,7 +176,7 @@ def commit_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def wait_step(compiler: Compiler, operation: Operation) -> Step:
-    """Return the step that waits for all groups but the latest ones."""
+    """Return the step that waits for all but the latest groups."""
     name, pending = operation.attributes.get("group"), operation.attributes.get("pending", 0)
 
     def step(batch: Batch) -> None:

@@ -17,7 +17,7 @@ from calor_kernel.language.lanes.casts import rounded
 
 Array = np.ndarray[Any, Any]
 
-# Outside of these magnitudes the error terms of float64 may underflow or overflow.
+# Outside these magnitudes float64's error terms may underflow or overflow.
 _SMALL, _LARGE = 2.0**-480, 2.0**480
 _SPLIT = 2.0**27 + 1
 _NORMAL = 2.0**-126
@@ -37,15 +37,15 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _doubtful(total: Array) -> bool:
-    """Return whether some float64 is halfway between two float32, where what it lost decides."""
+    """Return whether some float64 lies halfway between two float32, so that its error decides."""
     size = np.abs(total)
     halfway = (np.ascontiguousarray(total).view(np.int64) & 0x1FFFFFFF) == 0x10000000
-    # Below the normal numbers halfway is elsewhere.
+    # Among subnormals, halfway points differ.
     return bool((halfway | ((size < _NORMAL) & (size > 0))).any())
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return a + b and what its rounding left (Knuth)."""
+    """Return a + b and its rounding error (Knuth)."""
     total = a + b
     shadow = total - a
     return total, (a - (total - shadow)) + (b - shadow)
@@ -54,7 +54,7 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 def odd_sum(a: Array, b: Array) -> Array:
     """Return a + b of float64 rounded to odd: an inexact sum gets an odd last bit."""
     total, rest = two_sum(a, b)
-    # A sum that is exact, infinite or NaN stays; an odd one lies on the right side already.
+    # An exact, infinite or NaN sum stays; an odd sum is on the right side already.
     even = (np.ascontiguousarray(total).view(np.int64) & 1) == 0
     change = even & (rest != 0) & np.isfinite(total) & np.isfinite(rest)
     if not change.any():
@@ -64,7 +64,7 @@ def odd_sum(a: Array, b: Array) -> Array:
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return a * b and what its rounding left (Dekker)."""
+    """Return a * b and its rounding error (Dekker)."""
 
     def halves(x: Array) -> tuple[Array, Array]:
         scaled = x * _SPLIT
@@ -88,7 +88,7 @@ def _fma_64(a: Array, b: Array, c: Array) -> Array:
     rare = ~(safe[0] & safe[1] & (safe[2] | (c == 0)))
     if not rare.any():
         return result
-    # A product with 0 is exact, and that of two finite numbers finite, however large it is.
+    # A product with 0 is exact; a product of finite numbers is finite, however large.
     infinite = ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
     only_c = infinite & np.isfinite(a) & np.isfinite(b)
     result = np.where(zero | infinite, np.where(only_c, c, a * b + c), result)
@@ -99,7 +99,7 @@ def _fma_64(a: Array, b: Array, c: Array) -> Array:
 
 
 def _exact(a: float, b: float, c: float) -> float:
-    """Return a * b + c of finite numbers, of which the product is not 0."""
+    """Return a * b + c of finite numbers with a nonzero product."""
     total = Fraction(a) * Fraction(b) + Fraction(c)
     try:
         return float(total)

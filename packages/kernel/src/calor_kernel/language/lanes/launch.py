@@ -1,8 +1,8 @@
-"""Running a kernel on lanes: arguments to memories, cubes to batches.
+"""Launches on lanes: arguments to memories, cubes to batches.
 
-Requirements: arguments are what a device takes, an array per buffer or an array and an element
-offset, and are checked against the signature; a batch is small enough for the processor's caches
-and large enough to hide Python.
+Requirements: arguments are as for a device, an array per buffer or an array and an element offset,
+and are checked against the signature. A batch fits the processor's caches and is large enough to
+hide Python's overhead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from calor_kernel.language.lanes.states import own_states, watch_arguments
 Array = np.ndarray[Any, Any]
 Argument = Array | tuple[Array, int] | int | float
 
-# Numbers of the widest value of all units that run together, where nobody says how many.
+# The elements of a batch's widest value, if the batch size is not given.
 LANES = 16384
 
 
@@ -40,9 +40,9 @@ def run_on_lanes(
     """Run a kernel over NumPy arrays; results are written in place.
 
     ``arguments``: per parameter a contiguous array of its dtype, an (array, element offset), or a
-    number. ``checks``: look for races, unset memory and the other broken rules, each of which is a
-    KernelCheckError; bounds are checked in any case. ``batch``: the cubes that run in lock step;
-    one after another where a kernel waits for other cubes. ``output`` gets what kernels print.
+    number. ``checks``: look for races, uninitialized memory and other violations, each a
+    KernelCheckError; bounds are always checked. ``batch``: the cubes that run in lock step; one at
+    a time if a kernel waits for other cubes. ``output`` receives the kernels' prints.
 
     >>> import numpy as np
     >>> from calor.dtypes import float32, int64

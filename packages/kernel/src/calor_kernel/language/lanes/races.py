@@ -1,13 +1,13 @@
-"""Who reached an element last, and whether two units may do so in any order.
+"""The race detector: the last accesses to each element, and their order.
 
-Requirements: a race is found by what the kernel orders, not by what happened to run first; barriers
+Requirements: a race is found by the ordering in the kernel, not by the order of execution. Barriers
 order the units of a cube or plane, a release and a later acquire order cubes, atomics need no order
-among themselves; an element costs a few numbers and an access a few calls of NumPy, also where
-thousands of units read one element. The bookkeeping is that of shadow memory (Savage et al.,
-"Eraser", 1997), with a clock of barriers in the place of locks.
+among themselves. An element costs a few numbers and an access a few NumPy calls, even if thousands
+of units read one element. The bookkeeping is that of shadow memory (Savage et al., "Eraser", 1997),
+with a clock of barriers in the place of locks.
 
-A *mark* says who: 0 nobody, u + 1 the unit with number u, −1 − c several units of cube c,
-``SEVERAL`` units of several cubes. Zeros are what the system hands out without touching it.
+A *mark* identifies units: 0 nobody, u + 1 the unit with number u, −1 − c several units of cube c,
+``SEVERAL`` units of several cubes. Zero pages are allocated lazily by the system.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SEVERAL = -(2**62)
 
 
 class Shadow:
-    """The last writers and readers of a memory's cells, and the clock when they came.
+    """The last writers and readers of a memory's cells, with the clock of the access.
 
-    ``reads``: whether readers matter, which they do where the kernel also writes. ``shared``:
-    whether a cell is one cube's, so that marks of other cubes never meet in it.
+    ``reads``: whether readers are recorded, which is needed if the kernel also writes. ``shared``:
+    whether a cell belongs to one cube, so that marks of different cubes never meet.
     """
 
     __slots__ = ("atomic", "read_at", "reader", "reads", "shared", "writer", "written_at")
@@ -51,7 +51,7 @@ class Shadow:
         lanes: Array,
         atomic: bool,
     ) -> None:
-        """Note a read; KernelCheckError where a unit writes at the same time."""
+        """Note a read; KernelCheckError for a concurrent write."""
         who = batch.who[lanes]
         self._after_writes(batch, operation, state, cells, lanes, who, atomic)
         if self.reads and not atomic:
@@ -66,7 +66,7 @@ class Shadow:
         lanes: Array,
         atomic: bool,
     ) -> None:
-        """Note a write; KernelCheckError where another unit reads or writes at the same time."""
+        """Note a write; KernelCheckError for another unit's concurrent access."""
         who = batch.who[lanes]
         self._after_writes(batch, operation, state, cells, lanes, who, atomic)
         if self.reads:
@@ -115,7 +115,7 @@ class Shadow:
     def _note(
         self, batch: Batch, held: Array, times: Array, cells: Array, lanes: Array, who: Array
     ) -> None:
-        """Set marks; those that nothing orders before stay, joined with the new ones."""
+        """Set marks; unordered earlier marks are joined with the new ones."""
         marks = held.take(cells)
         made = who
         foreign = (marks != who) & (marks != 0)
@@ -128,7 +128,7 @@ class Shadow:
         last = held.take(cells)
         clash = last != made
         if clash.any():
-            # Several units came at once; the widest mark must stay, and is set last.
+            # Several units accessed it together; the widest mark must stay, and is set last.
             joined = self._joined(batch, last[clash], made[clash], lanes[clash])
             where, wide = cells[clash], joined == SEVERAL
             held[where] = joined
@@ -136,7 +136,7 @@ class Shadow:
                 held[where[wide]] = SEVERAL
 
     def _joined(self, batch: Batch, a: Array, b: Array, lanes: Array) -> Array:
-        """Return the mark of two marks' units together; ``b`` is of the lanes' own cubes."""
+        """Return the union of two marks; ``b`` is of the lanes' own cubes."""
         ours = batch.cubes[lanes]
         if self.shared:
             return np.asarray(-1 - ours)
@@ -146,14 +146,14 @@ class Shadow:
     def _racing(
         self, batch: Batch, foreign: Array, marks: Array, times: Array, cells: Array, lanes: Array
     ) -> Array:
-        """Return which accesses of other units, of those in question, nothing orders before now."""
+        """Return the mask of foreign accesses, among the candidates, not ordered before now."""
         units, plane, launch = batch.units, batch.launch.kernel.plane, batch.launch
         when = times.take(cells)
         racing = foreign & (when >= batch.last_barrier[lanes])
         ours = batch.cubes[lanes]
         if self.shared:
             if batch.crew > 1:
-                # What a cube of the cluster did is not ordered by the barriers of another one.
+                # Barriers of a cube do not order accesses of other cubes of the cluster.
                 racing |= foreign & (marks > 0) & (_cubes(marks, units) != ours)
             if not racing.any():
                 return racing
@@ -166,12 +166,13 @@ class Shadow:
             near = (marks - 1) % batch.peers // plane == lanes % batch.peers // plane
             racing &= ~(one & near & (when < batch.last_meeting[lanes]))
         if len(batch.known):
-            # Of several units it is enough here that one is known, which finds fewer races.
+            # For several units, knowledge of one is enough: fewer races are found, and none
+            # falsely.
             of_one = batch.known[lanes, np.where(one, (marks - 1) % batch.peers, 0)]
             clock = np.where(one, of_one, batch.known[lanes].max(axis=1))
             racing &= ~((theirs == ours) & (when < clock))
         if launch.published:
-            # Of several cubes nobody knows who released last, and they get the benefit of doubt.
+            # The last release among several cubes is unknown; the access is assumed to be ordered.
             released = (theirs < 0) | (launch.released[np.maximum(theirs, 0)] > when)
             racing &= ~(released & (launch.acquired[ours] > when))
         return racing

@@ -1,8 +1,8 @@
-"""Roles: parts of a cube's units that run beside each other, and the named barriers they meet at.
+"""Roles: concurrent parts of a cube's units, and their named barriers.
 
-Requirements: a copying and a computing part hand each other memory, so neither can run to its end
-first; each runs until it waits at a named barrier and then lets the others run, in a fixed order,
-so that a run can be repeated; parts that wait for each other are an error and not a hang.
+Requirements: a copying and a computing part pass memory to each other, so neither can run to its
+end first. Each runs until it waits at a named barrier and then yields to the others, in a fixed
+order, so that runs are reproducible. A deadlock is an error, not a hang.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ WARPGROUP = 4
 class NamedBarrier:
     """A named barrier of each cube of a batch.
 
-    ``arrived``: the units that have, in this round; ``rounds``: how often all had; ``held`` and
-    ``passed``: what those who arrive know, in this round and in the last one that was complete. To
-    know is to have a clock for each unit of the cluster (Lamport; Mattern, 1988): accesses of the
-    unit before it come before one's own.
+    ``arrived``: the units that have arrived in this round; ``rounds``: the number of completed
+    rounds; ``held`` and ``passed``: the knowledge of the arrived units, in this round and in the
+    last complete one. Knowledge is a vector clock over the units of the cluster (Lamport; Mattern,
+    1988): accesses of a unit before its clock precede one's own.
     """
 
     def __init__(self, cubes: int, peers: int) -> None:
@@ -38,7 +38,7 @@ class NamedBarrier:
         self.passed = np.zeros((cubes, peers), np.int64)
 
     def arrive(self, batch: Batch, operation: Operation, wanted: int) -> Array:
-        """Count the active units, and return in which cubes there are some."""
+        """Count the active units, and return their cubes."""
         active = batch.active().reshape(batch.count, batch.units)
         here = active.sum(axis=1)
         batch.launch.clock += 1
@@ -66,7 +66,7 @@ def named(batch: Batch, name: int) -> NamedBarrier:
 
 
 def arrive_step(compiler: Compiler, operation: Operation) -> Step:
-    """Return the step that counts at a named barrier without waiting."""
+    """Return the step that arrives at a named barrier without waiting."""
     name, wanted = operation.attributes["name"], operation.attributes["count"]
 
     def step(batch: Batch) -> None:
@@ -78,7 +78,7 @@ def arrive_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def wait_named(batch: Batch, operation: Operation, name: int, wanted: int) -> None:
-    """Arrive at a named barrier, and let other roles run until all units have."""
+    """Arrive at a named barrier, and let other roles run until all units have arrived."""
     barrier = named(batch, name)
     before = barrier.rounds.copy()
     mine = barrier.arrive(batch, operation, wanted)
@@ -96,7 +96,7 @@ def wait_named(batch: Batch, operation: Operation, name: int, wanted: int) -> No
 
 
 class Party:
-    """The roles that run at the same time, each in a thread, of which one at a time goes on."""
+    """Concurrent roles, each in a thread, with one running at a time."""
 
     def __init__(self, roles: Sequence[tuple[Batch, Sequence[Step]]]) -> None:
         self.roles = roles
@@ -121,11 +121,11 @@ class Party:
             raise self.failure
 
     def moved(self) -> None:
-        """Note that something happened for which others may wait."""
+        """Note an event for which others may wait."""
         self.idle = 0
 
     def give_way(self) -> bool:
-        """Let the other roles run; False where all wait and nothing moved."""
+        """Let the other roles run; False on a deadlock: all wait and nothing moved."""
         self.idle += 1
         if self.failure is not None or self.idle > len(self.alive):
             return False
@@ -151,7 +151,7 @@ class Party:
                     for step in steps:
                         step(batch)
         except BaseException as error:
-            # What a failure makes the other roles raise says nothing new.
+            # The other roles' errors after the first failure are consequences of it.
             self.failure = self.failure or error
         with self.changed:
             self.idle = 0
@@ -160,7 +160,7 @@ class Party:
 
 
 def party_step(compiler: Compiler, operations: Sequence[Operation]) -> Step:
-    """Return the step of roles that stand next to each other."""
+    """Return the step of adjacent roles."""
     group, parts = compiler.kernel.plane * WARPGROUP, []
     for op in operations:
         first, count = op.attributes["first"], op.attributes["count"]
@@ -173,7 +173,7 @@ def party_step(compiler: Compiler, operations: Sequence[Operation]) -> Step:
             mine = (place >= first) & (place < first + count) & batch.active()
             if mine.any():
                 fork = batch.fork(mine)
-                # Those that run the same steps beside each other have values of their own.
+                # Concurrent roles that run the same steps have separate values.
                 fork.values = list(batch.values)
                 roles.append((fork, steps))
         party = Party(roles)

@@ -1,7 +1,7 @@
-"""What is known of a memory's elements beside their values: set, on the way, reached by whom.
+"""The state of memory elements beside their values: initialized, in flight, last accesses.
 
-Requirements: memory that a kernel only reads costs nothing; elements of arguments that share memory
-are the same cells, whatever their types; a memory without races (of one unit) has no shadow.
+Requirements: memory that a kernel only reads costs nothing. Elements of arguments that share memory
+are the same cells, whatever their types. Memory without races (of one unit) has no shadow.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Array = np.ndarray[Any, Any]
 class Watch:
     """The checks of one memory.
 
-    ``unset``: elements that nobody wrote (None: somebody did before the kernel). ``pending``:
-    elements that an asynchronous copy is on the way to. ``shadow``: who reached which cell; an
-    element is ``cells`` cells from ``origin`` + its place · ``cells`` on.
+    ``unset``: uninitialized elements (None: all are initialized before the kernel). ``pending``:
+    elements with an asynchronous copy in flight. ``shadow``: the last accesses per cell; an element
+    is ``cells`` cells from ``origin`` + its index · ``cells`` on.
     """
 
     __slots__ = ("cells", "origin", "pending", "shadow", "unset")
@@ -46,7 +46,7 @@ class Watch:
         needed: Array | None,
         atomic: bool = False,
     ) -> None:
-        """Check a read of places, of which ``needed`` says the ones that are reached."""
+        """Check a read of elements; ``needed`` masks the ones actually read."""
         flat, lanes = reached(batch, places, needed)
         self.read_each(batch, operation, state, flat, lanes, atomic)
 
@@ -59,7 +59,7 @@ class Watch:
         lanes: Array,
         atomic: bool = False,
     ) -> None:
-        """Check reads of one place each, which units make one after another."""
+        """Check reads of one element each, made by the units one after another."""
         self._settled(batch, operation, state, flat, lanes)
         if self.unset is not None:
             bad = self.unset.take(flat)
@@ -80,9 +80,9 @@ class Watch:
         atomic: bool = False,
         starts: bool = False,
     ) -> None:
-        """Check a write to places, of which ``needed`` says the ones that are reached.
+        """Check a write to elements; ``needed`` masks the ones actually written.
 
-        ``starts``: an asynchronous copy, of which the data comes later.
+        ``starts``: the start of an asynchronous copy, whose data arrives later.
         """
         flat, lanes = reached(batch, places, needed)
         self.write_each(batch, operation, state, flat, lanes, atomic, starts)
@@ -97,7 +97,7 @@ class Watch:
         atomic: bool = False,
         starts: bool = False,
     ) -> None:
-        """Check writes to one place each, which units make one after another."""
+        """Check writes to one element each, made by the units one after another."""
         self._settled(batch, operation, state, flat, lanes)
         if starts:
             if self.pending is None:
@@ -112,7 +112,7 @@ class Watch:
     def arrive(
         self, batch: Batch, operation: Operation, state: State, places: Array, lanes: Array
     ) -> None:
-        """Note that an asynchronous copy's data is there, for the unit that waited for it."""
+        """Note the arrival of an asynchronous copy's data, for the unit that waited for it."""
         if self.unset is not None:
             self.unset[places] = False
         if self.shadow is not None:
@@ -129,7 +129,7 @@ class Watch:
                 _fail(batch, operation, state, flat, lanes, bad, "pending", message)
 
     def place(self, cell: int) -> int:
-        """Return the place of the element that a cell belongs to."""
+        """Return the index of a cell's element."""
         return (cell - self.origin) // self.cells
 
     def _cells(self, flat: Array, lanes: Array) -> tuple[Array, Array]:
@@ -140,7 +140,7 @@ class Watch:
 
 
 def reached(batch: Batch, places: Array, needed: Array | None) -> tuple[Array, Array]:
-    """Return the places that are reached, one after another, and the unit of each."""
+    """Return the accessed elements, flattened, and the unit of each."""
     if needed is None and places.ndim == 1 and len(places) == batch.lanes:
         return places, batch.every
     shape: tuple[int, ...] = (batch.lanes, *places.shape[1:])

@@ -1,7 +1,7 @@
-"""The texts of CUDA C++ that stand in tables: types, functions, positions, and what comes first.
+"""Text tables of CUDA C++: types, functions, positions, and the prelude.
 
-Requirements: every function has the results of :mod:`calor_kernel.ir.ops`, so that those of the
-language which round otherwise are not here; a kernel's text begins with what it uses and no more.
+Requirements: every function has the results of :mod:`calor_kernel.ir.ops`; library functions with
+other rounding are not listed. A kernel's text begins with exactly the declarations that it uses.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ RESERVED: Final = words(
     "tensor_map threadIdx throw try typeid typename using virtual warpSize wchar_t xor xor_eq y0 "
     "y1 yn"
 ) | {f"launched_map_{i}" for i in range(8)}
-# What a warp reduces in one instruction.
+# Warp reductions with an instruction of their own.
 REDUCED: Final = MappingProxyType(
     {
         int32: ("add", "min", "max"),
@@ -62,12 +62,12 @@ REDUCED: Final = MappingProxyType(
     }
 )
 ALL_LANES: Final = "0xffffffffu"
-# A pointer says nothing of the memory that it points to.
+# A pointer type has no address space.
 SPACES: Final = MappingProxyType(dict.fromkeys(("global", "shared", "private"), ""))
 FENCES: Final = MappingProxyType(
     dict.fromkeys(("unit", "plane", "warpgroup", "cube"), "_block") | {"system": "_system"}
 )
-# Of the sixteen barriers with names, kernels have the first eight, and warp groups the others.
+# Of the sixteen named barriers, kernels use the first eight, warp groups the others.
 BARRIERS: Final = MappingProxyType(
     {
         "plane": "__syncwarp();",
@@ -125,12 +125,12 @@ def _assembly(name: str, result: str, parameters: str, code: str, to: str, of: s
     )
 
 
-# How instructions call the types that are held as their bits.
+# Type names in instructions for types held as bits.
 HALVES: Final = MappingProxyType({float16: "f16", bfloat16: "bf16"})
 
 
 def rounded_pairs(dtype: DType, count: int, result: str, source: str) -> tuple[str, str]:
-    """Return a function that rounds the lanes of a vector to halves: its name and its text."""
+    """Return the name and text of a function that rounds a vector's lanes to halves."""
     name = f"{dtype.name}x{count}_of_float32"
     lines = "".join(
         f'  asm("cvt.rn.{HALVES[dtype]}x2.f32 %0, %1, %2;" : "=r"(w[{i}]) : '
@@ -147,7 +147,7 @@ def rounded_pairs(dtype: DType, count: int, result: str, source: str) -> tuple[s
 def _helpers() -> dict[str, tuple[str, str]]:
     pair, made = "float a, float b", {}
     for kind in ("min", "max"):
-        # Of zeros the negative one is below; the result is NaN where an operand is (PTX 9.7.3).
+        # Negative zero is below positive zero; the result is NaN if an operand is (PTX 9.7.3).
         name = f"{kind}_float32"
         made[name] = _assembly(name, "float", pair, f"{kind}.NaN.f32 %0, %1, %2", "f", "f")
     wide, narrow = "float32_of_float16", "float16_of_float32"
@@ -161,12 +161,12 @@ def _helpers() -> dict[str, tuple[str, str]]:
     return {key: (text.split("(")[0].split()[-1], text) for key, text in made.items()}
 
 
-# Functions in the place of helpers in C, by the helper's name and its dtypes.
+# Functions that replace C helpers, by the helper's name and its dtypes.
 HELPERS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(_helpers())
 
 _INLINE: Final = "__device__ __forceinline__"
 _LANES: Final = "sizeof(V) / sizeof(V::v[0])"
-# Functions that stand before a kernel that uses them, by how their use begins.
+# Functions printed before a kernel that uses them, by the start of their call.
 VECTOR_PIECES: Final = MappingProxyType(
     {
         "gather<": f"template <class V, class T> {_INLINE} V gather(const T *p) {{\n  V y;\n"
@@ -193,9 +193,9 @@ _VECTORS: Final = MappingProxyType({d.name: (name, d.itemsize) for d, name in TY
 
 
 def prelude(used: str, pieces: Mapping[str, str]) -> str:
-    """Return the declarations of what a text uses: integers, vectors, and functions of pieces.
+    """Return the declarations that a text uses: integers, vectors, and functions of pieces.
 
-    A piece may use those before it.
+    A piece may use earlier pieces.
     """
     chosen = []
     for key, piece in reversed(tuple(pieces.items())):
@@ -207,7 +207,7 @@ def prelude(used: str, pieces: Mapping[str, str]) -> str:
     for name, lanes in found:
         if name in _VECTORS:
             type, size = _VECTORS[name]
-            # Wider ones are of registers, and those of an odd number of parts are in no memory.
+            # Wider vectors are in registers; those with an odd number of parts are never in memory.
             align = min(size * lanes & -(size * lanes), 16)
             made.append(f"struct __align__({align}) {name}x{lanes} {{ {type} v[{lanes}]; }};\n")
     return f"{''.join((*made, *reversed(chosen)))}\n"

@@ -1,9 +1,9 @@
-"""Planes of OpenCL C: subgroups of the extensions that shuffle, or warps by assembly.
+"""Planes of OpenCL C: subgroups with a shuffle extension, or warps by inline PTX.
 
-Requirements: "khr" and "intel" are cl_khr_subgroup_shuffle and Intel's extension before it; "ptx"
-is for devices of NVIDIA, whose OpenCL has no such extension and takes PTX (NVIDIA's Parallel Thread
-Execution ISA, 9.7.9 and 9.7.13) as inline assembly: whether it does is for the device to try; what
-a kernel uses of that stands before it, and no more.
+Requirements: "khr" and "intel" are cl_khr_subgroup_shuffle and Intel's earlier extension. "ptx" is
+for NVIDIA devices, whose OpenCL has no such extension but accepts PTX (NVIDIA's Parallel Thread
+Execution ISA, 9.7.9 and 9.7.13) as inline assembly; the device tests whether it does. Only the
+functions used by a kernel are printed before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_kernel.printers.dialect import Dialect
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.opencl_c import tables
 
-# The units of a warp, and how a shuffle of PTX is called and bounded, by its kind.
+# The units of a warp, and by kind the name and bound of a PTX shuffle.
 WARP: Final = 32
 _SHUFFLES: Final = MappingProxyType(
     {"index": ("idx", "0x1f"), "xor": ("bfly", "0x1f"), "up": ("up", "0"), "down": ("down", "0x1f")}
@@ -58,12 +58,12 @@ def _pieces() -> dict[str, str]:
     return made
 
 
-# Functions by how their use begins; those that use others come first.
+# Functions by the start of their call; callees come first.
 _PIECES: Final[Mapping[str, str]] = MappingProxyType(_pieces())
 
 
 def pieces(used: str) -> str:
-    """Return the functions of warps that a text uses, and those that they use."""
+    """Return the warp functions that a text uses, with their callees."""
     chosen = ""
     for key, text in _PIECES.items():
         if key in used or key in chosen:
@@ -72,7 +72,7 @@ def pieces(used: str) -> str:
 
 
 def positions(subgroups: str) -> Mapping[str, str]:
-    """Return how a unit asks where it is, of what toolchains are pickled with."""
+    """Return the expressions of a unit's position, from data that pickles with the toolchain."""
     return {**tables.POSITIONS, **(_WARP_POSITIONS if subgroups == "ptx" else {})}
 
 
@@ -96,7 +96,7 @@ def attribute(dialect: Dialect, subgroups: str, kernel: Kernel) -> str:
 def ballot(
     dialect: Dialect, subgroups: str, operation: Operation, operands: Sequence[Expression]
 ) -> Expression | None:
-    """Return a vote of a warp as one instruction; None for what shuffles make."""
+    """Return a warp's vote as one instruction; None for operations made of shuffles."""
     if subgroups != "ptx" or operation.name != "plane_ballot":
         return None
     made = ex.call("warp_ballot", dialect.cast(uint32, operands[0]))
@@ -132,7 +132,7 @@ def shuffle(
 def _of_warp(
     dialect: Dialect, kind: str, dtype: DType, value: Expression, lane: Expression
 ) -> Expression:
-    """Return a shuffle of the bits of a value, of which small ones go as 32."""
+    """Return a shuffle of a value's bits; small types are shuffled as 32 bits."""
     held, other = dialect.held(dtype), dialect.cast(uint32, lane)
     name = f"warp_{_SHUFFLES[kind][0]}"
     if dtype.itemsize == 8:
