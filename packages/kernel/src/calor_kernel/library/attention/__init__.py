@@ -1,6 +1,6 @@
 """Attention, its gradients, and the gradient of its bias.
 
-Requirements: few programs attend, so what does is imported with the first question.
+Requirements: few programs use attention, so its modules are imported at its first use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["lower_attention", "lower_attention_bias_gradient", "lower_attention_
 
 @lowering("attention", strided=True)
 def lower_attention(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to attend, the likeliest first."""
+    """Return the works of attention, the likeliest first."""
     from calor_kernel.library.attention.lowering import attention
 
     return attention(request)
@@ -22,7 +22,7 @@ def lower_attention(request: Request) -> Sequence[Work] | Refusal:
 
 @lowering("attention_gradient", dense=(0, 1, 2))
 def lower_attention_gradient(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute the gradients of query, key and value, the likeliest first."""
+    """Return the works of the gradients of query, key and value, the likeliest first."""
     from calor_kernel.library.attention.lowering import gradient
 
     return gradient(request)
@@ -30,7 +30,7 @@ def lower_attention_gradient(request: Request) -> Sequence[Work] | Refusal:
 
 @lowering("attention_bias_gradient", dense=(0, 1, 2))
 def lower_attention_bias_gradient(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute the gradient of the bias, the likeliest first."""
+    """Return the works of the gradient of the bias, the likeliest first."""
     from calor_kernel.library.attention.lowering import bias_gradient
 
     return bias_gradient(request)

@@ -1,8 +1,7 @@
-"""The gradient of a bias: gradients of scores, summed over the axes along which the bias repeats.
+"""The gradient of a bias: gradients of scores, summed over the broadcast axes of the bias.
 
-Requirements: no more than a tile of scores a cube; whoever owns an element of the bias sums what it
-gets from all batches and heads in one order, and parts of repeated rows and keys are added up
-afterwards.
+Requirements: a cube holds no more than one tile of scores. The owner of a bias element sums over
+all batches and heads in a fixed order. Parts of broadcast rows and keys are added afterwards.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from calor_kernel.library.attention.simt_tiles import Matrix, common, head_of, t
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a cube does: heads ``first`` to ``stop`` of batches, and where its part is written.
+    """A cube's work: heads ``first`` to ``stop`` of batches, and where its part is written.
 
     ``parts`` has a matrix of ``height`` by ``width`` for each batch and head of the bias.
     """
@@ -49,7 +48,7 @@ class Share:
 def share_of(
     number: Any, batch: Any, heads: Any, own_batch: Any, own_heads: Any, height: Any, width: Any
 ) -> Share:
-    """Return the share of a matrix of the bias, which may stand for all batches or heads."""
+    """Return the share of a matrix of the bias, which may broadcast over batches or heads."""
     n, head = number // own_heads, number % own_heads
     return Share(
         (select(own_batch == batch, n, 0), select(own_batch == batch, n + 1, batch)),
@@ -260,7 +259,7 @@ def sum_parts(
     *,
     accumulate: DType,
 ) -> None:
-    """Sum the parts of each element of the bias, one a unit."""
+    """Sum the parts of each element of the bias, one element a unit."""
     i = absolute_position()
     if i < count:
         column, rest = i % own_width, i // own_width

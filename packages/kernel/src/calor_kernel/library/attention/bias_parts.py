@@ -1,4 +1,4 @@
-"""Parts of a bias's gradient as launches: what blocks of scores write, and how it is added up."""
+"""Launches of the bias gradient: the parts that blocks of scores write, and their sum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from calor_kernel.library.attention.problem import SIZE, Attention
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where parts are written, and the numbers that kernels take to find their place there."""
+    """Where parts are written, and the kernels' numbers for their position."""
 
     argument: Argument
     declared: Buffer
@@ -25,9 +25,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class BiasParts:
-    """The gradient of a bias of a shape, which has 1 where it repeats along an axis of the scores.
+    """The gradient of a bias of a shape, with 1 for each axis that broadcasts over the scores.
 
-    ``sum_rows``, ``sum_keys``: whether it repeats along queries, and along keys.
+    ``sum_rows``, ``sum_keys``: whether it broadcasts over queries, and over keys.
     """
 
     problem: Attention
@@ -56,7 +56,7 @@ class BiasParts:
         memory: Callable[[int, DType], Scratch],
         info: DeviceInfo,
     ) -> tuple[Target, list[Launch]]:
-        """Return where blocks of queries and keys write, and what is launched after them."""
+        """Return where blocks of queries and keys write, and the launches that follow them."""
         p = self.problem
         height = -(-p.queries // queries) if self.sum_rows else p.queries
         width = -(-p.keys // keys) if self.sum_keys else p.keys
@@ -85,6 +85,6 @@ class BiasParts:
 
 
 def bias_parts_of(request: Request, problem: Attention) -> BiasParts:
-    """Return the gradient that a request asks for: that of its only bias."""
+    """Return the gradient of a request: that of its only bias."""
     (bias,) = (v for v in request.inputs[6:] if v.dtype is not bool_)
     return BiasParts(problem, bias.shape, bias.dtype)

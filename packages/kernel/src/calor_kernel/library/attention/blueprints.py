@@ -1,8 +1,8 @@
-"""How attention is computed: register tiles, blocks of queries and keys, and what a cube does.
+"""Blueprints of attention: register tiles, blocks of queries and keys, and a cube's share.
 
-Requirements: a blueprint is the smallest build-time key: sizes are rounded up to rooms in private
-memory, so that attention of many sizes shares few kernels; rooms fit a thread's stack, and what is
-used together fits the caches.
+Requirements: a blueprint is the smallest build-time key. Sizes are rounded up to rooms in private
+memory, so that attention of many sizes shares few kernels. Rooms fit a thread's stack, and a
+block's data fits the caches.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ from calor_kernel.contract.choices import choice, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.attention.problem import Attention
 
-# The rows of a register tile by its vectors, with 32 and with 16 vector registers.
+# Rows of a register tile by its vectors, for 32 and for 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
-# Bytes of private memory of a cube of one unit, which is a thread's stack.
+# Bytes of private memory of a cube of one unit; it is a thread's stack.
 _PRIVATE = 240 << 10
-# Keys that are looked at together: their scores stay in the first cache, and themselves in the
-# second one.
+# Keys of a block: their scores fit the first-level cache, and the keys the second-level cache.
 _KEYS = 512
-# Queries that a cube does at most, and its multiplications and additions, about.
+# Maximum of queries of a cube, and approximate number of its operations.
 _QUERIES = 96
 _SHARE = 32_000_000
-# Keys of a block of the gradients at most.
+# Maximum of keys of a gradient block.
 _GRADIENT_KEYS = 128
-# Queries of a cube that the gradients are worth at least.
+# Minimum of queries of a cube for which the gradients' blocks pay.
 _GRADIENT_QUERIES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Tiles of ``rows`` queries by vectors: of keys, of a feature's or of a value's elements.
+    """Tiles of ``rows`` queries by vectors: of keys, of a query's or of a value's features.
 
     Rooms are elements of private memory: for the keys of a block, the queries of a cube or block,
-    the elements of a query and those of a value.
+    the features of a query and those of a value.
     """
 
     lanes: int
@@ -56,7 +55,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Queries and keys of a block, and the keys that a cube of the gradients has."""
+    """Queries and keys of a block, and the keys of a gradient cube."""
 
     queries: int
     keys: int
@@ -73,7 +72,7 @@ def forward_tiles(problem: Attention, info: DeviceInfo) -> Tiles:
 
 
 def gradient_tiles(problem: Attention, info: DeviceInfo) -> Tiles | None:
-    """Return the register tiles and rooms of the gradients, None where no rooms fit."""
+    """Return the register tiles and rooms of the gradients, None if no rooms fit."""
     for b in _smaller(problem, info):
         room = b.feature_room + b.value_room
         stride = b.key_room + b.lanes
@@ -115,21 +114,21 @@ def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -
 
 @choice(low=1, high=4)
 def _key_vectors(keys: int, lanes: int, most: int) -> int:
-    """Return the vectors of keys in a tile: no three, for which four are hardly slower.
+    """Return the vectors of keys in a tile; not three, because four are hardly slower.
 
-    So there is one kernel for all that are longer than two.
+    So one kernel serves all sizes above two vectors.
     """
     wanted = max(1, -(-keys // lanes))
     return wanted if wanted <= min(2, most) else most
 
 
 def _with_queries(b: Tiles, fits: int) -> Tiles:
-    """Return the tiles with as many queries as fit, but not too many."""
+    """Return the tiles with as many queries as fit, up to a maximum."""
     return replace(b, query_room=greatest(1, least(fits, _QUERIES) // b.rows) * b.rows)
 
 
 def _room(count: int, unit: int) -> int:
-    """Return the elements to keep for ``count``: a power of two of vectors at least."""
+    """Return the room for ``count`` elements: at least a power of two of vectors."""
     room = unit
     while room < count:
         room *= 2
@@ -137,7 +136,7 @@ def _room(count: int, unit: int) -> int:
 
 
 def forward_shares(problem: Attention, b: Tiles, info: DeviceInfo) -> Shares:
-    """Return what a cube of the forward pass does, and how many keys it looks at together."""
+    """Return the share of a forward cube, and the keys of a block."""
     p = problem
     flops = 2 * p.keys * (p.features + p.values) // (2 if p.causal else 1)
     down = -(-p.queries // b.rows)
@@ -159,7 +158,7 @@ def gradient_shares(problem: Attention, b: Tiles, info: DeviceInfo) -> Shares:
 
 
 def _even(count: int, most: int) -> int:
-    """Return the size of about equal shares of at most so many."""
+    """Return the size of about equal shares of at most ``most``."""
     return -(-count // -(-count // most))
 
 
@@ -172,7 +171,7 @@ def _even_keys(problem: Attention, b: Tiles) -> int:
 class Teams:
     """Cubes of ``across`` by ``down`` units; a unit has ``rows`` by ``keys`` scores of a tile.
 
-    ``values``: the columns of sums that it has. ``depth`` elements of operands are in a tile.
+    ``values``: its columns of sums. A tile has ``depth`` features of the operands.
     """
 
     across: int
@@ -186,7 +185,7 @@ class Teams:
 def teams(problem: Attention, width: int, info: DeviceInfo) -> Teams:
     """Return the blueprint for cubes of many units, with sums of ``width`` columns.
 
-    A unit alone does a tile as well, where private memory holds no rows of this many features.
+    A cube of one unit uses it too, if its private memory holds no rows of this many features.
     """
     wide = problem.accumulate.itemsize == 8
     if info.max_units == 1:

@@ -1,8 +1,8 @@
-"""Attention on a CPU: register tiles, and a softmax that follows the keys block by block.
+"""Attention on a CPU: register tiles, and an online softmax over blocks of keys.
 
-Requirements: the scores of a few queries and a block of keys stay in the first cache, where their
-weights are computed a vector at a time and multiply the values; the matrix of scores is nowhere.
-Keys come transposed in panels, as the products of the library have them (Dao et al.,
+Requirements: the scores of a few queries and a block of keys stay in the first-level cache. Their
+weights are computed by vectors and multiply the values there; the matrix of scores is never stored.
+Keys are transposed and packed in panels, as in the library's matrix products (Dao et al.,
 "FlashAttention", 2022; Goto and van de Geijn, 2008).
 """
 
@@ -63,14 +63,14 @@ def attend_tiles(
     causal: bool,
     few: bool,
 ) -> None:
-    """Compute ``block_rows`` rows: cube (x, y, z) has those from x on of query head y of batch z.
+    """Compute ``block_rows`` rows from x on, of query head y of batch z.
 
     ``panels``: the keys transposed, in panels of ``vectors`` vectors. ``values`` has rows
     ``value_row`` apart and panels of ``value_vectors`` vectors ``value_panel`` apart; ``ragged``:
-    the last of them is masked. Rooms are what private memory holds: keys of a block, queries of a
-    cube, elements of a query and of a sum of values. ``steps``: which strides of the extras along
-    the keys are 0 or 1, −1 for others. ``contiguous``: whether the query's last stride is 1.
-    ``few``: queries are so few that keys are read where they lie, and there are no panels.
+    the last panel is masked. Rooms are sizes in private memory: keys of a block, queries of a cube,
+    features of a query and of a sum of values. ``steps``: the strides of the extras along the keys,
+    0 or 1, and −1 for others. ``contiguous``: whether the query's last stride is 1. ``few``: with
+    few queries keys are read in place, and there are no panels.
     """
     g = given(numbers)
     dtype = total.dtype
@@ -99,7 +99,7 @@ def attend_tiles(
     last = min(first + block_rows, g.queries)
     row_at = (n * g.heads + head) * g.queries
     queries = private(query_room * feature_room, dtype, align=64)
-    # A vector more, so that rows do not meet in the same sets of the cache.
+    # One more vector, so that rows do not share sets of the cache.
     stride = key_room + lanes
     scores = Scores(private(rows * stride, dtype, align=64), stride, rows, lanes)
     sums = private(query_room * value_room, dtype, align=64)
@@ -151,14 +151,14 @@ def attend_tiles(
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known of each row so far: its largest score, and its sum of weights in lanes."""
+    """The online softmax of each row: its maximum, and its sum of weights in lanes."""
 
     largest: Any
     powers: Any
     lanes: int
 
     def begin(self, row: Any, rows: int) -> None:
-        """Start some rows: nothing is seen yet."""
+        """Start some rows: no key has been read yet."""
         dtype = self.largest.dtype
         for r in range(rows):
             self.largest[row + r] = constant(-math.inf, dtype)
@@ -167,9 +167,9 @@ class State:
 
 @helper
 def soften(scores: Scores, state: State, local: Any, seen: Seen) -> list[Any]:
-    """Turn a block of scores into weights, and return what earlier sums are to be multiplied by.
+    """Turn a block of scores into weights, and return the correction factors of earlier sums.
 
-    The state of the rows from ``local`` on is brought up to date.
+    The state of the rows from ``local`` on is updated.
     """
     rows, lanes, dtype = scores.rows, scores.lanes, scores.memory.dtype
     tops = registers((rows,), dtype, lanes, fill=-math.inf)
@@ -216,13 +216,13 @@ def finish(
     value_width: Any,
     keys: Any,
 ) -> None:
-    """Write a row of the result, divided by its sum of weights, and the logarithm of that."""
+    """Write a row of the result, divided by its sum of weights, and its log-sum-exp."""
     lanes = state.lanes
     power = vreduce("add", state.powers.load(local * lanes, lanes))
     under = 1.0 / select(power > 0.0, power, 1.0)
     total[row] = finite(state.largest[local]) + log(power)
     for p in loop_range(0, value_width, lanes):
         inside = along(p, lanes) < value_width
-        # Without keys nothing was summed.
+        # Without keys there are no sums.
         value = sums.load(local * room + p, lanes, mask=inside & splat(keys > 0, lanes)) * under
         out.store(row * value_width + p, value.to(out.dtype), mask=inside)

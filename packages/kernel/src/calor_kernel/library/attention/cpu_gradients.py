@@ -1,8 +1,9 @@
 """The gradients of attention on a CPU: register tiles over blocks of queries and keys.
 
-Requirements: the scores are computed once again, and serve the gradients of query, key and value in
-one pass; a cube owns a range of keys, so that nothing is atomic and every sum has one order; what
-ranges of keys give to a query is added up afterwards (Dao et al., "FlashAttention", 2022).
+Requirements: the scores are recomputed once, for the gradients of query, key and value in one pass.
+A cube owns a range of keys, so nothing is atomic and every sum has a fixed order. The parts of a
+query's gradient, one for each range of keys, are added afterwards (Dao et al., "FlashAttention",
+2022).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from calor_kernel.library.attention.problem import finite, given
 from calor_kernel.library.attention.scores import Scores, Seen, score
 from calor_kernel.library.math import exp
 
-# Keys of a register tile of the gradients of key and value; a vector holds some of those whole.
+# Keys of a register tile of the gradients of key and value; a divisor of a vector's lanes.
 _DOWN = 4
 
 
@@ -69,7 +70,7 @@ def gradient_tiles(
     ragged: bool,
     causal: bool,
 ) -> None:
-    """Compute gradients: cube (x, y, z) has ``split`` keys from x on of key head y of batch z.
+    """Compute gradients of ``split`` keys from x on, of key head y of batch z.
 
     ``key_panels`` and ``value_panels`` are transposed, ``key_rows`` are not; as in
     ``attend_tiles``. ``for_query`` has a piece of ``split_step`` elements for each x.
@@ -123,7 +124,7 @@ def gradient_tiles(
                     query_rows.copy(tile, feature_room, places, lanes, g.scale, feature_vectors)
                     up = upward.at(row * value_room)
                     upstream_rows.copy(up, value_room, places, lanes, 1.0, value_vectors)
-                    # Keys that a row of the tile sees.
+                    # The keys before the causal limit of a row of the tile.
                     reach = min(count, base + row + rows - begin) if causal else count
                     if reach > 0:
                         mine, along_mine = weights.at(row), inner.at(row)
@@ -176,7 +177,7 @@ def clear(sums: Any, count: Any, room: int, lanes: int) -> None:
 
 @helper
 def weigh(weights: Scores, inner: Scores, seen: Seen, delta: Any, total: Any, row_at: Any) -> None:
-    """Turn scores into weights, and what lies along the values into gradients of the scores."""
+    """Turn scores into weights, and products with the values into gradients of the scores."""
     rows, lanes = weights.rows, weights.lanes
     shifts = [splat(finite(total[row_at + seen.places[r]]), lanes) for r in range(rows)]
     deltas = [splat(delta[row_at + seen.places[r]], lanes) for r in range(rows)]
@@ -197,7 +198,7 @@ def weigh(weights: Scores, inner: Scores, seen: Seen, delta: Any, total: Any, ro
 def add_row(
     memory: Any, at: Any, values: list[Any], column: Any, width: Any, scale: Any, more: Any
 ) -> None:
-    """Write a part of a row, multiplied, or add it where there is ``more`` before."""
+    """Write a part of a row, scaled; add it to the earlier parts if there is ``more`` before."""
     lanes = values[0].width
     for v, value in enumerate(values):
         place = column + v * lanes
@@ -208,7 +209,7 @@ def add_row(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``height`` queries from ``base`` on, and ``count`` keys from ``begin`` on."""
+    """A block: ``height`` queries from ``base`` on, and ``count`` keys from ``begin`` on."""
 
     base: Any
     begin: Any
@@ -218,7 +219,7 @@ class Block:
 
     @helper
     def first(self, key: Any) -> Any:
-        """Return the first query of the block that sees a key of the block."""
+        """Return the first query of the block that attends to a key of the block."""
         return max(self.begin + key - self.base, 0) if self.causal else key * 0
 
 
@@ -226,7 +227,7 @@ class Block:
 def gather(
     sums: Any, room: int, width: Any, vectors: int, left: Scores, right: Any, block: Block
 ) -> None:
-    """Add to the sums of each key what the queries of a block give, by weights or gradients."""
+    """Add the products of a block's queries to the sums of each key, by weights or gradients."""
     lanes = left.lanes
     down = min(_DOWN, lanes)
     for key in loop_range(0, block.count, down):
@@ -256,7 +257,7 @@ def gather(
 
 @helper
 def write(target: Any, row: Any, sums: Any, room: int, width: Any, count: Any, lanes: int) -> None:
-    """Write the sums of some keys as the result has them."""
+    """Write the sums of some keys in the result's layout."""
     for i in loop_range(count):
         for p in loop_range(0, width, lanes):
             value = sums.load(i * room + p, lanes).to(target.dtype)
@@ -278,7 +279,7 @@ def add_parts(
     causal: bool,
     accumulate: DType,
 ) -> None:
-    """Add up what ranges of ``split`` keys give to the queries; ``causal``: those that they see."""
+    """Add the parts of the queries from all ranges of ``split`` keys; ``causal``: visible ones."""
     start = absolute_position() * (width * share)
     for i in loop_range(start, min(start + width * share, count), width):
         places = along(i, width)

@@ -1,4 +1,4 @@
-"""Attention by register tiles, as launches: for devices whose cubes have one unit."""
+"""Launches of attention by register tiles, for devices whose cubes have one unit."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from calor_kernel.library.attention.problem import (
     signature_of,
 )
 
-# Vectors of parts that a cube adds up.
+# Vectors of parts that a cube adds.
 _SHARE = 64
-# Queries for which packing the keys is not worth it.
+# Maximum of queries for which packing the keys does not pay.
 _FEW = 5
 
 

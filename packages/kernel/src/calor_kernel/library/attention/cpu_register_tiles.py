@@ -1,8 +1,8 @@
-"""Register tiles of attention: products of small matrices, of which one lies in private memory.
+"""Register tiles of attention: products of small matrices, one of them in private memory.
 
 Requirements: sums stay in registers and each vector of the right operand serves all rows, as in the
-products of the library; the left operand is read where a tile was just written, by rows or by
-columns, so that the weights of a block serve as both.
+library's matrix products. The left operand is a tile just written to private memory. It is read by
+rows or by columns, so that a block's weights serve as both.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ def _add_products(
 
 
 def along(start: Any, lanes: int) -> Any:
-    """Return the numbers of a vector's elements, of which the first is ``start``."""
+    """Return the indices of a vector's elements from ``start`` on."""
     return splat(start, lanes) + constant(tuple(range(lanes)), start.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A right operand in global memory: rows of ``width`` elements that vectors run along.
+    """A right operand in global memory: rows of ``width`` elements, with vectors along them.
 
-    Rows are ``row_step`` apart, and panels of as many elements as a tile has ``panel_step``.
-    ``ragged``: elements of the last panel beyond the width are masked, else they are there.
+    Rows are ``row_step`` apart. Panels have a tile's width and are ``panel_step`` apart.
+    ``ragged``: elements of the last panel beyond the width are masked; otherwise they exist.
     """
 
     memory: Any
@@ -111,7 +111,7 @@ class Rows:
     def copy(
         self, tile: Any, room: int, places: list[Any], lanes: int, factor: Any, vectors: int = 1
     ) -> None:
-        """Copy rows to a tile, converted and multiplied; zeros follow to whole ``vectors``."""
+        """Copy rows to a tile, converted and scaled, with zeros up to whole ``vectors``."""
         span = lanes * vectors
         for p in loop_range(0, (self.width + span - 1) // span * span, lanes):
             place = along(p, lanes)

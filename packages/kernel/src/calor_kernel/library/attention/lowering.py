@@ -1,4 +1,4 @@
-"""Attention as launches: from the three ops to the bodies of this family."""
+"""Lowering of attention: from the three ops to the ways of this family."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from calor_kernel.library.attention.simt_launch import (
 
 
 def attention(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to attend, the likeliest first."""
+    """Return the works of attention, the likeliest first."""
     problem = attention_of(request)
     if not problem.rows:
         return [Work(())]
@@ -42,7 +42,7 @@ def attention(request: Request) -> Sequence[Work] | Refusal:
 
 
 def gradient(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute the gradients of query, key and value, the likeliest first."""
+    """Return the works of the gradients of query, key and value, the likeliest first."""
     problem = attention_of(request, 3)
     tiles = _tiles(problem, request)
     if tiles is None:
@@ -54,7 +54,7 @@ def gradient(request: Request) -> Sequence[Work] | Refusal:
 
 
 def bias_gradient(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute the gradient of the bias, the likeliest first."""
+    """Return the works of the gradient of the bias, the likeliest first."""
     problem = attention_of(request, 3)
     parts = bias_parts_of(request, problem)
     if not prod(parts.shape):
@@ -66,10 +66,10 @@ def bias_gradient(request: Request) -> Sequence[Work] | Refusal:
 
 
 def _last(works: Sequence[Work]) -> dict[str, Any]:
-    """Return what names the way that serves all, beside others."""
+    """Return the name of the general way, if there are others beside it."""
     return {"variant": "teams", "group": 2} if works else {}
 
 
 def _tiles(problem: Attention, request: Request) -> Tiles | None:
-    """Return the register tiles of gradients where units are alone and their memory holds them."""
+    """Return the register tiles of gradients if cubes have one unit and its memory holds them."""
     return gradient_tiles(problem, request.info) if request.info.max_units == 1 else None

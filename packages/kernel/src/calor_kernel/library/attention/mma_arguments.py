@@ -1,7 +1,7 @@
-"""Launches of attention by matrix instructions: what all its kernels are given.
+"""The arguments that all attention kernels by matrix instructions share.
 
-Requirements: a kernel is told at the build what changes its text, and the rest at the launch; rows
-begin at whole accesses, which the declared strides say.
+Requirements: a kernel gets as build-time arguments what changes its text, and the rest at the
+launch. Rows begin at whole accesses, which the declared strides say.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from calor_kernel.library.attention.problem import Attention, arguments_of
 
 
 def index_of(problem: Attention, request: Request) -> DType:
-    """Return the type of the indices that reach all operands and results."""
+    """Return the index dtype that reaches all operands and results."""
     p, views = problem, request.inputs
     spans = [sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in views]
-    # Results are dense, also of operands that are the same for all heads or batches.
+    # Results are dense, even if operands broadcast over heads or batches.
     spans += [o.size for o in request.outputs]
-    # Half of what an index reaches, since places beyond the last rows are computed too.
+    # Half of an index's range, since positions beyond the last rows are computed too.
     return index_dtype(*(2 * n for n in spans), 2 * p.rows * max(p.features, p.values))
 
 
@@ -39,7 +39,7 @@ def launch_of(
     declared: Sequence[Buffer | Scalar],
     flops: int,
 ) -> Launch:
-    """Return a launch whose own arguments, which are declared, come before all kernels'."""
+    """Return a launch whose own declared arguments come before those of all kernels."""
     p, index = problem, index_of(problem, request)
     adjusted = bool(p.kinds) or p.scale <= 0
     told: tuple[tuple[str, Any], ...] = (
@@ -61,12 +61,12 @@ def launch_of(
 
 
 def wide(index: DType) -> Scalar:
-    """Return the parameter that is a width of whole accesses."""
+    """Return the parameter of a width of whole accesses."""
     return Scalar(index, divisible=ACCESS, nonnegative=True)
 
 
 def _signature(problem: Attention, index: DType) -> list[Buffer | Scalar]:
-    """Return the parameters of ``arguments_of``, with strides that are whole accesses."""
+    """Return the parameters of ``arguments_of``, with strides of whole accesses."""
     p = problem
     size, stride = Scalar(index, nonnegative=True), Scalar(index, divisible=ACCESS)
     made: list[Buffer | Scalar] = [

@@ -1,7 +1,7 @@
-"""Attention by matrix instructions of planes: the softmax follows the keys block by block.
+"""Attention by matrix instructions of planes, with an online softmax over blocks of keys.
 
-Requirements: one pass over keys and values; only blocks in which something is hidden look at what
-hides; the logarithms of the rows' sums are left for the gradients.
+Requirements: one pass over keys and values. Only blocks with hidden scores evaluate masks. The
+log-sum-exp of each row is stored for the gradients.
 """
 
 from __future__ import annotations

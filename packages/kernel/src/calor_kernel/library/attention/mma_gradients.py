@@ -1,9 +1,9 @@
-"""The gradients of attention by matrix instructions of planes, from saved logarithms of sums.
+"""The gradients of attention by matrix instructions of planes, from the stored log-sum-exp.
 
-Requirements: nothing is atomic and each sum has one order, so that queries get their gradient from
-one pass over the scores, keys and values theirs from another; there the scores are computed turned,
-keys by queries, so that in both passes what a plane has of them is an operand of the next product
-where it is; rows and columns beyond the last contribute zeros.
+Requirements: nothing is atomic and each sum has a fixed order. So one pass over the scores computes
+the query gradient, and another the gradients of keys and values. The second pass computes the
+scores transposed, keys by queries, so that in both passes a plane's scores are in the layout of the
+next product's operand. Rows and columns beyond the last contribute zeros.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ def query_gradient_fragments(
     hidden = Hidden(g, kinds, causal, adjusted, q.n, q.head, False)
 
     def work(begin: Any) -> None:
-        # Both begin before either is issued, so that they are computed one after another.
+        # Both are initialised before either product is issued, so that the products run in order.
         scores, inner = plan.sums(plan.block), plan.sums(plan.block)
         plan.add_scores(scores, mine[0], row, pipe.stage(0), plan.features)
         plan.add_scores(inner, mine[1], row, pipe.stage(1), plan.values)
         settle(scores, inner)
-        # Keys beyond the last are hidden, for whose zeros the weight may be infinite.
+        # Keys beyond the last are hidden: their rows are zeros, and the weight may be infinite.
         hidden.adjust_some(scores, q.first + row, begin, q.reach(row, causal), plan)
         for i in range(plan.high):
             for weights, slope in zip(scores[i], inner[i], strict=True):
@@ -122,12 +122,12 @@ def key_gradient_fragments(
     own = own_rows((key, value), rooms, first, plan)
     panels = [plan.panel(plan.block, room).tile for room in rooms]
     pipe = Pipeline(2, *panels, plan.numbers, plan.numbers, how=way_of_units())
-    # Steps: blocks of queries that see a key of the cube, of each head of the group in turn.
+    # Steps: for each head of the group, the blocks of queries that attend to the cube's keys.
     start = first // plan.block if causal else first * 0
     blocks = max((g.queries + plan.block - 1) // plan.block - start, 0)
     steps = blocks * g.group
     source = (upstream, delta, total, value_width)
-    # The head and the block that are copied next, and those that are worked on.
+    # The head and the block of the next copy, and of the current work.
     ahead, here = registers(2, key_head.dtype), registers(2, key_head.dtype)
     for place in (ahead, here):
         place[0], place[1] = key_head * g.group, start
@@ -144,13 +144,13 @@ def key_gradient_fragments(
 
     def work(step: Any) -> None:
         base = here[1] * plan.block
-        # Both begin before either is issued, so that they are computed one after another.
+        # Both are initialised before either product is issued, so that the products run in order.
         scores, inner = plan.sums(plan.block), plan.sums(plan.block)
         plan.add_scores(scores, mine[0], row, pipe.stage(0), plan.features)
         plan.add_scores(inner, mine[1], row, pipe.stage(1), plan.values)
         settle(scores, inner)
         hidden = Hidden(g, kinds, causal, adjusted, n, here[0], True)
-        # The last key of a plane that is seen by all queries of the block.
+        # Whether all queries of the block attend to all keys of the plane.
         clear = first + row + plan.high * plan.own <= base + 1
         hidden.adjust_turned(scores, first + row, base, clear, plan)
         for j in range(len(scores[0])):
@@ -183,7 +183,7 @@ def key_gradient_fragments(
 
 
 def next_block(place: Any, start: Any, blocks: Any) -> None:
-    """Move a place, a head and a block of queries, to the next block, or the next head's first."""
+    """Advance a head and a block of queries to the next block, or to the next head's first one."""
     later = place[1] + 1
     last = later == start + blocks
     place[0], place[1] = select(last, place[0] + 1, place[0]), select(last, start, later)
@@ -193,7 +193,7 @@ def next_block(place: Any, start: Any, blocks: Any) -> None:
 def take_queries(
     pipe: Any, source: Any, g: Any, n: Any, head: Any, first: Any, plan: Fragments
 ) -> None:
-    """Start copying a block of queries with what their gradients need; beyond them is 0."""
+    """Start copying a block of queries and their gradients' numbers, with 0 beyond the end."""
     upstream, delta, total, value_width = source
     row_at = (n * g.heads + head) * g.queries
     query = lines_of(g.query, g.query_strides, n, head, g.queries, g.features)

@@ -1,7 +1,7 @@
-"""Attention by matrix instructions as launches: what it asks of operands, and tiles for a device.
+"""Launches of attention by matrix instructions: requirements on operands, and tiles.
 
-Requirements: operands of half types whose rows lie dense and aligned, so that a copy is a whole
-access; the first tiles that fill the device are taken, and the others are there to be timed.
+Requirements: operands of half types with dense, aligned rows, so that a copy is a whole access. The
+first tiles that fill the device are the first choice, and the others are for timing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from calor_kernel.library.attention.warpgroup_tma_launch import forward_by_boxes
 from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape_of
 
 _NEEDED = ("matrix", "barrier", "planes")
-# A row of more elements has no room in registers; of fewer rows most of a tile is empty.
+# Maximum of elements of a row, which must fit registers, and minimum of rows for a tile.
 _MOST, _LEAST = 128, 16
 _ROOMS = (16, 32, 64, 128)
-# By the room of a row: planes, times 16 rows of a plane, rows of a step, whether operands are held.
-# The first that fills the device is taken; of these no unit spills more than 8 bytes.
+# By the room of a row: planes, times 16 rows of a plane, rows of a step, whether operands stay in
+# registers. The first that fills the device is chosen. No unit spills more than 8 bytes.
 _Tiles = tuple[int, int, int, bool]
 _Table = dict[int, tuple[_Tiles, ...]]
 _FORWARD: _Table = {
@@ -51,7 +51,7 @@ _KEY: _Table = {
     64: ((4, 2, 32, False), (4, 1, 64, True), (8, 1, 64, False)),
     128: ((4, 1, 64, False), (4, 1, 32, False), (8, 1, 64, False)),
 }
-# The same for groups of four planes, of which a cube has as many as registers allow.
+# Tiles for warp groups; a cube has as many of them as registers allow.
 _GROUPED: dict[str, _Table] = {
     "forward": {
         64: ((8, 1, 64, False), (12, 1, 128, False), (16, 1, 64, False), (8, 1, 128, False)),
@@ -66,7 +66,7 @@ _GROUPED: dict[str, _Table] = {
         128: ((8, 1, 64, False), (8, 1, 32, False), (4, 1, 64, False)),
     },
 }
-# The same for instructions by name, of devices with less shared memory: 64 KiB, and 32.
+# Tiles for named instructions, for devices with 64 KiB or 32 KiB of shared memory.
 _NAMED: dict[str, dict[str, _Table]] = {
     "mfma_32x32x8": {
         "forward": {64: ((4, 1, 64, True), (2, 1, 64, True)), 128: ((2, 1, 32, True),)},
@@ -87,7 +87,7 @@ _NAMED: dict[str, dict[str, _Table]] = {
 
 
 def suits(problem: Attention, request: Request) -> bool:
-    """Return whether a device and the operands let matrix instructions attend."""
+    """Return whether the device and the operands suit attention by matrix instructions."""
     p, info = problem, request.info
     if not all(map(info.has, _NEEDED)) or p.dtype not in (float16, bfloat16):
         return False
@@ -156,7 +156,7 @@ def gradients_by_fragments(problem: Attention, request: Request) -> Iterator[Wor
             (*up.arguments, Output(1), Output(2), p.values), (*read, result, result),
             4 * p.pairs * (p.features + p.values),
         )  # fmt: skip
-        # Of both passes others are timed beside the likeliest of the other.
+        # Each plan of one pass is timed beside the likeliest plan of the other pass.
         if first is of_queries[0] or second is of_keys[0]:
             name = f"{_name(first)}, {_name(second)}"
             yield Work((for_query, for_key), variant=name, group=0)
@@ -165,7 +165,7 @@ def gradients_by_fragments(problem: Attention, request: Request) -> Iterator[Wor
 
 
 def _named(problem: Attention, info: DeviceInfo) -> str:
-    """Return the instruction of a device by name that suits, "" for none."""
+    """Return the name of a suitable instruction of the device, "" for none."""
     name = instruction_for({problem.dtype}, info)
     return name if name.rpartition("_")[0] in _NAMED else ""
 
@@ -192,9 +192,9 @@ def _plans(
     request: Request,
     gradient: bool,
 ) -> list[Fragments]:
-    """Return tiles that fit, the first that fills the device, or else the smallest, first.
+    """Return tiles that fit; the first one fills the device, or else is the smallest.
 
-    Groups of planes come before planes where a device has their instruction.
+    Warp groups come before planes if a device has their instruction.
     """
     info, (count, heads) = request.info, sizes
 

@@ -1,8 +1,8 @@
-"""How attention by matrix instructions shares its work: tiles of planes, and their products.
+"""Plans of attention by matrix instructions: tiles of planes, and their products.
 
-Requirements: a plane, or a group of four, owns whole rows of scores, whatever its instruction is:
-where sums lie as the first operand of the next product does, these are rows of tiles, and where
-they lie as the second does, tiles are turned, and they are columns.
+Requirements: a plane, or a warp group of four, owns whole rows of scores, for any instruction. If
+the accumulator layout matches operand A of the next product, these are rows of the tiles. If the
+accumulator layout matches operand B, we compute Sᵀ, and they are columns.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from calor_kernel.library.gemm.mma import (
     sums_of,
 )
 
-# Instructions whose sums lie as their second operand does.
+# Instructions whose accumulator layout matches their operand B.
 _SECOND = ("mfma", "wmma")
 
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """How attention is computed: each of ``planes`` owns ``high`` tiles of rows of scores.
+    """A plan: each of ``planes`` owns ``high`` tiles of rows of scores.
 
-    A step takes ``block`` of the other operand's rows. ``features`` and ``values`` are the room of
-    a row in shared memory, powers of two. ``held``: whether the rows that a plane owns stay in
-    registers. ``grouped``: whether four planes compute together, beside the units; rooms are whole
-    lines then. ``instruction``: its name among the shapes, where it is not that of these.
+    A step has ``block`` rows of the other operand. ``features`` and ``values`` are the room of a
+    row in shared memory, powers of two. ``held``: whether the rows of a plane stay in registers.
+    ``grouped``: whether a warp group of four planes computes asynchronously; rooms are whole lines
+    then. ``instruction``: the name of the shape, if it is not the default one.
     """
 
     dtype: DType
@@ -64,45 +64,45 @@ class Fragments:
 
     @property
     def rows(self) -> int:
-        """The rows that a cube owns."""
+        """The rows of a cube."""
         return self.planes * self.high * (16 if self.grouped else self.own)
 
     def shape(self, columns: int) -> MatrixShape:
-        """Return the instruction for sums of so many columns."""
+        """Return the instruction for sums of ``columns`` columns."""
         return shape_of(self.instruction, self.dtype, columns if self.grouped else 0)
 
     @property
     def axis(self) -> int:
-        """The axis of a tile of scores that others' rows lie along: of rows that are owned, 1.
+        """The axis of a tile of scores along the other operand's rows; 1 for tiles of S.
 
-        Where sums are the next product's second operand, tiles are turned, and columns are owned.
+        If sums are operand B of the next product, tiles are of Sᵀ and the axis is 0.
         """
         return 0 if self.instruction.startswith(_SECOND) else 1
 
     @property
     def own(self) -> int:
-        """The rows of a tile of scores that are a plane's or a group's own."""
+        """The rows of a tile of scores that a plane or warp group owns."""
         return self.shape(self.block).extent("c")[1 - self.axis]
 
     @property
     def other(self) -> int:
-        """The rows of the other operand that a tile of scores has."""
+        """The rows of the other operand in a tile of scores."""
         return self.shape(self.block).extent("c")[self.axis]
 
     @helper
     def first_row(self) -> Any:
-        """Return the first row that this unit's plane or group owns, of the cube's."""
+        """Return the first of the cube's rows that this unit's plane or warp group owns."""
         if self.grouped:
             return group_of(self.shape(self.block)) * self.own
         return plane_position() * (self.high * self.own)
 
     def sums(self, columns: int) -> Sums:
-        """Return the sums of the rows that a plane or group owns: tiles of them, and along them."""
+        """Return the sums of a plane's or warp group's rows: tiles of rows, and along each row."""
         shape = self.shape(columns)
         return sums_of(shape, self.high, columns // shape.extent("c")[self.axis])
 
     def places(self, tile: Fragment) -> tuple[Any, Any]:
-        """Return how far a unit's first element of a tile is along own rows, and along others'."""
+        """Return the offset of a unit's first element of a tile, along own and other rows."""
         row, column = tile.lane_place()
         return (row, column) if self.axis == 1 else (column, row)
 
@@ -112,11 +112,11 @@ class Fragments:
 
     @property
     def numbers(self) -> Tile:
-        """A number for each row of a step."""
+        """A tile with one number for each row of a step."""
         return Tile(float32, Layout((self.block,)))
 
     def shared_bytes(self, gradient: bool) -> int:
-        """Return the shared memory of a cube: rows of its own, and two steps of the other's."""
+        """Return the shared memory of a cube: its own rows, and two steps of the other's rows."""
         rooms = self.features, self.values
         own = sum(self.panel(self.rows, r).nbytes for r in (rooms if gradient else rooms[:1]))
         steps = 2 * sum(self.panel(self.block, r).nbytes for r in rooms)
@@ -125,9 +125,9 @@ class Fragments:
 
     @helper
     def own_operands(self, own: Pipeline, rooms: Any, row: Any) -> Any:
-        """Return the rows that a plane or group owns as operands: in registers, where they stay.
+        """Return the own rows as operands: in registers if they stay there.
 
-        Before this one step of the other's rows is on its way.
+        One step of the other operand's rows has been copied ahead.
         """
         first = self.axis == 1
         panels = [
@@ -144,9 +144,9 @@ class Fragments:
 
     @helper
     def add_scores(self, sums: Sums, own: Any, row: Any, other: Any, room: int) -> None:
-        """Add products of rows that a plane or group owns and all rows of a step's panel.
+        """Add products of the own rows of a plane or warp group and all rows of a step's panel.
 
-        ``own``: as from ``own_operands``. Groups' are to be settled.
+        ``own`` comes from ``own_operands``. Warp-group products need ``settle``.
         """
         panel = self.panel(self.block, room)
         if self.axis == 1:
@@ -156,7 +156,7 @@ class Fragments:
 
     @helper
     def add_weighted(self, sums: Sums, weights: Sums, other: Any, room: int) -> None:
-        """Add to sums the weights of a step's rows times these rows; groups' are to be settled."""
+        """Add the weights of a step's rows times these rows; warp groups need ``settle``."""
         shape, panel = self.shape(room), self.panel(self.block, room)
         side: Side = "a" if self.axis == 1 else "b"
         made = [
@@ -170,7 +170,7 @@ class Fragments:
 
     @helper
     def store(self, sums: Sums, target: Any, first: Any, width: Any, count: Any) -> None:
-        """Write own rows of ``width`` elements from an index on; there are ``count`` of them."""
+        """Write ``count`` own rows of ``width`` elements from an index on."""
         store(sums, target, first, width, (count, width), turned=self.axis == 0)
 
 

@@ -1,11 +1,10 @@
-"""What attention by matrix instructions shares: tiles, their copies, products, scores.
+"""Parts of attention by matrix instructions: tiles, their copies, products, scores.
 
-Requirements: a plane, or a group of four, owns whole rows of scores, so that maxima, sums and
-weights stay in its registers and weights become the next product's operand where they are; copies
-run a step ahead; for planes, rows of a tile are padded by one access, so that the eight that are
-loaded together begin in different banks, and every place within a row is a number that the build
-knows; for groups they lie in the swizzled lines that their instruction reads. (Dao,
-"FlashAttention-2", 2023.)
+Requirements: a plane, or a warp group of four, owns whole rows of scores. So maxima, sums and
+weights stay in its registers, and weights are the next product's operand in place. Copies run one
+step ahead. For planes, rows of a tile are padded by one access, so that the eight rows of one load
+begin in different banks, and offsets within a row are known at build time. For warp groups, rows
+are in the swizzled lines that their instruction reads. (Dao, "FlashAttention-2", 2023.)
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from calor_kernel.library.attention.mma_plan import Fragments
 from calor_kernel.library.attention.problem import Given, finite, given
 from calor_kernel.library.math import log
 
-# Elements of an access of 16 bytes, of types of two.
+# Elements of an access of 16 bytes, for two-byte types.
 ACCESS = 8
-# Elements of a line of shared memory as groups' products read it.
+# Elements of a line of shared memory for warp-group products.
 LINE = 64
-# The base-2 logarithm of e: powers of 2 are what devices compute quickly.
+# The base-2 logarithm of e: devices compute powers of 2 fast.
 LOG2_E = math.log2(math.e)
 
 
@@ -51,7 +50,7 @@ LOG2_E = math.log2(math.e)
     hip="__builtin_amdgcn_exp2f({0})",
 )
 def power_of_two(x: Any) -> Any:
-    """Return 2**x within some units of 2**-22, which weights of half types do not see."""
+    """Return 2**x within some units of 2**-22, below the precision of half-type weights."""
     return np.exp2(x)
 
 
@@ -67,7 +66,7 @@ class Lines:
 
     @helper
     def take(self, pipe: Any, number: int, first: Any, size: int, room: int, plan: Any) -> None:
-        """Start copying rows from ``first`` on to a tile; what is beyond them becomes 0."""
+        """Start copying rows from ``first`` on to a tile, with 0 beyond the last row."""
         to = plan.panel(size, room).at()
         across = room // ACCESS
         down = plan.units // across
@@ -81,7 +80,7 @@ class Lines:
 
 
 def lines_of(memory: Any, strides: Any, n: Any, head: Any, count: Any, width: Any) -> Lines:
-    """Return the rows of a head of an operand with four axes, of which the last is dense."""
+    """Return the rows of a head of an operand with four axes, the last of them dense."""
     return Lines(memory, n * strides[0] + head * strides[1], count, width, strides[2])
 
 
@@ -103,10 +102,10 @@ def weigh(scores: Any, factor: Any, shifts: Any) -> None:
 
 @helper
 def follow(scores: list[Any], largest: Any, powers: Any, factor: Any, axis: int) -> Any:
-    """Set scores of some rows to weights; return by what earlier sums of weights are less.
+    """Set scores of some rows to weights; return the correction factors of earlier sums.
 
-    Maxima and sums of the rows follow: powers of 2 are of differences from the largest so far. A
-    unit's sums are of its own elements.
+    Maxima and sums of the rows are updated; powers of 2 are of differences from the maximum so far.
+    A unit's sums are of its own elements.
     """
     best = scores[0].copy()
     for other in scores[1:]:
@@ -136,7 +135,7 @@ def finish(
     adjusted: bool,
     plan: Fragments,
 ) -> None:
-    """Divide some rows' sums by those of their weights, of which the logarithms are stored."""
+    """Divide some rows' sums by the sums of their weights, and store the log-sum-exp."""
     powers.combine("add", sums[0])
     inverse = powers.copy().map(lambda x: 1.0 / select(x > 0.0, x, 1.0))
     for tile in sums:
@@ -152,7 +151,7 @@ def finish(
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """What a cube has that owns rows of queries: its operands, and which rows and keys it sees."""
+    """A cube of queries: its operands, its rows, and the keys that they attend to."""
 
     g: Given
     n: Any
@@ -166,7 +165,7 @@ class Queries:
 
     @helper
     def reach(self, row: Any, causal: bool) -> Any:
-        """Return the first key that is hidden from the first query of a plane or group."""
+        """Return the first key hidden from the first query of a plane or warp group."""
         return min(self.g.keys, self.first + row + 1) if causal else self.g.keys
 
     @helper
@@ -192,16 +191,16 @@ def queries_of_cube(numbers: Any, value_width: Any, causal: bool, plan: Fragment
 
 
 def exponent(g: Given, adjusted: bool) -> Any:
-    """Return what scores are multiplied by, so that powers of 2 are weights.
+    """Return the scale of the exponents, so that powers of 2 are weights.
 
-    Scores are products times the scale, unless they are adjusted, and scaled then.
+    Scores are products times the scale; adjusted scores have been scaled already.
     """
     return LOG2_E if adjusted else g.scale * LOG2_E
 
 
 @helper
 def own_rows(sources: Any, rooms: Any, first: Any, plan: Fragments) -> Pipeline:
-    """Start copying the rows that a cube owns, from ``first`` on, of each of the sources."""
+    """Start copying the cube's rows from ``first`` on, of each of the sources."""
     own = Pipeline(1, *(plan.panel(plan.rows, room).tile for room in rooms), how=way_of_units())
     own.acquire()
     for number, (lines, room) in enumerate(zip(sources, rooms, strict=True)):
@@ -212,10 +211,10 @@ def own_rows(sources: Any, rooms: Any, first: Any, plan: Fragments) -> Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """What hides scores or adds to them, of a block: its first query and key, batch and head.
+    """Masks and biases of a block of scores: its first query and key, batch and head.
 
     ``turned``: whether rows of the scores are keys, and columns queries. ``adjusted``: whether
-    every score is looked at, and scaled here, as it is where there are ``kinds``.
+    every score is adjusted and scaled here, as with ``kinds`` of extras.
     """
 
     g: Given
@@ -228,7 +227,7 @@ class Hidden:
 
     @helper
     def adjust(self, tile: Any, row: Any, column: Any, plan: Any) -> None:
-        """Scale scores, add biases, and set to −inf what is hidden; the tile begins at a place."""
+        """Scale a tile's scores, add biases, and set hidden scores to −inf."""
         g = self.g
         down, right = plan.places(tile)
         for part in range(len(tile.parts.items)):
@@ -243,7 +242,7 @@ class Hidden:
 
     @helper
     def adjust_some(self, scores: Any, row: Any, begin: Any, reach: Any, plan: Any) -> None:
-        """Adjust scores of keys from ``begin`` on, unless all are before ``reach`` and seen."""
+        """Adjust scores of keys from ``begin`` on, unless all are before ``reach`` and visible."""
         if self.adjusted or begin + plan.block > reach:
             self.adjust_all(scores, row, begin, plan)
 
@@ -262,7 +261,7 @@ class Hidden:
 
     @helper
     def score(self, x: Any, query: Any, key: Any, g: Given) -> Any:
-        """Return a product as a score, which is scaled later where not all are adjusted."""
+        """Return a product as a score; unless all scores are adjusted, the scale comes later."""
         there = (query < g.queries) & (key < g.keys)
         seen = there
         if self.adjusted:

@@ -1,7 +1,7 @@
-"""Operands of register tiles: keys and values packed to panels, or read where they lie.
+"""Operands of register tiles: keys and values packed to panels, or read in place.
 
-Requirements: scores take keys transposed, so these are always packed, once for all queries; sums
-take rows along which vectors run, which are packed only where they are of another type or order.
+Requirements: scores need transposed keys, so keys are always packed, once for all queries. Sums
+need rows with vectors along them; values are packed only for another type or order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Keywords = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class RightOperand:
-    """An operand as ``Columns`` takes it: strides of batch, head, panel and row."""
+    """An operand for ``Columns``: strides of batch, head, panel and row."""
 
     argument: Argument
     numbers: tuple[int, int, int, int]
@@ -31,7 +31,7 @@ class RightOperand:
 
 
 class Packed:
-    """What is packed for a work, with its launches and scratch memory."""
+    """The packed operands of a work, with their launches and scratch memory."""
 
     def __init__(self, problem: Attention) -> None:
         self.problem = problem
@@ -53,7 +53,7 @@ class Packed:
         return target
 
     def rows(self, operand: Operand, width: int, span: int, lanes: int) -> RightOperand:
-        """Return keys or values as rows that vectors run along, in panels of ``span`` elements."""
+        """Return keys or values as rows with vectors along them, in panels of ``span`` elements."""
         p = self.problem
         if operand.dtype is p.accumulate and (operand.strides[3] == 1 or width == 1):
             batch, head, row, _ = operand.strides
@@ -93,7 +93,7 @@ def keywords(blueprint: Any, **more: Any) -> Keywords:
 
 
 def tile_keywords(problem: Attention) -> dict[str, Any]:
-    """Return what register tiles are told of the problem when they are built."""
+    """Return the problem's build-time arguments for register tiles."""
     p = problem
     return {
         "kinds": p.kinds,
@@ -105,7 +105,7 @@ def tile_keywords(problem: Attention) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What gradients are given first: the gradient of the result, delta, and the logarithms."""
+    """The first operands of a gradient: the upstream gradient, delta, and the log-sum-exp."""
 
     arguments: tuple[Argument, ...]
     declared: tuple[Buffer, ...]

@@ -1,8 +1,8 @@
-"""The problem of attention: sizes, views of the operands, and what hides or moves scores.
+"""The problem of attention: sizes, views of the operands, masks and biases.
 
-Requirements: one form for the forward pass and both gradients; operands are seen by any strides;
-masks and biases repeat along axes by a stride of 0, and there may be any number of them; scores
-are computed in float32 at least.
+Requirements: one form for the forward pass and both gradients. Operands have any strides. Masks and
+biases broadcast along axes by a stride of 0, and there may be any number of them. Scores are
+computed in float32 at least.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRIDE = Scalar(int64)
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand of four axes: its number among the op's operands, strides and type."""
+    """An operand of four axes: its index among the op's operands, strides and type."""
 
     number: int
     strides: Strides
@@ -40,7 +40,7 @@ class Operand:
 
     @property
     def declared(self) -> Buffer:
-        """The parameter that it is."""
+        """The operand's parameter."""
         return Buffer(self.dtype, writable=False)
 
 
@@ -69,12 +69,12 @@ class Attention:
 
     @property
     def accumulate(self) -> DType:
-        """The type in which scores and sums are computed."""
+        """The dtype of scores and sums."""
         return float32 if self.dtype.itemsize <= 2 else self.dtype
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What each of the extras is."""
+        """The kind of each of the extras."""
         return tuple("mask" if x.dtype is bool_ else "bias" for x in self.extras)
 
     @property
@@ -84,7 +84,7 @@ class Attention:
 
     @property
     def pairs(self) -> int:
-        """The number of scores that are looked at, about."""
+        """The approximate number of visible scores."""
         seen = self.rows * self.keys
         return seen // 2 if self.causal and self.keys >= self.queries else seen
 
@@ -114,13 +114,13 @@ def attention_of(request: Request, first: int = 0) -> Attention:
 
 
 def _operand(number: int, view: View) -> Operand:
-    """Return an operand; axes of one element have a stride of 0, for they repeat."""
+    """Return an operand; axes of one element have a stride of 0, for broadcasting."""
     pairs = zip(view.shape, view.strides, strict=True)
     strides = tuple(0 if n == 1 else s for n, s in pairs)
     return Operand(number, strides, view.offset, view.dtype)
 
 
-# What kernels of this family are given beside their own, in this order.
+# The arguments of this family's kernels after their own, in this order.
 def arguments_of(problem: Attention) -> list[Argument]:
     """Return the operands, the scale, the sizes, the strides, and the extras with theirs."""
     p = problem
@@ -145,7 +145,7 @@ def signature_of(problem: Attention) -> list[Buffer | Scalar]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a kernel of this family is given: the run-time values of ``arguments_of``."""
+    """The run-time values of ``arguments_of`` in a kernel of this family."""
 
     query: Any
     key: Any
@@ -164,7 +164,7 @@ class Given:
 
 
 def given(numbers: Sequence[Any]) -> Given:
-    """Return what a kernel is given, by name."""
+    """Return a kernel's values of ``arguments_of``, by name."""
     query, key, value, scale, heads, key_heads, group, queries, keys, features = numbers[:10]
     extras = [(numbers[i], numbers[i + 1 : i + 5]) for i in range(22, len(numbers), 5)]
     return Given(

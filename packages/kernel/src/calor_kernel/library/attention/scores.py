@@ -1,7 +1,7 @@
-"""Scores of some queries and a block of keys, in memory of one unit: how they are made and hidden.
+"""Scores of some queries and a block of keys, in memory of one unit, with masks and biases.
 
-Requirements: the forward pass and the gradients compute the same scores from the same panels; what
-hides a score, or is added to it, is looked at only in blocks where something does.
+Requirements: the forward pass and the gradients compute the same scores from the same panels. Only
+blocks with a mask or a bias evaluate it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from calor_kernel.language import fma, helper, loop_range, registers, select, sh
 from calor_kernel.library.attention.cpu_register_tiles import Rows, along, multiply
 from calor_kernel.library.attention.problem import Given
 
-# Keys that few queries meet together.
+# Keys that are multiplied together if queries are few.
 _TOGETHER = 4
 
 
@@ -41,7 +41,7 @@ class Scores:
 
     @property
     def starts(self) -> list[int]:
-        """Where the rows begin."""
+        """The starts of the rows."""
         return [r * self.stride for r in range(self.rows)]
 
 
@@ -49,7 +49,7 @@ class Scores:
 def score(
     scores: Scores, queries: Any, room: int, panels: Any, features: Any, count: Any, vectors: int
 ) -> None:
-    """Compute the scores of queries and ``count`` keys; those to the end of a vector are junk."""
+    """Compute the scores of queries and ``count`` keys; the rest of a vector is undefined."""
     width = vectors * scores.lanes
     half = (vectors + 1) // 2
     for column in loop_range(0, count, width):
@@ -61,14 +61,14 @@ def score(
 
 @helper
 def score_rows(scores: Scores, queries: Any, room: int, keys: Rows, first: Any, count: Any) -> None:
-    """Compute the scores of few queries and keys from ``first`` on, read where they lie."""
+    """Compute the scores of few queries and keys from ``first`` on, read in place."""
     rows, lanes = scores.rows, scores.lanes
     together = min(_TOGETHER, lanes)
     dtype = scores.memory.dtype
     for column in loop_range(0, count, lanes):
         found: list[list[Any]] = [[] for _ in range(rows)]
         for some in range(0, lanes, together):
-            # Keys beyond the last are the last; what they give is hidden later.
+            # Keys beyond the last are the last one; their scores are hidden later.
             starts = [
                 keys.at + (first + min(column + (some + i), count - 1)) * keys.row_step
                 for i in range(together)
@@ -90,7 +90,7 @@ def score_rows(scores: Scores, queries: Any, room: int, keys: Rows, first: Any, 
 
 
 def sums_of(vectors: list[Any]) -> Any:
-    """Return a vector of the sums of as many vectors' lanes."""
+    """Return a vector of the sums of each vector's lanes."""
     half = len(vectors) // 2
     while half:
         low = [i for i in range(2 * vectors[0].width) if i % (2 * half) < half]
@@ -126,7 +126,7 @@ def score_tile(
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Which queries see which keys: ``count`` keys from ``begin`` on, and queries ``places``."""
+    """The visible keys of queries: ``count`` keys from ``begin`` on, and queries ``places``."""
 
     g: Given
     n: Any
@@ -140,14 +140,14 @@ class Seen:
 
     @helper
     def clear(self, lanes: int) -> Any:
-        """Return up to which key of the block all queries see all, and nothing is added."""
+        """Return the first key of the block that a mask or bias may concern."""
         if self.kinds:
             return self.count * 0
         clear = min(self.count, self.places[0] + 1 - self.begin) if self.causal else self.count
         return max(clear // lanes * lanes, 0)
 
     def adjust(self, x: Any, r: int, column: Any) -> Any:
-        """Return a vector of scores with biases, −inf where something hides them."""
+        """Return a vector of scores with biases, and −inf for hidden scores."""
         g, lanes = self.g, x.width
         key = along(self.begin + column, lanes)
         inside = along(column, lanes) < self.count

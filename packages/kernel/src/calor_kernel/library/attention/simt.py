@@ -1,8 +1,8 @@
 """Attention and its gradients by cubes of many units, with tiles in shared memory.
 
-Requirements: no more than a tile of scores exists at a time; the softmax follows the keys block by
-block (Dao et al., "FlashAttention", 2022); sums have one order and nothing is atomic, so queries
-and keys get their gradients from two passes over the scores.
+Requirements: only one tile of scores exists at a time. An online softmax follows the keys block by
+block (Dao et al., "FlashAttention", 2022). Sums have a fixed order and nothing is atomic, so the
+gradients of queries and of keys take two passes over the scores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def attend_team(
     kinds: tuple[str, ...],
     causal: bool,
 ) -> None:
-    """Compute a tile: rows from x, a head and a panel of the values' elements from y, batch z."""
+    """Compute a tile: rows from x, a head and a panel of the values' features from y, batch z."""
     g = given(numbers)
     dtype = total.dtype
     height, block, width = rows * down, keys * across, values * across
@@ -65,7 +65,7 @@ def attend_team(
     stop = min(g.keys, first + height) if causal else g.keys
     for begin in loop_range(0, stop, block):
         scores = units.scores(query, key, first, begin, (rows, keys))
-        # All are through with the weights and values of the block before.
+        # All units have finished with the weights and values of the preceding block.
         barrier()
         for i in range(rows):
             for j in range(keys):
@@ -131,7 +131,7 @@ def tile_gradient(
     begin: Any,
     shape: tuple[int, int],
 ) -> tuple[Any, Any]:
-    """Return a unit's weights, and the gradients of its scores, 0 where a score is nowhere."""
+    """Return a unit's weights and the gradients of its scores, 0 beyond the last score."""
     rows, keys = shape
     weights = units.scores(query, key, first, begin, shape)
     inner = units.scores(upstream, value, first, begin, shape)
@@ -168,7 +168,7 @@ def query_gradient_team(
     kinds: tuple[str, ...],
     causal: bool,
 ) -> None:
-    """Compute the gradient of a tile of queries, a panel of their elements a cube."""
+    """Compute the gradient of a tile of queries, one panel of their features a cube."""
     g = given(numbers)
     dtype = total.dtype
     height, block, width = rows * down, keys * across, values * across
@@ -226,7 +226,7 @@ def key_gradient_team(
     kinds: tuple[str, ...],
     causal: bool,
 ) -> None:
-    """Compute the gradients of a tile of keys and values, a panel of their elements a cube."""
+    """Compute the gradients of a tile of keys and values, one panel of their features a cube."""
     g = given(numbers)
     dtype = total.dtype
     height, block, width = rows * down, keys * across, values * across

@@ -1,4 +1,4 @@
-"""Attention by cubes of many units, as launches."""
+"""Launches of attention by cubes of many units."""
 
 from __future__ import annotations
 

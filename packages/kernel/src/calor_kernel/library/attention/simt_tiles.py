@@ -1,7 +1,7 @@
-"""What cubes of many units share in attention: tiles in shared memory, products, and scores.
+"""Parts of SIMT attention: tiles in shared memory, products, and scores.
 
-Requirements: operands are read from global memory once per cube and step, by units side by side
-along whichever axis is contiguous; units side by side write side by side; any strides and sizes.
+Requirements: a cube reads operands from global memory once a step. Neighbouring units read along
+the contiguous axis, and write neighbouring elements. Any strides and sizes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from calor_kernel.library.gemm.generic import fill_tile
 
 
 def common(count: int, dtype: DType) -> Any:
-    """Return memory that the units of a cube share; a unit alone has it to itself."""
+    """Return memory shared by the units of a cube; private memory for a cube of one unit."""
     alone = cube_size(0) * cube_size(1) == 1
     return private(count, dtype) if alone else shared(count, dtype)
 
@@ -58,7 +58,7 @@ def head_of(
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A cube of ``across`` by ``down`` units, and tiles of ``depth`` rows that they share.
+    """A cube of ``across`` by ``down`` units, and their shared tiles of ``depth`` rows.
 
     In a tile of results a unit has rows ``down`` apart and columns ``across`` apart.
     """
@@ -142,7 +142,7 @@ def team(across: int, down: int, depth: int, dtype: DType, rows: int, columns: i
 def adjusted(
     x: Any, g: Given, kinds: tuple[str, ...], causal: bool, n: Any, head: Any, i: Any, j: Any
 ) -> Any:
-    """Return a product as a score: scaled, with biases, and −inf where it is hidden or nowhere."""
+    """Return a product as a score: scaled, with biases, and −inf if hidden or beyond the end."""
     x = x * g.scale
     there = (i < g.queries) & (j < g.keys)
     seen = there

@@ -1,8 +1,8 @@
-"""Attention by boxes: the softmax follows the keys block by block.
+"""Attention by warp groups and TMA, with an online softmax over blocks of keys.
 
-Requirements: as :mod:`fragment_forward`; the scores of a block are on their way before the weights
-of the block before it meet their values, so that the powers of one block are computed beside the
-products of the other. (The order within a warp group after Shah et al., "FlashAttention-3", 2024.)
+Requirements: as in :mod:`mma_forward`. The scores of a block are issued before the preceding
+block's weights multiply its values, so that exponentials of one block overlap with products of the
+other. (The order within a warp group after Shah et al., "FlashAttention-3", 2024.)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def attend_boxes(
 ) -> None:
     """Compute tiles of rows of the result, of heads in bands, the longest rows first.
 
-    ``head_step``, ``batch_step``: how far heads and batches of results are apart. ``band``: the
+    ``head_step``, ``batch_step``: the strides of heads and batches in the result. ``band``: the
     heads, of all batches, whose tiles are computed at the same time.
     """
     launch_attributes(cubes_per_core=1)
@@ -89,7 +89,7 @@ def attend_boxes(
     barrier()
     order = Order((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
     count = order.count()
-    # Where the tile is that queries or keys have come for: others need not divide.
+    # The producer leaves the tile's coordinates here, so that other units need not divide.
     told = shared(4 * plan.own, count.dtype)
 
     with role(0, registers=ASKING[plan.groups]):
@@ -137,7 +137,7 @@ def attend_boxes(
                 wait_mma(scores[0][0], pending=1)
                 keys.release(stage)
                 hidden.adjust_some(scores, first + row, begin, reach, tiles)
-                # Beside the products of the block before, which its values are free after.
+                # This overlaps with the preceding block's products, which then release its values.
                 fade = follow(scores[0], largest, powers, factor, tiles.axis)
                 wait_mma(sums[0][0], after=[powers])
                 values.release(before)
@@ -148,7 +148,7 @@ def attend_boxes(
             add_weighted(sums, weights, values.at(stage), tiles, tiles.values)
             before = stage
             stage, parity = following(stage, parity, plan.stages)
-            # The next tile's first scores; after the last one some again, which nobody looks at.
+            # The scores of the next tile; after the last tile they are repeated and ignored.
             more = turn + 1 < count
             coming, phase = plan.place(turn + 1)
             if more:

@@ -1,7 +1,7 @@
-"""The gradients of attention by boxes, from saved logarithms of sums.
+"""The gradients of attention by warp groups and TMA, from the stored log-sum-exp.
 
-Requirements: as :mod:`fragment_gradients`; products of a block with the weights of the block before
-it are on their way while its own weights are computed.
+Requirements: as in :mod:`mma_gradients`. Products with the preceding block's weights run while a
+block's own weights are computed.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def query_gradient_boxes(
     barrier()
     order = Order((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
     count = order.count()
-    # Where the tile is that queries or keys have come for: others need not divide.
+    # The producer leaves the tile's coordinates here, so that other units need not divide.
     told = shared(4 * plan.own, count.dtype)
 
     with role(0, registers=ASKING[plan.groups]):
@@ -178,7 +178,7 @@ def own_panels(own: Any, tile: Any, plan: AttentionBoxes) -> Any:
 
 @helper
 def follow_slope(inner: Any, weights: Any, along: Any) -> None:
-    """Set products with the upstream to slopes of the scores, by their weights."""
+    """Turn products with the upstream gradient into gradients of the scores, by their weights."""
     inner[0][0].map_band(lambda x, d: x - d, along)
     inner[0][0].map(lambda x, p: p * x, weights[0][0])
 
@@ -230,12 +230,12 @@ def key_gradient_boxes(
     barrier()
     order = Order((g.keys + plan.rows - 1) // plan.rows, g.key_heads * batches, band)
     count = order.count()
-    # Where the tile is that queries or keys have come for: others need not divide.
+    # The producer leaves the tile's coordinates here, so that other units need not divide.
     told = shared(4 * plan.own, count.dtype)
     whole = (g.queries + block - 1) // block
 
     def place_of(turn: Any) -> Any:
-        # The first keys are seen by most queries. A tile has a step, if only of hidden scores.
+        # Most queries attend to the first keys. A tile has at least one step, even if it is hidden.
         number, down = order.place(turn)
         first = down * plan.rows
         start = min(first // block, whole - 1) if causal else first * 0
@@ -257,7 +257,8 @@ def key_gradient_boxes(
                 for member in range(head * g.group, head * g.group + g.group):
                     row_at = (n * g.heads + member) * g.queries
                     for base in range(start * block, g.queries, block):
-                        # What units load themselves is on its way while one asks for boxes.
+                        # The producer's units load these numbers while one of them issues the TMA
+                        # copies.
                         places = [base + unit + more for more in range(0, block, 32)]
                         shifts = [
                             total.load(row_at + place, mask=place < g.queries) for place in places
@@ -292,8 +293,8 @@ def key_gradient_boxes(
             key_sums, value_sums = (tiles.sums(room) for room in rooms)
             values.full.wait(tile, phase)
             before = stage
-            # There is a first step, so that sums come from products alone: where the compiler sees
-            # another way to them, it runs the products one after another.
+            # At least one step, so that sums always come from products. If the compiler sees
+            # another way to them, it serialises the products.
             for step in range(max((whole - start) * g.group, 1)):
                 queries.full.wait(stage, parity)
                 ups.full.wait(stage, parity)
@@ -303,7 +304,7 @@ def key_gradient_boxes(
                 tiles.add_scores(inner, mine[1], row, ups.at(stage), rooms[1])
                 give_turn(group, plan)
                 sides.full.wait(stage, parity)
-                # The step before has been computed, too.
+                # The preceding step's products are done too.
                 wait_mma(scores[0][0], pending=1)
                 if step > 0:
                     queries.release(before)
@@ -337,7 +338,7 @@ def key_gradient_boxes(
 
 @helper
 def side_of(scores: Any, source: Any, tiles: Any) -> Any:
-    """Return the numbers of a unit's columns of scores."""
+    """Return the numbers for a unit's columns of scores."""
     made = scores[0][0].band(1 - tiles.axis)
     _, right = tiles.places(scores[0][0])
     for k in range(len(made.keys)):

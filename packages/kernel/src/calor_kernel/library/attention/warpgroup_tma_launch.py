@@ -1,8 +1,7 @@
-"""Which attention a device's copy engine can feed, and its launches.
+"""Launches of attention by TMA, and the problems that it suits.
 
-Requirements: the engine takes rows that lie dense and aligned, with strides above zero; operands
-that repeat along an axis have no such stride, and go another way; the tiles after the first are
-there to be timed.
+Requirements: TMA takes dense, aligned rows with positive strides. Operands that broadcast along an
+axis have no such stride and take another way. The tiles after the first are for timing.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from calor_kernel.library.attention.warpgroup_tma_gradients import (
 from calor_kernel.library.attention.warpgroup_tma_plan import LINE, AttentionBoxes
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
-# By the room of a row: warp groups, keys of a step, stages, whether warp groups take turns, the
-# tiles of which own rows are in memory, and registers of units that ask. Those that ask for what
-# gradients of keys take also load numbers of rows, and keep some of their own in memory with 24;
-# but for rows of 128 those that multiply need all 240, or products run one after another.
+# By the room of a row: warp groups, keys of a step, stages, whether warp groups alternate, the
+# number of tiles whose own rows are in shared memory, and registers of producers. In gradients of
+# keys, producers also load numbers of rows, and spill some registers with 24. With rows of 128,
+# consumers need all 240 registers, or their products are serialised.
 _Tiles = (
     tuple[int, int, int, bool]
     | tuple[int, int, int, bool, int]
@@ -50,14 +49,14 @@ KEY: dict[int, tuple[_Tiles, ...]] = {
     64: ((2, 64, 4, True, 2, 40), (2, 64, 4, True, 2), (2, 64, 4, False, 2), (1, 64, 3, False)),
     128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
 }
-# The part of the device's cache that holds what heads at work read again and again.
+# The part of the device's cache for data that active heads read repeatedly.
 _KEPT = 2
-# The part of a head's rows that its last tile may have too many.
+# The maximum share of empty rows in a head's last tile.
 _EMPTY = 0.1
 
 
 def forward_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
-    """Yield the works of the forward pass by boxes, if any, the likeliest first."""
+    """Yield the works of the forward pass by TMA, the likeliest first."""
     if not _suits(problem, request):
         return
     p = _whole(problem)
@@ -71,7 +70,7 @@ def forward_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
 
 
 def gradients_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
-    """Yield the works of the gradients by boxes, if any, the likeliest first."""
+    """Yield the works of the gradients by TMA, the likeliest first."""
     if not _suits(problem, request):
         return
     p, up = _whole(problem), upstream_of(request, problem)
@@ -82,7 +81,7 @@ def gradients_by_boxes(problem: Attention, request: Request) -> Iterator[Work]:
     for_keys = _plans(p, KEY, p.keys, p.key_heads, cores)
     ups = _steps(p.heads, p.queries, p.values)
     for first, second in product(for_queries, for_keys):
-        # Of both passes others are timed beside the likeliest of the other.
+        # Each plan of one pass is timed beside the likeliest plan of the other pass.
         if first is not for_queries[0] and second is not for_keys[0]:
             continue
         to = _steps(p.heads, p.queries, p.features)
@@ -111,7 +110,7 @@ def _suits(problem: Attention, request: Request) -> bool:
 
 
 def _whole(problem: Attention) -> Attention:
-    """Return the problem with strides that the engine takes for axes of one element."""
+    """Return the problem with strides that TMA accepts for axes of one element."""
     p = problem
 
     def above(operand: Operand) -> Operand:
@@ -124,9 +123,9 @@ def _whole(problem: Attention) -> Attention:
 def _plans(
     problem: Attention, table: dict[int, tuple[_Tiles, ...]], rows: int, heads: int, cores: int
 ) -> list[AttentionBoxes]:
-    """Return a table's tiles: first those that rows nearly fill, and that fill the device.
+    """Return a table's tiles: first those with few empty rows that fill the device.
 
-    Where none fill it, those of fewest rows are the first.
+    If none fills it, those with the fewest rows come first.
     """
     p = problem
     features, values = (-(-n // LINE) * LINE for n in (p.features, p.values))
@@ -156,7 +155,7 @@ def _name(plan: AttentionBoxes) -> str:
 
 
 def _band(problem: Attention, request: Request, of_keys: bool) -> tuple[int, int]:
-    """Return the batches, and the heads, of all of them, that the cache holds at the same time."""
+    """Return how many batches, and heads of all batches, the cache holds at the same time."""
     p, info = problem, request.info
     rows, heads = (p.queries * p.group, p.key_heads) if of_keys else (p.keys, p.heads)
     a_head = greatest(rows * (p.features + p.values) * int(p.dtype.itemsize), 1)
@@ -167,7 +166,7 @@ def _band(problem: Attention, request: Request, of_keys: bool) -> tuple[int, int
 
 
 def _steps(heads: int, rows: int, width: int) -> tuple[int, int]:
-    """Return how far heads and batches of a dense operand are apart."""
+    """Return the strides of heads and batches of a dense operand."""
     return rows * width, heads * rows * width
 
 

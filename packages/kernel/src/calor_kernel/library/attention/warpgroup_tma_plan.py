@@ -1,9 +1,9 @@
-"""Attention by boxes: warp groups that are fed by the device's copy engine, and how they share.
+"""Plans of attention by warp groups fed by TMA, and the division of work among them.
 
-Requirements: one unit asks for boxes, and other warp groups, of which each has its own rows, never
-wait for addresses; two warp groups take turns at the matrix units, so that one computes powers
-while the other multiplies; a cube computes tile after tile, whose first boxes come while results
-are written. (Roles and turns after Shah et al., "FlashAttention-3", 2024.)
+Requirements: one unit issues the TMA copies, and the consumer warp groups, each with its own rows,
+never wait for addresses. Two warp groups alternate at the matrix units, so that one computes
+exponentials while the other multiplies. A cube is persistent: the next tile's first copies run
+while results are written. (Roles and alternation after Shah et al., "FlashAttention-3", 2024.)
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from calor_kernel.library.gemm.mma import add_products
 from calor_kernel.library.gemm.warpgroup import following
 from calor_kernel.library.matmul.tma_store import store_part
 
-# Elements of a line of shared memory as the instructions read it, and rows of a warp group.
+# Elements of a line of shared memory for the instructions, and rows of a warp group.
 LINE, OWN = 64, 64
-# Registers of the units that ask for boxes, and of those that multiply, by their warp groups.
+# Registers of producer units, by the number of consumer warp groups.
 ASKING = {1: 56, 2: 24, 3: 32}
 MULTIPLYING = {1: 240, 2: 240, 3: 160}
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionBoxes:
-    """How attention is computed: warp groups of 64 rows of queries, by steps of a block of keys.
+    """A plan: warp groups of 64 rows of queries; a step is a block of keys.
 
-    ``tiles``: how rows of scores lie, and how many warp groups there are. ``stages``: the blocks of
-    keys, and of values, that are in memory. ``turns``: whether two warp groups multiply in turn.
-    ``own``: the tiles of which the rows that warp groups own are in memory. ``asking``: registers
-    of the units that ask, where those that multiply leave them more than usual; 0: as usual.
+    ``tiles``: the layout of rows of scores, and the number of warp groups. ``stages``: the blocks
+    of keys, and of values, in shared memory. ``turns``: whether two warp groups alternate. ``own``:
+    the number of tiles whose own rows are in shared memory. ``asking``: registers of producers if
+    they get more than usual; 0: as usual.
     """
 
     tiles: Fragments
@@ -59,20 +59,20 @@ class AttentionBoxes:
 
     @property
     def registers(self) -> tuple[int, int]:
-        """The registers of units that ask for boxes, and of those that multiply."""
+        """The registers of producers and of consumers."""
         asking, multiplying = ASKING[self.groups], MULTIPLYING[self.groups]
         if not self.asking:
             return asking, multiplying
-        # Registers are given by eights, and no group of warps has more than the others leave.
+        # Registers are allocated by eights, and the sum over all warp groups is limited.
         return self.asking, multiplying - -(-(self.asking - asking) // (8 * self.groups)) * 8
 
     def place(self, turn: Any) -> tuple[Any, Any]:
-        """Return where a tile's own rows are, and the parity of the phase in which they come."""
+        """Return the position of a tile's own rows, and the parity of their barrier's phase."""
         return (0, turn % 2) if self.own == 1 else (turn % 2, turn // 2 % 2)
 
     @property
     def groups(self) -> int:
-        """The warp groups that multiply."""
+        """The consumer warp groups."""
         return self.tiles.planes // 4
 
     @property
@@ -92,7 +92,7 @@ class AttentionBoxes:
 
     @property
     def part(self) -> int:
-        """The columns of results that lie in a line of shared memory."""
+        """The columns of results in a line of shared memory."""
         return LINE
 
     @property
@@ -101,13 +101,13 @@ class AttentionBoxes:
         return self.tiles.dtype
 
     def swizzle(self, dtype: DType) -> Swizzle:
-        """Return how pieces of 16 bytes of a line are swizzled."""
+        """Return the swizzle of a line's pieces of 16 bytes."""
         return Swizzle(3, 3, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Panels of an operand in shared memory, which boxes fill and warp groups give back."""
+    """Panels of an operand in shared memory; TMA fills them and warp groups release them."""
 
     memory: Any
     size: int
@@ -122,7 +122,7 @@ class Ring:
     def fetch(
         self, source: Any, place: Any, first: Any, count: int, stage: Any, parity: Any
     ) -> None:
-        """Ask for ``count`` rows from ``first`` on, box by box of a line's width."""
+        """Issue copies of ``count`` rows from ``first`` on, each of a line's width."""
         self.empty.wait(stage, parity)
         self.full.expect(stage, self.size * self.memory.dtype.itemsize)
         for line in range(self.size // (count * LINE)):
@@ -132,14 +132,14 @@ class Ring:
 
     @helper
     def release(self, stage: Any) -> None:
-        """Say that a plane has done with a stage."""
+        """Release a stage for a plane."""
         barrier("plane")
         if lane_position() == 0:
             self.empty.arrive(stage)
 
 
 def ring(memory: Any, stages: int, size: int, plan: AttentionBoxes, arrivals: int = 1) -> Ring:
-    """Return stages of ``size`` elements each, that many arrivals fill."""
+    """Return stages of ``size`` elements; ``arrivals`` fill each of them."""
     full = Mbarriers(stages, arrivals, meet=False)
     empty = Mbarriers(stages, 4 * plan.groups, meet=False)
     return Ring(memory, size, full, empty)
@@ -147,7 +147,7 @@ def ring(memory: Any, stages: int, size: int, plan: AttentionBoxes, arrivals: in
 
 @helper
 def lines_map(operand: Any, sizes: Any, strides: Any, count: int) -> Any:
-    """Return the map of an operand of four axes: boxes of ``count`` rows of a line each."""
+    """Return the tensor map of an operand of four axes: boxes of ``count`` rows of a line each."""
     whole = (1, 1, count, LINE)
     at = Swizzled(Swizzle(3, 3, 3), Layout(whole, (0, 0, LINE, 1)))
     return tensor_map(operand, sizes, (*strides, 1), whole, at)
@@ -155,10 +155,10 @@ def lines_map(operand: Any, sizes: Any, strides: Any, count: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """In which order cubes take tiles: ``down`` tiles of each of ``heads``, of all batches.
+    """The order in which cubes take tiles: ``down`` tiles of each of ``heads``, of all batches.
 
-    Of a ``band`` of heads the first tiles are taken first, and so on, so that these heads stay in
-    the cache. Cubes go through them forth and back, so that all have as much to do.
+    The first tiles of a ``band`` of heads come first, then the second ones, so that these heads
+    stay in the cache. Cubes take them in serpentine order, so that all have equal work.
     """
 
     down: Any
@@ -167,7 +167,7 @@ class Order:
 
     @helper
     def count(self) -> Any:
-        """Return how many tiles this cube takes."""
+        """Return the number of tiles of this cube."""
         cube, cubes = cube_position(0), cube_count(0)
         whole, rest = self.down * self.heads // cubes, self.down * self.heads % cubes
         last = select(whole % 2 == 1, cubes - 1 - cube, cube)
@@ -175,7 +175,7 @@ class Order:
 
     @helper
     def place(self, turn: Any) -> tuple[Any, Any]:
-        """Return the head, of all batches, and the number of this cube's tile among its head's."""
+        """Return the head, of all batches, and the index of this cube's tile in its head."""
         cube, cubes = cube_position(0), cube_count(0)
         number = turn * cubes + select(turn % 2 == 1, cubes - 1 - cube, cube)
         of_band = self.down * self.band
@@ -195,15 +195,15 @@ def ask_for_tiles(
     plan: AttentionBoxes,
     causal: bool,
 ) -> None:
-    """Ask for the rows of this cube's tiles of queries, and for the keys that each of them sees.
+    """Issue the copies of this cube's tiles of queries, and of the keys that each attends to.
 
-    ``own``, ``steps``: rings of what a tile has of its own, and of what comes block by block, each
-    with its map. ``told``: where the place of a tile is left for the warp groups.
+    ``own``, ``steps``: the rings of a tile's own rows and of its blocks, each with its map.
+    ``told``: shared memory for a tile's coordinates, for the consumers.
     """
     stage, parity = count * 0, count * 0 + 1
     for turn in range(count):
         number, down = order.place(turn)
-        # The last rows of a head are the longest.
+        # The last rows of a head attend to most keys.
         n, head, first = number // g.heads, number % g.heads, (order.down - 1 - down) * plan.rows
         tile, phase = plan.place(turn)
         own[0][0].empty.wait(tile, phase ^ 1)
@@ -227,7 +227,7 @@ def weights_of(scores: Any, tiles: Fragments, room: int) -> Any:
 
 @helper
 def take_over(weights: Any, others: Any) -> None:
-    """Set weights to others, once products with them are done."""
+    """Set weights to others once the products with them are done."""
     for old, new in zip(weights, others, strict=True):
         old[0].parts[0] = new[0].parts[0]
 
@@ -240,9 +240,9 @@ def add_weighted(sums: Any, weights: Any, rows: Any, tiles: Fragments, room: int
 
 @helper
 def put_rows(sums: Any, results: Any, to: Any, place: Any, row: Any, plan: AttentionBoxes) -> None:
-    """Write a warp group's rows, by its own lines of ``results``, to a place and rows from one on.
+    """Write a warp group's rows through its own lines of ``results``, to a position on.
 
-    Lines are free once ``wait_puts(read=True)`` came before, which the first barrier tells all.
+    The lines are free after ``wait_puts(read=True)``; the first barrier passes this on to all.
     """
     group, lines = unit_index() // 128 - 1, sums[0][0].shape.n // LINE
     own = results.at(group * OWN * LINE * lines)
@@ -256,11 +256,11 @@ def put_rows(sums: Any, results: Any, to: Any, place: Any, row: Any, plan: Atten
 
 @helper
 def end_of(first: Any, g: Given, causal: bool, plan: AttentionBoxes) -> Any:
-    """Return the key that none of a tile's queries sees any more."""
+    """Return the end of the keys that a tile's queries attend to."""
     return min(g.keys, first + plan.rows) if causal else g.keys
 
 
-# Two warp groups take turns by a barrier for each, at which the other one arrives.
+# Two warp groups alternate with one barrier each; the other warp group arrives at it.
 @helper
 def begin_turns(group: Any, plan: AttentionBoxes) -> None:
     """Let the first warp group begin."""
@@ -270,7 +270,7 @@ def begin_turns(group: Any, plan: AttentionBoxes) -> None:
 
 @helper
 def take_turn(group: Any, plan: AttentionBoxes) -> None:
-    """Wait until the other warp group's products are on their way."""
+    """Wait until the other warp group has issued its products."""
     if plan.turns:
         if group == 0:
             barrier(name=1, count=256)
@@ -290,6 +290,6 @@ def give_turn(group: Any, plan: AttentionBoxes) -> None:
 
 @helper
 def end_turns(group: Any, plan: AttentionBoxes) -> None:
-    """Take the turn that is left, so that nobody waits at a barrier."""
+    """Take the last turn, so that no unit waits at a barrier."""
     if plan.turns and (group == 0):
         barrier(name=1, count=256)

@@ -1,8 +1,8 @@
-"""The exponential of what is at most 0, as attention needs it.
+"""The exponential of numbers up to 0, for the weights of attention.
 
-Requirements: within an ulp where the result is a normal number, and 0 below: beside the largest
-weight of a row, which is 1, nothing smaller counts. Without the ends that the function of the
-library has to serve, it costs a third less.
+Requirements: within an ulp for normal results, and 0 below: the largest weight of a row is 1, so
+smaller numbers do not matter. Without the range checks of the library's function it costs a third
+less.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from calor_kernel.library.math.base import exactly, format_of, polynomial
 from calor_kernel.library.math.coefficients import EXP
 from calor_kernel.library.math.exponential import LOG2_E, LOG_2
 
-# Where the result is no normal number any more.
+# Below these the result is subnormal.
 _ENDS = {float32: -87.0, float64: -708.0}
 
 
 @exactly
 def weight(x: Any) -> Any:
-    """Return e**x of x ≤ 0, within an ulp; NaN for NaN, and 0 for what is next to nothing."""
+    """Return e**x of x ≤ 0, within an ulp; NaN for NaN, and 0 for subnormal results."""
     form = format_of(x)
-    # The integer nearest to x / log 2, moved up by the bias, is in the low bits of the sum.
+    # The low bits of the sum hold the integer nearest to x / log 2, plus the bias.
     magic = form.magic + form.bias
     total = fma(x, LOG2_E, magic)
     n = total - magic

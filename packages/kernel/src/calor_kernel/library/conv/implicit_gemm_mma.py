@@ -46,7 +46,7 @@ class Windows:
 
     @helper
     def start(self, column: Any, total: Any) -> Any:
-        """Return where the window of a place begins, and its coordinates, outside if none is."""
+        """Return the start and coordinates of a pixel's window; outside the image if none."""
         lead, place = self.counts[0].divmod(column)
         down, across = self.counts[1].divmod(place)
         y = down * self.axes[0][0] + self.axes[0][2]

@@ -1,4 +1,4 @@
-"""Matrix products: one problem, and a body per way of computing it."""
+"""Matrix products: one problem, and one body for each method."""
 
 from calor_kernel.library.matmul.lowering import lower_dot_general
 

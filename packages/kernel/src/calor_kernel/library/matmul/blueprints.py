@@ -1,7 +1,7 @@
-"""How a matrix product is computed: register tiles, blocks, and what is packed.
+"""Blueprints of matrix products on CPUs: register tiles, blocks, and packed operands.
 
 Requirements: a blueprint is the smallest build-time key, so that products of many sizes share few
-kernels; the choice follows from sizes, strides and the device alone.
+kernels. The choice follows from sizes, strides and the device alone.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from calor_kernel.contract.choices import choice, exceeds, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.problem import Product
 
-# The rows of a register tile, by its vectors: what fits 32 and 16 vector registers with the
-# operands beside the accumulators.
+# Rows of a register tile, by its vectors, for 32 and 16 vector registers; the operands fit beside
+# the accumulators.
 TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 
-# The rows of a cube at most: with a part of the summed axis they fit the second cache.
+# Maximum of rows of a cube: with one pass of the K axis they fit the second-level cache.
 _BLOCK_ROWS = 168
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Register tiles of ``rows`` by ``vectors`` vectors of ``lanes`` sums, b in panels.
+    """Register tiles of ``rows`` by ``vectors`` vectors of ``lanes`` sums, with B in panels.
 
-    ``group`` elements of the summed axis feed one instruction. ``pack_a``, ``pack_b``: whether the
-    operand is copied to panels first. ``depth`` groups of the summed axis are one pass over a
-    panel; a cube computes ``block_rows`` rows of ``block_panels`` panels.
+    ``group`` terms feed one instruction. ``pack_a``, ``pack_b``: whether the operand is copied to
+    panels first. ``depth`` groups of the K axis are one pass over a panel. A cube computes
+    ``block_rows`` rows of ``block_panels`` panels.
     """
 
     accumulate: DType
@@ -61,7 +61,7 @@ class Packed:
 
 
 def accumulator(product: Product) -> DType:
-    """Return the type of the sums: wider than half types, of the result's bits for integers."""
+    """Return the dtype of the sums: wider than half types, of the result's bits for integers."""
     dtype = product.dtype
     if dtype is bool_:
         return int32
@@ -76,7 +76,7 @@ def accumulator(product: Product) -> DType:
 
 
 def grouped(product: Product, info: DeviceInfo) -> int:
-    """Return how many products an instruction of the device sums: 2 of bfloat16, 4 of bytes."""
+    """Return the terms of an instruction of the device: 2 of bfloat16, 4 of bytes."""
     a, dtype = product.a, product.dtype
     if a.dtype is bfloat16 and dtype in (bfloat16, float32) and info.has("dot_bfloat16"):
         return 2
@@ -86,7 +86,7 @@ def grouped(product: Product, info: DeviceInfo) -> int:
 
 
 def packed(product: Product, info: DeviceInfo) -> Packed:
-    """Return the blueprint of register tiles that suits the sizes and strides."""
+    """Return the blueprint of register tiles for the sizes and strides."""
     accumulate, group = accumulator(product), grouped(product, info)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     tiles = TILES[registers_of(info)]
@@ -95,7 +95,7 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     groups = -(-product.k // group)
     direct = group > 1 or product.a.dtype is accumulate
     pack_a = not (direct and product.a.depth == 1 and product.k % group == 0)
-    # A panel of b is to stay in the second cache, and a part of it in the first.
+    # A panel of B should stay in the second-level cache, and a part of it in the first.
     depth = 256 if accumulate.itemsize == 4 else 192
     whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
@@ -128,24 +128,24 @@ def blocks_of(product: Product, info: DeviceInfo, rows: int, width: int) -> tupl
 
 
 def registers_of(info: DeviceInfo) -> int:
-    """Return how many vector registers tiles are made for."""
+    """Return the number of vector registers for tiles."""
     return 32 if info.native.get("vector_registers", 16) >= 32 else 16
 
 
-# The heights of tiles: few, so that products of any number of rows share few kernels; and by the
-# most rows that a tile has, those for more rows than that, the highest first.
+# The heights of tiles: few, so that products of any number of rows share few kernels. By the
+# maximum of rows of a tile: the possible heights for more rows than that, the highest first.
 HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _HIGH = {m: tuple(r for r in HEIGHTS[::-1] if m < 2 * r <= 2 * m) for m in range(1, 17)}
 
 
 def _tile_cost(rows: int, m: int, most: int) -> float:
-    """Return what tiles of a height cost for ``m`` rows, in rows: a tile costs a bit by itself."""
+    """Return the cost of tiles of a height for ``m`` rows, in rows; a tile has an overhead."""
     return -(-m // rows) * (rows + 0.35)
 
 
 @choice(cost=_tile_cost)
 def tile_rows(m: int, most: int) -> int:
-    """Return the height of a tile that wastes least of ``m`` rows, the highest of equals."""
+    """Return the height of a tile with the least waste for ``m`` rows, the highest of equals."""
     if m <= most:
         return HEIGHTS[bisect_left(HEIGHTS, m)]
     found, least_cost = 0, inf
@@ -158,9 +158,9 @@ def tile_rows(m: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """``rows`` by ``columns`` sums along vectors of the summed axis; nothing is packed.
+    """``rows`` by ``columns`` sums along vectors of the K axis; nothing is packed.
 
-    A cube computes ``block`` columns, which is no build-time key.
+    A cube computes ``block`` columns; that is no build-time key.
     """
 
     accumulate: DType
@@ -171,7 +171,7 @@ class Dots:
 
 
 def dots(product: Product, info: DeviceInfo, most: int = 12) -> Dots | None:
-    """Return the blueprint for up to ``most`` rows, or None: of more, tiles are faster."""
+    """Return the blueprint for up to ``most`` rows, else None: tiles are faster then."""
     accumulate = accumulator(product)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     along = product.a.depth == 1 and product.b.depth == 1
@@ -187,9 +187,9 @@ def dots(product: Product, info: DeviceInfo, most: int = 12) -> Dots | None:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """``rows`` rows of c at a time, from ``streams`` rows of b read together.
+    """``rows`` rows of C at a time, from ``streams`` rows of B read together.
 
-    A cube computes ``block`` columns, which is no build-time key, and at most ``room``.
+    A cube computes ``block`` columns, at most ``room``; that is no build-time key.
     """
 
     rows: int
@@ -202,10 +202,10 @@ class Streams:
 
 
 def streams(product: Product, info: DeviceInfo, most: int = 0) -> Streams | None:
-    """Return the blueprint for up to ``most`` rows over a b that is dense along its columns.
+    """Return the blueprint for up to ``most`` rows, for a B that is dense along its columns.
 
-    Without ``most`` it is for the rows for which tiles are slower: one, and more of a b that tiles
-    would pack, to have it in the type of the sums.
+    Without ``most`` it is for the numbers of rows for which tiles are slower: one, and more if
+    tiles would pack B to convert it.
     """
     accumulate = accumulator(product)
     if not most:
@@ -222,26 +222,27 @@ def streams(product: Product, info: DeviceInfo, most: int = 0) -> Streams | None
     return Streams(rows, count, lanes, 2, room, block, accumulate)
 
 
-# Sums of a row of a block, which stay in the first cache.
+# Sums of a row of a block, which fit the first-level cache.
 _STREAM_ROOM = 2048
-# By vector registers and rows, as many rows of b at a time as have their factors in registers.
+# By vector registers and rows: the rows of B that are read together; their factors stay in
+# registers.
 STREAMS = {32: {1: 8, 2: 8, 3: 4, 4: 4}, 16: {1: 8, 2: 4, 3: 2, 4: 2}}
 
 
 def _walks_cost(rows: int, m: int) -> float:
-    """Return what walks over b cost for ``m`` rows, in walks of one row."""
+    """Return the cost of passes over B for ``m`` rows, in passes of one row."""
     return -(-m // rows) * (1 + 0.25 * rows)
 
 
 @choice(cost=_walks_cost)
 def stream_rows(m: int) -> int:
-    """Return how many rows of c are computed together, of equal walks over b the fewest."""
+    """Return the rows of C that are computed together; of equal costs the fewest."""
     return -(-m // -(-m // 4))
 
 
 @choice()
 def _stream_block(n: int, rows: int, lanes: int, cores: int, room: int) -> int:
-    """Return the columns of a block: many, but no fewer blocks than cores."""
+    """Return the columns of a block: many, but with as many blocks as cores."""
     block = min(room, -(-n // lanes) * lanes)
     while block > 8 * lanes and -(-n // block) * rows < cores:
         block = -(-block // 2 // lanes) * lanes

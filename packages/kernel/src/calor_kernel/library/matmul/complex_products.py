@@ -1,7 +1,7 @@
-"""Complex products as real ones: b becomes a real matrix of twice the size each way.
+"""Complex products as real ones: B becomes a real matrix of twice the size each way.
 
-Requirements: a and the result keep their memory, pairs of (real, imaginary), so only b is written
-anew: each of its elements x + iy becomes the square [[x, y], [−y, x]].
+Requirements: A and the result keep their memory, pairs of (real, imaginary), so only B is copied:
+each element x + iy becomes the matrix [[x, y], [−y, x]].
 """
 
 from __future__ import annotations

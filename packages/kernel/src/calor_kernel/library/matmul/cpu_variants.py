@@ -1,8 +1,8 @@
-"""Other blueprints than the likeliest for products by cubes of one unit, for the tuner to time.
+"""Further blueprints of products by cubes of one unit, for the tuner.
 
-Requirements: what may be changed is data, in groups by how likely it gains; a variant is named by
-what it changes, so that a result of one size finds it at near ones; what does not fit the device or
-the product drops out with a reason.
+Requirements: the variations are data, grouped by the likelihood of a gain. A variant is named by
+its differences, so that a result for one size applies to similar ones. A variant that does not fit
+the device or the product is dropped with a reason.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from calor_kernel.library.matmul.problem import Product
 
 Blueprint = Packed | Dots | Streams
 
-# Groups of the summed axis in a pass, and steps of it in a turn of the loop.
+# Groups of the K axis in a pass, and steps of a pass in a loop iteration.
 _DEPTHS = (128, 256, 512)
 _UNROLLS = (2, 8)
-# Rows and columns of sums along vectors.
+# Rows and columns of sums for dot products.
 _DOTS = ((1, 8), (1, 4), (2, 6), (2, 4), (4, 5), (4, 4), (4, 2))
-# Rows of b that are read together, and vectors of each.
+# Rows of B that are read together, and vectors of each.
 _STREAMS = ((8, 2), (4, 2), (2, 2), (16, 1), (8, 1), (4, 4))
-# The rows of a product for which these ways are tried at most; the cost model's bounds are lower.
+# Maximum of rows for which these ways are tried; the cost model's bounds are lower.
 _DOT_ROWS, _STREAM_ROWS = 48, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A blueprint with its name and its group of priority."""
+    """A blueprint with its name and its priority group."""
 
     name: str
     group: int
@@ -50,7 +50,7 @@ class Variant:
 
 
 def few_row_variants(product: Product, info: DeviceInfo) -> Iterator[Variant | Dropped]:
-    """Yield other ways that read b once, beside the ones that the cost model takes."""
+    """Yield further ways that read B once, beside those of the cost model."""
     registers = registers_of(info)
     base = dots(product, info, _DOT_ROWS)
     usual = dots(product, info) is not None
@@ -81,7 +81,7 @@ def few_row_variants(product: Product, info: DeviceInfo) -> Iterator[Variant | D
 
 
 def tile_variants(product: Product, base: Packed, info: DeviceInfo) -> Iterator[Variant | Dropped]:
-    """Yield neighbours of a blueprint of register tiles: tiles, what is packed, passes, blocks."""
+    """Yield neighbours of a blueprint of register tiles: tiles, packing, passes, blocks."""
     registers = registers_of(info)
     tiles = TILES[registers]
     for vectors, most in tiles.items():
@@ -121,7 +121,7 @@ def _tiled(product: Product, base: Packed, info: DeviceInfo, rows: int, vectors:
 
 
 def _packings(product: Product, base: Packed) -> Iterator[Variant | Dropped]:
-    """Yield what is packed the other way: b, which the tiles read most, and a."""
+    """Yield the opposite choices of packing: B, which tiles read most, and A."""
     accumulate = accumulator(product)
     if not base.pack_b:
         yield Variant("b packed", 1, replace(base, pack_b=True))
@@ -134,7 +134,7 @@ def _packings(product: Product, base: Packed) -> Iterator[Variant | Dropped]:
 
 
 def _passes(product: Product, base: Packed) -> Iterator[Variant | Dropped]:
-    """Yield other parts of the summed axis as one pass."""
+    """Yield other lengths of a pass over the K axis."""
     groups = -(-product.k // base.group)
     if product.dtype is not accumulator(product):
         yield Dropped("depths", f"sums of several passes would be rounded to {product.dtype.name}")

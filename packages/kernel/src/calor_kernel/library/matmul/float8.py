@@ -1,8 +1,8 @@
-"""Products of factors of float8: by instructions that take their bytes, or of halves they become.
+"""Products of float8 operands: by float8 instructions, or converted to half types.
 
-Requirements: every device does them, since a float8 number is one of any wider type, and halves
-add up in float32; an instruction that adds with fewer bits than float32 is taken only where the
-precision that is asked for allows it, as TF32 is.
+Requirements: every device computes them, since wider types contain each float8 number, and half
+types accumulate in float32. An instruction that accumulates with fewer bits than float32 is used
+only if the requested precision allows it, as for TF32.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Lower = Callable[[Request], Sequence[Work] | Refusal]
 
 
 def lower_float8(request: Request, lower: Lower) -> Sequence[Work] | Refusal:
-    """Return the ways to compute a product of float8; ``lower`` does those of other types."""
+    """Return the works of a float8 product; ``lower`` does those of other types."""
     works, dropped = _of_bytes(request)
     if not works or request.candidates:
         made = _of_wider(request, lower)
@@ -46,7 +46,7 @@ def lower_float8(request: Request, lower: Lower) -> Sequence[Work] | Refusal:
 
 
 def _of_bytes(request: Request) -> tuple[list[Work], list[Dropped]]:
-    """Return the ways that read bytes, where fewer bits of the sums are allowed."""
+    """Return the ways that read float8, if sums with fewer bits are allowed."""
     if request.attributes.get("precision", "highest") == "highest":
         return [], []
     bytes_ = tuple(replace(view, dtype=uint8) for view in request.inputs)
@@ -65,7 +65,7 @@ def _of_bytes(request: Request) -> tuple[list[Work], list[Dropped]]:
 
 
 def _of_wider(request: Request, lower: Lower) -> Sequence[Work] | Refusal:
-    """Return the ways by factors of a type that the device multiplies, which holds each float8."""
+    """Return the ways with operands converted to a type that contains float8 and has a product."""
     info, (result,) = request.info, request.outputs
     wide = float32
     if info.has("matrix") or info.has("async_matrix"):
@@ -96,7 +96,7 @@ def _of_wider(request: Request, lower: Lower) -> Sequence[Work] | Refusal:
 
 
 def _moved(work: Work) -> Mapping[Argument, Argument]:
-    """Return where a work's operands are, and its scratch behind them."""
+    """Return the positions of a work's operands, with its scratch behind them."""
     places: dict[Argument, Argument] = {Input(n): Scratch(n) for n in (0, 1)}
     return places | {Scratch(n): Scratch(n + 2) for n in range(len(work.scratch))}
 

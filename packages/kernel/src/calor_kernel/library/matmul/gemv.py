@@ -1,8 +1,9 @@
-"""Products of few rows: b is read once, at the speed of memory.
+"""Products of few rows: B is read once, at the speed of memory.
 
-Requirements: b is never packed, and read in order along whichever axis is contiguous: vectors run
-along the summed axis and are reduced at the end, or along the columns, several rows of b in step so
-that the processor sees few long streams; sums have an order that depends on the blueprint alone.
+Requirements: B is never packed, and is read in order along its contiguous axis. Either vectors run
+along the K axis and are reduced at the end, or they run along the columns, with several rows of B
+together, so that the processor sees few long streams. The order of a sum depends on the blueprint
+alone.
 """
 
 from __future__ import annotations
@@ -116,10 +117,10 @@ def scaled_rows(
     room: int,
     accumulate: DType,
 ) -> None:
-    """Compute ``block`` columns from x and ``rows`` rows from y on: rows of b times elements of a.
+    """Compute ``block`` columns from x and ``rows`` rows from y on: rows of B times elements of A.
 
-    ``streams`` rows of b are read at the same time, once for all rows of c; sums wait in memory of
-    the unit's own, which has ``room`` for so many of a row.
+    ``streams`` rows of B are read together, once for all rows of C. Sums are kept in memory of the
+    unit, with ``room`` for the elements of a row.
     """
     batch = cube_position(2)
     outer, within = batch // inner, batch % inner
@@ -163,7 +164,7 @@ def scaled_rows(
 def factors_of(
     a: Any, a_at: list[Any], a_depth: Any, p: Any, streams: int, lanes: int, accumulate: DType
 ) -> list[list[Any]]:
-    """Return the elements of a, a list a row, that rows of b from p on are multiplied by."""
+    """Return a list for each row: the elements of A that multiply the rows of B from p on."""
     return [
         [splat(a[start + (p + s) * a_depth].to(accumulate), lanes) for s in range(streams)]
         for start in a_at

@@ -1,8 +1,8 @@
 """Products by cubes of many units: tiles in shared memory, sums in registers.
 
-Requirements: each element of the operands is read from global memory once per cube and step, by
-units side by side along whichever axis is contiguous; any strides, sizes and types; two tiles in
-turn, so that the next is loaded while this one is used.
+Requirements: a cube reads each element of the operands from global memory once a step, with
+neighbouring units along the contiguous axis. Any strides, sizes and types. Two tiles alternate: one
+is loaded while the other is multiplied.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def tiled_matmul(
     a_along: bool,
     b_along: bool,
 ) -> None:
-    """Compute a tile of c, its rows from y and its columns from x.
+    """Compute a tile of C, its rows from y and its columns from x.
 
-    ``a_along``, ``b_along``: whether the operand is contiguous along the summed axis.
+    ``a_along``, ``b_along``: whether the operand is contiguous along the K axis.
     """
     batch = cube_position(2)
     outer, within = batch // inner, batch % inner

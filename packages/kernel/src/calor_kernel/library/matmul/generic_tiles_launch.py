@@ -1,6 +1,6 @@
-"""The blueprint and the launch of products by tiles of many units, for any strides and types.
+"""Blueprint and launch of products by tiles of many units, for any strides and types.
 
-Requirements: as for :mod:`blueprints`; this is what is left where no other way suits a product.
+Requirements: as in :mod:`blueprints`; this way serves the products that no other way suits.
 """
 
 from __future__ import annotations

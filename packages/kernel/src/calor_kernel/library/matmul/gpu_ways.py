@@ -1,8 +1,8 @@
-"""Large products by cubes of many units: which way suits a product, and its launch.
+"""The ways of large products by cubes of many units, and their launches.
 
-Requirements: what a way asks of sizes and strides is asked here, so that a kernel reads in whole
-accesses; the tiles are as large as leaves each core one; what no way here does is done by
-:mod:`tiled`.
+Requirements: the conditions of a way on sizes and strides are checked here, so that a kernel reads
+in whole accesses. Tiles are as large as possible with one for each core. Products that no way suits
+are left to :mod:`generic_tiles`.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _LEAST = 64
 _NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
 _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
-# Products of fewer rows or columns than this are done sooner than their operands are turned.
+# With fewer rows or columns a product is faster than a transpose of its operands.
 _WORTH = 512
 _HALVES = (float16, bfloat16)
-# Of each way, what the cost model chooses among, by sizes alone; and what is timed beside those.
-# Rows and columns of a tile, what it takes of the summed axis, planes down and across, stages.
+# For each way the plans of the cost model, by sizes alone, and further ones for timing: rows and
+# columns of a tile, terms of a step, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
-# The same of groups of four planes, each of 64 rows and all columns.
+# Plans of warp groups, each with 64 rows and all columns.
 _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 # Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
-# cubes of a cluster if there are several. There are as many stages as fit: what is on its way from
-# memory bounds how fast small tiles are. Of each the rate, as measured in bfloat16 on an H200.
+# cubes of a cluster if there are several. Stages fill the shared memory: loads in flight bound the
+# speed of small tiles. The value is the rate, measured in bfloat16 on an H200.
 _BOXES: Final[Mapping[tuple[int, ...], float]] = {
     (128, 256, 4, 16): 1.0,
     (192, 128, 4, 16): 0.966,
@@ -71,17 +71,17 @@ _BOXES: Final[Mapping[tuple[int, ...], float]] = {
     (64, 64, 8, 16): 0.523,
 }
 _MORE_BOXES = ((128, 256, 4, 8, 2),)
-# Tiles of which cubes have equal shares, where whole ones leave some idle.
+# Tiles for stream-K, if whole tiles leave cubes idle.
 _SHARED = ((128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16))
-# Tiles of products whose summed axis is cut into parts, where there are few of them; the bytes of
-# the axis from which small tiles in parts are faster than smaller ones, and larger ones than those.
+# Tiles for split-K, if there are few tiles; the bytes of the K axis from which small tiles in parts
+# are faster than smaller tiles, and from which larger tiles in parts are faster than those.
 _DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
 _SMALL, _SMALLEST = (64, 128, 8, 16), (64, 64, 8, 16)
 _DEEP, _LONG = 8 << 10, 32 << 10
-# Units down and across, patches of each down and across, what is taken of the summed axis, the
-# stages by asynchronous copies, the order of sums, and whether factors are early. Of each the rate,
-# as measured on an H200: by CUDA, and where nothing is copied ahead by OpenCL, whose units have few
-# sums, and by Vulkan, where they have many.
+# Units down and across, register tiles of each down and across, terms of a step, stages of
+# asynchronous copies, the order of sums, and whether loads are early. The value is the rate,
+# measured on an H200: with CUDA, and without asynchronous copies with OpenCL, whose units have few
+# sums, and with Vulkan, whose units have many.
 _AHEAD: Final[Mapping[tuple[Any, ...], float]] = {
     (16, 16, 4, 2, 8, 0, "rows", True): 1.0,
     (16, 16, 2, 2, 8, 0, "row pairs"): 0.96,
@@ -101,8 +101,8 @@ _LOADED: Final[tuple[Mapping[tuple[Any, ...], float], ...]] = (
         (16, 8, 1, 2, 16): 0.69,
     },
 )
-# Which order is best for a patch was found by counting what a Hopper GPU reads of registers in what
-# its compiler made of each, since compilers keep some orders better than others.
+# The best order for a register tile was found by counting the register reads of a Hopper GPU in the
+# compiled code, since compilers preserve some orders better than others.
 _MORE_PATCHES: Final[tuple[tuple[Any, ...], ...]] = (
     *((16, 16, 4, 2, 8, 0, "row pairs", True), (16, 16, 4, 2, 8, 0, "columns", True)),
     *((16, 16, 2, 4, 8, 0, "row pairs", True), (16, 16, 2, 4, 8, 0, "column pairs", True)),
@@ -117,9 +117,10 @@ _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4,
 def ways(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int = 0
 ) -> tuple[list[Way], list[Dropped]]:
-    """Return the launches that could each do a product, the likeliest first, and what dropped out.
+    """Return the launches that can compute a product, the likeliest first, and dropped ones.
 
-    ``wanted``: whether others than the cost model's are. ``held``: the scratch there already is.
+    ``wanted``: whether to return more than the cost model's. ``held``: the scratch reserved
+    already.
     """
     found: list[Way | Dropped] = []
     types = {product.a.dtype, product.b.dtype}
@@ -152,7 +153,7 @@ def ways(
     if product.formats is None:
         found += _by_tiles(product, places, info, wanted, better)
     able = [way for way in found if isinstance(way, Way)]
-    # The first of each way come first, as the cost model has them.
+    # The first plans of each way come first, in the cost model's order.
     able.sort(key=lambda way: way.group)
     return able, [one for one in found if isinstance(one, Dropped)]
 
@@ -211,8 +212,8 @@ def _by_boxes(
 
 
 def _fills(product: Product, plan: Plan, info: DeviceInfo) -> bool:
-    """Return whether tiles of a plan are enough for the device, and not half empty."""
-    # A few idle cores cost less than what smaller tiles read.
+    """Return whether tiles of a plan fill the device and are at least half full."""
+    # A few idle cores cost less than the additional reads of smaller tiles.
     return not _sparse(product, plan) and 5 * cubes_of(product, plan) >= 4 * info.cores
 
 
@@ -229,9 +230,9 @@ def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
 
 
 def _parted(product: Product, info: DeviceInfo) -> Boxes | None:
-    """Return the tile whose sums are in parts first of all; None where whole ones are as fast."""
-    # Where there are few of the smallest tiles, and where the axis is so long that larger ones in
-    # parts save more than handing sums over costs.
+    """Return the first tile for split-K; None if whole tiles are as fast."""
+    # If there are few of the smallest tiles; and if the axis is so long that larger tiles in parts
+    # save more than the exchange of sums costs.
     nbytes = product.k * product.a.dtype.itemsize
     small, smallest = (_fills(product, _boxes(product, tile), info) for tile in (_SMALL, _SMALLEST))
     few = not smallest or (not small and exceeds(nbytes, _DEEP - 1))
@@ -249,11 +250,11 @@ def _parted(product: Product, info: DeviceInfo) -> Boxes | None:
 def _by_divided_boxes(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
 ) -> Iterator[Way | Dropped]:
-    """Yield large tiles of which there are few, with the summed axis in parts."""
+    """Yield large tiles, of which there are few, with the K axis in parts."""
     if not all(map(info.has, _COPIED)):
         return
     parted = _parted(product, info)
-    # One launch is sooner done than two, where it is known how its cubes share tiles.
+    # One launch is faster than two, if the division of tiles among cubes is known.
     usual = parted if parted and few_parts(product, parted, info) == 1 else None
     plans = [_boxes(product, tile) for tile in _DIVIDED] if wanted else []
     for plan in dict.fromkeys([usual, *plans] if usual else plans):
@@ -273,7 +274,7 @@ def _by_divided_boxes(
 def _by_transposed_boxes(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
 ) -> Iterator[Way | Dropped]:
-    """Yield boxes of the transposes' product, of which the left factor goes through registers."""
+    """Yield TMA plans for the product of the transposes; A is read from registers."""
     if along_of(product) == (True, False) and all(map(info.has, _COPIED)):
         swapped = product.swapped(), places[::-1]
         for way in _by_boxes(*swapped, info, wanted, held, transposed=True):
@@ -286,10 +287,10 @@ def _by_transposed_boxes(
 def _by_turned_boxes(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
 ) -> Iterator[Way | Dropped]:
-    """Yield boxes of copies, where an operand does not lie as its instruction reads it."""
+    """Yield TMA plans of copied operands, if an operand has not the instruction's layout."""
     if all(along_of(product)) or not all(map(info.has, _COPIED)):
         return
-    # Of float32 one operand may lie the other way.
+    # In float32 one operand may be dense along the other axis.
     one = product.dtype is float32 and along_of(product) == (False, False)
     made = turned(product, places, held, info, right=not one)
     worth = _worth_turning(product, one)
@@ -306,13 +307,13 @@ def _by_turned_boxes(
 
 
 def _worth_turning(product: Product, one: bool) -> bool:
-    """Return whether a copy, which costs as much as some rows or columns, saves more than that.
+    """Return whether a copy, with the cost of some rows or columns, saves more than that.
 
     ``one``: whether the left operand alone is copied.
     """
     alike = all(s == 0 or n == 1 for n, s in zip(product.batch, product.a.batch, strict=True))
     if one and alike and exceeds(product.batches, 1):
-        # The columns of all products share the copy, as those of images share weights.
+        # The columns of all products share the copy, as images share weights.
         return exceeds(product.n * product.batches, _WORTH)
     return exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
 
@@ -326,7 +327,7 @@ def _by_groups(
         return
     along = along_of(product)
     usual = [Fragments(product.a.dtype, *made, *along, grouped=True) for made in _GROUPS]
-    # Two of these cubes share a core; a smaller tile reads more than a few idle cores cost.
+    # Two of these cubes share a core; a smaller tile's reads cost more than a few idle cores.
     first = filling(usual, info, lambda plan: 4 * cubes_of(product, plan) >= info.cores)
     yield from chosen(
         first, usual, (), wanted, info,
@@ -354,7 +355,7 @@ def _by_fragments(
 def _by_tiles(
     product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, better: bool
 ) -> Iterator[Way | Dropped]:
-    """Yield tiles for any product; ``better``: whether another way has been found."""
+    """Yield tiles for any product; ``better``: whether there is another way."""
     if better and not wanted:
         return
     base = tiled(product)
@@ -380,7 +381,7 @@ def _launch(
     count: int,
 ) -> Launch:
     a, b = product.a, product.b
-    # Addresses of 64 bits are twice the instructions between those that multiply.
+    # 64-bit addresses double the instructions beside the multiplications.
     index = int32 if function is matmul_patches and narrow(product) else int64
     size = Scalar(index, nonnegative=True)
     wide = Scalar(index, divisible=count, nonnegative=True)

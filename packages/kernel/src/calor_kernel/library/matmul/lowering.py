@@ -1,4 +1,4 @@
-"""Matrix products as launches: from ``dot_general`` to the bodies of this family."""
+"""Lowering of matrix products: from ``dot_general`` to the ways of this family."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from calor_kernel.library.redirection import copy_to_scratch
 
 _SIZE = Scalar(int64, nonnegative=True)
 _STRIDE = Scalar(int64)
-# Rows of the summed axis that a cube packs: where squares are transposed, and where not.
+# Rows of the K axis that a cube packs, with and without transposition.
 _PACK_ROWS = 256
 _PACK_STREAMS = 16
 # Cubes of this many units compute tiles together.
@@ -56,7 +56,7 @@ _PARTS = {complex64: float32, complex128: float64}
 
 @lowering("dot_general", strided=True)
 def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute a product, the likeliest first."""
+    """Return the works of a product, the likeliest first."""
     if request.inputs[0].dtype.kind == "storage":
         return lower_float8(request, lower_dot_general)
     before: list[Launch] = []
@@ -94,7 +94,7 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     if few is not None:
         made.append(Variant("dots", 0, few))
     rows = streams(product, request.info)
-    # What is packed once is read faster by tiles, but for one walk that is no longer.
+    # Tiles read weights that are packed once faster, except for a single row or two.
     if rows is not None and (1 not in request.kept or product.m <= 2):
         made.append(Variant("streams", 0, rows))
     blueprint = packed(product, request.info)
@@ -136,7 +136,7 @@ def _as_real(
     scratch: list[int],
     info: DeviceInfo,
 ) -> Product:
-    """Return a complex product as a real one; a is contiguous along the summed axis, or copied."""
+    """Return a complex product as a real one; A is contiguous along K, or copied."""
     a, b = product.a, product.b
     part = _PARTS[product.dtype]
     if a.depth != 1 and product.k > 1:
@@ -184,7 +184,7 @@ def _as_real(
 
 
 def dots_launch(product: Product, blueprint: Dots, places: Sequence[Argument]) -> Launch:
-    """Return the launch of a product of operands that lie along the summed axis."""
+    """Return the launch of a product whose operands are dense along the K axis."""
     a, b = product.a, product.b
     numbers = (
         product.m,
@@ -296,7 +296,7 @@ def _packed(
         b_numbers = (groups * row, row, whole * product.batch[1], whole, 0)
     else:
         b_numbers = (width, b.depth, *b.batch, b.offset)
-    # The whole summed axis is one pass where it is not much longer than one.
+    # The whole K axis is one pass if it is not much longer than one.
     depth = p.depth if p.depth < groups else 1 << 40
     blocks = (p.block_rows, p.block_panels, depth)
     numbers = (product.m, product.n, groups, *a_numbers, *b_numbers, *blocks)
@@ -358,7 +358,7 @@ def pack_operand(
 ) -> Launch:
     """Return the launch that packs ``k`` by ``n`` elements to panels of ``width`` columns.
 
-    The operand's free axis has ``n`` elements, and its summed axis ``k``.
+    The operand's free axis has ``n`` elements, and its K axis ``k``.
     """
     square = operand.depth == 1 and operand.free != 1 and group == 1 and lanes & (lanes - 1) == 0
     function: KernelFunction = pack_transposed if square else pack

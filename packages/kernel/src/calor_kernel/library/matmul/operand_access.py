@@ -1,7 +1,7 @@
-"""How a product's operands lie, for kernels that read them in whole accesses.
+"""The layout of a product's operands, for kernels that read whole accesses.
 
-Requirements: kernels without bounds inside an access ask here whether accesses end where rows do,
-and whether indices of 32 bits reach all of an operand.
+Requirements: kernels without bounds checks inside an access ask here whether accesses end where
+rows do, and whether 32-bit indices reach all of an operand.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from calor_kernel.library.gemm.mma import ACCESS
 from calor_kernel.library.matmul.problem import Operand, Product
 
-# What a tile reaches over the end of an operand is not counted.
+# A margin for the reach of tiles beyond the end of an operand.
 _NARROW = (1 << 31) - (1 << 24)
 
 
 def access_of(product: Product) -> int:
-    """Return the elements of an access."""
+    """Return the number of elements of an access."""
     return int(ACCESS // product.a.dtype.itemsize)
 
 
 def in_accesses(product: Product, count: int) -> bool:
-    """Return whether accesses of so many elements reach all of the operands and the result."""
+    """Return whether accesses of ``count`` elements divide the operands and the result."""
 
     def fits(operand: Operand, size: int) -> bool:
         if operand.depth == 1:
@@ -37,7 +37,7 @@ def in_accesses(product: Product, count: int) -> bool:
 
 
 def narrow(product: Product) -> bool:
-    """Return whether every place in the operands and the result is a number of 32 bits."""
+    """Return whether 32-bit indices reach all operands and the result."""
     ends = [product.m * product.n * product.batches]
     for operand, size in ((product.a, product.m), (product.b, product.n)):
         sizes = (*product.batch, size, product.k)

@@ -1,7 +1,7 @@
-"""Operands copied so that they lie along the summed axis, for instructions that read them so.
+"""Operands copied to be dense along the K axis, for instructions that need that.
 
-Requirements: an operand that lies so already is left alone; a copy has one product where all take
-the same, and is kept with what does not change, as weights do not.
+Requirements: an operand that is dense along K is not copied. A copy holds one product if all
+products share the operand, and is cached if the operand is constant, as weights are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calor_kernel.library.redirection import copy_to_scratch
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """A product of copies: where its operands are, the launches that copy, and their memory."""
+    """A product of copied operands: their positions, the launches of the copies, and memory."""
 
     product: Product
     places: tuple[Argument, ...]
@@ -33,9 +33,9 @@ def turned(
     *,
     right: bool = True,
 ) -> Turned:
-    """Return a product with operands along the summed axis; ``held``: scratch there already is.
+    """Return a product with operands dense along K; ``held``: scratch reserved already.
 
-    ``right``: whether the right operand is turned too.
+    ``right``: whether the right operand is transposed too.
     """
     made, launches, sizes = list(places), list[Launch](), list[int]()
     operands = []

@@ -1,10 +1,9 @@
-"""The inner product on a CPU: register tiles over a packed operand.
+"""Matrix products on a CPU: register tiles over a packed operand.
 
-Requirements: the multiply-adds run at the processor's rate, so the accumulators (rows × vectors)
-stay in registers, one vector load of b serves all rows, and each broadcast of a serves several
-vectors; a is read where it lies, by strides, or packed; the summed axis is cut at ``depth`` so
-that a panel of b stays in the second cache (Goto and van de Geijn, 2008; Van Zee and van de Geijn,
-2015).
+Requirements: multiply-adds run at the processor's rate. So the accumulators (rows × vectors) stay
+in registers, a vector load of B serves all rows, and a broadcast of A serves several vectors. A is
+read in place by strides, or packed. The K axis is cut at ``depth``, so that a panel of B stays in
+the second-level cache (Goto and van de Geijn, 2008; Van Zee and van de Geijn, 2015).
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ def packed_matmul(
     ragged: bool,
     unroll: int,
 ) -> None:
-    """Compute one block of c: cube (x, y, z) has the panels from x and the rows from y of batch z.
+    """Compute a block of C: panels from x and rows from y of batch z.
 
     ``b`` has panels of ``vectors * lanes`` columns ``b_panel`` apart, and rows of groups
-    ``b_depth`` apart in a panel (known where it is ``packed``). ``a`` has rows ``a_row`` apart and
-    elements of the summed axis ``a_depth``, or panels of ``rows`` rows (``a_panels``): strides that
-    the build knows leave registers to the tile. ``ragged``: the last panel of b ends with the
-    matrix, so its loads are masked. ``k`` counts groups.
+    ``b_depth`` apart in a panel (known if it is ``packed``). ``a`` has rows ``a_row`` apart and
+    terms ``a_depth`` apart, or panels of ``rows`` rows (``a_panels``); strides known at build time
+    leave registers to the tile. ``ragged``: the last panel of B ends with the matrix, so its loads
+    are masked. ``k`` counts groups.
     """
     width = vectors * lanes
     if packed:
@@ -82,7 +81,7 @@ def packed_matmul(
     last_panel = min(first_panel + block_panels, panels)
     first_row = cube_position(1) * block_rows
     last_row = min(first_row + block_rows, m)
-    # A sum of nothing is 0, and is written too.
+    # An empty sum is 0 and is written too.
     for begin in range(0, max(k, 1), depth):
         count = min(k - begin, depth)
         for panel in range(first_panel, last_panel):
@@ -122,7 +121,7 @@ def packed_matmul(
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What the steps of one register tile share: the operands, and how they are read."""
+    """Parameters of the steps of one register tile: the operands and their access."""
 
     a: Any
     b: Any
@@ -131,7 +130,7 @@ class Tile:
     group: int
 
     def multiply(self, acc: Any, a_at: list[Any], a_step: Any, b_at: Any) -> None:
-        """Add the products of one group of the summed axis to the accumulators."""
+        """Add the products of one group of the K axis to the accumulators."""
         rows, vectors = acc.shape
         span = self.lanes * self.group
         columns = [self.b.load(b_at + v * span, span, mask=self.masks[v]) for v in range(vectors)]
@@ -148,7 +147,7 @@ class Tile:
         return fma(x, y, total) if total.dtype.kind == "float" else total + x * y
 
     def broadcast(self, at: Any) -> Any:
-        """Return one group of a in every group of lanes; bytes are moved up by 128."""
+        """Return one group of A in every group of lanes; bytes are shifted up by 128."""
         a = self.a
         if self.group == 1:
             return splat(a[at], self.lanes)
@@ -159,9 +158,9 @@ class Tile:
 
     @helper
     def correct(self, start: Any, b_at: Any, b_depth: Any, count: Any) -> None:
-        """Take away what bytes of a moved up by 128 add: 128 times the sums of b's columns.
+        """Subtract the effect of the shift of A's bytes: 128 times the sums of B's columns.
 
-        The instruction takes unsigned bytes of a and signed ones of b, as oneDNN explains.
+        The instruction takes unsigned bytes of A and signed bytes of B, as in oneDNN.
         """
         span = self.lanes * self.group
         moved = constant(128, uint8, span)
@@ -186,7 +185,7 @@ def store_tile(
     lanes: int,
     accumulate: DType,
 ) -> None:
-    """Write a tile, added to what is there after the first part of the summed axis."""
+    """Write a tile; after the first pass over the K axis, add it to the result."""
     rows, vectors = acc.shape
     width = vectors * lanes
     whole = (column + width <= n) and (row + rows <= last_row)

@@ -1,9 +1,9 @@
 """Packing an operand of a matrix product into panels that the inner loop reads in order.
 
-Requirements: panels of ``width`` columns lie one after another, each with its rows of the summed
-axis in order and groups of ``group`` rows beside each other (pairs of bfloat16, fours of int8), so
-that one vector load feeds one instruction (Goto and van de Geijn, 2008); what is beyond the matrix
-is zero; operands that are contiguous along the summed axis are transposed in registers.
+Requirements: panels of ``width`` columns are adjacent. A panel has its rows of the K axis in order,
+with groups of ``group`` rows interleaved (pairs of bfloat16, fours of int8), so that one vector
+load feeds one instruction (Goto and van de Geijn, 2008). Elements beyond the matrix are zero.
+Operands contiguous along the K axis are transposed in registers.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def pack(
 ) -> None:
     """Pack ``source[k, n]`` to panels: cube (x, y, z) packs ``rows`` groups of rows of batch z.
 
-    ``order``: which stride is known to be 1, "columns", "depth" or neither ("any"). Few rows at a
-    time go through all panels of x's share, so that memory sees few long streams.
+    ``order``: the axis with stride 1, "columns", "depth" or neither ("any"). A few rows at a time
+    go through all panels of x's share, so that memory sees few long streams.
     """
     first = cube_position(1) * rows
     batch = cube_position(2)
@@ -81,7 +81,7 @@ def load_row(
     lanes: int,
     order: str,
 ) -> Any:
-    """Return ``lanes`` elements of a row from a column on, 0 beyond the matrix."""
+    """Return ``lanes`` elements of a row from a column on, with 0 beyond the matrix."""
     depth_stride, column_stride = strides
     index = column + iota(lanes, column)
     inside = (index < n) & splat(row < k, lanes)
@@ -92,12 +92,12 @@ def load_row(
 
 
 def iota(lanes: int, like: Any) -> Any:
-    """Return the vector 0, 1, … of the type of an index."""
+    """Return the vector 0, 1, … with the dtype of an index."""
     return constant(tuple(range(lanes)), like.dtype)
 
 
 def interleave(parts: list[Any]) -> Any:
-    """Return the elements of vectors in turn: a0 b0 a1 b1 …"""
+    """Return the interleaved elements of vectors: a0 b0 a1 b1 …"""
     while len(parts) > 1:
         half = len(parts) // 2
         parts = [_pair(parts[i], parts[i + half], len(parts)) for i in range(half)]
@@ -155,9 +155,9 @@ def pack_transposed(
     order: str,
     rows: int,
 ) -> None:
-    """Pack as ``pack`` does, where the summed axis has stride 1: squares are transposed.
+    """Pack as ``pack`` does if the K axis has stride 1, by transposing squares.
 
-    ``rows`` is a multiple of ``lanes``; with a group, the elements of one count as one.
+    ``rows`` is a multiple of ``lanes``; with a group, its elements count as one.
     """
     panel = cube_position(0)
     first = cube_position(1) * rows

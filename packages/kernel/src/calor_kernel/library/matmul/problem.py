@@ -1,8 +1,8 @@
-"""The problem of a matrix product: sizes and strides, with axes merged where they can be.
+"""The problem of a matrix product: sizes and strides, with axes merged where possible.
 
 Requirements: a product of any axes becomes ``c[i, j, m, n] = Σ_k a[i, j, m, k] · b[i, j, k, n]``
-with one stride per letter, so that kernels have one form; an operand whose axes do not merge is
-copied first, in an order in which they do.
+with one stride per letter, so that kernels have one form. An operand whose axes do not merge is
+copied first, in an order in which they merge.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Operand:
 class Product:
     """``c[i, j, m, n] = Σ_k a[i, j, m, k] · b[i, j, k, n]``; c is dense, of ``dtype``.
 
-    ``tf32``: whether factors of float32 may be rounded to TF32. ``formats``: what numbers the bytes
-    of factors of uint8 are, where they are float8.
+    ``tf32``: whether float32 operands may be rounded to TF32. ``formats``: the float8 formats of
+    operands that are stored as uint8.
     """
 
     batch: tuple[int, int]
@@ -71,7 +71,7 @@ class Product:
 
 
 def merged(view: View, axes: Sequence[int]) -> tuple[int, int] | None:
-    """Return (size, stride) of axes taken as one, in their order; None where no stride does it."""
+    """Return (size, stride) of axes merged in their order; None if no stride fits."""
     size, stride = 1, 0
     for axis in reversed(axes):
         n, s = view.shape[axis], view.strides[axis]
@@ -86,7 +86,7 @@ def merged(view: View, axes: Sequence[int]) -> tuple[int, int] | None:
 
 
 def _two(a: View, b: View, axes: tuple[Axes, Axes]) -> list[tuple[int, int, int]] | None:
-    """Return at most two batch axes as (size, stride of a, stride of b), None if it takes more."""
+    """Return at most two batch axes as (size, stride of a, stride of b), None for more."""
     found: list[tuple[int, int, int]] = []
     for i, j in zip(*axes, strict=True):
         n = a.shape[i]
@@ -104,15 +104,15 @@ def _two(a: View, b: View, axes: tuple[Axes, Axes]) -> list[tuple[int, int, int]
 
 
 def free_axes(view: View, contract: Axes, batch: Axes) -> Axes:
-    """Return the axes that are neither summed nor shared."""
+    """Return the axes that are neither summed nor batch axes."""
     return tuple(i for i in range(len(view.shape)) if i not in contract and i not in batch)
 
 
 def product_of(request: Request) -> tuple[Product | None, tuple[View | None, View | None]]:
-    """Return the problem of a ``dot_general``, or which operands to copy first, and how seen.
+    """Return the problem of a ``dot_general``, or the operands to copy first, as views.
 
-    The first is None when an operand must be copied; the second has, per operand, the view (batch,
-    free, summed axes in this order) whose dense copy makes it fit, or None.
+    The first is None if an operand must be copied. The second has, per operand, the view (batch,
+    free, summed axes in this order) whose dense copy fits, or None.
     """
     a, b = request.inputs
     contract, batch = request.attributes["contract"], request.attributes["batch"]
@@ -149,7 +149,7 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
 
 
 def summed_order(a: View, axes: Axes) -> list[int]:
-    """Return the order in which summed axes are merged: it is free, and a's memory decides it."""
+    """Return the order in which summed axes are merged; the memory of a decides it."""
     return sorted(range(len(axes)), key=lambda i: -abs(a.strides[axes[i]]))
 
 
@@ -163,7 +163,7 @@ def _ordered(view: View, axes: Axes) -> View:
 
 
 def copied(request: Request, number: int, view: View) -> Request:
-    """Return the request with an operand replaced by the dense copy of a view of ``product_of``."""
+    """Return the request with an operand replaced by the dense copy of its view."""
     contract, batch = request.attributes["contract"], request.attributes["batch"]
     order = summed_order(request.inputs[0], contract[0])
     summed = [tuple(axes[i] for i in order) for axes in contract]

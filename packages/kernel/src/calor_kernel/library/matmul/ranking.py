@@ -1,7 +1,7 @@
-"""Which of a way's plans is a product's first choice, and which of them are timed beside it.
+"""The first choice among a way's plans, and the plans that are timed beside it.
 
-Requirements: a plan that does not fit the device drops out with its reason; names say what differs
-among the plans of a way, since tuning keeps them.
+Requirements: a plan that does not fit the device is dropped with its reason. A plan's name says how
+it differs from the way's other plans, since the tuner stores names.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ P = TypeVar("P", bound=Plan)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A launch that does a product, with its name among the candidates and its group.
+    """A launch of a product, with its name among the candidates and its group.
 
-    ``before`` and ``after``: launches that come before and after it; ``scratch``: what they and it
-    write beside the result.
+    ``before`` and ``after``: further launches around it; ``scratch``: their memory beside the
+    result.
     """
 
     name: str
@@ -43,7 +43,7 @@ def found_any(ways: Sequence[Way | Dropped]) -> bool:
 
 
 def filling(usual: Sequence[P], info: DeviceInfo, fills: Callable[[P], bool]) -> P | None:
-    """Return the first plan that fits and fills the device, else the last if that fits."""
+    """Return the first plan that fits and fills the device, else the last if it fits."""
     fitting = [plan for plan in usual if lack(plan, info) is None]
     return next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
 
@@ -56,7 +56,7 @@ def chosen(
     info: DeviceInfo,
     launch: Callable[[P], Launch],
 ) -> Iterator[Way | Dropped]:
-    """Yield the first choice, if there is one, and where candidates are ``wanted`` all others."""
+    """Yield the first choice, if there is one, and all others if candidates are ``wanted``."""
     if first is not None:
         yield Way(kind_of(first), 0, launch(first))
     for plan in dict.fromkeys((*usual, *more)) if wanted else ():
@@ -69,12 +69,12 @@ def chosen(
 
 
 def kind_of(plan: Plan) -> str:
-    """Return what a plan is called among the candidates."""
+    """Return the kind of a plan in the names of candidates."""
     return plan.kind if isinstance(plan, Fragments) else type(plan).__name__.lower()
 
 
 def name_of(plan: Plan) -> str:
-    """Return how a plan is called among candidates."""
+    """Return a plan's name among the candidates."""
     name = f"{kind_of(plan)} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
     if isinstance(plan, Patches):
         ahead = f" {plan.stages - 1} ahead" if plan.stages else " early" if plan.early else ""
@@ -87,7 +87,7 @@ def name_of(plan: Plan) -> str:
 
 
 def lack(plan: Plan, info: DeviceInfo) -> str | None:
-    """Return why cubes of a plan do not fit."""
+    """Return why cubes of a plan do not fit the device, None if they do."""
     if isinstance(plan, Patches) and plan.stages and not info.has("async_copy"):
         return "the device has no asynchronous copies"
     if isinstance(plan, Boxes) and plan.cluster > 1:
@@ -99,7 +99,7 @@ def lack(plan: Plan, info: DeviceInfo) -> str | None:
 
 
 def too_much(units: int, shared: int, info: DeviceInfo) -> str | None:
-    """Return why cubes of so many units with so much shared memory do not fit."""
+    """Return why cubes of ``units`` with ``shared`` bytes do not fit, None if they do."""
     if units > info.max_units:
         return f"cubes have {info.max_units} units at most, and not {units}"
     if shared > info.shared_bytes:
@@ -108,10 +108,10 @@ def too_much(units: int, shared: int, info: DeviceInfo) -> str | None:
 
 
 def along_of(product: Product) -> tuple[bool, bool]:
-    """Return whether each operand is dense along the summed axis."""
+    """Return whether each operand is dense along the K axis."""
     return product.a.depth == 1, product.b.depth == 1
 
 
 def cubes_of(product: Product, plan: Plan) -> int:
-    """Return how many tiles there are, each of a cube."""
+    """Return the number of tiles, one for each cube."""
     return -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches

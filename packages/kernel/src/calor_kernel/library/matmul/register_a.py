@@ -1,11 +1,11 @@
-"""Left factors of products of boxes that are read from registers, and results that are turned.
+"""TMA products with operand A in registers, and with transposed results.
 
-Requirements: the matrix unit reads factors of four bytes from shared memory only where they lie
-along the summed axis, but a left factor in registers may have lain either way; so a product whose
-right factor lies the other way is computed as that of the transposes, and nothing is copied before.
+Requirements: for four-byte types the matrix unit reads shared memory only along the K axis, but A
+in registers may have had either layout. So if B is dense along the other axis, the product of the
+transposes is computed, without a copy.
 
-Which rows a unit has is free, as long as its sums are written to them: they are such that two are
-neighbours, and that the units of half a plane meet every bank of shared memory once.
+The assignment of rows to units is free, as long as their sums go to the same rows. Here a unit has
+two adjacent rows, and the units of half a plane access every bank of shared memory once.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LINE, _BOX = 32, 1024
 
 @helper
 def place_of_rows() -> tuple[Any, Any]:
-    """Return the box of a unit's two rows, of the two of its warp group, and their place in it.
+    """Return the box of a unit's two rows, of its warp group's two, and their offset in it.
 
-    The number of a row in sixteen, and that of the plane, are taken apart bit by bit.
+    The index of a row in sixteen, and that of the plane, are permuted bit by bit.
     """
     row, plane = lane_position() // 4, unit_index() // 32 % 4
     first = row % 2 * 2 + row // 2 % 2 * 16 + row // 4 * 8 + plane % 2 * 4
@@ -39,11 +39,11 @@ def place_of_rows() -> tuple[Any, Any]:
 
 @helper
 def rows_in_registers(left: Any, at: Any, plan: Any) -> list[Any]:
-    """Return a step's fragments of the left factor: boxes of the summed axis by 32 rows."""
+    """Return a step's fragments of A: boxes of the K axis by 32 rows."""
     shape = plan.shape
     box, first = place_of_rows()
     deep = lane_position() % 4
-    # Pieces of four elements of a line are swizzled by the line's number in its eight.
+    # Pieces of four elements of a line are swizzled by the line's index modulo eight.
     line = at + box * _BOX + deep * _LINE
     near = line + (first ^ deep * 4)
     far = line + 4 * _LINE + (first ^ deep * 4 ^ 16)

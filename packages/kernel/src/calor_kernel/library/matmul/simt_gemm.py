@@ -1,8 +1,8 @@
-"""Products in float32 by cubes of many units: each unit sums patches of four by four in registers.
+"""Float32 products by cubes of many units, with SIMT register tiles of 4 x 4.
 
-Requirements: every access of memory is of four elements, also where an operand lies the other way;
-the next step's tiles are on their way while this one's are multiplied; each sum is formed in the
-order of the summed axis, by fused multiply-adds, as in every other way of computing products.
+Requirements: every access of memory has four elements, also for an operand that is dense along K.
+The next step's tiles are loaded while this one's are multiplied. Each sum adds its terms in the
+order of the K axis, by fused multiply-adds, as in all other ways.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def matmul_patches(
     *,
     plan: Patches,
 ) -> None:
-    """Compute a tile of c. ``a_stride``, ``b_stride``: of the axis that is not dense."""
+    """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
     launch_attributes(cubes_per_core=plan.together)
     batch = cube_position(2)
     outer, within = batch // inner, batch % inner
@@ -53,7 +53,7 @@ def matmul_patches(
     operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
     tile = simt_tile(plan)
     if plan.stages:
-        # No registers hold the steps on their way, and no compiler delays the copies.
+        # Asynchronous copies need no registers, and compilers do not delay them.
         pipe = Pipeline(plan.stages, *plan.tiles, how="async")
         loaders = [StridedLoader(number, one, k, plan) for number, one in enumerate(operands)]
         multiply(tile, pipe, loaders, 0, k)
@@ -69,9 +69,9 @@ def matmul_patches(
 
 @dataclass(frozen=True, slots=True)
 class StridedLoader:
-    """Copies an operand's part of a step: a buffer, its start, stride, first line and line count.
+    """Copies an operand's tile of a step: a buffer, its start, stride, first line and line count.
 
-    ``number``: 0 for the left operand, 1 for the right one.
+    ``number``: 0 for the left operand, 1 for the right operand.
     """
 
     number: int
@@ -86,10 +86,10 @@ class StridedLoader:
 
 @helper
 def copy_tile(pipe: Any, tile: int, operand: Any, k: Any, begin: Any, plan: Any) -> None:
-    """Copy an operand's part of a step, of which neighbours take what lies dense."""
+    """Copy an operand's tile of a step; neighbouring units copy adjacent elements."""
     source, start, stride, first, count = operand
     size, along = (plan.rows, plan.a_along) if tile == 0 else (plan.columns, plan.b_along)
-    # What is turned on its way is copied one by one.
+    # A transposing copy has single elements.
     wide = 1 if along else FOUR
     whole = size * plan.depth // wide
     for turn in range(-(-whole // plan.units)):

@@ -1,10 +1,10 @@
-"""Split-K in a cluster: its cubes compute parts of one tile's sums, and each of them ends some.
+"""Split-K in a cluster: its cubes compute parts of one tile's sums, and each ends a share.
 
-Requirements: where tiles are so few that a cube has one alone, who ends a tile reads as much as the
-tile had cubes, while they have nothing left to do; so the blocks of a tile, of 64 rows and a line
-of columns, are dealt out to its cubes, and each adds up its own, in one order, for the same bits
-each time. Cubes wait for each other, which those of a cluster may, since a device begins them
-together; flags and memory are those of :mod:`stream_k`.
+Requirements: with few tiles, a cube that added all parts of a tile would read as many tiles as
+there are cubes, while the others idle. So the tile's blocks, of 64 rows and a line of columns, are
+distributed over its cubes, and each cube adds its own blocks in a fixed order, for reproducible
+bits. Cubes of a cluster may wait for each other, since a device starts them together. Flags and
+memory are those of :mod:`stream_k`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Parts:
         self.part, self.steps = first % parts, -(-deep // depth)
 
     def turns(self) -> Any:
-        """Return what a cube does: one thing."""
+        """Return the number of a cube's pieces: one."""
         return (0,)
 
     def piece(self, turn: Any) -> Piece:
-        """Return what a cube computes: at least one step."""
+        """Return a cube's piece: at least one step."""
         begin, end = (part * self.steps // self.parts for part in (self.part, self.part + 1))
         count = select(end > begin, end - begin, 1)
         tile = self.cube // self.parts
@@ -52,7 +52,7 @@ class Parts:
 def exchange(
     schedule: Any, sums: Any, c_map: Any, parts: Any, there: Any, group: Any, unit: Any, plan: Any
 ) -> None:
-    """Hand over a warp group's blocks that others end, and add up and write its own."""
+    """Write a warp group's blocks that other cubes add; add and write its own blocks."""
     blocks, flags = plan.columns // plan.part, schedule.flags
     # Registers of a block.
     width = plan.part // 2

@@ -1,8 +1,8 @@
-"""Products of which cores compute parts of the sums: few tiles with a long summed axis.
+"""Split-K with two passes, for few tiles with a long K axis.
 
-Requirements: where there are fewer tiles than cores, each part of the summed axis is a product by
-itself, and a second launch adds the parts; the parts are added in one order, so that the same
-product gives the same numbers, and are as wide as sums are, so that a result is rounded once.
+Requirements: with fewer tiles than cores, each part of the K axis is a product of its own, and a
+second launch adds the parts. They are added in a fixed order, for reproducible results, and have
+the dtype of the sums, so that a result is rounded once.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import absolute_position, kernel
 from calor_kernel.library.matmul.problem import Operand, Product
 
-# The most parts first.
+# The largest number first.
 _PARTS = (16, 8, 4, 2)
-# A part is so many bytes of the summed axis at least, so that it is worth writing.
+# Minimum of bytes of the K axis in a part, for which writing it pays.
 _LEAST = 1024
 _WIDE, _UNITS = 4, 256
 
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """A product with an axis of parts, and what adds them to the result."""
+    """A product with an axis of parts, and the launch that adds them to the result."""
 
     product: Product
     target: Scratch
@@ -37,7 +37,7 @@ class Divided:
 
 @kernel
 def add_parts(parts: Any, c: Any, count: Any, *, many: int) -> None:
-    """Add ``many`` arrays that follow each other, in their order; each has ``count`` elements."""
+    """Add ``many`` adjacent arrays of ``count`` elements each, in their order."""
     i = absolute_position() * _WIDE
     if i < count:
         total = parts.load(i, _WIDE, align=16)
@@ -47,7 +47,7 @@ def add_parts(parts: Any, c: Any, count: Any, *, many: int) -> None:
 
 
 def parts_of(product: Product, tiles: int, info: DeviceInfo) -> int:
-    """Return into how many parts the summed axis is cut, so that cores have one each; 1: none."""
+    """Return the number of parts of the K axis that fills the cores; 1: no split."""
     nbytes = product.k * product.a.dtype.itemsize
     for many in _PARTS if product.batch[0] == 1 else ():
         fits = not exceeds(tiles * many, info.cores) and exceeds(nbytes, many * _LEAST - 1)
@@ -57,7 +57,7 @@ def parts_of(product: Product, tiles: int, info: DeviceInfo) -> int:
 
 
 def divided(product: Product, many: int, held: int, info: DeviceInfo) -> Divided:
-    """Return the product in parts; ``held``: scratch that there already is."""
+    """Return the product in parts; ``held``: scratch reserved already."""
     deep = product.k // many
     dtype = sums_of(product.dtype)
 
@@ -98,5 +98,5 @@ def divided(product: Product, many: int, held: int, info: DeviceInfo) -> Divided
 
 
 def sums_of(dtype: DType) -> DType:
-    """Return the type of sums that are rounded to a type."""
+    """Return the dtype of the sums for a result dtype."""
     return float32 if dtype in (float16, bfloat16) else dtype

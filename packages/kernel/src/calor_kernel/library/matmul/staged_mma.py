@@ -1,9 +1,9 @@
 """Products by matrix instructions: tiles in shared memory, fragments in registers.
 
-Requirements: operands of half types whose rows or columns lie dense, sums in float32; copies run
-some stages ahead of the products; a step's products are waited for within the step, also where they
-run beside the units, because the compiler runs those that outlast it one after another: two cubes
-share a core, of which one computes while the other waits.
+Requirements: operands of half types with dense rows or columns, sums in float32. Copies run some
+stages ahead of the products. A step waits for its own products, also for asynchronous ones, because
+the compiler serialises products that outlast a step. Two cubes share a core, so one computes while
+the other waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.gemm.mma import Fragments, store
 
-# Cubes of groups that run at the same time take this many rows of tiles, and share what they read.
+# Concurrent cubes of warp groups cover this many rows of tiles and share what they read.
 BAND = 8
 
 
@@ -45,7 +45,7 @@ def matmul_fragments(
     *,
     plan: Fragments,
 ) -> None:
-    """Compute a tile of c. ``a_stride``, ``b_stride``: of the axis that is not dense."""
+    """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
     batch = cube_position(2)
     outer, within = batch // inner, batch % inner
     a_start = a_base + outer * a_outer_stride + within * a_inner_stride
@@ -72,7 +72,7 @@ def matmul_fragments(
 def tile_of_cube(plan: Fragments) -> tuple[Any, Any]:
     """Return the row and column of a cube's tile.
 
-    Those of groups go along bands of rows, each from top to bottom.
+    Tiles of warp groups follow bands of rows, each from top to bottom.
     """
     if not plan.grouped:
         return cube_position(1), cube_position(0)
@@ -86,10 +86,10 @@ def tile_of_cube(plan: Fragments) -> tuple[Any, Any]:
 
 @helper
 def take_tiles(pipe: Any, plan: Any, operands: Any, k: Any, begin: Any) -> None:
-    """Start copying the tiles of a step, to the next stage; what is beyond operands becomes 0.
+    """Start copying a step's tiles to the next stage, with 0 beyond the operands.
 
-    ``operands``: of each the buffer, where it begins, the stride of its axis that is not dense, and
-    the first and the number of its rows or columns.
+    ``operands``: of each the buffer, its start, the stride of the axis that is not dense, and the
+    first and the number of its rows or columns.
     """
     for tile in range(2):
         source, start, stride, first, count = operands[tile]

@@ -1,16 +1,16 @@
-"""Which steps of which tiles a cube computes: whole tiles, or equal shares of all steps of some.
+"""Schedules of cubes: whole tiles, or equal shares of the steps of some tiles (stream-K).
 
-Requirements: tiles that are no multiple of the cubes leave cubes idle in the last round, and few
-tiles leave most of them idle always; so the steps of tiles along the summed axis are put one after
-another and cut into as many equal shares as there are cubes (Osama et al., "Stream-K: Work-centric
-Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU", PPoPP 2023). Of many
-tiles, those of all rounds but the last two are computed whole (its hybrid of two tiles).
+Requirements: if the number of tiles is no multiple of the cubes, cubes idle in the last wave; with
+few tiles most of them always idle. So the K steps of the tiles are concatenated and cut into as
+many equal shares as there are cubes (Osama et al., "Stream-K: Work-centric Parallel Decomposition
+for Dense Matrix-Matrix Multiplication on the GPU", PPoPP 2023). Of many tiles, those of all waves
+but the last two are computed whole (the paper's two-tile hybrid).
 
-A share ends where the next one begins, and is walked from its last tile to its first, so that the
-one tile which it does not end is its first. Its sums go to memory, and who ends the tile adds those
-of the cubes below it, in their order, for the same bits each time. A cube waits
-only for cubes of lower numbers, which began before it, and for what these do first of all, so that
-the launch ends in whatever order cubes get their turns.
+A share ends where the next one begins, and is computed from its last tile to its first, so the only
+tile that it does not end is its first. The sums of that tile go to memory. The cube that ends a
+tile adds the sums of the cubes before it, in their order, for reproducible bits. A cube waits only
+for cubes of lower index, which started before it, and for their first piece of work. So the launch
+ends in whatever order cubes are scheduled.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from calor_kernel.language import (
     shuffle,
 )
 
-# Sums of a unit that are written and read at a time.
+# Sums of a unit in one access.
 _WIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Steps of a tile: from the element ``start`` of the summed axis on, ``length`` of them.
+    """Steps of a tile: ``length`` elements of the K axis from ``start`` on.
 
-    ``begin``: how many steps of the tile others do before. ``ends``: whether the tile is done then.
+    ``begin``: the number of the tile's steps before this piece. ``ends``: whether the piece ends
+    the tile.
     """
 
     tile: Any
@@ -50,7 +51,7 @@ class Piece:
 
 
 class WholeTiles:
-    """Cube ``first`` computes every ``step``-th of ``tiles``, all ``deep`` elements of each."""
+    """Cube ``first`` computes every ``step``-th of ``tiles``, with all ``deep`` elements of K."""
 
     shared = False
 
@@ -58,20 +59,20 @@ class WholeTiles:
         self.first, self.step, self.tiles, self.deep = first, step, tiles, deep
 
     def turns(self) -> Any:
-        """Return what a cube does one after another."""
+        """Return the number of a cube's pieces."""
         return loop_range(self.first, self.tiles, self.step)
 
     def piece(self, turn: Any) -> Piece:
-        """Return what a turn computes."""
+        """Return the piece with index ``turn``."""
         return Piece(turn, 0, self.deep, 0, True)
 
 
 class Shares:
-    """Cube ``first`` computes a share of the steps of some tiles, and ``rounds`` whole ones after.
+    """Cube ``first`` computes a share of the steps of some tiles, then ``rounds`` whole tiles.
 
-    ``sums`` is memory for the sums of a tile of each cube, and ``flags`` say of each of its warp
-    groups whether they are there. A share has ``each`` steps of ``depth`` elements, and those of
-    the first ``more`` cubes one more; whole tiles begin with the one of number ``tiles``.
+    ``sums`` is memory for the sums of a tile of each cube, and ``flags`` has one for each of its
+    warp groups. A share has ``each`` steps of ``depth`` elements, and one more for the first
+    ``more`` cubes. Whole tiles begin with the tile of index ``tiles``.
     """
 
     shared = True
@@ -87,17 +88,17 @@ class Shares:
         self.pieces = self.last - quotient(self.begin, self.steps) + 1
 
     def share(self, cube: Any) -> Any:
-        """Return the step at which a cube's share begins."""
+        """Return the first step of a cube's share."""
         return cube * self.each + select(cube < self.more, cube, self.more)
 
     def turns(self) -> Any:
-        """Return what a cube does one after another."""
+        """Return the number of a cube's pieces."""
         return loop_range(0, self.pieces + self.rounds, 1)
 
     def piece(self, turn: Any) -> Piece:
-        """Return what a turn computes: at least one step."""
+        """Return the piece with index ``turn``: at least one step."""
         shared = turn < self.pieces
-        # Tiles of shares go down, so that what others wait for comes first.
+        # Tiles of shares go down, so that sums for other cubes are computed first.
         tile = select(
             shared, self.last - turn, self.tiles + self.cube + (turn - self.pieces) * self.cubes
         )
@@ -110,7 +111,7 @@ class Shares:
 
 @helper
 def hand_over(schedule: Any, sums: Any, group: Any, unit: Any, plan: Any) -> None:
-    """Write a warp group's sums of the steps of a tile that another cube ends, and say so."""
+    """Write a warp group's sums of a tile that another cube ends, and set its flag."""
     at = place_of_sums(schedule, schedule.cube, group, unit, plan)
     put_sums(schedule.sums, at, sums, 0, sums.width)
     barrier("warpgroup")
@@ -122,10 +123,10 @@ def hand_over(schedule: Any, sums: Any, group: Any, unit: Any, plan: Any) -> Non
 
 @helper
 def take_over(schedule: Any, sums: Any, piece: Any, group: Any, unit: Any, plan: Any) -> None:
-    """Add to a warp group's sums those of the steps before, in the order of the steps.
+    """Add the sums of the steps before to a warp group's sums, in the order of the steps.
 
-    Units wait for one cube each, since one wait after another would take as long as the sums.
-    Flags are set back, so that the next launch finds them as this one did.
+    Each unit waits for one cube, since consecutive waits would take as long as the sums. Flags are
+    reset for the next launch.
     """
     cube, left = schedule.cube, piece.begin
     while left > 0:
@@ -140,26 +141,26 @@ def take_over(schedule: Any, sums: Any, piece: Any, group: Any, unit: Any, plan:
             fence("device", "acquire")
             flags.store(place, constant(0, flags.dtype), order="relaxed", scope="device")
         barrier("warpgroup")
-        # Of narrow tiles there are registers for two cubes' sums on their way.
+        # For narrow tiles, registers suffice to load the sums of two cubes at a time.
         for one in loop_range(cube, schedule.cube, unroll=2 if sums.width <= 64 else 1):
             at = place_of_sums(schedule, one, group, unit, plan)
             sums.parts[0] = sums.parts[0] + taken_sums(schedule.sums, at, 0, sums.width)
 
 
 def place_of_sums(schedule: Any, cube: Any, group: Any, unit: Any, plan: Any) -> Any:
-    """Return where a unit's first sums lie; those of a warp group's units lie side by side."""
+    """Return the position of a unit's first sums; a warp group's units are adjacent."""
     return (cube * plan.groups + group) * (64 * plan.columns) + unit * _WIDE
 
 
 def put_sums(memory: Any, at: Any, sums: Any, first: int, count: int) -> None:
-    """Write some of a unit's registers of sums, of which ``at`` is the place of the first one."""
+    """Write some of a unit's registers of sums, the first of them to ``at``."""
     for q in range(first, first + count, _WIDE):
         part = shuffle(sums.parts[0], range(q, q + _WIDE))
         memory.store(assume_multiple(at + q * 128, _WIDE), part, align=16)
 
 
 def taken_sums(memory: Any, at: Any, first: int, count: int) -> Any:
-    """Return what another unit wrote so."""
+    """Return sums that another unit wrote with ``put_sums``."""
     parts = [
         memory.load(assume_multiple(at + q * 128, _WIDE), _WIDE, align=16)
         for q in range(first, first + count, _WIDE)

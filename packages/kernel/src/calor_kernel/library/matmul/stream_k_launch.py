@@ -1,10 +1,9 @@
-"""Products of boxes of which cubes have equal shares of tiles: when that may pay, and the launches.
+"""Launches of stream-K and split-K products by TMA, and the conditions for them.
 
-Requirements: where tiles leave cubes idle, in the last round or always, shares of their steps are
-offered to who times candidates; sums that one cube hands to another are written and read once
-more, so that nothing is shared where hardly a cube is idle; one launch does it all, also where each
-tile is cut into as many parts as there are cubes for it, which is the first choice of few tiles
-with a long summed axis.
+Requirements: if tiles leave cubes idle, shares of their steps are further candidates for the tuner.
+An exchange writes and reads sums once more, so nothing is shared if few cubes are idle. One launch
+does all, also if each tile is cut into as many parts as it has cubes; that is the first choice for
+few tiles with a long K axis.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import Way, cubes_of, lack, name_of
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
 
-# A share is so many steps at least, and where each is handed over twice as many; a part of all
-# cubes may be idle without any.
+# Minimum of steps of a share, doubled if every share is exchanged; the part of all cubes that may
+# idle without stream-K.
 _LEAST, _IDLE = 4, 0.06
-# Of more parts of a tile than these, who ends it reads long what the others wrote.
+# With more parts of a tile, the cube that ends it would read sums for too long.
 _FEW = 4
-# The cubes of a cluster that compute parts of a tile, the most first.
+# Cubes of a cluster that compute parts of a tile, the most first.
 _PARTS = (8, 4, 2)
 _SUM = 4  # Bytes.
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """``cubes`` have equal shares of the ``steps`` of ``tiles``, and ``rounds`` whole ones after.
+    """``cubes`` have equal shares of the ``steps`` of ``tiles``, then ``rounds`` whole tiles.
 
-    ``sums``: where they put what they hand over.
+    ``sums``: the memory for exchanged sums.
     """
 
     cubes: int
@@ -43,11 +42,11 @@ class Sharing:
     sums: Scratch
 
     def nbytes(self, plan: Boxes) -> int:
-        """Return the bytes of sums: those of a tile for each cube."""
+        """Return the bytes of sums: one tile for each cube."""
         return self.cubes * plan.rows * plan.columns * _SUM
 
     def arguments(self, plan: Boxes) -> tuple[Argument, ...]:
-        """Return what a launch takes beside the product; each warp group of a cube has a flag."""
+        """Return a launch's additional arguments; each warp group of a cube has a flag."""
         if plan.parts > 1:
             return (self.sums, Flags(self.cubes * plan.rows * plan.columns // (64 * plan.part)))
         flags = Flags(self.cubes * plan.groups)
@@ -62,10 +61,10 @@ def shared_ways(
     info: DeviceInfo,
     held: int,
 ) -> Iterator[Way | Dropped]:
-    """Yield ways to compute tiles in shares; ``held``: the scratch there already is."""
+    """Yield ways to compute tiles in shares; ``held``: the scratch reserved already."""
     for plan in plans:
         tiles = cubes_of(product, plan)
-        # The shares of sizes that are not known yet would be others for each.
+        # Shares of symbolic sizes would differ for each size.
         if is_size(tiles) or is_size(product.k) or lack(plan, info) is not None:
             continue
         if plan.rows >= 2 * product.m or plan.columns >= 2 * product.n:
@@ -96,7 +95,7 @@ def split_first(
     info: DeviceInfo,
     held: int,
 ) -> Way | None:
-    """Return the way to cut each tile into a few equal parts, None where that is not possible."""
+    """Return the way that cuts each tile into a few equal parts, None if impossible."""
     tiles, parts = cubes_of(product, plan), few_parts(product, plan, info)
     if parts == 1:
         return None
@@ -106,9 +105,9 @@ def split_first(
 
 
 def few_parts(product: Product, plan: Boxes, info: DeviceInfo) -> int:
-    """Return into how many parts each tile is cut where that is the first choice; 1: none.
+    """Return the number of parts of each tile if split-K is the first choice; 1: no split.
 
-    The shares of sizes that are not known would be others for each.
+    Shares of symbolic sizes would differ for each size.
     """
     tiles = cubes_of(product, plan)
     if is_size(tiles) or is_size(product.k) or not info.has("forward_progress"):
@@ -118,7 +117,7 @@ def few_parts(product: Product, plan: Boxes, info: DeviceInfo) -> int:
 
 
 def parts_of_tile(tiles: int, steps: int, cores: int) -> int:
-    """Return into how many equal parts the steps of each tile are cut for most cores; 1: none.
+    """Return the number of equal parts of each tile that fills most cores; 1: no split.
 
     >>> parts_of_tile(64, 64, 132), parts_of_tile(24, 64, 132), parts_of_tile(100, 64, 132)
     (2, 4, 1)
@@ -130,7 +129,7 @@ def parts_of_tile(tiles: int, steps: int, cores: int) -> int:
 
 
 def shares_of(tiles: int, steps: int, cores: int) -> Iterator[tuple[str, int, int]]:
-    """Yield names, cubes and how many tiles they have shares of; nothing where none pays.
+    """Yield names, cubes and the number of shared tiles; nothing if sharing does not pay.
 
     >>> list(shares_of(64, 64, 132))
     [('stream-K', 132, 64), ('split-K', 128, 64)]
@@ -145,7 +144,7 @@ def shares_of(tiles: int, steps: int, cores: int) -> Iterator[tuple[str, int, in
     whole = -(-tiles // cores) * cores
     if whole - tiles > _IDLE * whole:
         yield "stream-K", cores, rest + (cores if rounds else 0)
-    # Where all shares are the same part of a tile, no cube has to do with two.
+    # If all shares are the same part of a tile, no cube works on two tiles.
     parts = parts_of_tile(tiles, steps, cores)
     if parts > 1 and tiles * parts != cores:
         yield "split-K", tiles * parts, tiles

@@ -1,7 +1,7 @@
-"""Tiles of sums as the copy engine writes them: whole lines at a time, from shared memory.
+"""The epilogue by TMA: whole lines from shared memory.
 
-Requirements: each warp group writes its own sums while the others' products go on; while a part of
-them is on its way, the next is stored; sums keep their registers.
+Requirements: each warp group writes its own sums while the others' products continue. While one
+part of them is copied, the next is stored. Sums stay in their registers.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.matmul.register_a import store_turned
 
-# Parts of a tile's sums that are on their way to memory.
+# Parts of a tile's sums that may be in flight.
 PARTS = 2
 
 
 @helper
 def write_tile(c_map: Any, parts: Any, sums: Any, there: Any, group: Any, plan: Any) -> None:
-    """Write a warp group's sums. ``there``: of the tile, the product, the row and the column."""
+    """Write a warp group's sums. ``there``: the product, row and column of the tile."""
     for part in range(plan.columns // plan.part):
         write_part(c_map, parts, sums, there, group, part, plan.pending, plan)
 
@@ -40,7 +40,7 @@ def write_part(
     pending: int,
     plan: Any,
 ) -> None:
-    """Write a part of a warp group's columns, while ``pending`` boxes may be on their way."""
+    """Write a part of a warp group's columns, while ``pending`` copies may be in flight."""
     unit, part_size = unit_index() % 128, 64 * plan.part
     batch, row, column = there
     top, start = group * 64, part * plan.part
@@ -61,10 +61,10 @@ def write_part(
 
 @helper
 def store_part(sums: Any, target: Any, start: int, plan: Any) -> None:
-    """Store some columns of sums as the copy engine takes them.
+    """Store some columns of sums in the layout of TMA.
 
-    The pieces of a line are swizzled by the row's number in its eight, which is the same for all
-    sums of a unit, so that few places are computed, and the sums keep the registers.
+    The pieces of a line are swizzled by the row's index modulo eight. It is the same for all sums
+    of a unit, so few addresses are computed, and the sums keep their registers.
     """
     row, column = sums.lane_place()
     swizzle = plan.swizzle(plan.result)

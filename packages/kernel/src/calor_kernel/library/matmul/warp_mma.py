@@ -1,10 +1,10 @@
-"""Products by matrix instructions of planes that load their own factors from shared memory.
+"""Products by matrix instructions of planes that load their operands from shared memory.
 
-Requirements: any strides, sizes and float types; factors become what the instruction takes on their
-way to shared memory, where those of one lane lie side by side, so that a lane has its factors in
-one access; sums are of float32; a plane has squares of sums in registers, and reads each factor
-once for a row or column of them; two tiles in turn, so that the next is loaded while this one is
-used.
+Requirements: any strides, sizes and float types. Operands are converted for the instruction when
+they are stored to shared memory, where the elements of one lane are adjacent, so that a lane loads
+them in one access. Sums are float32. A plane keeps a block of tiles of sums in registers, and reads
+each operand once for a row or column of them. Two tiles in shared memory alternate: one is loaded
+while the other is multiplied.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from calor_kernel.library.gemm.mma import SQUARE, instruction_for
 from calor_kernel.library.matmul.problem import Operand, Product
 
 _FLOATS: Final = (float16, bfloat16, float32)
-# Rows and columns of a tile, what it takes of the summed axis, planes down and across.
+# Rows and columns of a tile, terms of a step, planes down and across.
 PLANS: Final = {
     SQUARE: ((64, 64, 16, 2, 2), (32, 32, 16, 2, 2)),
     "mfma_32x32x2_float32": ((128, 128, 16, 2, 2), (64, 64, 16, 2, 2)),
@@ -44,17 +44,17 @@ PLANS: Final = {
     "wmma_16x16x16_float16": ((128, 128, 32, 4, 2), (64, 64, 32, 2, 2)),
     "wmma_16x16x16_bfloat16": ((128, 128, 32, 4, 2), (64, 64, 32, 2, 2)),
 }
-# Elements of an access of 16 bytes, of types of two.
+# Elements of an access of 16 bytes, for two-byte types.
 _ACCESS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Squares:
-    """How a product is computed: ``down`` by ``across`` planes share a tile.
+    """A plan: ``down`` by ``across`` planes share a tile.
 
-    A tile has ``rows`` by ``columns`` sums, and takes ``depth`` of the summed axis at a time.
-    ``a_along``, ``b_along``: whether the operand is dense along that axis; ``a_access`` and
-    ``b_access``: elements that are one access of it. ``instruction``: its name among the shapes.
+    A tile has ``rows`` by ``columns`` sums, and a step has ``depth`` terms. ``a_along``,
+    ``b_along``: whether the operand is dense along the K axis; ``a_access``, ``b_access``: the
+    elements of an access. ``instruction``: the name of the shape.
     """
 
     rows: int
@@ -75,7 +75,7 @@ class Squares:
 
     @property
     def factor(self) -> DType:
-        """The type of its factors."""
+        """The dtype of its operands."""
         return self.shape.a_dtype
 
     @property
@@ -85,17 +85,17 @@ class Squares:
 
     @property
     def deep(self) -> bool:
-        """Whether a lane has neighbours along the summed axis, which then is the dense one."""
+        """Whether a lane's elements are adjacent along the K axis, which is the dense one then."""
         a, b = self.shape.a[1], self.shape.b[1]
         return a.size > 1 and a(1) == self.shape.m and b(1) == 1
 
     def steps(self, size: int) -> tuple[int, int]:
-        """Return how far the next row or column lies in a tile, and the next of the summed axis."""
-        # A line is padded by an access, so that those that are read together differ in banks.
+        """Return the strides of a tile: of rows or columns, and of terms."""
+        # A line is padded by an access, so that lines read together differ in banks.
         return (self.depth + _ACCESS, 1) if self.deep else (1, size)
 
     def elements(self, size: int) -> int:
-        """Return how many elements a tile takes."""
+        """Return the number of elements of a tile."""
         return size * (self.depth + _ACCESS if self.deep else self.depth)
 
     @property
@@ -106,7 +106,7 @@ class Squares:
 
 
 def instruction_of(product: Product, info: DeviceInfo) -> str | None:
-    """Return the instruction of a device that computes a product of floats, if it has one."""
+    """Return the device's instruction for a product of floats, None if it has none."""
     types = {product.a.dtype, product.b.dtype}
     if not info.matrices or {*types, product.dtype} - {*_FLOATS}:
         return None
@@ -114,7 +114,7 @@ def instruction_of(product: Product, info: DeviceInfo) -> str | None:
 
 
 def _access(operand: Operand, size: int, k: int) -> int:
-    """Return how many elements of an operand are one access: 16 bytes, or one element."""
+    """Return the elements of an access of an operand: 16 bytes, or one element."""
     count = 16 // int(operand.dtype.itemsize)
     dense, other = (k, operand.free) if operand.depth == 1 else (size, operand.depth)
     if 1 not in (operand.depth, operand.free):
@@ -124,7 +124,7 @@ def _access(operand: Operand, size: int, k: int) -> int:
 
 
 def squares(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
-    """Return the launch that computes a product by squares, where a device has an instruction."""
+    """Return the launch by warp MMA, if the device has an instruction."""
     a, b = product.a, product.b
     instruction = instruction_of(product, info)
     if instruction is None:
@@ -188,7 +188,7 @@ def matmul_squares(
     *,
     plan: Squares,
 ) -> None:
-    """Compute a tile of c, whose units are planes of one axis."""
+    """Compute a tile of C; the units of a cube are planes along one axis."""
     batch = cube_position(2)
     outer, within = batch // inner, batch % inner
     a_start = a_base + outer * a_outer_stride + within * a_inner_stride
@@ -211,7 +211,7 @@ def matmul_squares(
         )
         barrier()
         multiply_squares(sums, left.at(l_at), right.at(r_at), row, column, plan)
-        # The other tile is filled next; this one is not written before all have passed the barrier.
+        # The other tile is filled next. This one is overwritten only after the barrier.
         side = 1 - side
     for i in range(high // shape.m):
         for j in range(wide // shape.n):
@@ -259,7 +259,7 @@ def fill_square(
     plan: Squares,
     left: bool,
 ) -> None:
-    """Fill a tile from an operand in accesses along its dense axis, 0 beyond it."""
+    """Fill a tile from an operand in accesses along its dense axis, with 0 beyond its end."""
     size, access, along = (
         (plan.rows, plan.a_access, plan.a_along)
         if left
@@ -278,7 +278,7 @@ def fill_square(
             inside = (first + place < count) & (begin + p < k)
             index = start + (first + place) * stride + (begin + p) * depth_stride
             read = splat(constant(0, source.dtype), access)
-            # A whole access is inside or outside: where there are many, sizes divide by them.
+            # A whole access is inside or outside: if it has several elements, it divides the sizes.
             if inside:
                 read = source.load(index, access)
             taken = read.to(factor)

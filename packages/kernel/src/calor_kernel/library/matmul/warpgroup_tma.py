@@ -1,13 +1,12 @@
-"""Products by matrix instructions that run beside warp groups, fed by the device's copy engine.
+"""Products by asynchronous warp-group matrix instructions, fed by TMA.
 
-Requirements: as :mod:`groups`, on devices that copy boxes by themselves; one unit asks for boxes,
-and the other warp groups do nothing but multiply, so that the matrix units never wait for
-addresses; a step's products are still on their way when the next step's begin; a cube computes
-tile after tile, so that the next tile's boxes come while this one's sums are written, whole lines
-at a time, by the copy engine again; each warp group writes its own sums, and the others' products
-go on meanwhile; cubes of a cluster have tiles of the same columns, of which each asks for a part
-for all. (Roles of warps, and boxes for several cubes, after CUTLASS's kernels for Hopper; what each
-is worth was measured by P. Shankhdhar, "Outperforming cuBLAS on H100: a Worklog", 2024.)
+Requirements: one unit issues the TMA copies and the other warp groups only multiply, so that the
+matrix units never wait for addresses. The products of a step still run when the next step begins. A
+cube is persistent, so the next tile's copies run while TMA writes this one's sums, in whole lines.
+Each warp group writes its own sums while the others' products continue. Cubes of a cluster have
+tiles of the same columns, and each loads a part for all by multicast. (Warp specialization and
+multicast after CUTLASS's kernels for Hopper; the gain of each was measured by P. Shankhdhar,
+"Outperforming cuBLAS on H100: a Worklog", 2024.)
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ from calor_kernel.library.matmul.split_k_cluster import Parts, exchange
 from calor_kernel.library.matmul.stream_k import Shares, WholeTiles, hand_over, take_over
 from calor_kernel.library.matmul.tma_store import PARTS, write_tile
 
-# Bytes of factors that the matrix unit reads from shared memory along the summed axis alone.
+# Itemsize of operands that the matrix unit reads from shared memory along the K axis alone.
 FOUR = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """How a product is computed: each warp group has 64 of the ``rows``, and all ``columns``.
+    """A plan: each warp group has 64 of the ``rows``, and all ``columns``.
 
-    A step takes a line of the summed axis, and ``stages`` of them are in memory. ``a_along``,
+    A step is a line of the K axis, and ``stages`` of them are in shared memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
-    computed at the same time. ``result``: the type of c. ``cluster``: how many cubes have tiles one
-    below another and share what they read of b. ``formats``: what numbers bytes are. ``parts``: how
-    many cubes, of a cluster, compute parts of the sums of the same tile.
+    computed at the same time. ``result``: the dtype of c. ``cluster``: the cubes with tiles of the
+    same columns, which share their reads of b. ``formats``: the float8 formats of bytes. ``parts``:
+    the cubes of a cluster that compute parts of the same tile's sums.
     """
 
     dtype: DType
@@ -71,7 +70,7 @@ class Boxes:
 
     @property
     def depth(self) -> int:
-        """The elements of the summed axis that are a step."""
+        """The elements of the K axis in a step."""
         return LINE // int(self.dtype.itemsize)
 
     @property
@@ -81,7 +80,7 @@ class Boxes:
 
     @property
     def groups(self) -> int:
-        """The warp groups that multiply."""
+        """The consumer warp groups."""
         return self.rows // 64
 
     @property
@@ -101,7 +100,7 @@ class Boxes:
 
     @property
     def pending(self) -> int:
-        """How many boxes may be on their way when the next are stored, so that there is place."""
+        """The number of copies that may be in flight when the next part is stored."""
         each = 64 // self.part if self.transposed else 1
         return 0 if self.columns // self.part % PARTS else (PARTS - 1) * each
 
@@ -111,11 +110,11 @@ class Boxes:
         return LINE * (self.stages * (self.rows + self.columns) + PARTS * self.rows) + 1024
 
     def swizzle(self, dtype: DType) -> Swizzle:
-        """Return how pieces of 16 bytes of a line are swizzled."""
+        """Return the swizzle of a line's pieces of 16 bytes."""
         return Swizzle(3, {1: 4, 2: 3, 4: 2}[int(dtype.itemsize)], 3)
 
     def layout(self, first: bool) -> Swizzled:
-        """Return where (row, column) of the tile of a, or of b, lie: in lines."""
+        """Return the layout of (row, column) in the tile of a, or of b."""
         size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
         line = self.depth
         deep: tuple[Any, Any] = (line, line)
@@ -126,17 +125,17 @@ class Boxes:
         return Swizzled(self.swizzle(self.dtype), Layout(*map(tuple, zip(*sides, strict=True))))
 
     def box(self, first: bool) -> tuple[int, int]:
-        """Return the rows and columns of what is copied at a time: an operand as it lies."""
+        """Return the rows and columns of a copy, in the operand's own layout."""
         along = self.a_along if first else self.b_along
         return (self.own(first) if along else self.depth, self.depth)
 
     def own(self, first: bool) -> int:
-        """Return the rows of a, or the columns of b, that a cube asks for."""
+        """Return the rows of a, or the columns of b, that a cube loads."""
         return self.rows if first else self.columns // self.cluster
 
     @property
     def whole(self) -> bool:
-        """Whether what a cube asks for is whole boxes."""
+        """Whether a cube loads whole boxes."""
         part = 8 if self.b_along else self.depth
         return self.columns % (self.cluster * part) == 0
 
@@ -167,9 +166,9 @@ def matmul_boxes(
 ) -> None:
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
-    ``a_outer``, ``a_inner``, ``b_outer``, ``b_inner``: how many products an operand has along the
-    two axes of ``batches`` and ``inner`` of them, or 1 where all take the same. ``memory``: what
-    cubes hand sums over by, and of how many tiles, where they have shares of tiles.
+    ``a_outer``, ``a_inner``, ``b_outer``, ``b_inner``: the number of an operand's products along
+    the two axes of ``batches`` and ``inner``, or 1 if all products share it. ``memory``: the memory
+    of exchanged sums and the number of shared tiles, for stream-K.
     """
     launch_attributes(cubes_per_core=1, cluster=(plan.cluster * plan.parts, 1, 1))
     left_at, right_at = plan.layout(True), plan.layout(False)
@@ -200,8 +199,8 @@ def matmul_boxes(
     whole = down * across
     rank, first = cube_position(0) % plan.cluster, cube_position(0) // plan.cluster
     tiles, step = whole * batches, cube_count(0) // plan.cluster
-    # There is a first step, so that sums come from products alone: where the compiler sees another
-    # way to them, it reads them early, and runs the products one after another.
+    # At least one step, so that sums always come from products. If the compiler sees another way to
+    # them, it reads them early and serialises the products.
     deep = max(k, 1)
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
@@ -258,16 +257,16 @@ def matmul_boxes(
                 write_tile(c_map, parts, sums, (batch, row, column), group, plan)
         wait_puts()
     if plan.cluster > 1:
-        # Others of the cluster bring boxes here, and arrive at barriers, until they are done.
+        # Other cubes of the cluster copy to this one's memory and barriers until they finish.
         barrier("cluster")
 
 
 def schedule_of(
     first: Any, step: Any, tiles: Any, deep: Any, memory: tuple[Any, ...], plan: Any
 ) -> WholeTiles | Shares | Parts:
-    """Return what cube ``first`` of ``step`` computes; ``memory``: what sums are handed over by.
+    """Return the schedule of cube ``first`` of ``step``; ``memory``: that of exchanged sums.
 
-    Each role asks for it, so that no number of it is kept in registers that both share.
+    Each role computes it anew, so that its numbers occupy no registers across both roles.
     """
     if plan.parts > 1:
         return Parts(first, deep, plan.depth, plan.parts, memory)
@@ -278,7 +277,7 @@ def schedule_of(
 
 @helper
 def left_factors(left: Any, at: Any, placed: Any, top: Any, plan: Any) -> list[Any]:
-    """Return a step's factors of a warp group's rows: where they lie, or those in registers."""
+    """Return a step's fragments of a warp group's rows, in shared memory or in registers."""
     if plan.transposed:
         return rows_in_registers(left, at + top * plan.depth, plan)
     lefts, shape = SharedMatrix(left.at(at), placed), plan.shape
@@ -287,7 +286,7 @@ def left_factors(left: Any, at: Any, placed: Any, top: Any, plan: Any) -> list[A
 
 @helper
 def operand_map(operand: Any, batches: Any, sizes: Any, strides: Any, box: Any, plan: Any) -> Any:
-    """Return the map of an operand: two axes of products, and two of which the last is dense."""
+    """Return an operand's tensor map: two axes of products, and two more, the last one dense."""
     whole = (1, 1, *box)
     at = Swizzled(plan.swizzle(plan.dtype), Layout(whole, (0, 0, box[1], 1)))
     rounded = plan.shape.tf32
@@ -306,7 +305,7 @@ def fetch(
     plan: Any,
     first: bool,
 ) -> None:
-    """Ask for the boxes of a step of an operand: one where it is dense along the summed axis."""
+    """Issue the copies of an operand for a step: one if it is dense along the K axis."""
     cubes = 1 if first else plan.cluster
     if plan.a_along if first else plan.b_along:
         source.fetch(target, (*batch, across, deep), full, stage, cubes=cubes)
@@ -321,9 +320,9 @@ def fetch(
 def place_of_tile(
     tile: Any, whole: Any, down: Any, across: Any, rank: Any, plan: Any
 ) -> tuple[Any, Any, Any]:
-    """Return the row and column of a tile and its product: bands of rows, from top to bottom.
+    """Return a tile's row, column and product: bands of rows, from top to bottom.
 
-    ``rank``: which of the cubes of a cluster this is, whose tiles count as one.
+    ``rank``: the index of this cube in its cluster, whose tiles count as one.
     """
     batch, number = tile // whole, tile % whole
     of_band = across * plan.band

@@ -1,8 +1,8 @@
-"""Which products a device's copy engine can feed, and their launches.
+"""Launches of products by TMA, and the products that it can feed.
 
-Requirements: the engine takes dense lines that begin at multiples of 16 bytes, and strides above
-zero; an operand that is the same for all products along an axis has one of them there; the sizes
-and the address are the launch's own, so that products of many sizes share a kernel.
+Requirements: TMA takes dense lines that begin at multiples of 16 bytes, and positive strides. An
+operand that all products along an axis share has size 1 there. Sizes and addresses are arguments of
+the launch, so that products of many sizes share a kernel.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from calor_kernel.library.matmul.warpgroup_tma import FOUR, Boxes, matmul_boxes
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _NBYTES = 16
-# Of factors of so many bytes the instruction reads lines that lie along either axis.
+# Itemsize of operands that the instruction reads along either axis.
 _BOTH_WAYS = 2
 _RESULT = Output(0)
-# Places in a tensor are numbers of 32 bits.
+# Positions in a tensor are 32-bit numbers.
 _MOST = 1 << 31
 
 
@@ -37,10 +37,10 @@ def boxed(
     *,
     transposed: bool = False,
 ) -> Callable[..., Launch] | Dropped:
-    """Return what makes the launch of a plan, or why the copy engine cannot feed the product.
+    """Return the builder of a plan's launch, or why TMA cannot feed the product.
 
-    What makes it takes the plan, and how cubes share tiles, if they do.
-    ``transposed``: the product is that of the transposes, and a is dense along its rows.
+    The builder takes the plan, and the division of tiles for stream-K. ``transposed``: the product
+    is that of the transposes, and a is dense along its rows.
     """
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return Dropped("boxes", "the device has no copy engine, or no products beside its units")
@@ -65,7 +65,7 @@ def boxed(
 
 
 def _refused(operand: Operand, product: Product) -> str | None:
-    """Return what of an operand the copy engine does not take."""
+    """Return why TMA refuses an operand, None if it does not."""
     count = _NBYTES // operand.dtype.itemsize
     if 1 not in (operand.depth, operand.free):
         return "is dense along no axis"
@@ -95,7 +95,7 @@ def _launch(
     a, b = product.a, product.b
     count, wide = _NBYTES // a.dtype.itemsize, _NBYTES // product.dtype.itemsize
     size = Scalar(int32, nonnegative=True)
-    # Of the result.
+    # The stride of the result.
     dense = Scalar(int32, divisible=wide, nonnegative=True)
     stride = Scalar(int64, divisible=count)
     sums = sums_of(product.dtype)
@@ -138,7 +138,7 @@ def _launch(
 
 
 def _axes(operand: Operand, product: Product, count: int) -> tuple[int, ...]:
-    """Return how many products an operand has along two axes, and their strides, never 0."""
+    """Return the number of an operand's products along two axes, and their strides, never 0."""
     several = [n > 1 and s != 0 for n, s in zip(product.batch, operand.batch, strict=True)]
     sizes = [n if many else 1 for n, many in zip(product.batch, several, strict=True)]
     strides = [s if many else count for s, many in zip(operand.batch, several, strict=True)]

@@ -1,8 +1,8 @@
-"""Which of several tiles a product begins with: that by which the last core is done first.
+"""The first tile of a product: the one whose last core finishes first.
 
-Requirements: a core computes one tile after another, so that what counts is the tiles of the core
-that has most; larger tiles read less for their sums, so that each has a rate, which was measured
-where all cores are busy; the answer for sizes that are not known keeps to known kernels.
+Requirements: a core computes one tile after another, so the time is that of the core with the most
+tiles. Larger tiles read less for their sums, so each has a rate, measured with all cores busy. For
+symbolic sizes the choice is among known kernels.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import Plan, lack
 
 P = TypeVar("P", bound=Plan)
-# Rows and columns of a tile, and the sums that a core does in a time, beside those of the best.
+# Rows and columns of a tile, and the rate of its sums relative to the best.
 Tiles = tuple[tuple[int, int, float], ...]
 
 
 def by_waves(rates: Mapping[P, float], product: Product, info: DeviceInfo) -> P | None:
-    """Return the plan by which the last core is done first, of those that fit; None if none does.
+    """Return the plan whose last core finishes first, of those that fit; None if none fits.
 
-    ``rates``: the sums that a core does in a time by each plan, beside those by the best. A tile
-    that would be half empty is never the one: what has half its rows has more than half its rate.
+    ``rates``: each plan's rate of sums relative to the best. A tile that would be half empty is
+    never chosen: a tile of half its rows has more than half its rate.
     """
     fitting = [plan for plan in rates if lack(plan, info) is None]
     if not fitting:
@@ -34,7 +34,7 @@ def by_waves(rates: Mapping[P, float], product: Product, info: DeviceInfo) -> P 
 
 
 def _last_is_done(number: int, tiles: Tiles, m: int, n: int, batches: int, cores: int) -> float:
-    """Return how long the core computes that has most tiles, of one of several kinds."""
+    """Return the time of the core with the most tiles, for one of several kinds."""
     rows, columns, rate = tiles[number]
     count = -(-m // rows) * -(-n // columns) * batches
     return -(-count // cores) * rows * columns / rate
@@ -42,7 +42,7 @@ def _last_is_done(number: int, tiles: Tiles, m: int, n: int, batches: int, cores
 
 @choice(cost=_last_is_done)
 def first_tile(tiles: Tiles, m: int, n: int, batches: int, cores: int) -> int:
-    """Return the number of the tile by which the last core is done first, the first of equals.
+    """Return the index of the tile whose last core finishes first, the first of equals.
 
     >>> first_tile(((256, 128, 1.0), (64, 64, 0.9)), 1024, 1024, 1, 132)
     1

@@ -1,4 +1,4 @@
-"""The reduction family: sums, extremes, places and truths over axes, and what is made of rows."""
+"""The reduction family: sums, extremes, their indices, truths, softmax and norms."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where extremes are: argmax and argmin by cubes of one unit.
+"""Indices of extremes: argmax and argmin by cubes of one unit.
 
-Requirements: the first of equal extremes, and a NaN before any number; a row is searched for its
-extreme only after that is known, which costs less than carrying places along, and a block of a long
-row only if it holds a better one; across rows, places are carried, as vectors of columns; few
-results of many terms are divided, and leave values and places for another launch to join.
+Requirements: the first of equal extremes, and a NaN before any number. A row is searched for its
+extreme once that is known, which costs less than carrying indices; a block of a long row is
+searched only if it holds a better one. Across rows, indices are carried as vectors of columns. Few
+results of many terms are divided into parts, which leave values and indices for another launch.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from calor_kernel.library.reduce.reduction_ops import beats, identity
 
 @dataclass(frozen=True, slots=True)
 class PlacePlan:
-    """How places are found.
+    """A plan of argmax or argmin.
 
-    ``kept``: axes that number the results, or the blocks of columns. ``width``: lanes of a vector.
-    ``unroll``: vectors of a row, or rows, on the way together. ``size``: places of a block of a
-    row, or columns of a block. ``single``: whether a row is one block. ``partial``: whether values
-    are written too, and places as the index type.
+    ``kept``: the axes of the results, or of the blocks of columns. ``width``: lanes of a vector.
+    ``unroll``: vectors of a row, or rows, that are loaded together. ``size``: elements of a block
+    of a row, or columns of a block. ``single``: whether a row is one block. ``partial``: whether
+    values are written too, with indices of the index type.
     """
 
     kind: str
@@ -57,10 +57,10 @@ class PlacePlan:
 
 @kernel
 def places_of_rows(*arguments: Any, plan: PlacePlan) -> None:
-    """Find places along rows whose elements lie one after another.
+    """Find indices along dense rows.
 
-    Arguments: x, the values where ``partial``, the places; how many results and parts of results
-    there are, how many a cube finds, the elements of a row and of a part; sizes of the axes, and
+    Arguments: x, the values if ``partial``, the indices; the number of results and of parts of
+    results, the number for each cube, the elements of a row and of a part; sizes of the axes, and
     strides.
     """
     x, *targets = arguments[: 2 + plan.partial]
@@ -101,7 +101,7 @@ def in_block(
     initial: Any,
     done: Any = False,
 ) -> Any:
-    """Return the best value so far, its place, and whether it is NaN, after a block."""
+    """Return the best value so far, its index, and whether it is NaN, after a block."""
     value, strange = extreme(x, plan, base, begin, end)
     over = value > best if plan.kind == "argmax" else value < best
     if plan.single:
@@ -124,14 +124,14 @@ def in_block(
 
 
 def element(x: Any, plan: PlacePlan, at: Any, rest: Any) -> Any:
-    """Return a vector of elements in the type that they are compared in."""
+    """Return a vector of elements in the type of the comparison."""
     value = load(x, plan.source, at, plan.width, rest=rest)
     return converted(value, plan.source, plan.wide)
 
 
 @helper
 def extreme(x: Any, plan: PlacePlan, base: Any, begin: Any, end: Any) -> Any:
-    """Return the extreme of a block without its NaNs, and whether there are some."""
+    """Return the extreme of a block without its NaNs, and whether it has any."""
     width, unroll = plan.width, plan.unroll
     nothing = identity(plan.kind, plan.wide)
     best = registers(unroll, plan.wide, width, nothing)
@@ -169,7 +169,7 @@ def chosen_of(kind: str, values: list[Any]) -> Any:
 def search(
     x: Any, plan: PlacePlan, base: Any, begin: Any, end: Any, value: Any, strange: bool
 ) -> Any:
-    """Return the first place of a value in a block, or of NaN."""
+    """Return the index of the first occurrence of a value in a block, or of NaN."""
     width, unroll, index = plan.width, plan.unroll, plan.index
     none = identity("min", index)
     found = registers(unroll, index, width, none)
@@ -193,11 +193,11 @@ def search(
 
 @kernel
 def places_of_columns(*arguments: Any, plan: PlacePlan) -> None:
-    """Find places along an axis, for vectors of results whose elements lie one after another.
+    """Find indices along an axis, for vectors of adjacent results.
 
-    Arguments: x, the values where ``partial``, the places; blocks in all, how many a cube does,
-    blocks side by side, how often these come; columns, terms, terms of a part, how far the results
-    of parts are apart; the stride of the axis; sizes of the axes, strides of x and of the results.
+    Arguments: x, the values if ``partial``, the indices; all blocks, blocks of a cube, blocks side
+    by side, the number of such rows of blocks; columns, terms, terms of a part, the stride of parts
+    in the results; the stride of the axis; sizes of the axes, strides of x and of the results.
     """
     x, *targets = arguments[: 2 + plan.partial]
     tasks, turns, blocks, outers, columns, terms, chunk, apart, step, *rest = arguments[
@@ -246,7 +246,7 @@ def compare(
     rows: int,
     count: Any,
 ) -> None:
-    """Take some rows into the best values so far and their places."""
+    """Update the best values and their indices by some rows."""
     width = plan.width
     numbers = [splat(cast(first + r, plan.index), width) for r in range(rows)]
     starts = [at + r * step for r in range(rows)]
@@ -270,7 +270,7 @@ def compare_vectors(
     v: Any,
     rest: Any,
 ) -> None:
-    """Take a vector of each of some rows into the best values and their places."""
+    """Update the best values and their indices by a vector of each of some rows."""
     value, number = best.load(v, plan.width), place.load(v, plan.width)
     for start, row in zip(starts, numbers, strict=True):
         taken = element(x, plan, start + v, rest)
@@ -284,7 +284,7 @@ def compare_vectors(
 def join_places(
     values: Any, places: Any, out: Any, results: Any, parts: Any, *, plan: PlacePlan
 ) -> None:
-    """Write the place of the best of ``parts`` values, each part's results after the last one's."""
+    """Write the index of the best of ``parts`` values; parts follow one another."""
     first, width = cube_position() * plan.width, plan.width
     rest = results - first
     inside = lanes(width, first) < rest

@@ -1,7 +1,7 @@
-"""Where extremes are, by cubes of many units: a team of them finds a place.
+"""Indices of extremes by cubes of many units: a team of units finds one index.
 
-Requirements: as for units alone: the first of equal extremes, NaN before any number; any strides;
-neighbouring units read neighbouring elements, along the axis or across it.
+Requirements: as for single units, the first of equal extremes, and NaN before any number. Any
+strides. Neighbouring units read neighbouring elements, along the axis or across it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from calor_kernel.library.reduce.reduction_ops import beats, identity
 
 @kernel
 def places_of_teams(*arguments: Any, plan: PlacePlan, team: int, along: bool) -> None:
-    """Find places; ``team`` units share one, neighbours along the axis or across it.
+    """Find indices; ``team`` units share one, neighbours along the axis or across it.
 
-    Arguments: x, the values where ``partial``, the places; results, results of all parts, terms of
-    a result and of a part, the stride of the axis; sizes of the other axes, and strides.
+    Arguments: x, the values if ``partial``, the indices; results, results of all parts, terms of a
+    result and of a part, the stride of the axis; sizes of the other axes, and strides.
     """
     x, *targets = arguments[: 2 + plan.partial]
     results, tasks, terms, chunk, step, *numbers = arguments[2 + plan.partial :]
@@ -67,13 +67,13 @@ def places_of_teams(*arguments: Any, plan: PlacePlan, team: int, along: bool) ->
 
 
 def value_at(x: Any, plan: PlacePlan, at: Any) -> Any:
-    """Return an element in the type that it is compared in."""
+    """Return an element in the type of the comparison."""
     return converted(load(x, plan.source, at, 1), plan.source, plan.wide)
 
 
 @helper
 def over_units(plan: PlacePlan, best: Any, place: Any, team: int, apart: int) -> Any:
-    """Return the best value of a team's units and its first place; every unit calls it."""
+    """Return the best value of a team's units and its first index; every unit calls it."""
     unit = unit_position()
     values, places = shared(cube_size(), plan.wide), shared(cube_size(), plan.index)
     distance = team // 2

@@ -1,7 +1,7 @@
-"""Places of extremes as launches.
+"""Launches of argmax and argmin.
 
-Requirements: memory is read in its order where strides allow it, and few results of many terms are
-divided among cubes, whose values another launch joins.
+Requirements: memory is read in order if strides allow it. Few results of many terms are divided
+among cubes, and another launch joins their values.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from calor_kernel.library.reduce.split_reduction import divided
 _SIZE: Final = Scalar(int64, nonnegative=True)
 _STRIDE: Final = Scalar(int64)
 _CHUNK: Final = 1 << 16
-# Vectors of a block of a row; bytes of a block of columns, and where there are few blocks.
+# Vectors of a block of a row; bytes of a block of columns, and of one if there are few blocks.
 _BLOCK: Final = 64
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 
 
 class Places:
-    """The problem of one op, as far as all ways of doing it need it."""
+    """The problem of one op, for all its methods."""
 
     def __init__(self, request: Request) -> None:
         (x,), self.info, self.kind = request.inputs, request.info, request.op
@@ -55,7 +55,7 @@ class Places:
         self.results = self.found.results
 
     def plan(self, size: int, unroll: int, kept: int, width: int | None = None) -> PlacePlan:
-        """Return how places are found, of which not all is known yet."""
+        """Return a plan with the problem's parameters."""
         size_of = max(self.wide.itemsize, self.index.itemsize)
         lanes = width or max(self.info.vector_bytes // size_of, 1)
         return PlacePlan(
@@ -71,7 +71,7 @@ class Places:
         sizes: int,
         parts: int,
     ) -> Work:
-        """Return the launch of a body, and of what joins its parts; the first numbers are sizes."""
+        """Return the launches of a body and its join; the first ``sizes`` numbers are sizes."""
         function, keywords, units = build
         plan = replace(plan, partial=parts > 1)
         targets: list[Argument] = [Scratch(0), Scratch(1)] if plan.partial else [Output(0)]
@@ -115,7 +115,7 @@ class Places:
 
 
 def places_work(request: Request) -> Work | None:
-    """Return the work of argmax or argmin, None where only the general body does it."""
+    """Return the work of argmax or argmin, None if only the general body suits."""
     problem = Places(request)
     found = problem.found
     if problem.info.max_units > 1:

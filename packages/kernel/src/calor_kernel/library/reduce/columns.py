@@ -1,10 +1,9 @@
-"""One walk of a program across rows: vectors along an axis that stays, whose elements lie one after
-another.
+"""One pass of a program across rows, with vectors along a dense kept axis.
 
-Requirements: the operands are read in the order of memory, some rows at the same time, and the
-totals of a block of columns wait in the nearest cache, so that a processor sees few long streams;
-few columns and many terms are divided among cubes, each of which leaves a part of the totals. Sums
-are put aside as :mod:`totals` says.
+Requirements: operands are read in memory order, some rows at a time. The totals of a block of
+columns stay in the nearest cache, so that a processor sees few long streams. Few columns with many
+terms are divided among cubes, each of which leaves partial totals. Block sums are set aside as in
+:mod:`pairwise_sums`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,12 @@ from calor_kernel.library.reduce.reduction_ops import identity, joined, smaller
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """How a program's walk runs across rows.
+    """A plan for a pass across rows.
 
-    ``kept``: axes that number the blocks of columns beside the last one. ``axes``: those along
-    which is reduced. ``width``: lanes of a vector. ``span``: columns of a block. ``streams``: rows
-    on the way together. ``block``: rows that are added up before their sums are put aside, 0 for
-    all. ``steps``: per operand in memory 1 where its columns lie one after another, 0 where they
-    are one value.
+    ``kept``: the axes of the blocks of columns beside the last one. ``axes``: the reduced axes.
+    ``width``: lanes of a vector. ``span``: columns of a block. ``streams``: rows that are loaded
+    together. ``block``: rows of a block, after which sums are set aside, 0 for all. ``steps``: for
+    each operand in memory 1 if its columns are dense, 0 if they are one value.
     """
 
     kept: int
@@ -52,7 +50,7 @@ class ColumnPlan:
 
 
 class Columns:
-    """What a unit knows while it computes blocks of columns."""
+    """The state of a unit that computes blocks of columns."""
 
     def __init__(self, program: Program, plan: ColumnPlan, arguments: Sequence[Any]) -> None:
         self.program, self.plan = program, plan
@@ -74,7 +72,7 @@ class Columns:
         self.folds = [(n, program.fold(n)) for n in program.folds]
 
     def place(self, task: Any) -> tuple[Any, Any, Any, dict[int, Any], Any]:
-        """Return a block's number of columns, its terms, and where it begins everywhere."""
+        """Return a block's number of columns, its terms, and its start in each view."""
         block, rest = task % self.blocks, task // self.blocks
         outer, part = rest % self.outers, rest // self.outers
         column = block * self.plan.span
@@ -104,7 +102,7 @@ class Columns:
         return load(self.sources[number], dtype, at + v * step, width, step=step, rest=rest)
 
     def terms_of(self, at: dict[int, Any], starts: dict[int, Any], v: Any, rest: Any) -> list[Any]:
-        """Return what a row gives to each reduction."""
+        """Return the terms of a row for each reduction."""
 
         def read(number: int) -> Any:
             if self.program.step(number) is not None:
@@ -119,9 +117,9 @@ class Columns:
 def reduce_columns(*arguments: Any, program: Program, plan: ColumnPlan) -> None:
     """Compute ``turns`` blocks of columns, each from ``chunk`` of the terms.
 
-    After the buffers come the numbers among the operands; the blocks in all, ``turns``, blocks side
-    by side, how often these come; columns, terms, ``chunk``, how far the results of parts are
-    apart; sizes of the axes, strides of each operand and of the results.
+    After the buffers come the scalar operands; all blocks, ``turns``, blocks side by side, the
+    number of such rows of blocks; columns, terms, ``chunk``, the stride of parts in the results;
+    sizes of the axes, strides of each operand and of the results.
     """
     run = Columns(program, plan, arguments)
     sums = [private(plan.span, f.dtype, align=64) for _, f in run.folds]
@@ -146,7 +144,7 @@ def reduce_columns(*arguments: Any, program: Program, plan: ColumnPlan) -> None:
 
 @helper
 def clear(run: Any, memory: list[Any], count: Any, copies: int) -> None:
-    """Fill totals with what joining with changes nothing."""
+    """Fill totals with the identities of their reductions."""
     width, span = run.plan.width, run.plan.span
     if memory:
         for v in loop_range(0, count, width):
@@ -158,7 +156,7 @@ def clear(run: Any, memory: list[Any], count: Any, copies: int) -> None:
 
 @helper
 def some_terms(run: Any, sums: list[Any], starts: Any, count: Any, begin: Any, end: Any) -> None:
-    """Add rows from one to another to the totals."""
+    """Add the rows of a range to the totals."""
     streams = run.plan.streams
     whole = (end - begin) // streams * streams
     for r in loop_range(begin, begin + whole, streams):
@@ -195,7 +193,7 @@ def add_vectors(
 
 @helper
 def settle(run: Any, sums: list[Any], aside: list[Any], count: Any) -> None:
-    """Add the totals to what was put aside, and begin anew."""
+    """Add the totals to those set aside, and reset them."""
     width, span = run.plan.width, run.plan.span
     for v in loop_range(0, count, width):
         for k, (_, fold) in enumerate(run.folds):

@@ -1,8 +1,8 @@
-"""One walk of a program across rows, by cubes of many units that each have a column and some rows.
+"""One pass of a program across rows, by cubes of many units with a column and some rows each.
 
-Requirements: neighbouring units read neighbouring columns; units of one column join their totals in
-shared memory, in an order that depends on their number alone; sums are put aside as :mod:`totals`
-says.
+Requirements: neighbouring units read neighbouring columns. The units of one column join their
+totals in shared memory, in an order that depends on their number alone. Block sums are set aside as
+in :mod:`pairwise_sums`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from calor_kernel.library.reduce.reduction_ops import identity, joined
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Totals of a unit, one a reduction: those being added up, and those put aside."""
+    """A unit's totals for each reduction: of the current block, and set aside."""
 
     sums: list[Registers]
     aside: list[Registers]
@@ -50,7 +50,7 @@ def reduce_columns_team(*arguments: Any, program: Program, plan: ColumnPlan) -> 
     down = cube_size() // plan.span
     x, y = unit_position() % plan.span, unit_position() // plan.span
     count, begin, end, starts, target = run.place(cube_position())
-    # Units beyond the last column do what the first one's does, and write nothing.
+    # Units beyond the last column repeat its work, and write nothing.
     column = min(x, count - 1)
     starts = {i: start + column * run.steps[i] for i, start in starts.items()}
     held = Held(
@@ -80,12 +80,12 @@ def reduce_columns_team(*arguments: Any, program: Program, plan: ColumnPlan) -> 
 
 @helper
 def add_rows(run: Any, held: Any, starts: Any, first: Any, end: Any, down: int) -> None:
-    """Add every ``down``-th row to the totals, some of them at the same time."""
+    """Add every ``down``-th row to the totals, several at a time."""
     streams = run.plan.streams
     last = end - (streams - 1) * down
     for r in loop_range(first, last, streams * down):
         add_some(run, held, starts, [r + s * down for s in range(streams)])
-    # As many rounds as the loop above had, in the units' own rows.
+    # As many rounds as the loop above, in the units' own rows.
     rounds = (max(last - first, 0) + streams * down - 1) // (streams * down)
     for r in loop_range(first + rounds * (streams * down), end, down):
         add_some(run, held, starts, [r])
@@ -106,7 +106,7 @@ def add_some(run: Columns, held: Held, starts: Any, rows: list[Any]) -> None:
 
 @helper
 def over_rows(kind: str, value: Any, down: int) -> Any:
-    """Return the values of the units of one column as one; every unit of the cube calls it."""
+    """Return the joined values of the units of one column; every unit of the cube calls it."""
     span = cube_size() // down
     unit = unit_position()
     room = shared(cube_size(), value.dtype)

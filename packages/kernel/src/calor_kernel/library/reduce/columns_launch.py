@@ -1,7 +1,7 @@
-"""Walks across rows as launches.
+"""Launches of reductions across rows.
 
-Requirements: as for rows; a block of columns is as wide as a page where there are many, and
-narrower where there are few blocks otherwise; its terms are divided where there are still few.
+Requirements: as for rows. A block of columns is as wide as a page if there are many blocks, and
+narrower otherwise. If blocks are still few, their terms are divided.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from calor_kernel.library.reduce.rows_launch import CHUNK, SIZE, STRIDE, buffers
 
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 _STREAMS: Final = 8
-# Rows that are added up before the sums are put aside.
+# Rows of a block, after which sums are set aside.
 _DEPTH: Final = 512
 
 
 def span_of(program: Program, found: Layout, info: DeviceInfo) -> int:
-    """Return how many columns a block has."""
+    """Return the number of columns of a block."""
     columns = found.kept.sizes[-1]
     if info.max_units > 1:
         most: int = min(info.max_units, 32)
@@ -50,10 +50,9 @@ def columns_launch(
     parts: int = 1,
     chunk: int = 0,
 ) -> Launch:
-    """Return the launch of a program's one walk across rows.
+    """Return the launch of a program's one pass across rows.
 
-    ``parts``: into how many parts of ``chunk`` terms the walk is divided; the results of each part
-    come after those of the parts before it.
+    ``parts``: the number of parts of ``chunk`` terms; the results of the parts follow one another.
     """
     many = info.max_units > 1
     span = span_of(program, found, info)

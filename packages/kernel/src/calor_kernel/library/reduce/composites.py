@@ -1,9 +1,9 @@
-"""Softmax and norms as programs of rows, each with what it keeps between the walks.
+"""Softmax and norms as row programs, with the values that are kept between passes.
 
-Requirements: half types are computed in float32 and rounded once; a variance subtracts the mean
-before it squares; a row is divided by its sum as a product with the reciprocal, which costs half an
-ulp more than a division and far less time; the maximum of a softmax does not see NaN, as the sum of
-the exponentials does.
+Requirements: half types are computed in float32 and rounded once. A variance subtracts the mean
+before it squares. Division of a row by its sum is multiplication by the reciprocal, which costs
+half an ulp more than a division and far less time. The maximum of a softmax ignores NaN, since the
+sum of the exponentials does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calor_kernel.library.reduce.program import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a composite adds to a recipe: its results, and what is kept between the walks."""
+    """A composite of a recipe: its results, and the values kept between passes."""
 
     results: tuple[int, ...]
     kept: tuple[int, ...] = ()
@@ -79,7 +79,7 @@ COMPOSITES: Final[Mapping[str, Callable[..., Made]]] = {
 def composite(
     recipe: Recipe, op: str, x: int, terms: int, attributes: Mapping[str, Any]
 ) -> tuple[Made, tuple[float, ...]]:
-    """Add a composite of rows of ``terms`` values, and return it with the numbers of a launch."""
+    """Add a composite of rows of ``terms`` values; return it with a launch's numbers."""
     if op in ("softmax", "log_softmax"):
         return COMPOSITES[op](recipe, x), ()
     wide = _wide(recipe.dtype(x))

@@ -1,7 +1,7 @@
-"""Which nodes of a graph become one program of rows: groups that grow around a reduction.
+"""Groups of nodes that become one row program; they grow around a reduction.
 
-Requirements: groups are convex, and what the planner would have to move on the way is none of a
-group's; a group is closed where nothing else reads what movement within it makes.
+Requirements: groups are convex, and contain no movement that needs a copy. A group is closed if no
+other node reads the results of its movement ops.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from calor_kernel.library.reduce.reduction_ops import EXTREMES, TOTALS, TRUTHS
 
 Role = Literal["along", "row"]
 FOLDS: Final = frozenset((*TOTALS, *EXTREMES, *TRUTHS))
-# Registers and parameters are not endless, and a walk computes its values anew.
+# Registers and parameters are limited, and each pass recomputes its values.
 _OPERANDS, _RESULTS, _STEPS = 12, 4, 48
 
 
 @dataclass(slots=True)
 class Rows:
-    """What is taken so far.
+    """The group so far.
 
-    ``roles``: per value that the group computes. ``computing``: the nodes that compute them.
-    ``between``: movement on the way.
+    ``roles``: for each value that the group computes. ``computing``: the nodes that compute them.
+    ``between``: movement ops between them.
     """
 
     shape: tuple[int, ...]
@@ -38,7 +38,7 @@ class Rows:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The shape of a value a row."""
+        """The shape of a value with one element for each row."""
         return tuple(n for a, n in enumerate(self.shape) if a not in self.axes)
 
     @property
@@ -47,7 +47,7 @@ class Rows:
         return self.computing | self.between
 
     def copy(self) -> Rows:
-        """Return a group that may grow on its own."""
+        """Return a copy that may grow separately."""
         return replace(
             self,
             roles=dict(self.roles),
@@ -57,7 +57,7 @@ class Rows:
 
 
 class Search:
-    """A graph with what growing groups asks of it."""
+    """A graph, with the queries of growing groups."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -75,9 +75,9 @@ class Search:
                     bits |= self.above[self.maker[value]] | 1 << self.maker[value]
             self.above.append(bits)
 
-    # What nodes are.
+    # Properties of nodes.
     def _reduction(self, number: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Return the shape and the axes that a node reduces, None where it is no reduction."""
+        """Return the shape and the axes that a node reduces, None if it is no reduction."""
         node = self.graph.nodes[number]
         name, attributes = node.op.name, node.attributes
         if name not in FOLDS and name not in COMPOSITES:
@@ -91,7 +91,7 @@ class Search:
         return x.shape, axes
 
     def _move(self, number: int) -> Node | None:
-        """Return a node if it only says where elements are."""
+        """Return a node if it is a movement op."""
         node = self.graph.nodes[number]
         if node.op.name not in MOVEMENTS or len(node.inputs) != 1:
             return None
@@ -110,7 +110,7 @@ class Search:
         )
 
     def role(self, group: Rows, value: int) -> Role | None:
-        """Return what a value is to a group by its shape."""
+        """Return the role of a value in a group, from its shape."""
         shape = self.graph.specs[value].shape
         if shape == group.shape:
             return "along"
@@ -118,7 +118,7 @@ class Search:
         return "row" if squeezed == [n for n in group.rows if n != 1] else None
 
     def behind(self, value: int) -> tuple[int, list[int]]:
-        """Return the value that lies behind movement, and the nodes that move it."""
+        """Return the value behind movement ops, and their nodes."""
         between: list[int] = []
         while value in self.maker and self._move(self.maker[value]) is not None:
             between.insert(0, self.maker[value])
@@ -126,9 +126,9 @@ class Search:
         return value, between
 
     def link(self, group: Rows, value: int, role: Role) -> tuple[int, list[int]] | None:
-        """Return the group's value that an operand is, with the movement between; None for none.
+        """Return the group's value of an operand, with the movement between; None for none.
 
-        Raises ValueError for one that the group has, but not in this way.
+        Raises ValueError for a value of the group that is moved in another way.
         """
         source, between = self.behind(value)
         if source not in group.roles:
@@ -155,7 +155,7 @@ class Search:
 
     # Growing.
     def grow(self, seed: int, taken: set[int]) -> Rows | None:
-        """Return the group around a reduction, None where there is none or nothing around it."""
+        """Return the group around a reduction, None if there is none or it has one node."""
         kind = self._reduction(seed)
         if kind is None or not kind[1]:
             return None
@@ -181,7 +181,7 @@ class Search:
         return closed if len(closed.computing) > 1 else None
 
     def _around(self, group: Rows) -> list[int]:
-        """Return nodes that read what a group computes, and those that compute what it reads."""
+        """Return nodes that read values of a group, and nodes whose values it reads."""
         found: set[int] = set()
         todo = list(group.roles)
         while todo:
@@ -196,7 +196,7 @@ class Search:
         return sorted(found - group.nodes)
 
     def _with(self, group: Rows, number: int) -> Rows | None:
-        """Return a group with one more node, None where that is not right."""
+        """Return a group with one more node, None if that is not possible."""
         node, grown = self.graph.nodes[number], group.copy()
         reduction = self._reduction(number)
         if reduction is not None:
@@ -230,7 +230,7 @@ class Search:
         return grown if self._right(grown) else None
 
     def _right(self, group: Rows) -> bool:
-        """Return whether a group may be one launch, once it is closed."""
+        """Return whether a group may be one launch once it is closed."""
         if len(group.computing) > _STEPS or len(self.results(group)) > _RESULTS:
             return False
         if not all(self._linked(group, number) for number in group.computing):
@@ -243,7 +243,7 @@ class Search:
         return not any(self.above[n] & mine for n in makers)
 
     def _closed(self, group: Rows) -> bool:
-        """Return whether nothing else reads what movement of the group makes."""
+        """Return whether no other node reads the results of the group's movement ops."""
         nodes = group.nodes
         values = [v for n in group.between for v in self.graph.nodes[n].outputs]
         return not any(
@@ -251,7 +251,7 @@ class Search:
         )
 
     def _linked(self, group: Rows, number: int) -> bool:
-        """Return whether a node of a group reads the group's values as they are."""
+        """Return whether a node of a group reads the group's values without movement."""
         node = self.graph.nodes[number]
         reduces = self._reduction(number) is not None
         role = "along" if reduces else self.role(group, node.outputs[0])
@@ -267,7 +267,7 @@ class Search:
         return sorted(read - made)
 
     def results(self, group: Rows) -> list[int]:
-        """Return the values that something else reads."""
+        """Return the values that other nodes read."""
         nodes = group.nodes
         return sorted(
             v

@@ -1,8 +1,8 @@
-"""Reductions of any view, result by result: the bodies that take everything.
+"""Reductions of any view, result by result: the general bodies.
 
-Requirements: any kind, type, rank and strides, on every device; the terms of a result are taken one
-after another, in the order in which they lie, so that the result is the same everywhere. On a CPU a
-unit computes a vector of results, whose terms it gathers.
+Requirements: any kind, type, rank and strides, on every device. The terms of a result are taken in
+index order, so that the result is the same everywhere. On a CPU a unit computes a vector of results
+and gathers their terms.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def reduce_general(
 ) -> None:
     """Compute ``width`` results a unit, of ``count``.
 
-    ``numbers``: sizes of the kept axes and their strides, then of the reduced ones likewise.
+    ``numbers``: sizes and strides of the kept axes, then of the reduced axes.
     """
     sizes, strides = numbers[:kept], numbers[kept : 2 * kept]
     lengths, steps = numbers[2 * kept : 2 * kept + reduced], numbers[2 * kept + reduced :]
     first = absolute_position() * width
     if first < count:
         index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
-        # Places beyond the end are the last one.
+        # Indices beyond the end are clamped to the last one.
         index = select(index < count, index, count - 1) if width > 1 else index
         base = offset_of(unravel(index, sizes), strides)
         wide = working(kind, source, result)
@@ -82,7 +82,7 @@ def reduce_general(
 
 
 def element(x: Any, dtype: DType, at: Any) -> Value:
-    """Return the value at a place, or at each of a vector of places."""
+    """Return the value at a position, or at each of a vector of positions."""
     if dtype.is_complex:
         return Complex(x.load(at * 2), x.load(at * 2 + 1))
     if at.width == 1:
@@ -95,7 +95,7 @@ def element(x: Any, dtype: DType, at: Any) -> Value:
 def fold_all(
     state: Any, step: Step, sizes: Sequence[Any], strides: Sequence[Any], at: Any, number: Any
 ) -> Any:
-    """Return the state after a step for each place along the axes, the last one fastest."""
+    """Return the state after a step for each position along the axes, the last one fastest."""
     if not sizes:
         return step(state, at, number)
     for i in range(sizes[0]):

@@ -1,4 +1,4 @@
-"""Where the operands and results of a program lie: an argument of the launch, and a view of it."""
+"""The operands and results of a program: arguments of the launch, and their views."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ Memory = Input | Output | Scratch
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A view of a buffer argument, whose own offset the view's is added to."""
+    """A view of a buffer argument; the offsets of both are added."""
 
     memory: Memory
     view: View
 
     @property
     def argument(self) -> Argument:
-        """The argument of a launch, which begins at the view's first element."""
+        """The launch's argument, from the view's first element on."""
         offset = self.memory.offset + self.view.offset * parts(self.view.dtype)
         return replace(self.memory, offset=offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a launch, or some, do: a program's operands and results, and the numbers of it.
+    """The task of one or more launches: a program's operands, results and numbers.
 
-    ``shape`` and ``axes``: the elements, and the axes along which rows lie. ``sources`` are in the
-    order of the program's operands in memory, ``numbers`` in that of those that are numbers. A view
-    of what is one value a row lacks the axes.
+    ``shape`` and ``axes``: the elements, and the axes of a row. ``sources`` are in the order of the
+    program's operands in memory, ``numbers`` in that of its scalar operands. A view of one value a
+    row lacks the axes.
     """
 
     shape: tuple[int, ...]

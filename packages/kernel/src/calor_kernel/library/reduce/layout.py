@@ -1,7 +1,7 @@
-"""How the operands and results of a program lie: axes that number rows, and axes of a row.
+"""The layout of a program's operands and results: axes of the rows, and axes of a row.
 
-Requirements: axes are merged where they follow each other in all views, so that most problems have
-one axis of each; the order of the axes of a row is free where nothing is written along it.
+Requirements: adjacent axes are merged if all views allow it, so that most problems have one axis of
+each kind. The order of a row's axes is free if nothing is written along it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from calor_kernel.contract.work import View
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Some axes: their sizes, and per view their strides, () where the view has none of them."""
+    """Axes: their sizes, and their strides in each view, () if the view has none of them."""
 
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
 
     @property
     def count(self) -> int:
-        """The number of places."""
+        """The number of elements."""
         return prod(self.sizes)
 
     @property
@@ -33,7 +33,7 @@ class Axes:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The axes that number rows, and those of a row."""
+    """The axes of the rows, and those of a row."""
 
     kept: Axes
     along: Axes
@@ -47,9 +47,9 @@ def layout_of(
     *,
     free: bool = False,
 ) -> Layout:
-    """Return the layout of views, which have all axes where ``along``, else the rows' only.
+    """Return the layout of views, which have all axes if ``along``, else only those of the rows.
 
-    ``free``: whether a row's axes may come in the order in which the first view has them.
+    ``free``: whether a row's axes may be reordered to the first view's memory order.
     """
     rows = [a for a in range(len(shape)) if a not in axes]
     within = sorted(axes)
@@ -68,7 +68,7 @@ def layout_of(
 
 
 def _merged(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Axes:
-    """Return axes without those of one place, joined where they follow each other in all views."""
+    """Return axes without those of size 1, merged if they are adjacent in all views."""
     has = [bool(s) for s in strides]
     found: list[tuple[int, list[int]]] = []
     for axis, n in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""Reductions as launches: from the ops to the bodies of this family."""
+"""Lowering of reductions: from the ops to the bodies of this family."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STRIDE: Final = Scalar(int64)
 
 @lowering("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", strided=True)
 def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to reduce, the likeliest first."""
+    """Return the works of a reduction, the likeliest first."""
     (x,), (output,) = request.inputs, request.outputs
     kind, info = request.op, request.info
     places = kind in PLACES
@@ -62,7 +62,7 @@ def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
 
 
 def pairs(request: Request, axes: Sequence[int]) -> Work | None:
-    """Return the work of a sum of complex numbers as that of pairs; None for anything else."""
+    """Return a complex sum as a sum of pairs; None for other reductions."""
     (x,), (output,) = request.inputs, request.outputs
     if request.op != "sum" or not (x.dtype.is_complex and output.dtype.is_complex):
         return None
@@ -88,7 +88,7 @@ def planned(
 
 @lowering("softmax", "log_softmax", "standardize", "rms_norm", strided=True)
 def lower_composite(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to compute a softmax or a norm."""
+    """Return the works of a softmax or a norm."""
     (x,) = request.inputs
     attributes = request.attributes
     if not any(s.size for s in request.outputs):
@@ -109,7 +109,7 @@ def single(kind: str, source: DType, wide: DType, result: DType) -> Program:
 
 
 def general(request: Request, problem: Reduction) -> Launch:
-    """Return the launch of the body that takes everything."""
+    """Return the launch of the general body."""
     (x,), (output,) = request.inputs, request.outputs
     info = request.info
     units = min(info.max_units, 128)

@@ -1,9 +1,9 @@
-"""How values become totals: trees of neighbours, and sums that keep what rounding leaves.
+"""Totals of values: trees of neighbours, and compensated sums of blocks.
 
 Requirements: the error of a sum of floats does not grow with its length. Blocks of terms are added
-up plainly; each block's sum is added to what was put aside, with the error of that addition beside
-it (Neumaier, 1974), so that the whole is off by at most (depth of a block + 2) · u · Σ|x|, where u
-is half an ulp of 1; infinite sums stay infinite.
+plainly. Each block's sum is added to the total set aside, with the error of that addition beside it
+(Neumaier, 1974). So the error is at most (depth of a block + 2) · u · Σ|x|, where u is half an ulp
+of 1. Infinite sums stay infinite.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calor_kernel.library.reduce.reduction_ops import joined
 
 
 def tree(kind: str, values: Sequence[Any]) -> Any:
-    """Return values joined, neighbours first."""
+    """Return the values joined in a tree, neighbours first."""
     made = list(values)
     while len(made) > 1:
         pairs = [joined(kind, a, b) for a, b in zip(made[::2], made[1::2], strict=False)]
@@ -27,13 +27,13 @@ def tree(kind: str, values: Sequence[Any]) -> Any:
 
 
 def is_rounded(fold: Fold) -> bool:
-    """Return whether a reduction rounds as it goes, so that its blocks are put aside."""
+    """Return whether a reduction rounds, so that its blocks are set aside."""
     return fold.kind == "sum" and fold.dtype.kind == "float"
 
 
 @exactly
 def put_aside(fold: Fold, total: Number, rest: Number, block: Number) -> tuple[Number, Number]:
-    """Return what is aside, and what rounding left of it, with a block's total added."""
+    """Return the total set aside and its rounding error, after adding a block's total."""
     if not is_rounded(fold):
         return joined(fold.kind, total, block), rest
     total, lost = two_sum(total, block)
@@ -42,8 +42,8 @@ def put_aside(fold: Fold, total: Number, rest: Number, block: Number) -> tuple[N
 
 @exactly
 def taken_together(fold: Fold, total: Number, rest: Number) -> Number:
-    """Return the total of what is aside and what rounding left."""
+    """Return the total set aside plus its rounding error."""
     if not is_rounded(fold):
         return total
-    # What an infinite sum leaves is no number, and counts for nothing.
+    # The error of an infinite sum is NaN and is ignored.
     return total + select(rest == rest, rest, 0.0)

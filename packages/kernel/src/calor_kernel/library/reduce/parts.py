@@ -1,8 +1,8 @@
-"""Parts of programs: what computes some of its values, and what finishes partial reductions.
+"""Parts of programs: those that compute some of its values, and those that join partial results.
 
 Requirements: a reduction of few long rows is divided among cubes, and another launch joins their
-totals; a program whose walks do not fit one launch becomes one launch a walk, and what they found
-lies in memory.
+totals. A program whose passes do not fit one launch becomes one launch a pass, with its
+intermediate values in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calor_kernel.library.reduce.program import Fold, Operand, Program, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program whose operands are values of another one, by number."""
+    """A program whose operands are values of another one, by index."""
 
     program: Program
     operands: tuple[int, ...]
@@ -48,9 +48,9 @@ def part_of(program: Program, wanted: Sequence[int], known: Collection[int]) -> 
 
 
 def joining(program: Program) -> Part:
-    """Return the program that finishes one of one walk from partial results of its reductions.
+    """Return the program that joins partial results of a one-pass program's reductions.
 
-    Its operands are the reductions, by their numbers, then others that the rest needs.
+    Its operands are the reductions, by their indices, then the other operands it needs.
     """
     folds = program.folds
     rest = part_of(program, program.results, folds)

@@ -1,8 +1,7 @@
-"""The problem of a reduction: axes that stay, and axes that vanish, with as few of each as can be.
+"""The problem of a reduction: kept axes and reduced axes, as few of each as possible.
 
-Requirements: every view is one problem, whatever its strides; axes are merged where they lie one
-after another, so that kernels meet few ranks; the order of the elements that are reduced may change
-only where nobody asks for a place.
+Requirements: every view is one problem, whatever its strides. Adjacent axes are merged, so that
+kernels meet few ranks. The order of the reduced elements may change only if no index is asked for.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What stays, in the order of the dense result, and what vanishes; each has an axis at least.
+    """The kept axes, in the order of the dense result, and the reduced ones; at least one of each.
 
-    ``offset``: where the first element lies.
+    ``offset``: the position of the first element.
     """
 
     kept: tuple[Axis, ...]
@@ -40,15 +39,15 @@ class Reduction:
 
     @property
     def terms(self) -> int:
-        """The number of elements that become one result."""
+        """The number of elements of one result."""
         return prod(a.size for a in self.reduced)
 
 
 def reduction_of(view: View, axes: Sequence[int], *, ordered: bool = False) -> Reduction:
     """Return the problem of reducing a view over axes.
 
-    ``ordered``: whether the places along the axes count, as they do for argmax. Else they are
-    walked in the order of memory, forwards.
+    ``ordered``: whether the order of elements matters, as for argmax. Otherwise they are taken in
+    the order of memory, forwards.
 
     >>> from calor.dtypes import float32
     >>> reduction_of(View((2, 3, 4), (12, 4, 1), float32), (1, 2)).reduced
@@ -69,10 +68,7 @@ def reduction_of(view: View, axes: Sequence[int], *, ordered: bool = False) -> R
 
 
 def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """Return axes with those of one element left out, and joined where they follow each other.
-
-    At least one axis comes back.
-    """
+    """Return axes without those of size 1, with adjacent axes merged; at least one axis."""
     found: list[Axis] = []
     for axis in axes:
         if axis.size == 1:

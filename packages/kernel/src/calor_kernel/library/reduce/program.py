@@ -1,9 +1,9 @@
-"""Programs of rows: elementwise steps and reductions along a row, as data, in the order of need.
+"""Row programs: elementwise steps and reductions along a row, as data, in dependency order.
 
-Requirements: sums, extremes, softmax, norms and whatever a fuser finds are one form, so that one
-body runs them all; a program is a key of kernels, also on disk; which walk over the row computes
-what follows from the program alone: a reduction is known after the walk that makes it, and what
-needs it is computed in the next.
+Requirements: sums, extremes, softmax, norms and a fuser's groups have one form, so that one body
+runs them all. A program is a key of kernels, also on disk. The program alone determines which pass
+over the row computes a value: a reduction is known after its pass, and steps that need it run in
+the next pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Place = Literal["along", "row", "number"]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a program reads: values along the row, one value a row, or a number of the launch."""
+    """An operand: values along the row, one value a row, or a scalar of the launch."""
 
     dtype: DType
     place: Place = "along"
@@ -33,7 +33,7 @@ class Operand:
 class Fold:
     """A reduction of a value along the row: sum, prod, max, min, any, all, or peak.
 
-    ``peak`` is a maximum that does not see NaN, which costs less.
+    ``peak`` is a maximum that ignores NaN, which costs less.
     """
 
     kind: str
@@ -43,10 +43,10 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Values are numbered: the operands first, then the steps; a step reads values before it.
+    """A program. Values are numbered: operands first, then the steps, each after its inputs.
 
-    ``results`` are the values that are written: along the row where they vary along it, else one
-    a row. ``kept``: values that a later walk takes from memory instead of computing them anew.
+    ``results`` are the values that are written: along the row if they vary along it, else one a
+    row. ``kept``: values that a later pass reads from memory instead of recomputing them.
     """
 
     operands: tuple[Operand, ...]
@@ -60,24 +60,24 @@ class Program:
         return self.operands[number].dtype if number < count else self.steps[number - count].dtype
 
     def step(self, number: int) -> Step | Fold | None:
-        """Return the step that makes a value, None for an operand."""
+        """Return the step that computes a value, None for an operand."""
         count = len(self.operands)
         return None if number < count else self.steps[number - count]
 
     def fold(self, number: int) -> Fold:
-        """Return the reduction that makes a value."""
+        """Return the reduction that computes a value."""
         found = self.step(number)
         assert isinstance(found, Fold)
         return found
 
     @property
     def memory(self) -> tuple[int, ...]:
-        """The operands that lie in memory."""
+        """The operands in memory."""
         return tuple(i for i, o in enumerate(self.operands) if o.place != "number")
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The operands that are numbers of the launch."""
+        """The scalar operands of the launch."""
         return tuple(i for i, o in enumerate(self.operands) if o.place == "number")
 
     @property
@@ -93,10 +93,10 @@ class Program:
 
 @dataclass(slots=True)
 class Schedule:
-    """When each value of a program can be computed.
+    """The pass in which each value of a program can be computed.
 
-    ``along``: whether a value varies along the row. ``walks``: for one that does, the first walk
-    that can compute it; for one that does not, the walk after which it is known, −1 before all.
+    ``along``: whether a value varies along the row. ``walks``: for such a value, the first pass
+    that can compute it; for others, the pass after which it is known, −1 before all.
     """
 
     along: list[bool] = field(default_factory=list)
@@ -122,26 +122,26 @@ class Schedule:
         self.walks.append(walk)
 
     def _first(self, number: int) -> int:
-        """Return the first walk that can use a value."""
+        """Return the first pass that can use a value."""
         return self.walks[number] if self.along[number] else self.walks[number] + 1
 
     def count(self, program: Program) -> int:
-        """Return how many walks a program needs."""
+        """Return the number of passes of a program."""
         wanted = [*program.results, *program.folds]
         return max((self.walks[n] for n in wanted), default=-1) + 1
 
     def folds(self, program: Program, walk: int) -> list[int]:
-        """Return the reductions that a walk makes."""
+        """Return the reductions of a pass."""
         return [n for n in program.folds if self.walks[n] == walk]
 
     def written(self, program: Program, walk: int) -> list[tuple[int, int]]:
-        """Return what a walk writes along the row: numbers of results and values."""
+        """Return the values that a pass writes along the row: indices of results and values."""
         return [
             (k, n) for k, n in enumerate(program.results) if self.along[n] and self.walks[n] == walk
         ]
 
     def rowwise(self, program: Program, walk: int) -> list[int]:
-        """Return the steps, one value a row each, that are known after a walk."""
+        """Return the steps with one value a row that are known after a pass."""
         return [
             n
             for n in range(program.values)
@@ -159,12 +159,12 @@ class Schedule:
         return sorted(v for v in read if not self.along[v])
 
     def stored(self, program: Program, walk: int, last: int) -> list[int]:
-        """Return the values that a walk keeps in memory for those after it."""
+        """Return the values that a pass keeps in memory for later ones."""
         return [n for n in program.kept if self.walks[n] == walk < last]
 
 
 def applied(program: Program, step: Step, values: Sequence[Any]) -> Value:
-    """Return what a step makes of values; beside the ops there is "reciprocal"."""
+    """Return the result of a step; beside the ops there is "reciprocal"."""
     if step.op == "reciprocal":
         made: Value = 1.0 / values[0]
         return made
@@ -175,9 +175,9 @@ def applied(program: Program, step: Step, values: Sequence[Any]) -> Value:
 def evaluated(
     program: Program, wanted: Sequence[int], known: Mapping[int, Any], read: Callable[[int], Any]
 ) -> list[Any]:
-    """Return values of a program, from those that are known and those that ``read`` returns.
+    """Return values of a program, from known values and those that ``read`` returns.
 
-    ``read`` is asked for operands and kept values, and returns None for what is to be computed.
+    ``read`` is called for operands and kept values, and returns None for a value to compute.
     """
     made = dict(known)
 
@@ -194,7 +194,7 @@ def evaluated(
 
 
 class Recipe:
-    """Writes a program step by step; its methods return values, in the order in which they come.
+    """Writes a program step by step; its methods return the indices of values, in order.
 
     >>> from calor.dtypes import float32
     >>> recipe = Recipe()
@@ -209,7 +209,7 @@ class Recipe:
         self._made: list[Operand | Step | Fold] = []
 
     def add(self, made: Operand | Step | Fold) -> int:
-        """Add what makes a value."""
+        """Add an operand, step or reduction."""
         self._made.append(made)
         return len(self._made) - 1
 
@@ -222,7 +222,7 @@ class Recipe:
         return self.add(Operand(dtype, place))
 
     def step(self, op: str, *values: int, dtype: DType | None = None, **attributes: Any) -> int:
-        """Add an elementwise op; its dtype is that of its first operand where none is named."""
+        """Add an elementwise op; its dtype is by default that of its first operand."""
         items = tuple(sorted(attributes.items()))
         return self.add(Step(op, values, dtype or self.dtype(values[0]), items))
 
@@ -235,7 +235,7 @@ class Recipe:
         return self.add(Fold(kind, value, self.dtype(value)))
 
     def program(self, results: Sequence[int], kept: Sequence[int] = ()) -> Program:
-        """Return the program, in which operands come before steps."""
+        """Return the program, with operands before steps."""
         operands = [i for i, made in enumerate(self._made) if isinstance(made, Operand)]
         steps = [i for i, made in enumerate(self._made) if not isinstance(made, Operand)]
         places = {i: k for k, i in enumerate((*operands, *steps))}
@@ -248,7 +248,7 @@ class Recipe:
 
 
 def moved(step: Step | Fold, places: Mapping[int, int]) -> Step | Fold:
-    """Return a step that reads its values by other numbers."""
+    """Return a step with its values renumbered."""
     if isinstance(step, Fold):
         return replace(step, operand=places[step.operand])
     return replace(step, operands=tuple(places[n] for n in step.operands))

@@ -1,7 +1,7 @@
-"""Programs as launches: along rows or across them, divided or whole, in one launch or in stages.
+"""Launches of row programs: along rows or across them, whole or divided, in one or more stages.
 
-Requirements: the way depends on the device and the sizes alone, so that results are the same each
-time; memory is read in its order, whichever axes vanish; there is a way for whatever strides.
+Requirements: the way depends on the device and the sizes alone, so that results are reproducible.
+Memory is read in order, whichever axes are reduced. There is a way for any strides.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from calor_kernel.library.reduce.rows_launch import along_of, layout, rows_launc
 from calor_kernel.library.reduce.split_reduction import divided
 from calor_kernel.library.reduce.stages import found_by, numbers_along, writing, written
 
-# Elements from which wide rows gain more than the launches that join their columns cost.
+# The number of elements from which wide rows gain more than the joining launches cost.
 _WORTH_MORE_LAUNCHES: Final = 4096
 
 
 class Plan:
-    """The launches of a job, and the scratch memory that they need."""
+    """The launches of a job, and their scratch memory."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
@@ -38,7 +38,7 @@ class Plan:
         self.scratch: list[int] = []
 
     def work(self) -> Work:
-        """Return what was planned."""
+        """Return the planned work."""
         return Work(tuple(self.launches), tuple(self.scratch))
 
     def room(self, shape: tuple[int, ...], dtype: DType) -> Placed:
@@ -63,12 +63,12 @@ class Plan:
             self.launches.append(rows_launch(program, job, self.info))
 
     def _is_held(self, program: Program, found: Layout) -> bool:
-        """Return whether rows fit the registers of a team, which then has them whole."""
+        """Return whether rows fit the registers of a team of units."""
         width = vector_width(program, self.info)
         return held_team(program, found, along_of(program), width, self.info) is not None
 
     def _is_long(self, program: Program, found: Layout) -> bool:
-        """Return whether rows are so few and long that each is work for many cubes."""
+        """Return whether rows are few and long enough to divide each among cubes."""
         if self._is_held(program, found):
             return False
         size = sum(program.operands[i].dtype.itemsize for i in program.memory)
@@ -144,9 +144,9 @@ class Plan:
         self._joined(program, job, rooms, shape, 0)
 
     def _folded(self, program: Program, job: Job, found: Layout) -> bool:
-        """Add the launches where columns are few and rows lie one after another, and say whether.
+        """Add the launches for few columns and dense rows, and return whether they suit.
 
-        Several rows are one wide row, whose columns are then joined.
+        Several rows form one wide row, whose columns are then joined.
         """
         columns, (*outer, _) = found.kept.sizes[-1], found.kept.sizes
         width = vector_width(program, self.info)
@@ -195,7 +195,7 @@ class Plan:
     def _part_job(
         self, program: Program, operands: Sequence[int], job: Job, targets: Sequence[Placed]
     ) -> Job:
-        """Return the job of a part of a program, some of whose operands it has."""
+        """Return the job of a part of a program; ``operands``: the values that it reads."""
         places = {n: k for k, n in enumerate(program.memory)}
         numbers = {n: k for k, n in enumerate(program.numbers)}
         return replace(
@@ -208,7 +208,7 @@ class Plan:
     def _joined(
         self, program: Program, job: Job, rooms: Sequence[Placed], shape: tuple[int, ...], axis: int
     ) -> None:
-        """Add the launch that joins partial results, the parts of which are an axis."""
+        """Add the launch that joins partial results; their parts are an axis."""
         part = joining(program)
         others = self._part_job(program, part.operands, job, job.targets)
         second = replace(others, shape=shape, axes=(axis,), sources=(*rooms, *others.sources))
@@ -220,7 +220,7 @@ class Plan:
 
 
 def across(program: Program, found: Layout, sources: int) -> bool:
-    """Return whether vectors lie across rows: along the last of the axes that stay."""
+    """Return whether vectors run across rows, along the last kept axis."""
     if found.along.count == 1 and found.kept.count == 1:
         return False
     lies = False

@@ -1,4 +1,4 @@
-"""The program of a group of rows, written node by node, and what of it is kept for a later walk."""
+"""The row program of a group, written node by node, and the values it keeps for a later pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from calor_kernel.library.reduce.fusion_groups import FOLDS, Role, Rows, Search
 from calor_kernel.library.reduce.program import Fold, Program, Recipe, Schedule
 from calor_kernel.library.reduce.reduction_ops import working
 
-# Instructions of a step that a later walk rather reads than computes again, and how many are kept.
+# Instructions from which a later pass reads a value instead of recomputing it; maximum of kept
+# values.
 _HEAVY, _KEPT = 8, 2
 
 
@@ -63,7 +64,7 @@ class Writer:
 
 
 def with_kept(program: Program) -> Program:
-    """Return a program that keeps what is dear to compute and needed by a later walk."""
+    """Return a program that keeps expensive values for later passes."""
     schedule = Schedule.of(program)
     last: dict[int, int] = {}
     for n in range(program.values):

@@ -1,8 +1,8 @@
-"""The kinds of reductions: how two values become one, what nothing is, and in which type.
+"""The kinds of reductions: combination of two values, identity, and type.
 
-Requirements: half types accumulate in float32 and round once; a sum or product whose result has
-another type than its terms accumulates in the type that holds both, as NumPy's promotion says;
-integers wrap, so that those smaller than 32 bits may accumulate in 32.
+Requirements: half types accumulate in float32 and round once. A sum or product whose result has
+another type than its terms accumulates in their common type, by NumPy's promotion. Integers wrap,
+so those smaller than 32 bits may accumulate in 32.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRUTHS: Final = ("any", "all")
 
 @cache
 def working(kind: str, source: DType, result: DType) -> DType:
-    """Return the type in which values are reduced."""
+    """Return the dtype of the accumulation."""
     if kind in TRUTHS:
         return bool_
     wide = float32 if source.kind == "float" and source.itemsize < 4 else source
@@ -52,7 +52,7 @@ _HOST: Final = _types()
 
 
 def identity(kind: str, dtype: DType) -> Any:
-    """Return what joining with changes nothing, as a number of Python."""
+    """Return the identity of a reduction, as a number of Python."""
     if kind in ("sum", "any"):
         return False if dtype is bool_ else 0
     if kind in ("prod", "all"):
@@ -78,7 +78,7 @@ def start(kind: str, dtype: DType, width: int = 1) -> Value:
 
 
 def joined(kind: str, a: Any, b: Any) -> Any:
-    """Return two values as one; of extremes NaN if one is NaN."""
+    """Return two values combined; for extremes NaN if one is NaN."""
     if isinstance(a, Complex):
         if kind == "sum":
             return Complex(a.real + b.real, a.imag + b.imag)
@@ -96,19 +96,19 @@ def joined(kind: str, a: Any, b: Any) -> Any:
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """Return the smaller of two integers, of which one is the device's."""
+    """Return the smaller of two integers, one of them a device value."""
     return current().binary("min", a, b)
 
 
 def beats(kind: str, value: Any, best: Any) -> Any:
-    """Return whether a value comes before the best one so far, which has the lower place."""
+    """Return whether a value beats the best one so far, which has the lower index."""
     if value.dtype.kind == "float":
-        # What is not at most the best is above it, or one of the two is NaN.
+        # A value that is not at most the best is above it, or one of the two is NaN.
         under = value <= best if kind == "argmax" else value >= best
         return ~under & (best == best)
     return value > best if kind == "argmax" else value < best
 
 
 def index_type(terms: int) -> DType:
-    """Return the type in which places are counted."""
+    """Return the dtype of indices."""
     return int32 if terms < 1 << 31 else int64

@@ -1,8 +1,8 @@
-"""Programs of rows that fit the registers of a team: every operand is read once.
+"""Row programs whose rows fit the registers of a team of units: operands are read once.
 
-Requirements: for cubes of many units; however many walks a program has, memory is read once and
-written once, and what a walk computed is still there in the next; accesses are whole vectors where
-rows begin at their boundaries; a body serves all lengths that as many vectors a unit hold.
+Requirements: for cubes of many units. Memory is read once and written once, however many passes a
+program has, since values of a pass stay in registers for the next. Accesses are whole vectors if
+rows are aligned. One body serves all lengths with the same number of vectors in a unit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from calor_kernel.library.reduce.team_reduction import over_lanes, over_team
 
 @kernel
 def hold_rows(*arguments: Any, program: Any, plan: Any) -> None:
-    """Run a program on rows, one a team; arguments as those of ``reduce_rows``."""
+    """Run a program on rows, one for each team; arguments as in ``reduce_rows``."""
     run = Run(program, plan, arguments)
     row = cube_position() * (cube_size() // plan.team) + unit_position() // plan.team
     inside = row < run.rows
@@ -47,14 +47,14 @@ def hold_rows(*arguments: Any, program: Any, plan: Any) -> None:
 
 
 class Held:
-    """The vectors of a row that a unit has, and what was computed of each."""
+    """A unit's vectors of a row, and the values computed from each."""
 
     def __init__(self, run: Run, first: Any, length: Any) -> None:
         plan = run.plan
         self.run, self.length = run, length
         self.places = [first + v * (plan.team * plan.width) for v in range(plan.held)]
         self.known: list[dict[int, Any]] = [{} for _ in self.places]
-        # Everything is asked for before anything is waited for.
+        # All loads are issued before the first wait.
         for number in run.memory:
             if run.program.operands[number].place == "along":
                 for v in range(plan.held):
@@ -76,7 +76,7 @@ class Held:
 
     @exactly
     def value(self, number: int, v: int) -> Any:
-        """Return one of a program's values along the row, in a unit's vector ``v``."""
+        """Return a value of the program along the row, for a unit's vector ``v``."""
         spread, known, program = self.run.wide[0], self.known[v], self.run.program
 
         def find(wanted: int) -> Any:
@@ -91,7 +91,7 @@ class Held:
         return find(number)
 
     def read(self, number: int, v: int) -> Any:
-        """Return an operand's vector, with anything where the row has ended."""
+        """Return an operand's vector; lanes beyond the row's end are undefined."""
         run, place = self.run, self.places[v]
         view = run.memory.index(number)
         dtype, step = run.program.operands[number].dtype, run.plan.steps[view]
@@ -99,11 +99,11 @@ class Held:
         width, rest = run.plan.width, self.length - place
         if run.plan.even and step == 1:
             return whole_vector(source, dtype, at + place, width, rest)
-        # What is one value is read where the row begins, which exists.
+        # A single value is read from the start of the row, which exists.
         return load(source, dtype, at + place * step, width, step=step, rest=rest)
 
     def write(self, walk: int) -> None:
-        """Write what is known along the row with a walk."""
+        """Write the values along the row that a pass computes."""
         run = self.run
         for k, n in run.schedule.written(run.program, walk):
             dtype, at = run.program.dtype(n), run.starts[0][run.count + k]
@@ -114,7 +114,7 @@ class Held:
 
 @helper
 def whole_vector(source: Any, dtype: Any, at: Any, width: int, rest: Any) -> Any:
-    """Return a vector that lies inside a row or outside of it, where it is zeros."""
+    """Return a vector that is either inside a row, or outside of it and zeros."""
     value: Any = constant(0, source.dtype, width)
     if rest > 0:
         value = load(source, dtype, at, width, align=width * dtype.itemsize)
@@ -123,7 +123,7 @@ def whole_vector(source: Any, dtype: Any, at: Any, width: int, rest: Any) -> Any
 
 @helper
 def put(target: Any, dtype: Any, at: Any, value: Any, rest: Any, even: bool) -> None:
-    """Write a vector, or what of it lies inside the row."""
+    """Write a vector, or its lanes inside the row."""
     if even:
         if rest > 0:
             store(target, dtype, at, value, align=value.width * dtype.itemsize)

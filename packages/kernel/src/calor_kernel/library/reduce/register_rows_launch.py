@@ -1,9 +1,9 @@
-"""Rows that fit the registers of a team: how many units share one, and vectors of each.
+"""The choice of teams for rows in registers: units that share a row, and their vectors.
 
-Requirements: a row that several walks read is read once, on devices whose cubes have many units;
-enough accesses are on the way at a time, and a unit's values stay in its registers; a kernel is for
-a power of two of vectors, so that few are compiled. A sum that is alone is added up in the order
-of one that has work fused around it, so it is held as well.
+Requirements: for cubes of many units, a row with several passes is read once. Enough accesses are
+in flight, and a unit's values stay in its registers. A kernel is for a power of two of vectors, so
+that few are compiled. A lone sum has the same order as a sum with fused work around it, so it is
+held in registers too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from calor_kernel.library.reduce.program import Fold, Program, Schedule
 from calor_kernel.library.reduce.reduction_ops import TOTALS
 from calor_kernel.library.reduce.row_state import RowPlan
 
-# Bytes of all operands that a unit holds, in vectors of 16 bytes.
+# Maximum of bytes of all operands in a unit, in vectors of 16 bytes.
 _HELD: Final = 192
-# Vectors of a unit, the number that is liked best first, and units from which there are several.
+# Vectors of a unit, in order of preference, and the least number of units for several.
 _VECTORS: Final = (4, 2, 1, 8)
 _PLANE: Final = 32
 _LONGEST: Final = 1 << 13
@@ -29,7 +29,7 @@ _LONGEST: Final = 1 << 13
 def held_team(
     program: Program, found: Layout, along: Sequence[bool], width: int, info: DeviceInfo
 ) -> tuple[int, int] | None:
-    """Return the units that share a row and the vectors of each; None where no team holds it."""
+    """Return the units of a row and their vectors; None if no team's registers suffice."""
     if info.max_units == 1 or found.along.rank > 1:
         return None
     if any(program.dtype(n).is_complex for n in range(program.values)):
@@ -42,7 +42,7 @@ def held_team(
     if Schedule.of(program).count(program) == 1:
         if not any(_has_order(program.fold(n)) for n in program.folds):
             return None
-        # Programs around such a reduction have more operands; what they cannot hold is walked.
+        # Fused programs have more operands than the lone reduction; too many are not held.
         most = min(most, _VECTORS[0])
     capacity = 1
     while capacity <= _LONGEST:
@@ -57,14 +57,14 @@ def held_team(
 
 
 def _has_order(fold: Fold) -> bool:
-    """Return whether a reduction rounds, so that other orders give other bits."""
+    """Return whether a reduction rounds, so that the order affects the bits."""
     return fold.kind in TOTALS and fold.dtype.kind == "float"
 
 
 def holding(
     plan: RowPlan, team: tuple[int, int], found: Layout, along: Sequence[bool], job: Job
 ) -> RowPlan:
-    """Return the plan of rows in registers, for which axes, steps and width are known."""
+    """Return the plan of rows in registers, from a plan with axes, steps and width."""
     even = found.along.sizes[-1] % plan.width == 0
     for k, placed in enumerate((*job.sources, *job.targets)):
         if along[k] and plan.steps[k]:

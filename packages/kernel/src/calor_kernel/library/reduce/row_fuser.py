@@ -1,8 +1,8 @@
-"""Reductions, softmax and norms with the elementwise work around them, as one launch: the fuser.
+"""The fuser of reductions, softmax and norms with the elementwise work around them.
 
-Requirements: what is computed before a reduction is computed where it reads, and what becomes of it
-where its walk, or the next one, writes; several reductions along the same rows are one program;
-values between never lie in memory, unless something else reads them too.
+Requirements: values before a reduction are computed when it reads them, and values after it when
+its pass, or the next one, writes. Several reductions along the same rows are one program.
+Intermediate values are not stored, unless other nodes read them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROGRAM: Final = "row_program"
 def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
     """Lower a ``program`` on a ``shape`` along its ``axes``.
 
-    ``operands``: the input that each operand in memory is. ``numbers``: those of the program.
+    ``operands``: the input of each operand in memory. ``numbers``: the program's scalars.
     """
     program: Program = request.attributes["program"]
     shape, axes = request.attributes["shape"], request.attributes["axes"]
@@ -65,7 +65,7 @@ def _dense(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def as_rows(view: View, rows: tuple[int, ...]) -> View:
-    """Return a view of a value a row, whose shape may have more axes of size 1, as one of rows."""
+    """Return a view of one value a row, possibly with more axes of size 1, in the rows' shape."""
     strides = iter([s for n, s in zip(view.shape, view.strides, strict=True) if n != 1])
     return View(rows, tuple(0 if n == 1 else next(strides) for n in rows), view.dtype, view.offset)
 
@@ -89,7 +89,7 @@ class RowFuser(Fuser):
 
 
 def made(search: Search, found: Rows, ceilings: Ceilings) -> Group:
-    """Return a group as the planner takes it, with its program."""
+    """Return a group with its program, in the planner's form."""
     writer = Writer(search, found)
     for number in sorted(found.computing):
         writer.add(number)

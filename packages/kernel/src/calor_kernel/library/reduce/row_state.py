@@ -1,7 +1,7 @@
-"""What a unit knows while it runs a program on some rows: where they lie, and their values.
+"""The state of a unit that runs a program on some rows: their positions and values.
 
-Requirements: what is one value a row is kept as a number, or, where many short rows are on the way
-together, as a vector of them, so that it is computed and written for all of them at once.
+Requirements: one value a row is a number. If many short rows are computed together it is a vector
+of them, so that it is computed and written for all of them at once.
 """
 
 from __future__ import annotations
@@ -26,27 +26,26 @@ from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.program import Program, Schedule, evaluated
 from calor_kernel.library.reduce.reduction_ops import smaller
 
-# Bytes by which addresses divide where results go past the caches.
+# Alignment in bytes of results that bypass the caches.
 _LINE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """How a program runs along rows.
+    """A plan for a program along rows.
 
-    ``kept`` and ``axes``: how many axes number the rows, and how many a row has. ``steps``: per
-    operand in memory and result how far apart the values along the last axis are, −1 where the
-    launch says it. ``width``: lanes of a vector. ``unroll``: vectors of a row on the way together.
-    ``together``: rows on the way together. ``team``: units that share a row. ``block``: how many
-    terms are added up before the sum is put aside, 0 for all; ``outer``: whether it counts places
-    of the first axes instead. ``keep``: where kept values wait: in memory of the unit's own of
-    ``capacity`` elements a row, or in result ``holder``. ``split``: whether a row is divided into
-    parts, each with results of its own; they lie one after another. ``ahead``: whether the second
-    walk asks for the rows that come next. ``nontemporal``: whether results go past the caches.
-    ``transposed``: whether what is one value a row is a vector of the rows on the way together, as
-    many as a vector has lanes. ``short``: whether rows are shorter than a vector. ``held``: vectors
-    that each unit of a team has of a row that fits their registers, 0 for rows that are walked
-    along. ``even``: whether rows are whole vectors, which begin where a vector may.
+    ``kept`` and ``axes``: the number of axes of the rows, and of a row. ``steps``: for each operand
+    in memory and result the stride of the last axis, −1 if the launch has it. ``width``: lanes of a
+    vector. ``unroll``: vectors of a row that are loaded together. ``together``: rows that are
+    computed together. ``team``: units that share a row. ``block``: terms of a block, after which
+    sums are set aside, 0 for all; ``outer``: whether it counts positions of the first axes instead.
+    ``keep``: where kept values are stored: in memory of the unit with ``capacity`` elements a row,
+    or in result ``holder``. ``split``: whether a row is divided into parts, each with its own
+    adjacent results. ``ahead``: whether the second pass prefetches the next rows. ``nontemporal``:
+    whether results bypass the caches. ``transposed``: whether one value a row is a vector over the
+    rows computed together, as many as lanes. ``short``: whether rows are shorter than a vector.
+    ``held``: vectors of a row in each unit of a team whose registers hold it, 0 for rows in memory.
+    ``even``: whether rows are whole, aligned vectors.
     """
 
     kept: int
@@ -71,7 +70,7 @@ class RowPlan:
 
 
 class Run:
-    """What a unit knows while it computes some rows."""
+    """The state of a unit that computes some rows."""
 
     def __init__(self, program: Program, plan: RowPlan, arguments: Sequence[Any]) -> None:
         self.program, self.plan = program, plan
@@ -94,11 +93,11 @@ class Run:
             self.views.append((kept, [rest.pop(0) for _ in range(plan.axes if varies else 0)]))
         self.count = count
         self.memory = memory
-        # The places of the first axes that are walked, and how many of the last one, per row.
+        # The range of the first axes, and the size of the last axis, for each row.
         self.begin_at: Any = 0
         self.end_at: Any = None
         self.ends: list[Any] = []
-        # Per row of those on the way together: where it begins in each view, and its values.
+        # For each row computed together: its start in each view, and its values.
         self.starts: list[list[Any]] = []
         self.values: list[dict[int, Any]] = []
         self.wide: list[dict[int, Any]] = []
@@ -107,7 +106,7 @@ class Run:
 
     @exactly
     def begin(self, rows: Sequence[Any]) -> None:
-        """Find where rows begin, and read what is one value a row."""
+        """Compute the starts of rows, and read operands of one value a row."""
         program = self.program
         self.starts = []
         self.end_at, self.ends = 1, []
@@ -143,7 +142,7 @@ class Run:
         self.settle(-1)
 
     def settle(self, walk: int) -> None:
-        """Compute what is one value a row and known after a walk, and widen what is needed."""
+        """Compute the values, one a row each, known after a pass, and broadcast those needed."""
         wanted = self.schedule.rowwise(self.program, walk)
         for values in self.values:
             made = evaluated(self.program, wanted, values, lambda _: None)
@@ -151,7 +150,7 @@ class Run:
         self.wide = [self._spread(j) for j in range(self.plan.together)]
 
     def _spread(self, j: int) -> dict[int, Any]:
-        """Return the values of row j that are read along it, as vectors."""
+        """Return the values of row j that steps along it read, as vectors."""
         width = self.plan.width
         values = self.values[0 if self.plan.transposed else j]
         made = {n: splat(v, width) for n, v in self.numbers.items()}
@@ -164,7 +163,7 @@ class Run:
     def compute(
         self, wanted: Sequence[int], j: int, walk: int, at: Sequence[Any], i: Any, rest: Any
     ) -> list[Any]:
-        """Return values of row j from place i on; ``rest``: how many there are, None for all."""
+        """Return values of row j from position i on; ``rest``: their number, None for all."""
 
         def read(number: int) -> Any:
             if number in self.program.kept and self.schedule.walks[number] < walk:
@@ -184,14 +183,14 @@ class Run:
         return load(self.sources[number], dtype, place, self.plan.width, step=step, rest=rest)
 
     def look_ahead(self, at: Sequence[Any], i: Any) -> None:
-        """Ask for what the next rows read at the same place."""
+        """Prefetch the next rows' values at the same position."""
         for view, number in enumerate(self.memory):
             if self.program.operands[number].place == "along" and self.plan.steps[view] == 1:
                 next_row = at[view] + self.views[view][0][-1] * self.plan.together
                 self.sources[number].prefetch(next_row + i, locality=2)
 
     def kept_at(self, number: int, j: int, at: Sequence[Any], i: Any) -> tuple[Pointer, Any]:
-        """Return the memory and the place where a kept value waits."""
+        """Return the memory and the position of a kept value."""
         plan, program = self.plan, self.program
         if plan.keep == "result":
             return self.targets[plan.holder], at[self.count + plan.holder] + i
@@ -207,7 +206,7 @@ class Run:
         return load(memory, self.program.dtype(number), place, self.plan.width, rest=rest)
 
     def finish(self, rest: Any) -> None:
-        """Write what is one value a row; ``rest``: how many rows there are where transposed."""
+        """Write results of one value a row; ``rest``: the number of rows if transposed."""
         for k, n in enumerate(self.program.results):
             if self.schedule.along[n]:
                 continue
@@ -216,7 +215,7 @@ class Run:
                 store(target, dtype, starts[self.count + k], values[n], rest=rest)
 
     def write(self, walk: int, j: int, at: Sequence[Any], i: Any, rest: Any) -> None:
-        """Write what a walk writes along row j, and keep what later walks need."""
+        """Write a pass's results along row j, and keep values for later passes."""
         program, plan = self.program, self.plan
         results = self.schedule.written(program, walk)
         kept = self.schedule.stored(program, walk, self.walks - 1)

@@ -1,8 +1,8 @@
-"""Programs of rows whose values lie one after another: vectors along the row.
+"""Row programs on dense rows, with vectors along the row.
 
-Requirements: one body for cubes of one unit, which takes several rows at the same time so that
-their chains of operations overlap, and for cubes of many, where teams of units share a row; sums
-are put aside as :mod:`totals` says.
+Requirements: one body for cubes of one unit, with several rows at a time so that their chains of
+operations overlap, and for cubes of many, with teams of units that share a row. Block sums are set
+aside as in :mod:`pairwise_sums`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from calor_kernel.library.reduce.team_reduction import over_each, over_lanes, ov
 def reduce_rows(*arguments: Any, program: Program, plan: RowPlan) -> None:
     """Run a program on rows; a cube of one unit takes ``turns`` of them, others one a team.
 
-    After the buffers come the numbers among the operands, the number of rows and ``turns``, the
-    parts of a row and their size, sizes of the axes, and the strides of each view.
+    After the buffers come the scalar operands, the number of rows and ``turns``, the parts of a row
+    and their size, sizes of the axes, and the strides of each view.
     """
     run = Run(program, plan, arguments)
     if cube_size() > 1:
         row = cube_position() * (cube_size() // plan.team) + unit_position() // plan.team
-        # Teams beyond the last row walk along nothing.
+        # Teams beyond the last row have an empty range.
         inside = row < run.rows
         run.lengths[-1] = select(inside, run.lengths[-1], 0)
         inside = inside & (unit_position() % plan.team == 0)
@@ -58,7 +58,7 @@ def reduce_rows(*arguments: Any, program: Program, plan: RowPlan) -> None:
 
 @helper
 def some_rows(run: Any, rows: list[Any], inside: Any, rest: Any) -> None:
-    """Compute rows; ``inside``: whether this unit writes what is one value a row."""
+    """Compute rows; ``inside``: whether this unit writes results of one value a row."""
     run.begin(rows)
     for walk in range(run.walks):
         one_walk(run, walk)
@@ -69,7 +69,7 @@ def some_rows(run: Any, rows: list[Any], inside: Any, rest: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A reduction on the way: accumulators, and what was put aside, with what rounding left."""
+    """A reduction in progress: accumulators, and the total set aside with its rounding error."""
 
     number: int
     fold: Fold
@@ -89,7 +89,7 @@ class Total:
         return Total(number, fold, sums, aside)
 
     def put_aside(self) -> None:
-        """Add the accumulators to what was put aside, and begin anew."""
+        """Add the accumulators to the total set aside, and reset them."""
         assert self.aside is not None
         fold, (together, unroll) = self.fold, self.sums.shape
         nothing = constant(identity(fold.kind, fold.dtype), fold.dtype)
@@ -101,7 +101,7 @@ class Total:
                 self.sums[j, u] = nothing
 
     def finish(self, run: Run) -> None:
-        """Make the reduction a value of each row."""
+        """Store the reduction as a value of each row."""
         fold, plan = self.fold, run.plan
         made = []
         for j in range(plan.together):
@@ -120,7 +120,7 @@ class Total:
 
 @helper
 def one_walk(run: Any, walk: int) -> None:
-    """Walk once along the rows."""
+    """Run one pass along the rows."""
     program, plan, lengths = run.program, run.plan, run.lengths
     totals = [Total.of(run, n) for n in run.schedule.folds(program, walk)]
     length = lengths[-1]
@@ -152,8 +152,8 @@ def one_walk(run: Any, walk: int) -> None:
 def in_blocks(
     run: Any, walk: int, totals: list[Any], at: list[Any], ends: list[Any], block: int
 ) -> None:
-    """Walk along the last axis, in blocks where their sums are put aside."""
-    # Parts of rows may be of different lengths; else all rows have the same.
+    """Run along the last axis, in blocks if sums are set aside."""
+    # Parts of rows may differ in length; otherwise all rows have the same length.
     apart = ends if run.plan.split else ends[:1]
     if block:
         for begin in loop_range(0, max(apart), block):
@@ -169,7 +169,7 @@ def in_blocks(
 def through(
     run: Any, walk: int, totals: list[Any], at: list[Any], begin: Any, ends: list[Any]
 ) -> None:
-    """Walk from one place of the last axis to another, of which each row may have its own."""
+    """Run over a range of the last axis; each row may have its own range."""
     plan = run.plan
     step = plan.team * plan.width
     first = unit_position() % plan.team * plan.width
@@ -199,7 +199,7 @@ def one_vector(
     i: Any,
     rest: Any,
 ) -> None:
-    """Compute the values from place i on, and take them into the totals."""
+    """Compute the values from position i on, and add them to the totals."""
     if run.plan.ahead and walk == 1 and rest is None:
         run.look_ahead(at, i)
     made = run.compute([t.fold.operand for t in totals], j, walk, at, i, rest)

@@ -1,9 +1,9 @@
-"""Programs along rows as launches: which axes, vectors, teams and memory of a unit's own.
+"""Launches of programs along rows: axes, vectors, teams and memory of a unit.
 
-Requirements: a kernel is built for a program and for classes of sizes, not for sizes; rows short
-enough that a unit waits for its own results are computed several at a time; a cube has some
-microseconds of work; what a program keeps between walks stays in the nearest cache, or is computed
-again; few long rows are divided among cubes.
+Requirements: a kernel is built for a program and for classes of sizes. Short rows, for which a unit
+would wait for its own results, are computed several at a time. A cube has some microseconds of
+work. Values kept between passes stay in the nearest cache, or are recomputed. Few long rows are
+divided among cubes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SIZE: Final = Scalar(int64, nonnegative=True)
 STRIDE: Final = Scalar(int64)
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 CHUNK: Final = 1 << 16
-# Bytes of a row that a unit keeps in memory of its own.
+# Bytes of a row that a unit keeps in its own memory.
 _KEPT: Final = 1 << 14
-# Units that share a row at most, among others and alone.
+# Maximum of units of a row, for several rows and for a single one.
 _TEAM, _ALONE = 256, 1024
-# Vectors that an accumulator adds up before the sum is put aside.
+# Vectors of a block, after which the sum is set aside.
 _DEPTH: Final = 64
 
 
@@ -59,7 +59,7 @@ def rows_launch(
 ) -> Launch:
     """Return the launch of a program along rows.
 
-    ``parts``: into how many parts of ``chunk`` places of the first axis each row is divided; the
+    ``parts``: the number of parts of each row, with ``chunk`` positions of the first axis each; the
     views of the results have the parts as their last axis.
     """
     along, found = along_of(program), layout(program, job)
@@ -112,7 +112,7 @@ def rows_launch(
 def _streaming(
     plan: RowPlan, found: Layout, along: Sequence[bool], job: Job, info: DeviceInfo
 ) -> RowPlan:
-    """Return the plan for what does not fit the caches."""
+    """Return the plan for data that does not fit the caches."""
     total = sum(p.view.size * p.view.dtype.itemsize for p in (*job.sources, *job.targets))
     plan = replace(plan, ahead=bool(info.caches) and exceeds(total, info.caches[-1]))
     shared = info.native.get("shared_cache", 0)
@@ -128,7 +128,7 @@ def _streaming(
 
 
 def buffers(program: Program, job: Job) -> list[Buffer | Scalar]:
-    """Return what a signature begins with: buffers, and the numbers among the operands."""
+    """Return the first parameters of a signature: buffers, and the scalar operands."""
     signature: list[Buffer | Scalar] = []
     signature += [Buffer(stored(p.view.dtype), writable=False) for p in job.sources]
     signature += [Buffer(stored(p.view.dtype)) for p in job.targets]
@@ -162,7 +162,7 @@ def _plan(
     block = _DEPTH * plan.unroll * width * plan.team
     if any(is_rounded(program.fold(n)) for n in program.folds):
         if found.along.rank > 1 and length * 4 <= block:
-            # Whatever the terms are: one kernel for few and many.
+            # For any number of terms: one kernel for few and many.
             plan = replace(plan, block=_outer_block(block, length), outer=True)
         elif terms > block:
             plan = replace(plan, block=block)
@@ -171,32 +171,32 @@ def _plan(
 
 @choice(low=1)
 def _outer_block(block: int, length: int) -> int:
-    """Return how many places of the outer axes are a block: few numbers, for few kernels."""
+    """Return the positions of the outer axes in a block; few numbers make few kernels."""
     return max(1, block >> (length - 1).bit_length()) if length else block
 
 
 def _transposes(program: Program, found: Layout, width: int, rows: int) -> bool:
-    """Return whether as many rows as a vector has lanes are on the way together."""
+    """Return whether as many rows as lanes are computed together."""
     length = found.along.sizes[-1]
     simple = len(program.steps) <= 3
     if length >= width and (rows < 2 * width or length > 8 * width or not simple):
-        return False  # What is shorter than a vector takes no time, be the rows few or many.
+        return False  # Rows shorter than a vector take no time, however many there are.
     folds = [program.fold(n) for n in program.folds]
     return 1 < width <= 16 and all(f.dtype.kind != "bool" for f in folds)
 
 
 def _keeping(program: Program, plan: RowPlan, terms: int, many: bool) -> RowPlan:
-    """Return the plan with a place for kept values, if there is one."""
+    """Return the plan with memory for kept values, if there is any."""
     if not program.kept:
         return plan
     dtype = program.dtype(program.kept[0])
     capacity = _KEPT // dtype.itemsize
     if not many and terms <= capacity:
         return replace(plan, keep="private", capacity=capacity)
-    # A team computes again what it would write and read, which is less work than the memory's.
+    # For a team, recomputing costs less than writing and reading memory.
     if many or len(program.kept) > 1:
         return plan
-    # Only what the last walk writes is not written while a later one still reads what was kept.
+    # Only results of the last pass may hold kept values that a later pass reads.
     schedule, count = Schedule.of(program), len(program.memory)
     last = schedule.count(program) - 1
     for k, n in enumerate(program.results):
@@ -207,7 +207,7 @@ def _keeping(program: Program, plan: RowPlan, terms: int, many: bool) -> RowPlan
 
 
 def vector_width(program: Program, info: DeviceInfo) -> int:
-    """Return the lanes that fill a vector of the widest type that varies along a row."""
+    """Return the vector width in the widest dtype that varies along a row."""
     schedule = Schedule.of(program)
     widest: int = max(
         stored(program.dtype(n)).itemsize for n in range(program.values) if schedule.along[n]
@@ -216,10 +216,10 @@ def vector_width(program: Program, info: DeviceInfo) -> int:
 
 
 def _team(length: int, width: int, info: DeviceInfo, rows: int) -> int:
-    """Return the units that share a row: a power of two, of at least two vectors each."""
+    """Return the units of a row: a power of two, with at least two vectors each."""
     wanted = max(-(-length // (2 * width)), 1)
     team = 1 << (wanted - 1).bit_length()
-    # A row that is alone has all that runs on a core at a time.
+    # A single row may use all units that run on a core at a time.
     most: int = min(info.max_units, _ALONE if rows == 1 else _TEAM)
     while team > most:
         team //= 2

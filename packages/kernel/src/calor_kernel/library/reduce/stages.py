@@ -1,8 +1,8 @@
-"""Programs in stages: a launch, or some, for each walk, with what it finds in memory between.
+"""Row programs in stages: one or more launches for each pass, with results in memory.
 
-Requirements: every walk reads memory in its order, which no single launch could where rows lie
-across it, and is divided among cubes where rows are few; what is written along rows is the work of
-the elementwise family, which reads what the walks found as values that repeat.
+Requirements: every pass reads memory in order, which no single launch could if rows are strided,
+and is divided among cubes if rows are few. Results along rows are left to the elementwise family,
+which reads the reductions as broadcast values.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from calor_kernel.library.reduce.program import Fold, Program, Schedule
 
 
 def found_by(program: Program, schedule: Schedule, walk: int) -> list[int]:
-    """Return what a walk must leave in memory: results, and what is needed along rows or later.
+    """Return the values that a pass must store: results, and values needed later.
 
-    What is known before all walks is computed where it is needed, and written with the first.
+    A value known before all passes is computed where needed, and written with the first pass.
     """
     mine = {n for n in range(program.values) if _is_found(program, schedule, n, walk)}
     early = {n for n in mine if schedule.walks[n] < walk}
@@ -45,7 +45,7 @@ def _is_found(program: Program, schedule: Schedule, number: int, walk: int) -> b
 
 
 def numbers_along(program: Program, schedule: Schedule) -> list[int]:
-    """Return the numbers of the launch that what is written along rows needs."""
+    """Return the launch's scalars for the values that are written along rows."""
     written = [n for n in program.results if schedule.along[n]]
     rows = [n for n in range(program.values) if not schedule.along[n] and program.step(n)]
     part = part_of(program, written, rows)
@@ -53,7 +53,7 @@ def numbers_along(program: Program, schedule: Schedule) -> list[int]:
 
 
 def writing(program: Program, schedule: Schedule, known: Mapping[int, Placed]) -> Part:
-    """Return the part that writes along rows, from what is known."""
+    """Return the part that writes along rows, from known values."""
     return part_of(program, [n for n in program.results if schedule.along[n]], known)
 
 
@@ -77,7 +77,7 @@ def written(
 
 
 def repeated(view: View, job: Job) -> View:
-    """Return a view of a value a row as one of all elements."""
+    """Return a view of one value a row, broadcast to all elements."""
     strides = iter(view.strides)
     whole = tuple(0 if a in job.axes else next(strides) for a in range(len(job.shape)))
     return View(job.shape, whole, view.dtype, view.offset)

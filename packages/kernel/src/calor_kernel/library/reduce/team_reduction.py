@@ -1,8 +1,8 @@
-"""What the units of a team find together: one value of many, the same in each of them.
+"""Reductions over a team of units: every unit gets the same result.
 
 Requirements: neighbours are joined first, so that the order depends on the number of units alone,
-and results are the same on devices with planes and without; a cube has few barriers; a team is a
-power of two of neighbouring units, and a cube holds whole teams; a unit alone is a team.
+and results are the same on devices with planes and without. A cube has few barriers. A team is a
+power of two of neighbouring units, and a cube has whole teams; a single unit is a team.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from calor_kernel.language import (
 from calor_kernel.library.reduce.pairwise_sums import tree
 from calor_kernel.library.reduce.reduction_ops import joined
 
-# Values of others that a unit without a plane reads between two barriers.
+# Values that a unit of a device without planes reads between two barriers.
 _AT_ONCE = 8
 _LANES = {"sum": "add", "prod": "mul", "max": "max", "peak": "max", "min": "min"}
 _LANES |= {"any": "or", "all": "and"}
 
 
 def over_lanes(kind: str, vector: Number) -> Number:
-    """Return the lanes of a vector as one value, halves first."""
+    """Return the lanes of a vector reduced to one value, halves first."""
     name = _LANES[kind]
     if vector.dtype.kind == "bool":
         name = {"max": "or", "min": "and"}.get(name, name)
@@ -43,13 +43,13 @@ def over_lanes(kind: str, vector: Number) -> Number:
 
 
 def over_each(kind: str, vectors: Sequence[Number]) -> Number:
-    """Return each vector's lanes as one value, in the lane of its number; as many as lanes.
+    """Return each vector's reduced lanes, in the lane of its index; for as many vectors as lanes.
 
-    Neighbouring lanes are joined, of two vectors at once, until one vector is left.
+    Neighbouring lanes of two vectors are joined at a time, until one vector is left.
     """
     made, width, distance = list(vectors), vectors[0].width, 1
     while len(made) > 1:
-        # Of the lanes with this bit 0 the first vector's results come, of the others the second's.
+        # Lanes with this bit 0 get the first vector's results, the others the second's.
         even = [(n & ~distance) + (width if n & distance else 0) for n in range(width)]
         odd = [n + distance for n in even]
         pairs = zip(made[::2], made[1::2], strict=True)
@@ -60,7 +60,7 @@ def over_each(kind: str, vectors: Sequence[Number]) -> Number:
 
 @helper
 def over_team(kind: str, value: Any, team: int) -> Any:
-    """Return the values of a team's units as one; every unit of the cube calls it."""
+    """Return the reduced values of a team's units; every unit of the cube calls it."""
     plane = plane_size()
     distance = 1
     while distance < min(team, plane):
@@ -86,7 +86,7 @@ def over_team(kind: str, value: Any, team: int) -> Any:
 
 @helper
 def over_planes(kind: str, value: Any, planes: int) -> Any:
-    """Return what each of a team's planes has as one, neighbours first."""
+    """Return the reduced values of a team's planes, neighbours first."""
     room: Pointer = shared(cube_size() // plane_size(), value.dtype)
     own = plane_position()
     if lane_position() == 0:
