@@ -99,7 +99,7 @@ def test_the_command(
     assert tool.main([]) == 0
     assert page.read_text("utf-8") == text
     assert tool.main(["add", str(tmp_path / "nothing.json")]) == 1
-    assert "is no report" in capsys.readouterr().err
+    assert "is not a report" in capsys.readouterr().err
 
 
 def test_the_page_holds_the_tables(tool: ModuleType) -> None:

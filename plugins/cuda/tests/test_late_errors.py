@@ -123,7 +123,7 @@ def test_words_of_a_run_that_was_not_queued_serve_again(
     plan(good)
     (fine,) = plan(good)
     with monkeypatch.context() as patch:
-        patch.setattr(plan, "_short", None)
+        patch.setattr(plan, "short", None)
         patch.setattr(plan.queue, "run", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             plan(good)

@@ -33,7 +33,7 @@ ERRORS = [
     (lambda: calor.matmul([1], M), DTypeError, "operand is a list"),
     (lambda: calor.matrix_transpose(V), ShapeError, "matrix_transpose: .* needs two axes"),
     (lambda: calor.tensordot(M, M, axes=3), ShapeError, "3 axes cannot be summed over"),
-    (lambda: calor.tensordot(M, M, axes=((0, 0), (0, 1))), ShapeError, "each named once"),
+    (lambda: calor.tensordot(M, M, axes=((0, 0), (0, 1))), ShapeError, "each axis once"),
     (lambda: calor.tensordot(M, T, axes=((0,), (1,))), ShapeError, "have sizes 2 and 3"),
     (lambda: calor.tensordot(M, M, axes=((0,), (2,))), AxisError, "axis 2 does not fit"),
     (lambda: calor.tensordot(M, M, axes=(0, 1, 1)), ShapeError, "a number or a pair"),

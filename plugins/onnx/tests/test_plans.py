@@ -217,7 +217,7 @@ def test_a_loop_that_data_ends_and_whose_values_grow_is_interpreted() -> None:
         }>
     }""")
     assert model([1.0, 2.0]).tolist() == [1.0, 2.0] * 3
-    assert "what its turns give ends it, and while_loop" in model.reason
+    assert "its iterations decide when it ends, and while_loop" in model.reason
 
 
 def test_a_sequence_goes_through_a_loop() -> None:

@@ -31,7 +31,7 @@ def way(name: str, most: int, tier: int = 0, groups: tuple[int, ...] = (0,), **o
 TABLE = (
     way("short", 8),
     way("wide", 64, tier=1, groups=(0, 1)),
-    way("kept", 64, tier=1, prepares=True),
+    way("kept", 64, tier=1, paired=True),
     way("long", 1 << 20, tier=3),
     Way("general", serves, lambda size, request: [Work((), (size,))], spare=True),
 )

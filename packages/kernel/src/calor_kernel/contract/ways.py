@@ -42,9 +42,9 @@ class Way(Generic[P]):
         distance to the tier of the first choice.
     spare : bool
         Whether the way is asked only where no other serves.
-    prepares : bool
-        Whether the way prepares an operand that may stay. It is offered beside a first choice of
-        its tier also where no candidates are wanted: a plan whose operands stay chooses again.
+    paired : bool
+        Whether the way is offered beside a first choice of its tier also where no candidates are
+        wanted: which is better depends on the operands that stay, and a plan chooses again then.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Way(Generic[P]):
     works: Callable[[P, Request], Iterable[Work]]
     tier: int = 0
     spare: bool = False
-    prepares: bool = False
+    paired: bool = False
 
 
 def serves(problem: object, request: Request) -> None:
@@ -80,7 +80,7 @@ def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
     dropped: list[Dropped] = []
     first = 0
     for way in ways:
-        beside = request.candidates or (way.prepares and way.tier == first)
+        beside = request.candidates or (way.paired and way.tier == first)
         if works and (way.spare or not beside):
             continue
         reason = way.refuses(problem, request)

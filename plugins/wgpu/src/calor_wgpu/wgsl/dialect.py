@@ -63,6 +63,16 @@ _TEMPLATES: Final = {
     "rint float": "round({0})",
     "abs int": "abs({0})",
 }
+# On some processors Mesa's software device loses the sign of zero in ``trunc`` of float64, and
+# ``round`` is off by one. ``floor`` is right everywhere, so both are made of it there.
+_NEAREST: Final = (
+    "select(floor({0}), floor({0}) + 1.0lf, ({0}) - floor({0}) > 0.5lf || "
+    "(({0}) - floor({0}) == 0.5lf && floor(floor({0}) * 0.5lf) * 2.0lf < floor({0})))"
+)
+_FLOORED: Final = {
+    "trunc float64": "select(floor({0}), -floor(-({0})), ({0}) < 0.0lf)",
+    "rint float64": (f"select({_NEAREST}, -{_NEAREST.replace('{0}', '-({0})')}, ({{0}}) < 0.0lf)"),
+}
 _SUFFIXES: Final = MappingProxyType({"i32": "i", "u32": "u", "i64": "li", "u64": "lu"})
 _LITERAL: Final = re.compile(r"(\(?)(-?\d+)(?:u|i|li|lu)(?: - 1l?i\))?")
 _NO_LIMIT: Final = 1 << 62
@@ -121,7 +131,8 @@ class WGSL(Dialect):
             types[float64] = "f64"
         self.types = types
         fused = {"fma float": "fma({0}, {1}, {2})"} if self.fused else {}
-        self.templates = {**_TEMPLATES, **fused}
+        doubles = _FLOORED if self.limited and self.double else {}
+        self.templates = {**_TEMPLATES, **fused, **doubles}
 
     @property
     def key(self) -> str:

@@ -13,9 +13,8 @@ from calor.dtypes import DType, float32
 from calor_kernel.ir.nodes import Memory, Operation
 from calor_kernel.ir.passes import atomics_of
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers import printer as printers
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.printer import memory_of
+from calor_kernel.printers.printer import Elements, Printer, memory_of
 
 from .dialect import WGSL
 from .scalars import WGSLScalars
@@ -32,10 +31,10 @@ def width_of(operation: Operation) -> int:
     return (*operation.operands, *operation.results)[1].type.width
 
 
-class Elements(printers.Elements):
+class WGSLElements(Elements):
     """Reads and writes of the elements of a kernel's memories."""
 
-    def __init__(self, printer: printers.Printer, dialect: WGSL, scalars: WGSLScalars) -> None:
+    def __init__(self, printer: Printer, dialect: WGSL, scalars: WGSLScalars) -> None:
         super().__init__(printer)
         self.dialect = dialect
         self.scalars = scalars

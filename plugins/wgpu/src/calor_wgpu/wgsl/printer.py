@@ -63,13 +63,13 @@ class WGSLPrinter(KernelPrinter):
 
     dialect: WGSL
     scalars: WGSLScalars
-    elements: memory.Elements
+    elements: memory.WGSLElements
 
     def __init__(self, kernel: Kernel, dialect: WGSL, functions: Functions | None = None) -> None:
         super().__init__(kernel, dialect)
         self.helpers = functions or Functions(dialect, WGSLPrinter, dialect.wide and dialect.double)
         self.scalars = WGSLScalars(dialect, self.helpers)
-        self.elements = memory.Elements(self, dialect, self.scalars)
+        self.elements = memory.WGSLElements(self, dialect, self.scalars)
         self.hands_over = hands_over(kernel) and kernel.units > 1
         flag_unjoined(kernel)
         # The block in which units converged last, and its number of lines.

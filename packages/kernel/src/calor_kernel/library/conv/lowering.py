@@ -144,6 +144,7 @@ _ROWS: Final[Way[Convolution]] = Way(
     ),
     _made(lambda p, steps, info: rows_steps(p, _OPERANDS, Placement.dense(p), steps, info)),
     tier=1,
+    paired=True,
 )
 _CHANNEL_VECTORS: Final[Way[Convolution]] = Way(
     "channel vectors",
@@ -152,7 +153,7 @@ _CHANNEL_VECTORS: Final[Way[Convolution]] = Way(
         lambda p, steps, info: channel_vectors_steps(p, _OPERANDS, Placement.dense(p), steps, info)
     ),
     tier=1,
-    prepares=True,
+    paired=True,
 )
 _PHASES: Final[Way[Convolution]] = Way(
     "phases",
