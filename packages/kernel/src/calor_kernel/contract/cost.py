@@ -1,8 +1,7 @@
-"""What launches cost by the roofline: the larger of moving bytes and computing, and the start.
+"""Roofline estimates of launches: the larger of transfer and compute time, plus the start.
 
-Requirements: the estimate decides between coverings of a graph and the order in which blueprints
-are tried, so it must be cheap and right in its order; measured ceilings take the place of guesses
-where they are known.
+Requirements: the estimate chooses between coverings of a graph and orders the blueprints to try, so
+it must be cheap and rank correctly. Measured ceilings replace assumptions if available.
 
 Source: Williams, Waterman and Patterson, Roofline (2009).
 """
@@ -21,15 +20,15 @@ from calor_kernel.contract.movement import ALWAYS_OF_DENSE
 from calor_kernel.contract.work import Work
 
 _FREE = ALWAYS_OF_DENSE | {"full", "constant", "iota"}
-# Assumed of a core where a device does not say: bytes and operations in a second.
+# Assumed rates of a core if a device does not give them: bytes and operations per second.
 _BANDWIDTH, _FLOPS, _LAUNCH = 2e10, 5e10, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What a device does at most: bytes moved and operations in a second, and a launch's start.
+    """A device's peak rates: bytes and operations per second, and the start of a launch.
 
-    A device that knows has its own as ``info.native["ceilings"]``.
+    A device with known rates has its own as ``info.native["ceilings"]``.
     """
 
     bandwidth: float
@@ -37,7 +36,7 @@ class Ceilings:
     launch: float = _LAUNCH
 
     def seconds(self, nbytes: int, flops: int, launches: int = 1) -> float:
-        """Return how long work takes at least; of sizes that are not known, at those at hand."""
+        """Return the minimum time of work; symbolic sizes use their hints."""
         moving: float = hinted(nbytes) / self.bandwidth
         computing: float = hinted(flops) / self.flops
         return max(moving, computing) + launches * self.launch
@@ -62,7 +61,7 @@ def moved(graph: Graph, inputs: Iterable[int], outputs: Iterable[int]) -> int:
 
 
 def node_seconds(graph: Graph, node: Node, ceilings: Ceilings) -> float:
-    """Return the estimate for a node alone: its operands are read and its results written."""
+    """Return the estimate for a node alone: reading its operands and writing its results."""
     if node.op.name in _FREE:
         return 0.0
     nbytes = moved(graph, set(node.inputs), node.outputs)

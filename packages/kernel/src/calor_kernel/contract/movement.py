@@ -1,8 +1,8 @@
-"""Ops that only say where elements are: what they make of a view, where strides can say it.
+"""Movement ops as views: strides without a copy, if possible.
 
-Requirements: movement costs no launch where it need not; a function returns None where the result
-is no view of the operand, and the planner then copies the operand to a dense one, of which reshape
-and bitcast always are views. The rule for reshape is NumPy's: axes that lie one after another in
+Requirements: movement costs no launch if strides can express it. A function returns None if the
+result is no view of the operand; the planner then copies the operand to a dense one, of which
+reshape and bitcast are always views. The rule for reshape is NumPy's: axes that are contiguous in
 memory are merged and split freely.
 """
 
@@ -33,7 +33,7 @@ def _reshape(view: View, attributes: Mapping[str, Any], result: Spec) -> View | 
 def reshaped_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """Return the strides of an array in another shape, None where strides cannot say it.
+    """Return the strides of a reshaped array, None if no strides express it.
 
     >>> reshaped_strides((4, 6), (6, 1), (2, 2, 6)), reshaped_strides((4, 6), (1, 4), (24,))
     ((12, 6, 1), None)
@@ -45,7 +45,7 @@ def reshaped_strides(
     place = 0
     i, count = 0, len(wanted)
     while place < len(old):
-        # The shortest runs of old and new axes that hold equally many elements.
+        # The shortest runs of old and new axes with equal numbers of elements.
         first, size, start, total = place, old[place][0], i, 1
         place += 1
         while True:
@@ -120,7 +120,7 @@ def _cast(view: View, attributes: Mapping[str, Any], result: Spec) -> View | Non
 def _bitcast(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
     size, wanted = view.dtype.itemsize, result.dtype.itemsize
     if result.dtype is bool_ and view.dtype is not bool_:
-        return None  # Any byte that is not 0 is true, and true is 1 in memory.
+        return None  # Any nonzero byte is true, and true is 1 in memory.
     if size == wanted:
         return View(view.shape, view.strides, result.dtype, view.offset)
     if size > wanted:
@@ -152,7 +152,7 @@ MOVEMENTS: Final[Mapping[str, Movement]] = {
     "stop_gradient": _same,
     "barrier": _same,
 }
-# Of a dense operand these always are views, so that no device needs a kernel for them.
+# Always views of a dense operand, so no device needs a kernel for them.
 ALWAYS_OF_DENSE: Final = frozenset(
     ("reshape", "permute", "expand", "slice", "flip", "real", "imag", "stop_gradient", "barrier")
 )

@@ -30,21 +30,21 @@ class Way(Generic[P]):
     Attributes
     ----------
     name : str
-        What the tuner stores: the same at near sizes.
+        The name stored by the tuner: the same at similar sizes.
     refuses : callable
         ``refuses(problem, request)`` returns why the way cannot solve a problem, or None.
     works : callable
-        ``works(problem, request)`` returns its candidates, the likeliest first; more than one only
-        where the request wants candidates. Asked only where the way does not refuse; none means
-        that no tile of it suits the sizes.
+        ``works(problem, request)`` returns its candidates, the most promising first; more than one
+        only if the request wants candidates. Called only if the way does not refuse; an empty
+        result means that no tile of it suits the sizes.
     tier : int
-        Ways of a lower tier are likelier to be the fastest. A candidate's group is its own plus the
-        distance to the tier of the first choice.
+        Ways of a lower tier are more promising. A candidate's group is its own plus the distance to
+        the tier of the first choice.
     spare : bool
-        Whether the way is asked only where no other serves.
+        Whether the way is asked only if no other serves.
     paired : bool
-        Whether the way is offered beside a first choice of its tier also where no candidates are
-        wanted: which is better depends on the operands that stay, and a plan chooses again then.
+        Whether the way is offered beside a first choice of its tier even if no candidates are
+        wanted: which is better depends on the unchanged operands, and a plan then chooses again.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Way(Generic[P]):
 
 
 def serves(problem: object, request: Request) -> None:
-    """Refuse nothing: of a way that solves every problem of its family."""
+    """Refuse nothing: for a way that solves every problem of its family."""
 
 
 def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:

@@ -1,7 +1,7 @@
-"""What toolchains share whose text a driver compiles.
+"""The common base of toolchains whose driver compiles text.
 
-Requirements: printing needs no driver, so that a toolchain is pickled to worker processes, and one
-without a device prints all the same.
+Requirements: printing needs no driver, so a toolchain is pickled to worker processes, and a
+toolchain without a device can print.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from calor_kernel.printers import Dialect, print_kernel
 
 
 class PrintingToolchain(Toolchain):
-    """A toolchain whose text is of a dialect of C.
+    """A toolchain that prints a C dialect.
 
-    ``number``: the device's place in the list of all; None for one that only prints.
+    ``number``: the device's index in the list of all devices; None only for printing.
     """
 
     dialect: Dialect
     number: int | None = None
 
     def source(self, kernel: Kernel) -> str:
-        """Return the text; CompileError where the dialect has not what the kernel asks for."""
+        """Return the text; CompileError if the dialect lacks a required construct."""
         return print_kernel(kernel, self.dialect)
 
     def place(self) -> int:
-        """Return the device's place; CompileError where there is no device to compile for."""
+        """Return the device's index; CompileError if there is no device."""
         if self.number is None:
             raise CompileError(
                 f"this toolchain prints {self.dialect.name} and compiles for no device"

@@ -1,7 +1,7 @@
-"""The operations of a kernel, one row each: what a printer must know and lanes must run.
+"""The operations of a kernel, one row each, for printers, the verifier and lanes.
 
-Requirements: a printer, the verifier and lanes read the same row; "pure" says that an operation may
-be moved, shared and dropped; "scope" says which units must reach it together.
+Requirements: all consumers read the same row. "pure": an operation may be moved, shared and
+dropped. "scope": the units that must reach it together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Row:
     meaning: str = ""
 
 
-_FLAGS = ("flags",)  # any of "contract", "reassoc", "nsz": what a float operation may be turned to
+_FLAGS = ("flags",)  # any of "contract", "reassoc", "nsz": permitted changes to a float operation
 
 _ROWS = (
     Row("constant", 0, "given", attributes=("value",), meaning="a number, or a tuple of lanes"),
@@ -146,7 +146,7 @@ _ROWS = (
     Row("unit_position", 0, "given", attributes=("axis",)),
     Row("lane_position", 0, "given", meaning="the unit's place in its plane"),
     Row("plane_position", 0, "given", meaning="the plane's place in its cube"),
-    # Units together.
+    # Collective operations.
     Row("barrier", 0, "none", pure=False, scope="cube", attributes=("scope", "name", "count")),
     Row(
         "arrive",
@@ -311,7 +311,7 @@ _ROWS = (
         attributes=("first", "count", "registers", "apart"),
         meaning="what units first to first + count − 1 of the cube do, beside the others",
     ),
-    # For people.
+    # Diagnostics.
     Row("print", -1, "none", "biuf", alike=False, pure=False, attributes=("text",)),
     Row("assert", 1, "none", "b", pure=False, attributes=("text",)),
     Row(

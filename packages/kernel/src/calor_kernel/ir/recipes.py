@@ -1,7 +1,8 @@
-"""Operations made of simpler ones, for languages that lack them: each as a block.
+"""Operations composed of simpler ones, for languages without them: each as a block.
 
-Requirements: exactly the results of :mod:`calor_kernel.ir.ops`, of sums, products, comparisons and
-integers alone, so that a language prints them as functions, or a pass puts them in their places.
+Requirements: the results equal those of :mod:`calor_kernel.ir.ops`. Only sums, products,
+comparisons and integers are used, so a language can print the blocks as functions, or a pass can
+inline them.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ Recipe = Callable[..., Value]
 
 
 def block_of(name: str, *dtypes: DType, wide: bool = True) -> Block | None:
-    """Return the block that computes an operation, or None where there is no recipe.
+    """Return the block that computes an operation, or None without a recipe.
 
-    ``wide``: whether there are types of 64 bits to compute one of 32 bits in. float16 and bfloat16
-    are taken and given as their bits.
+    ``wide``: whether 64-bit types are available for 32-bit operations. float16 and bfloat16 are
+    passed and returned as their bits.
     """
     recipe = RECIPES.get(name)
     if recipe is None:
@@ -55,7 +56,7 @@ def _bits(r: Rewriter, value: Value) -> Value:
 
 def _extreme(sign: str, tie: str) -> Recipe:
     def made(r: Rewriter, a: Value, b: Value, wide: bool) -> Value:
-        # Equal numbers differ at most in the sign of a zero; a sum of a NaN is one.
+        # Equal numbers differ at most in the sign of a zero; the sum with a NaN is NaN.
         same = r.convert(r.make(tie, _bits(r, a), _bits(r, b)), a.type.dtype, "bitcast")
         rest = r.select(r.make("eq", a, b), same, r.make("add", a, b))
         return r.select(r.make(sign, a, b), a, r.select(r.make(sign, b, a), b, rest))
@@ -64,7 +65,7 @@ def _extreme(sign: str, tie: str) -> Recipe:
 
 
 def _signs(r: Rewriter, value: Value) -> tuple[Value, Value]:
-    """Return the bits of a number, and the bit of its sign."""
+    """Return the bits of a number, and its sign bit."""
     bits = _bits(r, value)
     return bits, r.like(1 << (8 * value.type.dtype.itemsize - 1), bits)
 
@@ -117,7 +118,7 @@ def _mulhi(r: Rewriter, a: Value, b: Value, wide: bool) -> Value:
 
 
 def _counted(name: str) -> Recipe:
-    """Count bits of small numbers in words of 32, of large ones in two of them."""
+    """Count bits of small types in 32-bit words, of large ones in two of them."""
 
     def made(r: Rewriter, a: Value, wide: bool) -> Value:
         dtype = a.type.dtype
@@ -141,10 +142,10 @@ def _counted(name: str) -> Recipe:
 
 
 def _rounded_to_odd(r: Rewriter, sum: Value, error: Value) -> Value:
-    """Return a sum that is not exact as one whose last bit is set, next to it on the error's side.
+    """Return an inexact sum rounded to odd: its last bit is set, on the error's side.
 
-    Rounding it to fewer bits is then as if there were one rounding (Boldo and Melquiond, "When
-    double rounding is odd", 2005).
+    A second rounding to fewer bits then equals a single rounding (Boldo and Melquiond, "When double
+    rounding is odd", 2005).
     """
     zero, bits = r.like(0.0, error), _bits(r, sum)
     one = r.like(1, bits)
@@ -158,7 +159,7 @@ def _rounded_to_odd(r: Rewriter, sum: Value, error: Value) -> Value:
 
 
 def _sum(r: Rewriter, a: Value, b: Value) -> tuple[Value, Value]:
-    """Return a sum and what it is off by (Knuth)."""
+    """Return a sum and its rounding error (Knuth)."""
     made = r.make("add", a, b)
     other = r.make("sub", made, a)
     rest = r.make("sub", a, r.make("sub", made, other))
@@ -166,7 +167,7 @@ def _sum(r: Rewriter, a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def _product(r: Rewriter, a: Value, b: Value) -> tuple[Value, Value]:
-    """Return a product and what it is off by (Dekker)."""
+    """Return a product and its rounding error (Dekker)."""
     made = r.make("mul", a, b)
     split = 2.0 ** (27 if a.type.dtype is float64 else 12) + 1.0
 
@@ -194,8 +195,8 @@ def _fma(r: Rewriter, a: Value, b: Value, c: Value, wide: bool) -> Value:
     high, low = _sum(r, c, left)
     sum_, rest = _sum(r, product, high)
     made = r.make("add", sum_, _rounded_to_odd(r, *_sum(r, low, rest)))
-    # Where a part overflows, the plain sum is as right as one can be. So it is where the sum is
-    # zero, which has its sign.
+    # If a part overflows, the plain sum is the best result. It is also used for a zero sum, because
+    # it has the right sign.
     zero = r.like(0.0, made)
     none = r.make("and", r.make("eq", made, zero), r.make("eq", plain, zero))
     largest = r.like(float(np.finfo(dtype.numpy).max), made)

@@ -1,7 +1,7 @@
 """Rules over one operation: operands, results, attributes, memory and regions.
 
-Requirements: what is common follows from the row in :data:`calor_kernel.ir.ops.OPS`; what one
-operation asks beside stands in ``SHAPES`` under its name.
+Requirements: common rules follow from the row in :data:`calor_kernel.ir.ops.OPS`; further rules of
+one operation are in ``SHAPES`` under its name.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _floating(value: Value) -> bool:
 
 
 def _operands(operation: Operation) -> Complaints:
-    """Operands are as many and of the kinds that the row says."""
+    """Operands have the number and kinds given by the row."""
     row, operands = OPS[operation.name], operation.operands
     if row.operands >= 0 and len(operands) != row.operands:
         yield f"it takes {row.operands} operands, not {len(operands)}"
@@ -81,7 +81,7 @@ def _operands(operation: Operation) -> Complaints:
 
 
 def _results(operation: Operation) -> Complaints:
-    """Results have the types that follow from the operands."""
+    """Results have the types derived from the operands."""
     row = OPS[operation.name]
     if row.result == "none":
         if operation.results:
@@ -100,7 +100,7 @@ def _results(operation: Operation) -> Complaints:
 
 
 def _shapes(operation: Operation) -> Complaints:
-    """What the operation asks beside."""
+    """The operation's own rules hold."""
     check = SHAPES.get(operation.name)
     if check is not None:
         yield from check(operation)
@@ -110,7 +110,7 @@ def _types(operation: Operation) -> str:
     return ", ".join(str(v.type) for v in operation.operands)
 
 
-# One operation's own.
+# Rules of single operations.
 def _constant(operation: Operation) -> Complaints:
     number, result = operation.attributes.get("value"), operation.result.type
     lanes = number if isinstance(number, tuple) else (number,)

@@ -1,13 +1,12 @@
-"""For which units a value is the same: data flow over a kernel, through its loops.
+"""Uniformity analysis: data flow over a kernel, loops included.
 
-Requirements: a barrier that some units do not reach hangs or is undefined, so that what stands
-under a condition must know whether all units of a scope decide alike; the answer errs to the side
-of "differs".
+Requirements: a barrier that some units do not reach hangs or is undefined, so the condition of a
+collective operation must be uniform over its scope. The answer is conservative: "differs" in doubt.
 
-What is decided: memory that several units may write is read without a race, that is, between
-barriers nobody writes what another reads, so that a load gives units of one index one value; a load
-with an order watches other units and gives each its own. A unit's private memory, atomics and scans
-differ. Planes are full.
+Definitions: memory shared by units is read without a race, that is, between barriers no unit writes
+what another reads, so a load at one index gives all units the same value. A load with an order
+observes other units and differs. A unit's private memory, atomics and scans differ. Planes are
+full.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ WARPGROUP = 4
 
 
 class Level(IntEnum):
-    """The largest group of units for which a value is the same."""
+    """The largest group of units over which a value is uniform."""
 
     UNIT = 0
     PLANE = 1
@@ -46,7 +45,7 @@ _SHARED_RESULTS = frozenset(("plane_reduce", "plane_ballot"))
 class Uniformity:
     """The levels of a kernel's values.
 
-    ``level(value)`` is for the units that reach it; ``within[block]`` is the level of the
+    ``level(value)`` holds for the units that reach it; ``within[block]`` is the level of the
     conditions under which a block runs.
     """
 
@@ -59,7 +58,8 @@ class Uniformity:
         for parameter in kernel.parameters:
             if parameter.value is not None:
                 self._levels[parameter.value] = Level.LAUNCH
-        # Levels only sink, and a loop's arguments start high: the first stable state is the answer.
+        # Levels only sink, and loop arguments start at the top: the first fixed point is the
+        # answer.
         self._changed = True
         while self._changed:
             self._changed = False
@@ -70,7 +70,7 @@ class Uniformity:
         return self._levels.get(value, Level.LAUNCH)
 
     def meet(self, values: Sequence[Value]) -> Level:
-        """Return the level of all values together."""
+        """Return the minimum level of several values."""
         return min(map(self.level, values), default=Level.LAUNCH)
 
     def _set(self, value: Value, level: Level) -> None:
@@ -130,7 +130,7 @@ class Uniformity:
             self._set(question.arguments[place], level)
             self._set(body.arguments[place], level)
         rounds = self.meet(question.yields)
-        # The question is asked again of those alone that went on.
+        # Only the units that continue evaluate the condition again.
         self._block(question, min(control, rounds))
         self._block(body, min(control, rounds))
         for result, argument in zip(operation.results, question.arguments, strict=True):
@@ -155,12 +155,12 @@ class Uniformity:
 
 
 def scope_level(scope: str) -> Level:
-    """Return the level of conditions that a scope's operations may stand under."""
+    """Return the level required of the conditions around a scope's operations."""
     return Level[scope.upper()]
 
 
 def conditions(uniformity: Uniformity, block: Block) -> Iterator[tuple[Operation, Level]]:
-    """Yield each operation with the level of the conditions that it stands under."""
+    """Yield each operation with the level of its enclosing conditions."""
     for operation in block.operations:
         yield operation, uniformity.within[block]
         for region in operation.regions:

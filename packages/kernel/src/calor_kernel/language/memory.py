@@ -1,4 +1,4 @@
-"""Memory as kernels read and write it: buffers by element, and memory of a kernel's own."""
+"""Memory in kernels: buffers by element, and a kernel's own memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from calor_kernel.language.values import Number
 
 
 class Pointer:
-    """Memory that a kernel reads and writes by element: ``p[i]``, ``p[i] = v``, ``p.load(i, 8)``.
+    """Memory accessed by element: ``p[i]``, ``p[i] = v``, ``p.load(i, 8)``.
 
-    ``offset`` moves the place that index 0 means.
+    ``offset`` is the element at index 0.
     """
 
     __slots__ = ("builder", "memory", "offset")
@@ -51,7 +51,7 @@ class Pointer:
         return builder.binary("add", offset, made)
 
     def _align(self, place: Number, said: int, width: int) -> int:
-        """Return the bytes by which the address of a vector is known to divide."""
+        """Return the known alignment of a vector's address in bytes."""
         if said or width == 1 or place.width > 1 or not self.memory.align:
             return said
         known = gcd(self.memory.align, place.divisible * self.dtype.itemsize)
@@ -77,10 +77,10 @@ class Pointer:
     ) -> Number:
         """Return ``width`` elements from ``index`` on; with a vector of indices, one for each.
 
-        ``mask``: lanes without it read nothing and are ``other``. ``align``: bytes by which the
-        address is known to divide; if not said, what follows from the memory and the index.
-        ``order`` and ``scope`` are for memory that other units write: "relaxed" or "acquire", in a
-        cube or the whole device.
+        ``mask``: masked-off lanes read nothing and are ``other``. ``align``: the known alignment of
+        the address in bytes, by default derived from the memory and the index. ``order`` and
+        ``scope`` are for memory written by other units: "relaxed" or "acquire", in a cube or the
+        whole device.
         """
         builder = self.builder
         place = self._index(index)
@@ -137,7 +137,7 @@ class Pointer:
         order: str = "relaxed",
         scope: str = "device",
     ) -> Number:
-        """Change an element in one step and return what it was.
+        """Update an element atomically and return its old value.
 
         ``kind``: add, min, max, and, or, xor, exchange (with a value), compare (with the expected
         and the new value).
@@ -152,7 +152,7 @@ class Pointer:
         return builder.emit("atomic", operands, (type,), said, memory=self.memory)[0]
 
     def prefetch(self, index: Any, *, write: bool = False, locality: int = 3) -> None:
-        """Ask for an element's cache line ahead of time; ``locality`` 0 (once) to 3 (keep)."""
+        """Prefetch an element's cache line; ``locality`` 0 (once) to 3 (keep)."""
         said = {"write": write, "locality": locality}
         self.builder.emit("prefetch", (self._index(index),), (), said, memory=self.memory)
 
@@ -177,7 +177,7 @@ def shared(size: int, dtype: DType, *, align: int = 0) -> Pointer:
 def private(size: int, dtype: DType, *, align: int = 0) -> Pointer:
     """Return memory of ``size`` elements of one unit, indexed by device values.
 
-    Where the build knows all indices, ``registers`` is faster.
+    If the build knows all indices, ``registers`` is faster.
     """
     builder = current()
     return Pointer(builder, builder.memory("private", "private", Type(dtype), size, align))

@@ -1,8 +1,8 @@
-"""Products of matrices in fragments: at once, or issued and waited for.
+"""Matrix products of fragments: synchronous, or issued and waited for.
 
-Requirements: one call serves every instruction and devices that have none, where it becomes scalar
-and vector arithmetic; what runs beside the units is waited for before its result is looked at,
-which lanes checks.
+Requirements: one call serves every instruction, and devices without one, by scalar and vector
+arithmetic. An asynchronous product must be waited for before its result is read, which lanes
+checks.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from calor_kernel.language.swizzles import Swizzled
 
 
 def mma(a: Fragment, b: Fragment, c: Fragment) -> None:
-    """Add a @ b to c, which all units that hold them reach together.
+    """Add a @ b to c, a collective operation of all units that hold them.
 
-    The three are sides of one shape. Without an instruction each product is added in order of k.
+    The three are sides of one shape. Without an instruction, products are added in order of k.
     """
     shape = c.shape
     _check(shape, (a, b, c))
@@ -66,10 +66,10 @@ def _by_hand(a: Fragment, b: Fragment, c: Fragment) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedMatrix:
-    """An operand in shared memory: where (row, column) lies from a pointer's index 0 on.
+    """An operand in shared memory: a layout of (row, column) from a pointer's index 0.
 
-    A swizzle changes bits of the whole index in the memory, as hardware does, so that pieces of a
-    tile keep its swizzle; the tile itself starts at a multiple of the swizzle's block.
+    A swizzle applies to the whole index in the memory, as in hardware, so parts of a tile keep its
+    swizzle; the tile itself starts at a multiple of the swizzle's block.
     """
 
     pointer: Pointer
@@ -81,12 +81,12 @@ class SharedMatrix:
         return self.at.layout if isinstance(self.at, Swizzled) else self.at
 
     def tile(self, extent: tuple[int, int], position: tuple[Any, Any]) -> SharedMatrix:
-        """Return the rows and columns from a position on that are one operand."""
+        """Return the operand of the given extent at a position."""
         return SharedMatrix(self.pointer.at(self.plain(*position)), self.at.compose(extent))
 
     @property
     def major(self) -> Literal["rows", "columns"]:
-        """Which index moves to the next element: "columns" where rows lie dense, or "rows"."""
+        """The contiguous index: "columns" if rows are dense, else "rows"."""
         for name, mode in (("rows", self.plain[0]), ("columns", self.plain[1])):
             if any(stride == 1 and size > 1 for size, stride in mode.modes()):
                 return name  # type: ignore[return-value]
@@ -98,18 +98,18 @@ class SharedMatrix:
 
 
 def issue_mma(c: Fragment, pairs: Sequence[tuple[Fragment | SharedMatrix, SharedMatrix]]) -> None:
-    """Start adding products a @ b to c, one after another, as one group that is waited for.
+    """Start adding products a @ b to c, in order, as one group to wait for.
 
-    Operands in shared memory, and c, are neither read nor written until then. The a of a pair may
-    be a fragment: its registers are read until then too, so that a loop waits for all groups before
-    it loads the next.
+    Operands in shared memory, and c, must be neither read nor written before the wait. The a of a
+    pair may be a fragment. Its registers are in use until the wait as well, so a loop waits for all
+    groups before it loads the next.
     """
     builder, shape = current(), c.shape
     check_shape(shape)
     _check(shape, (c,))
     if shape.feature != "async_matrix":
         raise KernelTypeError(f"{shape.name} does not run beside the units; write mma(a, b, c)")
-    # A device need not set sums that are 0 before the first product.
+    # A device need not initialize zero sums before the first product.
     nothing = builder.splat(builder.coerce(0, c.parts.type.scalar), c.parts.type.width)
     fresh = c.parts[0] is nothing
     for number, (a, b) in enumerate(pairs):
@@ -134,8 +134,8 @@ def wait_mma(
 ) -> None:
     """Wait for all groups of products but the latest ``pending``, and for these accumulators.
 
-    ``after``: what is computed first, beside the products; compilers move a wait up over arithmetic
-    that need not come before it.
+    ``after``: values computed first, concurrently with the products; without it compilers move the
+    wait up over independent arithmetic.
     """
     builder = current()
     made = [one.items if isinstance(one, Band) else one.parts for one in after]

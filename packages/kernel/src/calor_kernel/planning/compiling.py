@@ -1,4 +1,4 @@
-"""From a graph to its executable: composites that no family does are taken apart on the way."""
+"""Compiles a graph to its executable; composites that no family supports are decomposed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from calor_kernel.planning.short import short_way
 from calor_kernel.planning.structure import structure_of
 from calor_kernel.planning.values import Draft
 
-# What the library itself covers together: results that nobody reads are not made.
+# The library's own fusers: unused results are not computed.
 _FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
 
 
 def compile_graph(engine: Engine, graph: Graph) -> Executable:
-    """Return the executable of a graph that was claimed; CompileError."""
+    """Return the executable of a claimed graph; CompileError."""
     known = engine.replanning.ready(graph)
     if known is not None:
         return known
@@ -36,18 +36,18 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
 
 
 def fusers_of(engine: Engine) -> tuple[Fuser, ...]:
-    """Return what may cover parts of graphs on a device."""
+    """Return the fusers for a device."""
     return (*_FUSERS, *engine.fusers)
 
 
 def plan_anew(engine: Engine, graph: Graph) -> Plan:
-    """Return the plan of a graph without control flow, for its sizes alone; CompileError."""
+    """Return a fresh plan of a graph without control flow; CompileError."""
     planner = Planner(engine.lowerings, graph, fusers_of(engine), engine.deterministic)
     return plan_of(engine, planner.draft())
 
 
 def plan_of(engine: Engine, draft: Draft) -> Plan:
-    """Return the plan of a draft, with what makes repeated calls of it short."""
+    """Return the plan of a draft, with its keeper and its fast path."""
     plan = Plan(engine, draft)
     plan.keeper = Keeper.of(plan)
     plan.short = short_way(plan)

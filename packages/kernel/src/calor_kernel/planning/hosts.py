@@ -1,7 +1,7 @@
-"""Host numbers: what is handed over at each call, as one block of memory that kernels read.
+"""Host numbers: arguments of each call, packed into one block of memory for kernels.
 
-Requirements: a call with a learning rate and a step counter costs a microsecond more, not ten; a
-number becomes what NumPy makes of it in the input's dtype.
+Requirements: a learning rate and a step counter cost a microsecond per call, not ten. A number is
+converted as by NumPy to the input's dtype.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CODES = {
 
 
 class HostBlock:
-    """The layout of a plan's host numbers: input, spec and place of each, and the block's bytes."""
+    """The layout of a plan's host numbers: input, spec and offset of each, and the total bytes."""
 
     def __init__(self, hosts: Sequence[tuple[int, Spec, int]], nbytes: int) -> None:
         self.hosts = tuple(hosts)
@@ -38,12 +38,12 @@ class HostBlock:
         self._struct = _layout(hosts, nbytes)
 
     def pack(self, inputs: Sequence[Any]) -> tuple[bytes, Sequence[tuple[int, Any]]]:
-        """Return the block's bytes, and the places whose numbers are buffers of the device."""
+        """Return the block's bytes, and the places whose numbers are device buffers."""
         if self._struct is not None:
             try:
                 return self._struct.pack(*[inputs[i] for i in self.numbers]), ()
             except (struct.error, TypeError, OverflowError):
-                pass  # A number that is not what its dtype says, which NumPy converts.
+                pass  # NumPy converts a number of another type than its dtype.
         block = np.zeros(self.nbytes, np.uint8)
         buffers = []
         for number, known, place in self.hosts:
@@ -57,7 +57,7 @@ class HostBlock:
 
 
 def _layout(hosts: Sequence[tuple[int, Spec, int]], nbytes: int) -> struct.Struct | None:
-    """Return how single numbers are packed; None where one is an array or has no such form."""
+    """Return the struct for scalar numbers; None if one is an array or has no struct format."""
     parts = ["="]
     end = 0
     for _, known, place in hosts:

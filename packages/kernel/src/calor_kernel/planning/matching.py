@@ -1,7 +1,7 @@
-"""Which sizes of a structure differ, as far as the graphs that were met show.
+"""Finds the varying sizes of a structure, from the graphs seen so far.
 
-Requirements: telling whether a graph fits costs nanoseconds a number; sizes that were equal each
-time are one, and one that followed from others is taken to do so, so that few are left.
+Requirements: the check of a graph takes nanoseconds per number. Sizes that were always equal are
+one symbol, and a size that always followed from others is derived from them, so few symbols remain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Getter = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 
 def getter(places: Sequence[int]) -> Getter:
-    """Return what takes the items at some places, as a tuple also where it is one or none."""
+    """Return a function that takes the items at given indices, always as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
     if places:
@@ -27,9 +27,9 @@ def getter(places: Sequence[int]) -> Getter:
 
 
 class Match:
-    """Which sizes of a structure differ, and which of these are one.
+    """The varying sizes of a structure, grouped by equality.
 
-    ``symbols``: for each size that differs by itself, a place where it is.
+    ``symbols``: for each independent size, one index of it.
     """
 
     def __init__(self, seen: Sequence[tuple[int, ...]], varying: Collection[int]) -> None:
@@ -49,17 +49,17 @@ class Match:
         self._their_groups = getter([self.group[p] for p in others])
 
     def symbols(self, numbers: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the sizes that differ, None where others do too."""
+        """Return the varying sizes, None if others vary too."""
         found = self._firsts(numbers)
         if self._fixed(numbers) != self._fixed_values:
             return None
         return found if self._others(numbers) == self._their_groups(found) else None
 
     def sizes(self, trace: Trace, numbers: Sequence[int]) -> list[Any]:
-        """Return a graph's numbers, with sizes for those that differ.
+        """Return a graph's numbers, with symbolic sizes for the varying ones.
 
-        A size that was a multiple, a product or a neighbour of others each time is taken for that,
-        which is a guard.
+        A size that was always a multiple, a product or a neighbour of others is derived from them,
+        with a guard.
         """
         order = sorted(range(len(self.values)), key=lambda k: self.values[k])
         made: dict[int, Any] = {}
@@ -74,7 +74,7 @@ class Match:
 
 
 def _related(values: tuple[int, ...], known: Sequence[tuple[tuple[int, ...], Any]]) -> Any:
-    """Return what a size is of others, by the values that they had; None where nothing fits."""
+    """Return a size in terms of others, from their past values; None if nothing fits."""
     pairs = combinations_with_replacement(known, 2)
     products = [(tuple(map(int.__mul__, a, b)), x * y) for (a, x), (b, y) in pairs]
     for others, size in (*known, *products):

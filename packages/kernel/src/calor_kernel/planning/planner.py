@@ -1,8 +1,8 @@
-"""The planner: a graph as tasks on views of memory.
+"""The planner: converts a graph to tasks on views of memory.
 
-Requirements: movement and sources launch nothing where strides and constants can say them; each
-other op is work of its family; results leave the graph dense, each in memory of its own. Costs a
-few microseconds a node, for a graph at a new size is planned anew.
+Requirements: movement and sources need no launch if strides and constants can express them. Every
+other op is work of its family. Results leave the graph dense, each in memory of its own. Planning
+takes a few microseconds per node, because a graph at a new size is planned anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from calor_kernel.planning.values import Draft, Piece, Task, Value
 
 # Ramps up to this many bytes are constants; longer ones are computed at each call.
 _SHORT: Final = 1 << 16
-# How results without elements are made.
+# The work of results without elements.
 _NOTHING: Final = Work(())
 SOURCES: Final = frozenset(("full", "constant", "iota"))
 
@@ -53,9 +53,9 @@ class Planner:
         self._copies: dict[Piece, list[tuple[View, Value]]] = {}
 
     def draft(self, units: Sequence[Unit] | None = None) -> Draft:
-        """Return the graph as tasks; CompileError where a family refuses what it claimed.
+        """Return the graph as tasks; CompileError if a family refuses an op that it claimed.
 
-        ``units``: what covers the graph, where that is known.
+        ``units``: the covering of the graph, if known.
         """
         graph = self.graph
         hosts = self._inputs()
@@ -103,7 +103,7 @@ class Planner:
             self.values[number] = value
 
     def _group(self, group: Group) -> None:
-        """Do nodes together, or one by one where the lowering refuses these views."""
+        """Execute nodes as a group, or one by one if the lowering refuses these views."""
         inputs = tuple(self.values[v] for v in group.inputs)
         results = tuple(self.graph.specs[o] for o in group.outputs)
         try:
@@ -153,7 +153,7 @@ class Planner:
         return True
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
-        """Return a value that is uploaded once, when the plan is made; equal ones are one."""
+        """Return a value uploaded once, when the plan is made; equal constants are shared."""
         from calor.dtypes import as_dtype
 
         dtype = as_dtype(array.dtype)
@@ -171,7 +171,7 @@ class Planner:
     def emit(
         self, op: str, attributes: Any, inputs: Sequence[Value], results: Sequence[Spec]
     ) -> list[Value]:
-        """Add a task and return its results; operands that must be dense are copied first."""
+        """Add a task and return its results; operands are copied first if they must be dense."""
         outputs = tuple(results)
         if not any(s.size for s in outputs):
             return self._task(op, attributes, (_NOTHING,), (), outputs)
@@ -180,7 +180,7 @@ class Planner:
         )
         works = self._ask(op, attributes, given, outputs)
         if isinstance(works, Refusal):
-            # What a family does not do on these views it may do on dense memory.
+            # A family may refuse these views, but accept dense memory.
             given = tuple(self.dense(v) for v in inputs) if op != "copy" else given
             works = self._ask(op, attributes, given, outputs)
             if isinstance(works, Refusal):
@@ -206,7 +206,7 @@ class Planner:
         return self.lowerings.ask(op, attributes, views, outputs, self.deterministic)
 
     def dense(self, value: Value) -> Value:
-        """Return the value as elements one after another, copied if need be."""
+        """Return the value in contiguous memory, copied if necessary."""
         if value.view.is_dense:
             return value
         known = self._copies.setdefault(value.piece, [])

@@ -1,8 +1,8 @@
-"""The short way through a plan: a call of a few small kernels costs little more than they do.
+"""The fast path of a plan: a call of a few small kernels costs little more than they do.
 
-Requirements: for a plan with one result whose memory is at hand, and nothing else to see to; when
-anything is unusual the plan's own way is taken, from the start. Words in which kernels say that
-they failed stay zero from call to call, so that looking at them is all that they cost.
+Requirements: it serves plans with one result, available memory and no special cases; anything
+unusual takes the plan's normal path from the start. Status words stay zero from call to call, so
+reading them is their only cost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _new = object.__new__
 
 
 def short_way(plan: Plan) -> Short | None:
-    """Return what runs a plan, or returns None where it did nothing; None for other plans."""
+    """Return the fast path of a plan, or None if it has none; it returns None if it did nothing."""
     base, engine, pool = plan.base, plan.engine, plan.pool
     if len(base.fresh) != 1 or len(base.recording.lists) != 1:
         return None
@@ -35,12 +35,11 @@ def short_way(plan: Plan) -> Short | None:
     failing = bool(plan.status)
     if arenas is None and not failing:
         return _shortest(plan, native)
-    # Where failures are told late, a run's words are on a board, and else in a block that it has
-    # alone.
+    # With deferred failures a run's words are on a board, else in an exclusive block.
     board, noting, block_bytes = engine.board, late and failing, plan.block_bytes
     failing = failing and not late
     told = plan.depends[0][1]
-    # Blocks of words that are all zero; a call takes one alone.
+    # Blocks of zeroed words; a call takes one exclusively.
     blocks: list[_Words] = []
     none = _Words(engine.nothing, ())
 
@@ -121,7 +120,7 @@ def run(inputs):
 
 
 def _shortest(plan: Plan, native: Callable[..., None]) -> Short:
-    """Return the way of a plan that needs neither an arena nor words: generated, without a loop."""
+    """Return the generated, loop-free path of a plan without arena and words."""
     ((_, idle, _, nbytes),) = plan.base.fresh
     scope: dict[str, Any] = {
         "pool": plan.pool,
@@ -137,7 +136,7 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Short:
         "nothing": plan.engine.nothing.handle,
     }
     handles = " ".join(f"inputs[{i}].handle," for i in plan.given)
-    # What may have failed is told late by some devices, and then known of the operands.
+    # Some devices report failures late; operands may then carry a pending failure.
     depend = "".join(f" or inputs[{i}].outcomes and pending(inputs[{i}])" for i in plan.given)
     late = depend if plan.engine.tells_late else ""
     text = _SHORTEST.format(handles=handles, late=late)
@@ -162,7 +161,7 @@ def _words(plan: Plan) -> _Words:
 
 
 def zeroed(plan: Plan) -> KernelBuffer:
-    """Return a fresh block for a plan's failures, with no failure in it."""
+    """Return a fresh zeroed block for a plan's failures."""
     buffer = plan.pool.uncounted(plan.block_bytes)
     plan.pool.memory.write(buffer.handle, bytes(plan.block_bytes))
     return buffer

@@ -1,4 +1,4 @@
-"""What a plan is made of: pieces of memory, values as views of them, and tasks in order."""
+"""The parts of a plan: pieces of memory, values as views of them, and ordered tasks."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from calor.specs import Spec
 from calor_kernel.contract.work import Launch, View, Work
 
 Kind = Literal["input", "host", "constant", "made", "kept"]
-# Ops that an error names when it may be any of a graph's.
+# The maximum number of ops that an error names if any of a graph's may be the cause.
 _NAMED: Final = 6
 
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """Memory that holds values of a plan; used by identity.
+    """Memory that holds values of a plan; compared by identity.
 
-    ``number``: which input of the graph it is, or where it begins in the block of host numbers, of
-    constants or of what is kept from call to call, in bytes. A made piece is the result of a task,
-    or its scratch memory.
+    ``number``: the number of the graph's input, or the byte offset in the block of host numbers, of
+    constants or of kept memory. A made piece is the result of a task, or its scratch memory.
     """
 
     kind: Kind
@@ -38,7 +37,7 @@ class Value:
 
     @property
     def whole(self) -> bool:
-        """Whether the value is all of its piece, in order."""
+        """Whether the value covers its piece, in order."""
         view = self.view
         size = view.size * view.dtype.itemsize
         return view.offset == 0 and view.is_dense and size == self.piece.nbytes
@@ -46,7 +45,7 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """Work to do: candidates of one op, the values it reads, the pieces it makes."""
+    """A unit of work: candidates of one op, the input values, the result pieces."""
 
     op: str
     works: Sequence[Work]
@@ -58,7 +57,7 @@ class Task:
 
 @dataclass(eq=False, slots=True)
 class Draft:
-    """A graph as tasks in order, before memory is laid out.
+    """A graph as ordered tasks, before the memory layout.
 
     ``constants``: the bytes of all constants. ``hosts``: for each host number of the graph, its
     input, spec and place in the block of host numbers. ``outputs``: the made pieces that are the
@@ -83,7 +82,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A launch of a recording: the task that it belongs to, and what it is."""
+    """A launch of a recording, with its task."""
 
     task: int
     op: str

@@ -1,9 +1,9 @@
-"""Operations on numbers as expressions of the C family.
+"""Arithmetic operations as expressions of the C family.
 
-Requirements: exactly the results of :mod:`calor_kernel.ir.ops`; signed integers never overflow,
-they are computed in unsigned types unless the kernel knows that they are sizes or indices; what a
-language computes by functions of its own is in its templates; the same rules do vectors lane by
-lane where a language has no operation on whole ones.
+Requirements: the results equal those of :mod:`calor_kernel.ir.ops`. Signed integers never overflow:
+they are computed in unsigned types unless known to be sizes or indices. Operations with functions
+in the language are in its templates. The same rules apply to vectors lane by lane if a language has
+no whole-vector operation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HALVES = (float16, bfloat16)
 
 @dataclass(frozen=True, slots=True)
 class Scalars:
-    """Makes expressions of scalars for one language; helper functions are collected on the way."""
+    """Makes scalar expressions for one language, and collects their helper functions."""
 
     dialect: Dialect
     helpers: Helpers
@@ -63,7 +63,7 @@ class Scalars:
         attributes: Mapping[str, Any],
         safe: bool = False,
     ) -> Expression:
-        """Return an operation of scalars; ``safe``: an integer result that does not overflow."""
+        """Return a scalar operation; ``safe``: an integer result does not overflow."""
         dtype = types[0].dtype
         if name == "cast":
             return self.cast(operands[0], dtype, result.dtype)
@@ -71,7 +71,8 @@ class Scalars:
             return self.bitcast(operands[0], dtype, result.dtype)
         if name == "select":
             chosen = self.dialect.choose(*operands)
-            # C's choice of two narrow integers is an int, which no function of theirs takes.
+            # C promotes a choice of two narrow integers to int, which their functions do not
+            # accept.
             narrow = result.dtype.kind in ("int", "uint") and result.dtype.itemsize < 4
             return self.dialect.cast(result.dtype, chosen) if narrow else chosen
         if dtype.kind == "float" and not self.dialect.computes(dtype):
@@ -89,9 +90,9 @@ class Scalars:
             return unary
         return ex.call(self.helpers.name(name, dtype), *operands)
 
-    # Pieces.
+    # Building blocks.
     def template(self, name: str, dtype: DType) -> str | None:
-        """Return the language's own text of an operation."""
+        """Return the language's own template of an operation."""
         templates = self.dialect.templates
         for key in (f"{name} {dtype.name}", f"{name} {dtype.kind}", name):
             if key in templates:
@@ -99,12 +100,12 @@ class Scalars:
         return None
 
     def filled(self, template: str, operands: Sequence[Expression], result: str) -> Expression:
-        """Return a template with its operands, which are arguments of calls there."""
+        """Return a template filled with its operands, as arguments of calls."""
         text = template.format(*(o.text for o in operands), T=result, W="")
         return ex.reading(Expression(text), *operands)
 
     def typed(self, dtype: DType) -> Callable[[Expression], Expression]:
-        """Return what gives a literal the type that its text does not say."""
+        """Return a function that gives a literal an explicit type."""
 
         def made(value: Expression) -> Expression:
             if not value.bare or dtype is bool_ or dtype.kind == "float":
@@ -114,7 +115,7 @@ class Scalars:
         return made
 
     def boolean(self, name: str, operands: Sequence[Expression]) -> Expression:
-        """Return an operation of bools."""
+        """Return an operation on bools."""
         if name == "not":
             return ex.prefix("!", operands[0])
         operator, level = _LOGICAL.get(name) or INFIX[name]
@@ -128,7 +129,7 @@ class Scalars:
         attributes: Mapping[str, Any],
         safe: bool,
     ) -> Expression:
-        """Return an operation that has an operator."""
+        """Return an operation with an operator."""
         operator, level = INFIX[name]
         a, b = operands
         if dtype.kind == "float":
@@ -142,7 +143,7 @@ class Scalars:
         if name in _WRAPPING or name == "shl":
             return self.wrapping(name, dtype, a, b, safe)
         made = ex.infix(operator, level, a, b)
-        # Of small types C computes ints, which functions for every type would take for ints.
+        # C promotes small types to int, which overloaded functions would take for an int.
         return self.dialect.cast(dtype, made) if small else made
 
     def wrapping(
@@ -155,7 +156,7 @@ class Scalars:
         cast = self.dialect.cast
         unsigned = self.dialect.bits(dtype)
         if dtype.itemsize < 4:
-            # C computes these as ints, which only the product of the largest overflows.
+            # C computes these as ints; only the product of the largest overflows.
             if dtype.itemsize == 2 and dtype.kind == "uint" and name == "mul":
                 a = cast(uint32, a)
             elif name == "shl" and dtype.kind == "int":
@@ -178,7 +179,7 @@ class Scalars:
         b: Expression,
         attributes: Mapping[str, Any],
     ) -> Expression:
-        """Return a float operation; a product and the sum that it goes into may be one step."""
+        """Return a float operation; a product may be contracted with its sum."""
         operator, level = INFIX[name]
         contract = self.dialect.fast_fma and "contract" in attributes.get("flags", ())
         fused = self.template("fma", dtype)
@@ -193,7 +194,7 @@ class Scalars:
         return replace(made, product=(a, b)) if contract and name == "mul" else made
 
     def unary(self, name: str, dtype: DType, a: Expression) -> Expression | None:
-        """Return an operation of one operand that has an operator."""
+        """Return a unary operation with an operator."""
         if name == "neg" and dtype.kind == "float":
             return ex.prefix("-", a)
         if name == "neg":
@@ -207,14 +208,14 @@ class Scalars:
         return None
 
     def to(self, dtype: DType, made: Expression) -> Expression:
-        """Return unsigned arithmetic as a signed type."""
+        """Return unsigned arithmetic converted to a signed type."""
         return replace(
             self.dialect.cast(dtype, made), wrapping=made if dtype.itemsize > 3 else None
         )
 
     # Conversions.
     def cast(self, value: Expression, source: DType, target: DType) -> Expression:
-        """Return a conversion as the operation ``cast`` means it."""
+        """Return a conversion with the semantics of the operation ``cast``."""
         dialect = self.dialect
         if source is target:
             return value
@@ -237,13 +238,13 @@ class Scalars:
         return dialect.cast(target, value)
 
     def saturated(self, value: Expression, source: DType, target: DType) -> Expression:
-        """Return a float as an integer."""
+        """Return a float converted to an integer, saturated."""
         if source in _HALVES:
             value, source = self.dialect.cast(float32, value), float32
         return ex.call(self.helpers.name("saturated", source, target), value)
 
     def bitcast(self, value: Expression, source: DType, target: DType) -> Expression:
-        """Return the bits of a scalar as another type of the same size."""
+        """Return the bits of a scalar reinterpreted as another type of the same size."""
         dialect = self.dialect
         held, wanted = dialect.held(source), dialect.held(target)
         if held is wanted:

@@ -83,7 +83,7 @@ class PlainC(Dialect):
         return ex.call(f"{dtype.name}_bits_of_{source.name}", value)
 
     def position(self, name: str, axis: int, dtype: DType) -> Expression:
-        """Return a cube's place, or how many there are; a cube has one unit."""
+        """Return a cube's position, or the number of cubes; a cube has one unit."""
         if name not in _POSITIONS:
             return Expression("0", bare=True)
         made = Expression(f"{_POSITIONS[name]}_{'xyz'[axis]}")
@@ -94,7 +94,7 @@ class PlainC(Dialect):
         return ""
 
     def ordered(self, memory: Memory, place: Expression) -> Expression:
-        """Return the element: nobody else writes it."""
+        """Return the element: no other unit writes it."""
         return place
 
     def atomic(
@@ -104,7 +104,7 @@ class PlainC(Dialect):
         values: Sequence[Expression],
         helpers: Helpers,
     ) -> Expression:
-        """Return a call of a function that changes the element and returns what it was."""
+        """Return a call of a function that updates the element and returns its old value."""
         dtype, kind = operation.result.type.dtype, operation.attributes["kind"]
         type = self.storage(dtype)
         name = f"atomic_{kind}_{dtype.name}"
@@ -128,7 +128,7 @@ class PlainC(Dialect):
         return printf(self, text, values)
 
     def unroll(self, times: int) -> str:
-        """Return the line that GCC and Clang read, and other compilers pass over."""
+        """Return the pragma for GCC and Clang; other compilers ignore it."""
         return f"#pragma GCC unroll {times}"
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
@@ -139,7 +139,7 @@ class PlainC(Dialect):
             dtype = parameter.declared.dtype
             type = self.storage(dtype)
             if parameter.memory is not None:
-                # Nothing writes a memory that is only read, which is what restrict promises.
+                # Read-only memory is never written, as restrict promises.
                 only_read = not parameter.memory.writable
                 pointer = f"const {type} *" if only_read else f"{type} *"
                 value = f"({pointer})(intptr_t)slots[{number}]"

@@ -1,7 +1,7 @@
-"""What units do together, prints and texts of the language's own, in the C family.
+"""Collective operations, prints and inline texts in the C family.
 
-Requirements: a kernel for one unit prints no barrier; whatever orders memory is an effect, over
-which no load moves.
+Requirements: a kernel for one unit prints no barrier. Every memory ordering is an effect, which no
+load crosses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calor_kernel.printers.printer import Printer
 
 
 def barrier(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a barrier, nothing where a unit would only wait for itself."""
+    """Print a barrier, or nothing if a unit would only wait for itself."""
     said = operation.attributes
     printer.settle()
     scope = said.get("scope", "cube")
@@ -37,7 +37,7 @@ def fence(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def plane(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print an operation of a plane, at the place where all its units meet."""
+    """Print an operation of a plane, at the point where all its units converge."""
     operands = [printer.operand(v) for v in operation.operands]
     if any(v.type.width > 1 for v in (*operation.operands, *operation.results)):
         printer.dialect.refuse(f"{operation.name} of vectors")
@@ -51,9 +51,9 @@ def role(
     block: Block,
     first_of_all: Callable[[], None] = lambda: None,
 ) -> None:
-    """Print what some units of a cube do as a branch on the unit's number.
+    """Print the work of some units of a cube as a branch on the unit's number.
 
-    ``first_of_all`` prints what they begin with.
+    ``first_of_all`` prints the start of the branch.
     """
     printer.settle()
     first, count = operation.attributes["first"], operation.attributes["count"]
@@ -87,7 +87,7 @@ def printed(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def asserted(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print an assertion as a message of the units that break it."""
+    """Print an assertion as a message of the failing units."""
     condition = printer.operand(operation.operands[0])
     printer.settle()
     place = operation.position
@@ -99,7 +99,7 @@ def asserted(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def inline(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the text of an intrinsic in the first language of the dialect that it has."""
+    """Print an intrinsic's text in the dialect's first supported language."""
     intrinsic = operation.attributes["intrinsic"]
     text = intrinsic.text(*printer.dialect.inline_names)
     operands = [printer.atom(v) for v in operation.operands]

@@ -1,8 +1,7 @@
-"""Bundles: what was compiled and tuned here, as a directory for other machines of the same kind.
+"""Bundles: compiled and tuned results as a directory for other machines of the same kind.
 
-Requirements: a bundle has the form of the cache, so that it is made by copying and read by the same
-code; entries for another processor, compiler or version of the sources have other names and do no
-harm.
+Requirements: a bundle has the form of the cache, so it is made by copying and read by the same
+code. Entries for another processor, compiler or source version have other names and do no harm.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from calor_kernel.runtime.autotune import TUNING
 
 
 def make_bundle(source: Path, target: Path) -> None:
-    """Copy the entries and tuning results of a cache into a bundle, beside what it has."""
+    """Add the entries and tuning results of a cache to a bundle."""
     images, made = Storage(source / KERNELS), Storage(target / KERNELS)
     for key in images.keys():  # noqa: SIM118 - a storage is no mapping
         data = images.read(key)
@@ -30,7 +29,7 @@ def make_bundle(source: Path, target: Path) -> None:
 
 
 def cache_figures(directory: Path) -> str:
-    """Return what a cache or bundle holds, in one line."""
+    """Return the figures of a cache or bundle in one line."""
     storage = Storage(directory / KERNELS)
     sizes = [storage.size(key) for key in storage.keys()]  # noqa: SIM118 - as above
     tuned = sum(len(Lines(file)) for file in (directory / TUNING).glob("*.lines"))

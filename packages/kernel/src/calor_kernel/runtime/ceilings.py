@@ -1,7 +1,7 @@
-"""What a device does at most, measured: bytes moved in a second, and operations.
+"""A device's measured peak rates: bytes moved and operations per second.
 
-Requirements: estimates and profiles are shares of a number that was measured on this device; it is
-measured when it is first asked for, in a tenth of a second, and kept.
+Requirements: estimates and profiles are relative to a measurement on this device. It takes a tenth
+of a second on first use, and is cached.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIZE: Final = Scalar(int64, nonnegative=True)
 
 @kernel
 def multiply_add(y: Any, turns: Any, *, width: int, chains: int) -> None:
-    """Run independent chains of multiplications with additions, and write what they come to."""
+    """Run independent chains of multiply-adds, and write the sums."""
     sums = registers(chains, float32, width)
     a, b = splat(0.999, width), splat(0.001, width)
     for _ in loop_range(turns):
@@ -41,7 +41,7 @@ def multiply_add(y: Any, turns: Any, *, width: int, chains: int) -> None:
 
 
 def measured(engine: Engine, lines: Lines) -> Ceilings:
-    """Return the ceilings of a device: its own word, what is stored, or a measurement."""
+    """Return the ceilings of a device: its own, stored, or measured ones."""
     info = engine.device.info
     if isinstance(info.native.get("ceilings"), Ceilings):
         return ceilings_of(info)

@@ -1,7 +1,7 @@
 """Collectives over the links of several devices, on buffers of their pools.
 
-Requirements: memory is taken before anything is queued, so that running out of it leaves every
-device as it was; a result depends on what any member's input depends on.
+Requirements: memory is allocated before anything is queued, so running out of memory changes
+nothing on any device. A result depends on the dependences of every member's input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_kernel.runtime.peer_sums import PeerSums
 
 
 class KernelCommunicator(Communicator):
-    """Links with the pools of their devices around them."""
+    """Links combined with the pools of their devices."""
 
     def __init__(self, engines: Sequence[Engine], links: Links) -> None:
         self.engines = tuple(engines)
@@ -28,11 +28,11 @@ class KernelCommunicator(Communicator):
         self.sums = None if meeting is None else PeerSums(self.engines, meeting)
 
     def takes(self, call: Collective) -> bool:
-        """Return what the links say."""
+        """Return the links' answer."""
         return self.links.takes(call)
 
     def prepare(self, calls: Sequence[Collective]) -> Exchange:
-        """Return what takes memory for all results, and queues."""
+        """Return a function that allocates all results and queues the collectives."""
         sums, links = self.sums, self.links.prepare(calls)
         small = sums.prepare(calls) if sums is not None and sums.takes(calls) else None
         pools = [engine.pool for engine in self.engines]
@@ -41,7 +41,7 @@ class KernelCommunicator(Communicator):
         def run(inputs: Sequence[Sequence[Any]]) -> list[list[KernelBuffer]]:
             made = [[take() for take in row] for row in takers]
             given = [[buffer.handle for buffer in row] for row in inputs]
-            # Memory of other libraries may be closed to kernels of other devices.
+            # Memory of other libraries may be inaccessible to kernels of other devices.
             own = all(type(buffer) is KernelBuffer for row in inputs for buffer in row)
             queue = links if small is None or not own else small
             try:

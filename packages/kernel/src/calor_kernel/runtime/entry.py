@@ -1,7 +1,7 @@
-"""The backend of a plugin whose driver is loaded when somebody asks for a device.
+"""A plugin's backend with a lazily loaded driver.
 
-Requirements: an entry module imports nothing heavy, and a library that does not load fails where it
-is needed: the doctor can still say what is missing.
+Requirements: an entry module imports nothing heavy. A library that fails to load raises at its use,
+so that the doctor can still report it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from calor_kernel.runtime.backend import KernelBackend
 def lazy_backend(
     name: str, package: str, device: str, count: str, diagnosis: str = "diagnosis:diagnosis"
 ) -> KernelBackend:
-    """Return the backend of devices, whose parts are named by module in a package and name there.
+    """Return a backend whose parts are given as "module:name" in a package.
 
-    ``device`` opens the device of a number, ``count`` returns how many there are, and ``diagnosis``
-    what the doctor is told. What does not load is a PluginError where it is asked for.
+    ``device`` opens a device by number, ``count`` returns the number of devices, and ``diagnosis``
+    the doctor's rows. A part that fails to load raises a PluginError at its use.
 
     >>> lazy_backend("acme", "acme_package", "device:AcmeDevice", "driver:count").name
     'acme'

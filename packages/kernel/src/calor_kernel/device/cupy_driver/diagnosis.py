@@ -1,4 +1,4 @@
-"""What several GPUs are asked for ``python -m calor doctor``: their connections, and NCCL."""
+"""Findings about several GPUs for ``python -m calor doctor``: connections, and NCCL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calor_kernel.device.diagnosis import Look
 def several(
     count: int, runtime: Runtime, codes: Codes, nccl: Callable[[], Any]
 ) -> Iterator[tuple[str, Look]]:
-    """Yield what to look for where there are several GPUs; ``nccl`` returns CuPy's module of it."""
+    """Yield the looks at several GPUs; ``nccl`` returns CuPy's NCCL module."""
     name = codes.name.lower()
     for a, b in combinations(range(count), 2):
         yield f"{name}:{a}, {name}:{b}", partial(_connected, a, b, runtime, codes)

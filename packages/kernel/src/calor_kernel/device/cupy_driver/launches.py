@@ -1,7 +1,7 @@
-"""A recorded list of launches, with arguments in the host's memory.
+"""A recorded list of launches, with arguments in host memory.
 
-Requirements: a run sets no argument that is as it was; launches name their arguments by addresses
-that never move, so that a plugin may hand the same list to the driver as a graph.
+Requirements: a run sets only changed arguments. Launches refer to their arguments by fixed
+addresses, so a plugin may pass the same list to the driver as a graph.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CELL: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A loaded kernel, the module that it is of, and the shared memory that a launch brings."""
+    """A loaded kernel, its module, and the dynamic shared memory of a launch."""
 
     function: int
     kernel: Kernel
@@ -31,9 +31,9 @@ class Function:
 
 
 class Recorded:
-    """Launches with their scalars set; buffers are set where they differ from the last run's."""
+    """Launches with their scalars set; buffers that differ from the last run's are set by a run."""
 
-    # The size of what a plugin makes of addresses, which begins at multiples of its size.
+    # The size and alignment of a plugin's blocks derived from addresses.
     block_bytes: int = 1
 
     def __init__(self, steps: Sequence[Step], stream: int) -> None:
@@ -45,9 +45,9 @@ class Recorded:
         cells = np.zeros(max(total, 1), np.uint64)
         self.cells = cells
         self.blocks = np.zeros((sum(map(len, made)) + 1) * self.block_bytes, np.uint8)
-        # Launches name their arguments by the addresses of these, which never move.
+        # Launches refer to their arguments by these fixed addresses.
         self.places = np.zeros(max(total + sum(map(len, made)), 1), np.uint64)
-        # For each cell that has them: blocks that are made of its address, by where they are.
+        # For each cell with derived blocks: their positions and descriptions.
         self.made: dict[int, list[tuple[int, Any]]] = {}
         self.words = memoryview(cells.data).cast("B").cast("Q")
         # For each slot: the cells that hold it, with their offsets and launches.
@@ -66,15 +66,15 @@ class Recorded:
         self.handles: tuple[Any, ...] = ()
 
     def blocks_of(self, step: Step) -> Sequence[tuple[int, Any]]:
-        """Return what a launch takes behind its arguments: the argument it is made of, and how."""
+        """Return a launch's blocks after its arguments: the source argument and a description."""
         return ()
 
     def block(self, address: int, said: Any) -> bytes:
-        """Return a block that is made of an address."""
+        """Return a block derived from an address."""
         raise NotImplementedError
 
     def _launch(self, number: int, step: Step, place: int, first: int) -> None:
-        """Take a launch, whose arguments are from a cell on, and named from another one on."""
+        """Add a launch, with its arguments from one cell on, and their pointers from another."""
         function: Function = step.function
         parameters = self.places.ctypes.data + first * _CELL
         end, count = first + len(step.arguments), len(step.arguments)
@@ -96,10 +96,10 @@ class Recorded:
             launch(*one)
 
     def put(self, handles: Sequence[int]) -> None:
-        """Write the addresses that differ from those that were written last."""
+        """Write the addresses that changed since the last write."""
         given = tuple(handles)
         before = self.handles or (None,) * len(given)
-        # Where a block cannot be made, nothing is known to be written.
+        # If a block fails, the written state is unknown.
         self.handles = ()
         for slot, users in self.users.items():
             address = given[slot]
@@ -112,7 +112,7 @@ class Recorded:
         self.handles = given
 
     def changed(self, before: tuple[int, ...], given: tuple[int, ...]) -> set[int]:
-        """Return the numbers of the launches of which an argument is another one."""
+        """Return the numbers of the launches with a changed argument."""
         return {
             number
             for slot, users in self.users.items()
@@ -122,7 +122,7 @@ class Recorded:
 
 
 def load(driver: Driver, image: bytes, kernel: Kernel, name: str, most: int) -> Function:
-    """Return the function of an image; ``most``: the shared memory that needs no asking."""
+    """Return the function of an image; ``most``: the shared memory allowed without opt-in."""
     module = driver.moduleLoadData(image)
     function = driver.moduleGetFunction(module, name)
     shared = kernel.shared_bytes if kernel.shared_bytes > most else 0

@@ -1,11 +1,10 @@
-"""What memory and queue ask of a driver: a few of CuPy's functions, by CuPy's names.
+"""The driver functions used by memory and queue: a few of CuPy's, by CuPy's names.
 
-Requirements: two of three builds are CuPy's own modules, ``cupy_backends.cuda.api.runtime`` and
-``…driver``, for CUDA and for ROCm; what stands in their place (PyCUDA's functions, or an imitation
-that tests run on) has these functions and no others, and fails with a RuntimeError whose
-``status`` is the driver's code. Handles of streams, memory, modules and functions are whole
-numbers, those of events whatever the driver makes. ``launchKernel`` takes its arguments in the
-order of cuLaunchKernel.
+Requirements: CuPy's modules ``cupy_backends.cuda.api.runtime`` and ``…driver`` for CUDA and for
+ROCm satisfy these protocols. A replacement (PyCUDA's functions, or an imitation for tests) has
+these functions and no others, and fails with a RuntimeError whose ``status`` is the driver's code.
+Handles of streams, memory, modules and functions are integers; those of events are opaque.
+``launchKernel`` takes its arguments in the order of cuLaunchKernel.
 """
 
 from __future__ import annotations

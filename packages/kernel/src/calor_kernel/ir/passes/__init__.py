@@ -1,4 +1,4 @@
-"""Passes: each takes a kernel and returns another that does the same."""
+"""Passes: each takes a kernel and returns an equivalent one."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ __all__ = [
 
 
 def optimize(kernel: Kernel) -> Kernel:
-    """Return the kernel with nothing in it that need not be, and loops that do what must be.
+    """Return the kernel without redundant operations, and with simplified loops.
 
-    What every printer is given; what only some devices need is a pass of its own.
+    Every printer receives the result; lowerings for some devices are separate passes.
     """
     made = simplify(kernel)
     sweep(made)
     hoist(made)
-    # Two loops may have had the same operation, which now stands twice before them.
+    # Hoisting from two loops may leave the same operation twice before them.
     made = simplify(made)
     sweep(made)
     align(made)

@@ -1,7 +1,7 @@
-"""Cubes of three axes launched along fewer, where a device takes no more along one of them.
+"""Folds cubes of three axes into fewer, for devices with a limit along an axis.
 
-Requirements: any kernel can be launched so, and does the same; what is launched within the device's
-limits is another kernel, which pays nothing for this.
+Requirements: any kernel can be folded, with the same results. Launches within the device's limits
+use the unfolded kernel, at no cost.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from calor_kernel.ir.nodes import Block, Kernel, Operation, Parameter, Value
 from calor_kernel.ir.passes.rewriting import Parts, Rewriter
 from calor_kernel.ir.types import Scalar, Type
 
-# The parameters that say how many cubes there are along each axis.
+# The parameters with the number of cubes along each axis.
 COUNTS: Final = ("cubes_along_x", "cubes_along_y", "cubes_along_z")
 COUNT: Final = Scalar(int64, nonnegative=True)
 
 
 def fold_cubes(kernel: Kernel) -> Kernel:
-    """Return the kernel for launches along x and y that stand for cubes of three axes.
+    """Return the kernel for launches along x and y that represent cubes of three axes.
 
-    Three more parameters say how many cubes there are along each axis; the launch has as many in
-    all, or more, which do nothing. They are numbered as a launch numbers its own, x fastest.
+    Three more parameters give the number of cubes along each axis. The launch has at least as many
+    in total; excess cubes do nothing. They are numbered as a launch numbers its own, x fastest.
     """
     return _Folded().run(kernel)
 

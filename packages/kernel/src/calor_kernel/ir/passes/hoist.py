@@ -1,8 +1,8 @@
-"""Moving what does not change in a loop to the place before it.
+"""Loop-invariant code motion.
 
-Requirements: only what is without effects and cannot fail is moved, as the loop may run no round; a
-load of memory that nothing writes is moved where the loop surely runs; what stands under a
-condition inside a loop stays there.
+Requirements: only operations without effects that cannot fail are hoisted, because the loop may run
+no round. A load of read-only memory is hoisted if the loop surely runs. Operations under a
+condition inside a loop stay there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def hoist_invariants(kernel: Kernel) -> Kernel:
 
 
 def hoist(kernel: Kernel) -> None:
-    """Move loop-invariant operations of a kernel that nobody else holds."""
+    """Hoist loop-invariant operations in place, in a kernel without other references."""
     _block(kernel.body)
 
 
@@ -47,7 +47,7 @@ def _block(block: Block) -> None:
 
 
 def _invariants(loop: Operation) -> list[Operation]:
-    """Take the operations out of a loop's regions that depend on nothing in it."""
+    """Remove the invariant operations from a loop's regions, and return them."""
     inside: set[Value] = set()
     for region in loop.regions:
         inside.update(region.arguments)

@@ -1,7 +1,7 @@
-"""Loops that a kernel wants unrolled whole, as the operations of their rounds.
+"""Full unrolling of the loops that request it.
 
-Requirements: it is for languages in which nobody can be asked to unroll; sums of an index and
-numbers are one sum again, so that what differs between rounds is a number in an address.
+Requirements: it serves languages without an unroll pragma. Sums of an index and constants are
+folded, so that rounds differ by a constant in an address.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from calor_kernel.ir.passes.rewriting import Parts, Rewriter, keep
 
 
 def unroll_loops(kernel: Kernel) -> Kernel:
-    """Return the kernel without the loops whose rounds are known and all to be unrolled.
+    """Return the kernel with fully unrolled loops, for known rounds and a full unroll request.
 
     >>> from calor.dtypes import float32
     >>> from calor_kernel.language import Buffer, kernel, loop_range
@@ -31,7 +31,7 @@ def unroll_loops(kernel: Kernel) -> Kernel:
 class _Unroller(Rewriter):
     def __init__(self) -> None:
         super().__init__()
-        # What values are the sums of: another value and a number.
+        # Values as sums of another value and a constant.
         self.sums: dict[Value, tuple[Value, int]] = {}
 
     def operation(self, operation: Operation) -> Sequence[Parts] | None:

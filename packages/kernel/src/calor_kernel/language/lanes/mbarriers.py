@@ -1,8 +1,7 @@
-"""Barriers in shared memory, which count arrivals and the bytes that copies bring.
+"""Barriers in shared memory (mbarriers), which count arrivals and bytes of copies.
 
-Requirements: a phase ends when its arrivals and its bytes are there, and then at once for all; data
-arrives when a unit waits for the phase, and not before; units that wait for what nobody will do are
-an error and not a hang.
+Requirements: a phase ends for all units once its arrivals and bytes are complete. Data arrives when
+a unit waits for the phase, not before. A deadlock is an error, not a hang.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ Array = np.ndarray[Any, Any]
 class Phases:
     """The barriers of a memory, per cube of a batch.
 
-    Attributes: ``wanted``, the arrivals that a phase needs; ``arrived`` and ``missing``, this
-    phase's arrivals, and bytes that are expected and have not come; ``phase``, how many are over;
-    ``held`` and ``passed``, what those who arrive know, in this phase and in those that are over
-    (as for named barriers); ``landing``, (phase, copy) by (cube, barrier).
+    Attributes: ``wanted``, the arrivals per phase; ``arrived`` and ``missing``, this phase's
+    arrivals, and outstanding bytes; ``phase``, the number of completed phases; ``held`` and
+    ``passed``, the knowledge of the arrived units, in this phase and in the completed ones (as for
+    named barriers); ``landing``, (phase, copy) by (cube, barrier).
     """
 
     def __init__(self, cubes: int, size: int, units: int) -> None:
@@ -39,7 +38,7 @@ class Phases:
         self.landing: dict[tuple[int, int], list[tuple[int, Copy | Fill]]] = {}
 
     def settle(self, batch: Batch, operation: Operation, cubes: Array, places: Array) -> None:
-        """End the phases of barriers for which everything is there."""
+        """End the complete phases of barriers."""
         batch.launch.clock += 1
         here = np.unique(np.stack([cubes, places]), axis=1)
         where = (here[0], here[1])
@@ -61,7 +60,7 @@ class Phases:
             batch.party.moved()
 
     def land(self, batch: Batch, cubes: Array, places: Array) -> None:
-        """Let the data of phases that are over arrive."""
+        """Deliver the data of completed phases."""
         for cube, place in np.unique(np.stack([cubes, places]), axis=1).T.tolist():
             flying = self.landing.get((cube, place), [])
             over = [copy for phase, copy in flying if phase < self.phase[cube, place]]
@@ -97,7 +96,7 @@ def barriers_of(
 
 
 def init_step(compiler: Compiler, operation: Operation) -> Step:
-    """Return the step that makes a barrier."""
+    """Return the step that initializes a barrier."""
     number = compiler.number(operation.memory)
     place, wanted = compiler.slots(operation.operands)
 

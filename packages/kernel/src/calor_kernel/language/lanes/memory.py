@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 def reach(
     batch: Batch, operation: Operation, state: State, index: Array, wanted: Array | None
 ) -> tuple[Array, Array | None]:
-    """Return the places of an access in its memory, and which of them it reaches (None: all).
+    """Return the elements of an access in its memory, and the mask of accessed ones (None: all).
 
     ``index`` has the shape (lanes,) or (lanes, width), ``wanted`` is an access's own mask.
     """
@@ -47,7 +47,7 @@ def reach(
 def reach_each(
     batch: Batch, operation: Operation, state: State, index: Array, lanes: Array
 ) -> Array:
-    """Return the places of accesses of one element each, which units make one after another."""
+    """Return the elements of single-element accesses, made by the units one after another."""
     outside = (index < state.low) | (index >= state.high)
     if outside.any():
         first = int(np.argmax(outside))
@@ -67,7 +67,7 @@ def _fail_outside(
 
 
 def _claim(operation: Operation) -> int:
-    """Return the bytes that an access says its address divides by, beyond its element's size."""
+    """Return an access's claimed alignment in bytes, beyond its element's size."""
     claim: int = operation.attributes.get("align", 0)
     assert operation.memory is not None
     return claim if claim > operation.memory.type.nbytes else 0
@@ -81,9 +81,9 @@ def aligned(
     needed: Array | None,
     claim: int,
 ) -> None:
-    """Fail where an access's first element is not aligned as it claims.
+    """Fail if an access's first element is not aligned as claimed.
 
-    A device aligns what it allocates to any claim; a kernel's own memory is aligned as declared.
+    A device aligns allocations to any claim; a kernel's own memory is aligned as declared.
     """
     memory = state.memory
     starts = places if places.ndim == 1 else places[:, 0]
@@ -200,7 +200,7 @@ def atomic_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def _turns(places: Array, lanes: Array) -> Iterator[Array]:
-    """Yield lanes in turns: in each, of those that wait for an element, the first one."""
+    """Yield lanes in turns: in each turn, the first lane waiting for each element."""
     if not lanes.size:
         return
     order = np.argsort(places, kind="stable")

@@ -1,8 +1,8 @@
-"""What the units of a plane do together: shuffle, reduce, scan and vote.
+"""Plane operations: shuffle, reduce, scan and vote.
 
-Requirements: any size of plane, one unit too; all units of a plane reach the operation or none,
-as on hardware; sums are formed halves first, and scans from the first lane on, so that results do
-not depend on who runs them.
+Requirements: any plane size is supported, also one unit. All units of a plane reach the operation
+or none, as on hardware. Sums add halves first, and scans start at the first lane, so results are
+independent of the execution order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 def plane_size(compiler: Compiler, operation: Operation) -> int:
-    """Return the units in a plane; KernelTypeError where a cube has no whole number of planes."""
+    """Return the units per plane; KernelTypeError if a cube has no whole number of planes."""
     kernel = compiler.kernel
     if kernel.units % kernel.plane:
         raise KernelTypeError(
@@ -114,7 +114,7 @@ def ballot_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def identity(kind: str, host: np.dtype[Any]) -> Any:
-    """Return what leaves every number as it is in a reduction."""
+    """Return the identity element of a reduction."""
     if kind in ("add", "or", "xor"):
         return host.type(0)
     if kind == "mul":

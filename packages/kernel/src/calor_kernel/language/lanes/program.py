@@ -1,7 +1,7 @@
-"""A kernel as a list of Python functions, each of which runs one operation for all units.
+"""A kernel as a list of Python functions, each running one operation for all units.
 
-Requirements: a kernel is looked at once and run many times, so that an operation costs its NumPy
-call and little beside; values live in numbered slots.
+Requirements: a kernel is compiled once and run many times, so that an operation costs little beside
+its NumPy call. Values live in numbered slots.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """A kernel that is ready to run: ``steps``, and the slots of its parameters.
+    """A kernel ready to run: ``steps``, and the slots of its parameters.
 
-    ``values`` is what a batch starts with: constants in their slots. ``memories`` are numbered:
+    ``values`` is a batch's initial state: constants in their slots. ``memories`` are numbered:
     parameters' first, then the kernel's own; ``written`` and ``read`` are those that the kernel
-    writes and reads. ``in_order`` says that a cube may wait for one before it, ``named`` that there
-    are barriers by name or in memory.
+    writes and reads. ``in_order``: whether a cube may wait for an earlier one. ``named``: whether
+    there are barriers by name or in memory.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -76,7 +76,7 @@ def _touched(operations: Iterable[Operation], *names: str) -> set[Memory]:
 
 
 def _waits(loop: Operation) -> bool:
-    """Return whether a loop may wait for what another cube does."""
+    """Return whether a loop may wait for another cube."""
     return any(
         op.name == "atomic" or (op.name == "load" and op.attributes.get("order"))
         for region in loop.regions
@@ -97,7 +97,7 @@ class Compiler:
             self.memories[one] = len(self.memories)
 
     def slot(self, value: Value) -> int:
-        """Return where a value lives."""
+        """Return the slot of a value."""
         found = self._slots.get(value)
         if found is None:
             found = self._slots[value] = len(self.values)
@@ -105,7 +105,7 @@ class Compiler:
         return found
 
     def slots(self, values: Iterable[Value]) -> list[int]:
-        """Return where values live."""
+        """Return the slots of values."""
         return [self.slot(v) for v in values]
 
     def number(self, memory: Memory | None) -> int:

@@ -1,7 +1,7 @@
-"""Atomic changes in CUDA C++.
+"""Atomics in CUDA C++.
 
-Requirements: what the language has a function for uses it; other changes of floats are compared and
-exchanged by their bits until nobody else was there in between, so that a NaN ends the loop too.
+Requirements: native atomic functions are used if available. Other float updates are
+compare-and-swap loops on the bits, so a NaN ends the loop too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def atomic(
     values: Sequence[Expression],
     helpers: Helpers,
 ) -> Expression:
-    """Return what changes an element in one step and is what it was.
+    """Return an atomic update of an element; its value is the old element.
 
     ``names``: the language's atomic functions, by kind.
     """

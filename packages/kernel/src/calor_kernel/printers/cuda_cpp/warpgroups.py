@@ -1,9 +1,8 @@
-"""Products of a warp group beside its units, as PTX of compute capability 9.0 (wgmma).
+"""Asynchronous warp-group products, as PTX of compute capability 9.0 (wgmma).
 
-Requirements: factors lie in shared memory, in swizzled blocks of 128 bytes by eight lines, and what
-lies otherwise is refused; the left one may be in registers instead; sums stay where the instruction
-leaves them until they are waited for, so that nothing but the wait, which names them, comes
-between. (PTX ISA 9.7.15.)
+Requirements: factors are in shared memory, in swizzled blocks of 128 bytes by eight lines; other
+layouts are refused. The left factor may be in registers instead. Sums stay in the instruction's
+registers until the wait, which names them, so nothing else comes between. (PTX ISA 9.7.15.)
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ _NAMES: Final = {
     float8_e4m3fn: "e4m3",
     float8_e5m2: "e5m2",
 }
-# A line of a block in bytes.
+# Bytes of a line of a block.
 _LINE: Final = 128
-_UNIT: Final = 16  # The bytes that descriptors count in.
-# The summed axis of an instruction on factors of two bytes.
+_UNIT: Final = 16  # The unit of bytes in descriptors.
+# The k of an instruction on two-byte factors.
 _BOTH_WAYS: Final = 16
-# The swizzle of 128 bytes, as a descriptor says it.
+# The 128-byte swizzle in a descriptor.
 _MODE: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """How a factor lies: bytes from block to block along its lines and across, and its major."""
+    """The layout of a factor: block strides in bytes along its lines and across, and its major."""
 
     along: int
     across: int
@@ -64,7 +63,7 @@ class Placed:
 
 
 def products(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the start of one product, and what comes before the first of a group."""
+    """Print the start of one product, with the prologue before the first of a group."""
     said, dialect = operation.attributes, printer.dialect
     shape: MatrixShape = said["shape"]
     total, left, right = operation.operands
@@ -90,24 +89,25 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
     if any(flags) and shape.a_dtype.itemsize != 2:
         dialect.refuse(f"{shape.name} of factors that do not lie along the summed axis in memory")
     name = f"{shape.name}_{'held_' * inner}{'_'.join('mn' if f else 'k' for f in flags)}"
-    # Sums that are 0 are not set: registers that are, beside products on their way, are waited for.
+    # Zero sums are not initialized: writing registers beside products in flight would wait.
     fresh = said.get("fresh", False)
     name += "_first" * fresh
     printer.helpers.add(name, _text(printer, name, shape, flags, fresh))
     if not fresh:
         made.insert(0, printer.atom(total))
     printer.settle()
-    # Registers of a left factor of halves may be written before each product, since it is made of
-    # wider numbers there; sums, and factors that are as memory has them, before the first.
+    # Before each product the fence protects registers of a left factor of halves, which is
+    # converted there from wider numbers; for sums, and factors loaded unconverted, once before the
+    # first.
     if said["first"] or (inner and shape.k == _BOTH_WAYS):
         printer.line('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
     printer.effect(operation, block, ex.call(name, *made), "products")
 
 
 def placed_of(at: Any, extent: tuple[int, int], along_k: int, dtype: DType) -> Placed | None:
-    """Return how a factor lies, None where no descriptor says it; ``along_k``: the axis of k."""
+    """Return a factor's layout, None if no descriptor expresses it; ``along_k``: the axis of k."""
     item, line = int(dtype.itemsize), _LINE // int(dtype.itemsize)
-    # The pieces of a line, of 16 bytes, are swizzled by the number of the line.
+    # The 16-byte pieces of a line are swizzled by the line's number.
     if not isinstance(at, Swizzled) or at.swizzle != Swizzle(3, {1: 4, 2: 3, 4: 2}[item], 3):
         return None
     plain: Layout = at.layout
@@ -141,14 +141,14 @@ _DESCRIBED: Final = (
 def _text(
     printer: Printer, name: str, shape: MatrixShape, transposed: list[bool], fresh: bool
 ) -> str:
-    """Return the function; of a left factor in registers ``transposed`` says nothing.
+    """Return the function; ``transposed`` is ignored for a left factor in registers.
 
     ``fresh``: whether sums begin with this product, and are not read.
     """
     count = shape.m * shape.n // shape.lanes
     kinds = ".".join(_NAMES[f] for f in shape.formats or (shape.a_dtype, shape.a_dtype))
     type, total, register = f"float32x{count}", "f32", "f"
-    # Factors of two bytes may lie either way; integers have no signs to change.
+    # Two-byte factors may have either major; integers have no negation flags.
     flags = ", 1, 1" + "".join(f", {int(flag)}" for flag in transposed if shape.k == _BOTH_WAYS)
     if shape.c_dtype is int32:
         type, total, register, flags = f"int32x{count}", "s32", "r", ""
@@ -175,7 +175,7 @@ def _text(
 
 
 def result(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print that sums are read from here on, which the wait comes before."""
+    """Print the point from which sums are read, after the wait."""
     (value,) = operation.operands
     count, whole = value.type.width, value.type.dtype is int32
     type, register = (f"int32x{count}", "r") if whole else (f"float32x{count}", "f")

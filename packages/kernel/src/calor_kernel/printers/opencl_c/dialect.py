@@ -1,9 +1,9 @@
 """The dialect of OpenCL C, 1.2 and newer.
 
-Requirements: what a device has beside the minimum is asked for by the arguments, so that the text
-for any device can be made anywhere; vectors of the language are used as they are, and bools of a
-vector are its comparisons' (a byte a lane, all bits or none); float16 is held as its bits where the
-device does not compute with it. (Section numbers are those of the OpenCL C 1.2 specification.)
+Requirements: optional device features are arguments, so the text for any device can be printed
+anywhere. The language's vectors are used directly; bools of a vector are the results of its
+comparisons (a byte per lane, all bits or none). float16 is held as bits if the device does not
+compute with it. (Section numbers are those of the OpenCL C 1.2 specification.)
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from calor_kernel.printers.opencl_c import atomics, planes, tables, vectors
 class OpenCLC(Dialect):
     """OpenCL C. ``half``, ``double``: whether the device computes with float16 and float64.
 
-    ``fast_fma``: whether a fused multiply-add is quick. ``exact_sqrt``: whether the compiler was
-    asked for correctly rounded square roots, and gives them. ``subgroups``: "khr" or "intel" for
-    the extension that shuffles, "ptx" for warps by assembly. ``dot``: whether there are
-    dot products of 8-bit integers.
+    ``fast_fma``: whether a fused multiply-add is fast. ``exact_sqrt``: whether the compiler was
+    asked for correctly rounded square roots, and provides them. ``subgroups``: "khr" or "intel" for
+    a shuffle extension, "ptx" for warps by inline assembly. ``dot``: whether there are dot products
+    of 8-bit integers.
     """
 
     name = "OpenCL C"
@@ -64,24 +64,24 @@ class OpenCLC(Dialect):
             types[float16] = "half"
         self.types = types
         self.templates = tables.templates(double, exact_sqrt)
-        # What tells this dialect from others, for the keys of images.
+        # Identifies this dialect in the keys of images.
         self.key = f"{half:d}{double:d}{fast_fma:d}{exact_sqrt:d}{subgroups}{dot:d}"
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
-        """Return the widths of the language's vectors."""
+        """Return the language's vector widths."""
         return (1, 2, 4, 8, 16)
 
     def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
-        """Return a scalar's bits as another type of the same size."""
+        """Return a scalar's bits reinterpreted as another type of the same size."""
         return ex.call(f"as_{self.types[dtype]}", value)
 
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Return conversions of halves, which the language has from and to memory (6.12.7)."""
+        """Return conversions of halves by vload_half and vstore_half (6.12.7)."""
         return vectors.half_helper(name, dtypes[0], Type(float32), self)
 
     # Vectors.
     def vector_type(self, type: Type) -> str:
-        """Return a vector type; of bools it is that of bytes."""
+        """Return a vector type; for bools that of bytes."""
         scalar = "char" if type.dtype is bool_ else self.types[self.held(type.dtype)]
         return f"{scalar}{type.width}"
 
@@ -114,7 +114,7 @@ class OpenCLC(Dialect):
         return f"vstore{type.width}({value.text}, 0, {place.text});"
 
     def bools_of(self, value: Expression, stored: Type, type: Type) -> Expression:
-        """Return a comparison, whose lanes have all bits or none."""
+        """Return a comparison, whose lanes have all bits set or none."""
         return ex.infix("!=", ex.EQUAL, value, Expression(f"({self.type(stored)})(0)"))
 
     def bytes_of(self, value: Expression, stored: Type, type: Type) -> Expression:
@@ -151,7 +151,7 @@ class OpenCLC(Dialect):
         return atomics.atomic(self, operation, place, values, helpers)
 
     def prefetch(self, memory: Memory, place: Expression) -> str:
-        """Return a prefetch; there is one for global memory."""
+        """Return a prefetch of global memory."""
         return f"prefetch({place.text}, 1);" if memory.space == "global" else ""
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
