@@ -1,4 +1,4 @@
-"""The elementwise family: every op that works element by element, alone or in chains."""
+"""The elementwise family: all ops that work element by element, alone or in chains."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = [
 
 @lowering(*ROWS, strided=True)
 def lower_elementwise(request: Request) -> Sequence[Work] | Refusal:
-    """Lower one op as an expression of its own."""
+    """Lower one op as a single-step expression."""
     (output,) = request.outputs
     dtypes = [v.dtype for v in request.inputs]
     expression = Expression.of(request.op, dtypes, output.dtype, request.attributes)

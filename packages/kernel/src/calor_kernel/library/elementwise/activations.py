@@ -1,4 +1,4 @@
-"""Rows of the activations, which are kept whole: each is computed in one type and rounded once."""
+"""Rows of the activations: each is computed in one type and rounded once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an elementwise expression is run, and how its kernels read operands and write results."""
+"""Blueprints of elementwise expressions, and their reads of operands and writes of results."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from calor_kernel.library.elementwise.values import Value, load, store
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """What a kernel is built for beside the expression.
+    """The build-time parameters of a kernel beside the expression.
 
-    ``steps``: per operand 1 where its values lie one after another along the lanes, 0 where they
-    are one value there, −1 where a launch says how far apart they are. ``align``: per operand, and
-    then of the results, the bytes by which the address of its beginning divides. ``width``: lanes
-    of a vector, which may be some vectors of the device. ``shared_body``: whether the rest at the
-    end takes the way of the others, so that a long expression is compiled once.
-    ``nontemporal``: whether results go past the caches. ``even``: whether rows of the results all
-    begin where the first one may.
+    ``steps``: for each operand 1 if its values are adjacent along the lanes, 0 if they are one
+    value, −1 if the launch has their stride. ``align``: for each operand, and then the results, the
+    alignment of its start in bytes. ``width``: lanes of a vector, possibly several vectors of the
+    device. ``shared_body``: whether the masked end uses the main body, so that a long expression is
+    compiled once. ``nontemporal``: whether results bypass the caches. ``even``: whether all rows of
+    the results have the alignment of the first.
     """
 
     steps: tuple[int, ...]
@@ -42,10 +41,10 @@ def read(
     *,
     dense: bool = False,
 ) -> list[Value]:
-    """Return the operands' values at places; those of ``ahead`` are known already.
+    """Return the operands' values at positions; those of ``ahead`` have been read already.
 
-    ``rest``: how many of the lanes exist. ``dense``: whether the places keep the alignment that
-    operands have at their beginning.
+    ``rest``: how many of the lanes exist. ``dense``: whether the positions keep the alignment of
+    the operands' starts.
     """
     return [
         known
@@ -73,7 +72,7 @@ def write(
     *,
     dense: bool = False,
 ) -> None:
-    """Write the results' values from a place on; arguments as for read."""
+    """Write the results' values from a position on; arguments as for read."""
     for target, dtype, value in zip(targets, expression.outputs, values, strict=True):
         store(
             target,
@@ -89,7 +88,7 @@ def write(
 def fixed(
     expression: Expression, plan: Blueprint, sources: Sequence[Any], places: Sequence[Any]
 ) -> list[Value | None]:
-    """Return the operands that are one value along the lanes, read ahead; None for the others."""
+    """Return operands with one value along the lanes, read ahead; None for the others."""
     return [
         load(sources[k], dtype, places[k], plan.width, step=0) if plan.steps[k] == 0 else None
         for k, dtype in enumerate(expression.operands)

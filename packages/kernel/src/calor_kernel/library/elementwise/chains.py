@@ -1,9 +1,9 @@
-"""Chains of elementwise ops as one launch: what a fuser asks of the family, and its fuser.
+"""Chains of elementwise ops as one launch: their lowering, and the fuser that finds them.
 
-Requirements: a chain gives the bits that its ops give one by one, so that a plan may be fused or
-not; movement between the ops costs nothing, as it is pushed to the operands, whose views it
-changes; a value that something else reads too is written beside the last one; nothing is computed
-many times that would cost more than it saves.
+Requirements: a chain gives the bits of its single ops, so that fusion is optional. Movement between
+the ops costs nothing: it is pushed to the operands and changes their views. A value that other
+nodes read too is written beside the last one. No value is recomputed if that costs more than it
+saves.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.redirection import redirected
 
 CHAIN: Final = "elementwise_chain"
-# What a chain may have at most: registers and parameters are not endless.
+# Maximum of operands of a chain, since registers and parameters are limited.
 _OPERANDS: Final = 16
 _RESULTS: Final = 6
 _WEIGHT: Final = 400
-# A value is computed again for each place that it is spread to, where it is as cheap as that.
+# Maximum cost of a value that is recomputed for each element of a broadcast.
 _CHEAP: Final = 8
-# Beyond so many nodes a chain has one result: looking for ways out and back would take long.
+# A chain of more nodes has one result, since the search for cycles would take long.
 _LARGE: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A movement op on the way from an operand to where the chain computes."""
+    """A movement op between an operand and the chain's computation."""
 
     op: str
     attributes: tuple[tuple[str, Any], ...]
     result: Spec
 
     def apply(self, view: View) -> View | None:
-        """Return the view moved, None where strides cannot say it."""
+        """Return the moved view, None if strides cannot express it."""
         return view_of(self.op, view, dict(self.attributes), self.result)
 
 
@@ -74,7 +74,7 @@ def along(path: Path, view: View) -> View | None:
 
 @lowering(CHAIN, strided=True)
 def lower_chain(request: Request) -> Sequence[Work] | Refusal:
-    """Lower an ``expression`` of ``operands``: pairs of an input's number and a path."""
+    """Lower an ``expression`` of ``operands``: pairs of an input's index and a path."""
     expression: Expression = request.attributes["expression"]
     operands: tuple[tuple[int, Path], ...] = request.attributes["operands"]
     views = []
@@ -95,7 +95,7 @@ def _in_place(
 ) -> tuple[tuple[int, int], ...]:
     """Return the inputs that are read once, each element where its result is written.
 
-    A single element is read by all units of a cube, of which one writes.
+    A single element is excluded: all units of a cube read it, and one of them writes.
     """
     alone = request.info.max_units == 1
     numbers = [n for n, _ in operands]
@@ -112,12 +112,12 @@ def _in_place(
 
 
 class ElementwiseFuser(Fuser):
-    """Finds chains of elementwise ops, with the movement between them."""
+    """Finds chains of elementwise ops and the movement between them."""
 
     name = "elementwise"
 
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
-        """Return chains that do not overlap, the last nodes' first."""
+        """Return disjoint chains, those of the last nodes first."""
         search = _Search(graph, info)
         taken: set[int] = set()
         for number in reversed(range(len(graph.nodes))):
@@ -131,9 +131,9 @@ class ElementwiseFuser(Fuser):
 
 @dataclass(slots=True)
 class _Chain:
-    """Nodes that are taken so far.
+    """The chain so far.
 
-    ``places``: for each node that computes, the path from its result to where the chain computes;
+    ``places``: for each computing node, the path from its result to the chain's computation;
     ``nodes``: these and the movement between; ``results``: the nodes whose values are written.
     """
 
@@ -177,7 +177,7 @@ class _Chain:
         return Group(tuple(sorted(self.nodes)), CHAIN, inputs, outputs, cost, attributes)
 
     def operand(self, search: _Search, number: int, value: int) -> tuple[int, Path] | None:
-        """Return the operand that a node reads, None for what the chain computes."""
+        """Return the operand that a node reads, None for a value of the chain."""
         source, path, _ = search.behind(value)
         full = (*path, *self.places[number])
         if source in self.places and self.places[source] == full:
@@ -186,7 +186,7 @@ class _Chain:
 
 
 class _Search:
-    """A graph with what growing chains asks of it."""
+    """A graph, with the queries of growing chains."""
 
     def __init__(self, graph: Graph, info: DeviceInfo) -> None:
         self.graph = graph
@@ -199,12 +199,12 @@ class _Search:
                 self.readers.setdefault(value, []).append(i)
         self.wanted = frozenset(graph.outputs)
         self._above: list[int] | None = None
-        # Each is asked once for every node that a chain is tried with.
+        # Caches: each is asked for every node that may join a chain.
         self._behind: dict[int, tuple[int, Path, tuple[int, ...]]] = {}
         self._elementwise: dict[int, bool] = {}
 
     def elementwise(self, number: int) -> bool:
-        """Return whether a node computes element by element."""
+        """Return whether a node is elementwise."""
         found = self._elementwise.get(number)
         if found is None:
             found = self._elementwise[number] = self._computes(number)
@@ -214,11 +214,11 @@ class _Search:
         node = self.graph.nodes[number]
         if node.op.name not in ROWS or not self.graph.specs[node.outputs[0]].size:
             return False
-        # What only says where elements are launches nothing.
+        # A view needs no launch.
         return len(node.inputs) != 1 or self._move(node) is None
 
     def _move(self, node: Node) -> Move | None:
-        """Return a node as a movement, None where it is none for a dense operand."""
+        """Return a node as a movement, None if it is none for a dense operand."""
         if node.op.name not in MOVEMENTS or len(node.inputs) != 1:
             return None
         result = self.graph.specs[node.outputs[0]]
@@ -240,7 +240,7 @@ class _Search:
             if number < 0 or self.elementwise(number):
                 return number, path, between
             move = self._move(self.graph.nodes[number])
-            # A view of other bits or of a part is no way on which the numbers stay what they are.
+            # A view of other bits or of a part changes the numbers, so it is no path.
             if move is None or move.result.dtype is not self._dtype(number):
                 return -1, path, between
             path, between = (move, *path), (*between, number)
@@ -250,7 +250,7 @@ class _Search:
         return self.graph.specs[self.graph.nodes[number].inputs[0]].dtype
 
     def grow(self, root: int, taken: set[int]) -> _Chain | None:
-        """Return the chain that ends at a node, None where it is the node alone."""
+        """Return the chain that ends at a node, None if it has one node."""
         chain = _Chain(root)
         self._add(chain, root, (), ())
         waiting = [root]
@@ -272,7 +272,7 @@ class _Search:
         chain.results = {n for n in chain.places if self._outside(chain, n)}
 
     def _fits(self, chain: _Chain, number: int, path: Path, between: tuple[int, ...]) -> bool:
-        """Take a node into the chain where that is right and pays, and say whether."""
+        """Add a node to the chain if that is correct and pays; return whether it was added."""
         root = self.graph.specs[self.graph.nodes[chain.root].outputs[0]]
         spec = self.graph.specs[self.graph.nodes[number].outputs[0]]
         weight = ROWS[self.graph.nodes[number].op.name].weight
@@ -286,7 +286,7 @@ class _Search:
             chain.root, dict(chain.places), set(chain.nodes), set(chain.results), chain.weight
         )
         self._add(tried, number, path, between)
-        # What others read must be where the chain writes, and no way may lead out and back.
+        # Values that others read must have the chain's shape, and the chain must stay convex.
         if any(tried.places[n] for n in tried.results) or len(tried.results) > _RESULTS:
             return False
         inputs = self._inputs(tried)
@@ -297,7 +297,7 @@ class _Search:
         return True
 
     def view(self, number: int, path: Path) -> View | None:
-        """Return where a node's dense result would be read, as a test of the path."""
+        """Return the view of a node's dense result at the end of a path, as a test of the path."""
         return along(path, View.dense(self.graph.specs[self.graph.nodes[number].outputs[0]]))
 
     def _inputs(self, chain: _Chain) -> set[tuple[int, Path]]:
@@ -305,7 +305,7 @@ class _Search:
         return {key for key in keys if key is not None}
 
     def _outside(self, chain: _Chain, number: int) -> bool:
-        """Return whether anything but the chain reads a node's value."""
+        """Return whether a node outside the chain reads a node's value."""
         waiting = [self.graph.nodes[number].outputs[0]]
         while waiting:
             value = waiting.pop()
@@ -322,7 +322,7 @@ class _Search:
         return False
 
     def _cyclic(self, chain: _Chain, inputs: set[tuple[int, Path]]) -> bool:
-        """Return whether a way leads from the chain out of it and back."""
+        """Return whether a path leads from the chain out of it and back."""
         if any(self.behind(value)[0] in chain.places for value, _ in inputs):
             return True
         if len(chain.results) == 1:
@@ -335,7 +335,7 @@ class _Search:
 
     @property
     def above(self) -> list[int]:
-        """Per node the nodes that it depends on, as bits."""
+        """For each node the nodes that it depends on, as bits."""
         if self._above is None:
             self._above = []
             for node in self.graph.nodes:
@@ -348,7 +348,7 @@ class _Search:
         return self._above
 
     def cost(self, inputs: Sequence[int], outputs: Sequence[int], nodes: Iterable[int]) -> float:
-        """Return the seconds of a chain, counted as the planner counts its nodes."""
+        """Return the estimated seconds of a chain, with the planner's cost of nodes."""
         graph = self.graph
         flops = sum(graph.specs[graph.nodes[n].outputs[0]].size for n in nodes)
         return self.ceilings.seconds(moved(graph, inputs, outputs), flops)

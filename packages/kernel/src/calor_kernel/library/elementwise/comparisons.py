@@ -73,7 +73,7 @@ def _bit_not(x: Any) -> Any:
 
 
 def _outside(b: Number) -> Any:
-    """Return whether a count is negative or at least the width."""
+    """Return whether a shift count is negative or at least the width."""
     width = 8 * b.dtype.itemsize
     return b >= width if b.dtype.kind == "uint" else (b < 0) | (b >= width)
 
@@ -142,7 +142,7 @@ def _nextafter(a: Any, b: Any) -> Any:
     kind = BITS[a.dtype]
     x, y = (cast(v, float32) if v.dtype.itemsize == 2 else v for v in (a, b))
     bits = bitcast(a, kind)
-    # Bits of one sign are in the order of their sizes; towards zero they decrease.
+    # Bits of one sign have the order of the numbers' sizes; towards zero they decrease.
     negative = bits < 0
     outward = (x < y) ^ negative
     moved = select(outward, bits + 1, bits - 1)

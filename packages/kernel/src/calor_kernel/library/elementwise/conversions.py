@@ -1,11 +1,11 @@
 """Casts between all dtypes, bit casts and parts of complex numbers.
 
-Requirements: float to integer truncates, saturates and makes NaN 0; integer to integer wraps; to
-bool is ``x != 0``; complex to real takes the real part; to a floating type rounds once, to nearest
-with ties to even, also to 8-bit floats, in whatever type the number comes. float8_e4m3fn has no
-infinity: what is beyond its largest number is NaN. The rounding to 8 bits adds to the bits of a
-float32 (the idea of F. Giesen, "Float→half conversion variants", 2012); what comes from wider types
-is first rounded to an odd float32 (Boldo and Melquiond, "When double rounding is odd", 2005).
+Requirements: float to integer truncates, saturates and makes NaN 0. Integer to integer wraps. Bool
+is ``x != 0``. Complex to real takes the real part. Casts to floating types round once, to nearest
+with ties to even, also to 8-bit floats, from any type. float8_e4m3fn has no infinity: results
+beyond its largest number are NaN. Rounding to 8 bits adds to the bits of a float32 (the idea of F.
+Giesen, "Float→half conversion variants", 2012). Wider types are first rounded to an odd float32
+(Boldo and Melquiond, "When double rounding is odd", 2005).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from calor_kernel.library.elementwise.values import Complex, Value, wide
 
 
 class _Narrow(NamedTuple):
-    """An 8-bit float: bits of the fraction, bias, the byte of what overflows, and of NaN.
+    """An 8-bit float: fraction bits, bias, and the bytes of overflow and of NaN.
 
-    ``end``: the bits of the first float32 that rounds to something beyond the largest number.
+    ``end``: the bits of the first float32 that rounds beyond the largest number.
     """
 
     fraction: int
@@ -52,7 +52,7 @@ _NARROW: Final = {
 
 
 def converted(value: Value, source: DType, target: DType) -> Value:
-    """Return a value of one dtype as another; half types come and go as they are."""
+    """Return a value of one dtype as another; half types are not widened."""
     if source is target:
         return value
     if isinstance(value, Complex):
@@ -89,8 +89,8 @@ def decoded(byte: Number, dtype: DType) -> Number:
     if dtype is float8_e5m2:
         # The upper byte of a float16.
         return cast(bitcast(bits << 8, float16), float32)
-    # The fraction in a float16's place, so that no float32 on the way is below the normal ones,
-    # which some devices take for zeros.
+    # The fraction goes to a float16's position, so that no intermediate float32 is subnormal; some
+    # devices flush those to zero.
     near = bitcast(((bits & 0x80) << 8) | ((bits & 0x7F) << 7), float16)
     return select((bits & 0x7F) == 0x7F, float("nan"), cast(near, float32) * 2.0**8)
 
@@ -101,11 +101,11 @@ def encoded(number: Number, dtype: DType) -> Number:
     bits = bitcast(number, uint32)
     size = bits & 0x7FFFFFFF
     shift = 23 - form.fraction
-    # Normal results: half a unit less one, and the last bit kept, are added before the cut.
+    # Normal results: adding half a unit less one, plus the last kept bit, rounds before the cut.
     odd = (size >> shift) & 1
     rebias = (127 - form.bias) << form.fraction
     normal = ((size + ((1 << (shift - 1)) - 1) + odd) >> shift) - rebias
-    # Denormal results: a sum with a number whose last bit is their unit rounds them.
+    # Subnormal results: adding a number whose last bit is their unit rounds them.
     magic = (127 - form.bias + 24 - form.fraction) << 23
     lifted = bitcast(size, float32) + bitcast(constant(magic, uint32), float32)
     denormal = bitcast(lifted, uint32) - magic
@@ -116,12 +116,12 @@ def encoded(number: Number, dtype: DType) -> Number:
 
 
 def _odd(value: Number) -> Number:
-    """Return a number as a float32 that rounds to 8 bits as the number itself does."""
+    """Return a float32 that rounds to 8 bits as the number itself does."""
     dtype = value.dtype
     if dtype.kind == "bool" or dtype.itemsize < 4:
         return cast(value, float32)
     if dtype.kind in ("int", "uint"):
-        # Whatever is this large is beyond the largest number of 8 bits.
+        # Numbers this large are beyond the largest 8-bit number.
         value = select(value > 1 << 20, 1 << 20, value)
         if dtype.kind == "int":
             value = select(value < -(1 << 20), -(1 << 20), value)
@@ -131,7 +131,7 @@ def _odd(value: Number) -> Number:
     nearest = cast(value, float32)
     back = cast(nearest, float64)
     bits = bitcast(nearest, int32)
-    # The neighbour towards the number has an odd last bit where this one's is even.
+    # If this one's last bit is even, the neighbour towards the number has an odd one.
     outward = abs(back) < abs(value)
     moved = bits + cast(select(outward, constant(1, int32, value.width), -1), int32)
     inexact = (back != value) & (abs(back) < float("inf")) & ((bits & 1) == 0)
@@ -173,7 +173,7 @@ def _join(a: Any, b: Any) -> Any:
     return Complex(a, b)
 
 
-# Two 4-bit integers a byte, the first in the low half.
+# A byte holds two 4-bit integers, the first in the low half.
 def unpack_int4(byte: Number) -> tuple[Number, Number]:
     """Return the two signed 4-bit integers of bytes, as int8: −8 … 7."""
     bits = bitcast(byte, int8) if byte.dtype is uint8 else byte
@@ -186,5 +186,5 @@ def unpack_uint4(byte: Number) -> tuple[Number, Number]:
 
 
 def pack_int4(low: Number, high: Number) -> Number:
-    """Return bytes of two 4-bit integers each, of which the lower four bits are kept."""
+    """Return bytes of two 4-bit integers each; the lower four bits of each are kept."""
     return cast((low & 0xF) | ((high & 0xF) << 4), uint8)

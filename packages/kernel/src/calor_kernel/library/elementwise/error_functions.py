@@ -1,8 +1,8 @@
-"""Rows of the complementary error function, the normal distribution function and their kin.
+"""Rows of the complementary error function, the normal distribution function and others.
 
-Requirements: those of :mod:`calor_kernel.library.math`: the same bits on every device. The
-polynomial is the reference's, evaluated with fused operations; squares in exponents are products
-with their error, so that the tails keep their digits.
+Requirements: as in :mod:`calor_kernel.library.math`, the same bits on every device. The polynomial
+is the reference's, evaluated with fused operations. Squares in exponents are products with their
+error, so that the tails keep their digits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _scaled(x: Number) -> Number:
 
 
 def _power(x: Number, factor: float) -> Number:
-    """Return exp(factor · x²); a power of two as the factor rounds nothing."""
+    """Return exp(factor · x²); the factor is a power of two, so it rounds nothing."""
     square, rest = two_product(x, x)
     return math.exp(square * factor) * (rest * factor + 1.0)
 

@@ -1,9 +1,8 @@
-"""Expressions: a chain of elementwise ops as data, built from (op, attributes) and evaluated in a
-kernel that is being built.
+"""Expressions: chains of elementwise ops as data, evaluated while a kernel is built.
 
-Requirements: an expression is a key of kernels, also on disk, so that equal chains are one kernel;
-a value that is used twice is computed once; a chain gives the same bits as its ops one by one, so
-that fusion changes no number: nothing is contracted, and a half type is rounded after each op.
+Requirements: an expression is a key of kernels, also on disk, so that equal chains are one kernel.
+A value that is used twice is computed once. A chain gives the bits of its single ops, so that
+fusion changes no number: nothing is contracted, and a half type is rounded after each op.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from calor_kernel.library.elementwise.values import Value
 class Expression:
     """Elementwise ops on operands of the given dtypes.
 
-    Values are numbered: the operands first, then the steps in order; a step reads values before
-    it. ``results`` are the numbers of the values that are wanted.
+    Values are numbered: the operands first, then the steps in order; a step reads values before it.
+    ``results`` are the indices of the results.
     """
 
     operands: tuple[DType, ...]
@@ -60,11 +59,11 @@ class Expression:
 
     @property
     def weight(self) -> int:
-        """About how many instructions the expression is, for a real number."""
+        """The approximate number of instructions of the expression, for real numbers."""
         return sum(ROWS[step.op].weight for step in self.steps)
 
     def evaluate(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """Return the results for values of the operands, in a kernel that is being built."""
+        """Return the results for values of the operands, while a kernel is built."""
         made = list(values)
         for step in self.steps:
             given = [self.dtype(n) for n in step.operands]

@@ -1,7 +1,7 @@
-"""Operands that lie one after another, or are one value: the kernel of most elementwise work.
+"""The kernel for dense operands and single values: most elementwise work.
 
-Requirements: one body serves cubes of one unit with wide vectors and cubes of many units; the rest
-at the end is masked, so that an expression is compiled twice at most, and once where it is long.
+Requirements: one body serves cubes of one unit with wide vectors and cubes of many units. The end
+is masked. So an expression is compiled at most twice, and once if it is long.
 """
 
 from __future__ import annotations

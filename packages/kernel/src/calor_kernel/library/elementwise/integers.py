@@ -1,8 +1,8 @@
 """Division and powers, of integers and of floats.
 
-Requirements: integer division is total: by zero it gives 0, and so does its remainder, and the
-least integer divided by −1 is itself; it rounds down, and the remainder has the divisor's sign.
-Powers of integers wrap; a negative exponent gives 0 but for the bases 1 and −1.
+Requirements: integer division is total. Division by zero and its remainder give 0, and the least
+integer divided by −1 is itself. It rounds down, and the remainder has the divisor's sign. Powers of
+integers wrap. A negative exponent gives 0, except for the bases 1 and −1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_kernel.library.math.bounds import Bound
 
 
 def _divisor(a: Number, b: Number) -> Number:
-    """Return the divisor, or 1 where the division is not made: by zero, and where it overflows."""
+    """Return the divisor, or 1 for a division by zero or one that overflows."""
     bad = b == 0
     if a.dtype.kind == "int":
         least = -(1 << (8 * a.dtype.itemsize - 1))
@@ -46,7 +46,7 @@ def _remainder(a: Any, b: Any) -> Any:
     rest = modulo(a, _divisor(a, b))
     if a.dtype.kind == "int":
         rest = select((rest != 0) & ((rest ^ b) < 0), rest + b, rest)
-        # What 1 stood for divides without a rest.
+        # A replaced divisor of −1 leaves no remainder.
         rest = select(b == -1, 0, rest)
     return select(b == 0, 0, rest)
 
@@ -55,7 +55,7 @@ def _remainder(a: Any, b: Any) -> Any:
 def _fmod(a: Any, b: Any) -> Any:
     if a.dtype.kind == "float":
         return math.fmod(a, b)
-    # What 1 stood for as the divisor gives 0.
+    # A divisor replaced by 1 gives 0.
     return modulo(a, _divisor(a, b))
 
 

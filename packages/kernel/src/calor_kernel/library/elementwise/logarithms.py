@@ -13,7 +13,7 @@ from calor_kernel.library.math.bounds import Bound
 
 
 def _times_log(name: str, logarithm: Callable[[Number], Number], weight: int) -> None:
-    """Register a · logarithm(b), which is 0 where a is and b is a number."""
+    """Register a · logarithm(b), which is 0 if a is 0 and b is a number."""
 
     @row(name, weight=weight, bound=Bound(2.0, 2.0))
     def product(a: Number, b: Number) -> Number:

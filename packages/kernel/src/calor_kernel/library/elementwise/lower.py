@@ -1,9 +1,9 @@
 """The lowering of elementwise expressions: from views to launches.
 
-Requirements: axes that lie one after another in all operands are one axis, so that most problems
-are flat; a kernel is built for an expression and for how the last axis lies, and sizes and strides
-are numbers of a launch; chunks of work are large enough that handing them out costs nothing, and
-many enough that all cores work to the end.
+Requirements: axes that are adjacent in all operands are merged, so that most problems are flat. A
+kernel is built for an expression and for the layout of the last axis; sizes and strides are
+arguments of a launch. Chunks of work are large enough that scheduling costs nothing, and small
+enough that all cores work to the end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from calor_kernel.library.elementwise.values import HALVES, parts, stored
 _SIZE: Final = Scalar(int64, nonnegative=True)
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
-# Instructions of an expression that is cheap beside its loads, and of one that is long to compile.
+# Instructions of an expression that is cheap beside its loads, and of one that compiles slowly.
 _LIGHT: Final = 8
 _LONG: Final = 200
 _LONG_ROW: Final = 16  # values along the last axis for which it is worth a loop of its own
@@ -52,7 +52,7 @@ _ACCESS: Final = 16  # bytes that a unit reads or writes at once
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """An expression with its operands on common axes, which are merged as far as they can be."""
+    """An expression with its operands on common axes, merged as far as possible."""
 
     expression: Expression
     views: tuple[View, ...]
@@ -78,7 +78,7 @@ class _Problem:
 
     @property
     def value_bytes(self) -> int:
-        """What is read and written for one value of the results."""
+        """The bytes read and written for one value of the results."""
         dtypes = (*(v.dtype for v in self.views), *(s.dtype for s in self.outputs))
         return sum(int(t.itemsize) for t in dtypes)
 
@@ -86,7 +86,7 @@ class _Problem:
 def coalesce(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Return the shape and each view's strides with axes merged that are one for all of them.
+    """Return the shape and each view's strides with axes merged if all views allow it.
 
     >>> coalesce((2, 3, 4), [(12, 4, 1), (0, 0, 1)])
     ((6, 4), [(4, 1), (0, 1)])
@@ -118,7 +118,7 @@ def lower_expression(
     problem = _Problem(expression, tuple(views), tuple(outputs), info, sizes, tuple(strides[:-1]))
     launch = _launch(problem)
     if problem.many and problem.count == 1:
-        # All units read the one value, and one of them writes.
+        # All units read the single value, and one of them writes.
         return [Work((launch,))]
     in_place = tuple(
         (k, n)
@@ -184,16 +184,16 @@ def _flat(p: _Problem, count: int) -> Launch:
 
 
 def _past_caches(p: _Problem) -> bool:
-    """Return whether what is read and written is more than the last cache holds."""
+    """Return whether the operands and results exceed the last-level cache."""
     cached = p.info.native.get("shared_cache", 0)
     return bool(cached) and not p.many and p.count * p.value_bytes > cached
 
 
 def _vectors(expression: Expression) -> int:
-    """Return how many vectors of the device are on the way together in a unit.
+    """Return how many vectors of the device a unit computes together.
 
-    They hide what an instruction waits for, in functions of 80 instructions too, whose values the
-    registers do not hold: those wait for each other throughout.
+    They hide the latency of instructions. That helps even functions of 80 instructions, whose
+    values exceed the registers, since their instructions form one dependent chain.
     """
     several = 2 if expression.weight >= _LONG else 4
     return max(several // max(parts(t) for t in expression.dtypes), 1)
@@ -224,7 +224,7 @@ def _rows(p: _Problem) -> Launch:
 
 
 def _short(p: _Problem) -> Launch | None:
-    """Return the launch for short rows, None where it would be written out too long."""
+    """Return the launch for short rows, None if its unrolled code would be too long."""
     if len(p.sizes) != 2 or p.sizes[-1] * p.expression.weight > _UNROLLED:
         return None
     rows, length = p.sizes
@@ -246,7 +246,7 @@ def _short(p: _Problem) -> Launch | None:
 
 
 def _lie(down: int, along: int, length: int) -> str:
-    """Return how short rows lie in memory."""
+    """Return the layout of short rows in memory."""
     if along == 1 and down == length:
         return "dense"
     return "row" if down == 0 else "column" if along == 0 else "apart"
@@ -274,15 +274,15 @@ def _lanes(p: _Problem, width: int) -> Launch:
 
 
 def _reach(view: View) -> int:
-    """Return how far from a view's first element its others are, in elements of memory."""
+    """Return the largest distance of a view's elements from its first one, in elements."""
     steps = (abs(s) * (n - 1) for n, s in zip(view.shape, view.strides, strict=True))
     return (sum(steps) + 1) * parts(view.dtype)
 
 
 def _tiled_axis(p: _Problem) -> tuple[int, tuple[int, ...]] | None:
-    """Return an axis along which operands lie that are spread along the last, and which these are.
+    """Return an axis that is dense in operands strided along the last axis, and these operands.
 
-    None where there is none, or where tiles are not worth it.
+    None if there is none, or if tiles do not pay.
     """
     if p.sizes[-1] < _TILE // 2:
         return None
@@ -319,9 +319,9 @@ def _tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:
 
 
 def _width(expression: Expression, info: DeviceInfo) -> int:
-    """Return the lanes that fill a vector of the widest type of the expression.
+    """Return the lanes of a vector of the widest type of the expression.
 
-    Units in cubes are vectors themselves, and each has a single access of memory at a time.
+    Units of large cubes are lanes themselves, and each has a single access of memory at a time.
     """
     widest: int = max(_computed(t, expression).itemsize for t in expression.dtypes)
     size = info.vector_bytes if info.max_units == 1 else min(info.vector_bytes, _ACCESS)
@@ -329,15 +329,15 @@ def _width(expression: Expression, info: DeviceInfo) -> int:
 
 
 def _computed(dtype: DType, expression: Expression) -> DType:
-    """Return the type in which numbers of a dtype are computed; what only moves is not."""
+    """Return the dtype in which a dtype is computed; values that only move are not converted."""
     narrow = dtype in HALVES or dtype.kind == "storage"
     return float32 if narrow and expression.steps else stored(dtype)
 
 
 def _alignment(view: View, info: DeviceInfo) -> int:
-    """Return the bytes by which the address of a view's first element divides, so far as it helps.
+    """Return the alignment of a view's first element in bytes, as far as it helps.
 
-    Between whole vectors and single elements nothing is told apart, so that kernels stay few.
+    Only whole vectors and single elements are distinguished, so that kernels stay few.
     """
     element: int = view.dtype.itemsize
     return info.align if view.offset * element % info.align == 0 else element
@@ -363,7 +363,7 @@ def _shared_tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:
 
 
 def _chunk(p: _Problem, step: int) -> int:
-    """Return the values of a cube, a multiple of those of a step."""
+    """Return the values of a cube, a multiple of the values of a step."""
     if p.many:
         return step * 4
     return max(_CHUNK // (p.value_bytes * step), 1) * step

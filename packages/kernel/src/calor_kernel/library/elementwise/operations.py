@@ -1,8 +1,8 @@
-"""What every elementwise op does to values: one row per op.
+"""The computation of every elementwise op on values: one row per op.
 
-Requirements: a row means what the op's reference means, for every dtype that the op takes; half
-types are widened before a row sees them and rounded after, once; a row sees the operands' dtypes
-where its meaning depends on them.
+Requirements: a row means the same as the op's reference, for every dtype of the op. Half types are
+widened before a row and rounded once after it. A row gets the operands' dtypes if its meaning
+depends on them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calor_kernel.library.math.bounds import Bound
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a row may know: the operands' dtypes, the result's, and the op's attributes."""
+    """The information for a row: the operands' dtypes, the result's, and the op's attributes."""
 
     inputs: tuple[DType, ...]
     output: DType
@@ -29,11 +29,12 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How an op is computed.
+    """The computation of an op.
 
-    ``raw``: half types come as they are, and so does the result. ``context``: whether the function
-    takes a Context first. ``weight``: instructions that it is about, by which a kernel is chosen.
-    ``bound``: how far results may be from the op's reference, for functions that only stand here.
+    ``raw``: half types are neither widened nor rounded. ``context``: whether the function takes a
+    Context first. ``weight``: its approximate number of instructions, for the choice of kernels.
+    ``bound``: the maximum error relative to the op's reference, for functions that only the kernels
+    have.
     """
 
     function: Callable[..., Value]
@@ -53,7 +54,7 @@ def row(
     weight: int = 1,
     bound: Bound | None = None,
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-    """Register what computes ops; arguments as Row has them."""
+    """Register the computation of ops; arguments as in Row."""
 
     def register(function: Callable[..., Value]) -> Callable[..., Value]:
         for name in names:
@@ -65,7 +66,7 @@ def row(
 
 @exactly
 def apply(step: Step, values: Sequence[Value], inputs: Sequence[DType]) -> Value:
-    """Return the result of a step, in its dtype; nothing in it or around it is contracted."""
+    """Return the result of a step, in its dtype; no operation is contracted."""
     found = ROWS[step.op]
     given = list(values) if found.raw else [wide(v) for v in values]
     if found.context:

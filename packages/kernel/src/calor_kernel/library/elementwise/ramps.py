@@ -1,4 +1,4 @@
-"""Ramps: 0, 1, 2 … in any dtype, where a constant would be too long."""
+"""Ramps: 0, 1, 2 … in any dtype, for lengths beyond a constant."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Two axes of which the last is short: vectors over several rows, whose lanes the build knows.
+"""Rows shorter than a vector: vectors over several rows, with lanes known at build time.
 
-Requirements: a bias of three channels, or a scale of each of many short rows, costs what dense
-operands cost; of an operand that has one row, or one value a row, nothing is read twice.
+Requirements: a bias of three channels, or a scale of each of many short rows, costs as much as
+dense operands. An operand with one row, or one value a row, is not read twice.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def elementwise_short(
     length: int,
     lies: tuple[str, ...],
 ) -> None:
-    """Rows of ``length`` values, as many at a time as a vector has lanes; a cube takes ``turns``.
+    """Compute rows of ``length`` values, as many at a time as lanes; a cube takes ``turns``.
 
     After the buffers come the number of rows, ``turns``, and each operand's two strides. ``lies``:
-    per operand "dense", "row" for one row, "column" for one value a row, or "apart".
+    for each operand "dense", "row" for one row, "column" for one value a row, or "apart".
     """
     inputs, outputs = len(expression.operands), len(expression.results)
     sources, targets = arguments[:inputs], arguments[inputs : inputs + outputs]
@@ -82,7 +82,7 @@ def _held(
     last: Any,
     width: int,
 ) -> list[Value | None]:
-    """Return, of operands with one value a row, those of ``width`` rows."""
+    """Return the values of ``width`` rows, for operands with one value a row."""
     return [
         load(sources[k], dtype, row * strides[2 * k], width, step=strides[2 * k], rest=last)
         if lies[k] == "column"

@@ -19,7 +19,7 @@ def _rsqrt(x: Number) -> Number:
 
 @row("heaviside", bound=Bound(0.0, 0.0))
 def _heaviside(a: Number, b: Number) -> Number:
-    # NaN is told by a comparison of its own: drivers of Vulkan fold what the others leave over.
+    # NaN has a comparison of its own, because Vulkan drivers fold the last case of the others.
     step = select(a > 0.0, 1.0, select(a < 0.0, 0.0, b))
     return select(a == a, step, a)
 
@@ -28,7 +28,7 @@ def _heaviside(a: Number, b: Number) -> Number:
 def _lerp(a: Number, b: Number, weight: Number) -> Number:
     gap, rest = b - a, 1.0 - weight
     near = select(weight < 0.5, a + weight * gap, b - gap * rest)
-    # Finite ends that are further apart than the largest number.
+    # Finite ends whose distance exceeds the largest number.
     far = (abs(gap) == INFINITY) & (abs(a) < INFINITY) & (abs(b) < INFINITY)
     return select(far, a * rest + b * weight, near)
 

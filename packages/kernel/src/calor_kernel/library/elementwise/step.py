@@ -10,7 +10,7 @@ from calor.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One op of an expression: its name, operands by number, attributes, and the result's dtype."""
+    """One op of an expression: its name, operands by index, attributes, and the result's dtype."""
 
     op: str
     operands: tuple[int, ...]

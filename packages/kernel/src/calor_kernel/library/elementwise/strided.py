@@ -1,8 +1,8 @@
-"""Operands of any strides: rows along the last axis, and lanes that find their own places.
+"""Operands of any strides: rows along the last axis, or a position for each lane.
 
-Requirements: sizes and strides are numbers of a launch; what lies one after another along the last
-axis is read in vectors, whatever the other axes are; where the last axis is short, a vector goes
-over several rows.
+Requirements: sizes and strides are arguments of a launch. Operands that are dense along the last
+axis are read in vectors, whatever the other axes are. If the last axis is short, a vector spans
+several rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def layout(
 
 
 def moved(start: Any, step: int, i: Any, stride: Any) -> Any:
-    """Return the place of value i along the last axis, by the step of a blueprint."""
+    """Return the position of value i along the last axis, for a blueprint's step."""
     if step == 0:
         return start
     return start + (i * stride if step < 0 else i)
@@ -45,7 +45,7 @@ def moved(start: Any, step: int, i: Any, stride: Any) -> Any:
 
 @kernel
 def elementwise_rows(*arguments: Any, expression: Expression, plan: Blueprint, rank: int) -> None:
-    """Rows along the last axis, ``turns`` of them a cube; units share a row.
+    """Compute rows along the last axis, ``turns`` of them a cube; units share a row.
 
     After the buffers come the number of rows and ``turns``, the sizes of the axes, three numbers
     each, and the strides of each operand.
@@ -93,10 +93,10 @@ def elementwise_rows(*arguments: Any, expression: Expression, plan: Blueprint, r
 
 @kernel
 def elementwise_lanes(*arguments: Any, expression: Expression, plan: Blueprint, rank: int) -> None:
-    """Every lane finds its own place: for short rows, and for units that are lanes themselves.
+    """Compute a position for each lane: for short rows, and for units that are lanes.
 
-    After the buffers come the number of values and how many a cube takes, then sizes and strides.
-    Operands with steps of 1 are dense, and are read where the results are written.
+    After the buffers come the number of values and the values of a cube, then sizes and strides.
+    Operands with steps of 1 are dense, and are read at the positions of the results.
     """
     inputs, outputs = len(expression.operands), len(expression.results)
     sources, targets = arguments[:inputs], arguments[inputs : inputs + outputs]
@@ -107,7 +107,7 @@ def elementwise_lanes(*arguments: Any, expression: Expression, plan: Blueprint, 
     end = min(first + chunk, count)
     for i in loop_range(first + unit_position() * width, end, cube_size() * width):
         place = i + constant(tuple(range(width)), i.dtype) if width > 1 else i
-        # Lanes beyond the end take the place of the last value.
+        # Lanes beyond the end repeat the last value.
         place = select(place < count, place, count - 1)
         position = unravel(place, sizes)
         values = []

@@ -1,7 +1,7 @@
-"""Operands that lie along another axis than the results, as transposed ones do: tiles of two axes.
+"""Operands that are dense along another axis than the results, such as transposes: tiles.
 
-Requirements: every line of memory is read once and used whole; a cube of one unit turns squares in
-registers, many units turn them in the memory that they share.
+Requirements: every line of memory is read once and used whole. Cubes of one unit transpose squares
+in registers, cubes of many units in shared memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CUBE: Final = (SIDE, _TALL, 1)
 def turned(rows: Sequence[Number]) -> list[Number]:
     """Return the columns of a square of vectors: element k of row i becomes element i of column k.
 
-    Squares of half the size change places, from the largest to single elements.
+    Blocks of half the size are swapped, from the largest to single elements.
     """
     now = list(rows)
     width = len(now)
@@ -62,10 +62,11 @@ def elementwise_tiles(
     axis: int,
     across: tuple[int, ...],
 ) -> None:
-    """Squares of the last axis and of ``axis``, along which the operands ``across`` lie.
+    """Compute squares of the last axis and of ``axis``, along which ``across`` are dense.
 
-    For cubes of one unit. After the buffers come the number of bands and how many a cube takes,
-    then sizes and strides; a band is ``width`` rows along the axis.
+    ``across``: the operands to transpose. For cubes of one unit. After the buffers come the number
+    of bands and the bands of a cube, then sizes and strides; a band is ``width`` rows along the
+    axis.
     """
     inputs, outputs = len(expression.operands), len(expression.results)
     sources, targets = arguments[:inputs], arguments[inputs : inputs + outputs]
@@ -73,7 +74,7 @@ def elementwise_tiles(
     sizes, strides = layout(numbers, rank, inputs)
     width = plan.width
     length, height = sizes[-1].divisor, sizes[axis].divisor
-    # How far apart the results' rows along the axis are.
+    # The stride of the results along the axis.
     pitch = length
     for size in sizes[axis + 1 : -1]:
         pitch = pitch * size.divisor
@@ -125,7 +126,7 @@ def elementwise_tiles(
 
 
 def _base(position: Sequence[Any], outer: Sequence[int], sizes: Any, axis: int) -> Any:
-    """Return where the results of a position on the outer axes begin."""
+    """Return the start of the results of a position on the outer axes."""
     total: Any = 0
     places = dict(zip(outer, position, strict=True))
     for a in range(len(sizes)):
@@ -137,7 +138,7 @@ def _base(position: Sequence[Any], outer: Sequence[int], sizes: Any, axis: int) 
 def _turn(
     source: Any, tile: Any, place: Any, stride: Any, rows: Any, columns: Any, width: int
 ) -> None:
-    """Read a square whose rows are columns of memory, and put it down row by row."""
+    """Read a square whose rows are columns of memory, and store it row by row."""
     if (rows >= width) & (columns >= width):
         taken = [source.load(place + c * stride, width) for c in range(width)]
         for r, values in enumerate(turned(taken)):
@@ -157,7 +158,7 @@ def elementwise_shared_tiles(
     axis: int,
     across: tuple[int, ...],
 ) -> None:
-    """The same for cubes of SIDE by 8 units, a tile each.
+    """Compute the same by cubes of SIDE by 8 units, a tile each.
 
     After the buffers come the numbers of tiles along the last axis and along ``axis``, then sizes
     and strides.
@@ -183,7 +184,7 @@ def elementwise_shared_tiles(
     base = _base(position, outer, sizes, axis) + top * pitch + left
     rows, columns = height - top, length - left
     x, y = unit_position(0), unit_position(1)
-    # A column more than the tile has, so that units of a row meet no bank twice.
+    # One more column, so that the units of a row have no bank conflicts.
     tiles = {k: shared(SIDE * (SIDE + 1), stored(expression.operands[k])) for k in across}
     for k in across:
         for part in range(SIDE // _TALL):

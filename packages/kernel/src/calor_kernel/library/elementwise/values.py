@@ -1,8 +1,8 @@
-"""Values of every dtype in a kernel: how they lie in memory, and how they are held.
+"""Values of every dtype in a kernel: their storage, and their type in registers.
 
-Requirements: the language knows no complex numbers and no 8-bit floats; a complex value is a pair
-of numbers whose parts alternate in memory, an 8-bit float is the byte it is stored in; half types
-are numbers of their own type, which are computed in float32 and rounded after each op.
+Requirements: the language has no complex numbers and no 8-bit floats. A complex value is a pair of
+numbers whose parts alternate in memory; an 8-bit float is the byte of its storage. Half types are
+numbers of their own type, computed in float32 and rounded after each op.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Value = Number | Complex
 
 
 def stored(dtype: DType) -> DType:
-    """Return the element type of the memory that holds a dtype.
+    """Return the element type of the memory of a dtype.
 
     >>> from calor.dtypes import complex64, float8_e5m2
     >>> stored(complex64).name, stored(float8_e5m2).name
@@ -45,31 +45,31 @@ def stored(dtype: DType) -> DType:
 
 
 def parts(dtype: DType) -> int:
-    """Return how many elements of memory a value is."""
+    """Return the number of memory elements of a value."""
     return 2 if dtype.is_complex else 1
 
 
 def wide(value: Value) -> Value:
-    """Return a value of a half type as float32, any other as it is."""
+    """Return a value of a half type as float32, other values unchanged."""
     if isinstance(value, Complex) or value.dtype not in HALVES:
         return value
     return cast(value, float32)
 
 
 def settled(value: Value, dtype: DType) -> Value:
-    """Return a float32 result rounded to the half type it is a result of; others as they are."""
+    """Return a float32 result rounded to its half type; other values unchanged."""
     if dtype not in HALVES or isinstance(value, Complex) or value.dtype is dtype:
         return value
     return cast(value, dtype)
 
 
 def lanes(width: int, like: Number) -> Number:
-    """Return 0, 1, 2 … in the type of an index."""
+    """Return 0, 1, 2 … with the dtype of an index."""
     return constant(tuple(range(width)), like.dtype)
 
 
 def _mask(rest: Any, width: int, each: int) -> Any:
-    """Return which of the elements of ``width`` values exist, when ``rest`` values do."""
+    """Return which of the elements of ``width`` values exist, if ``rest`` values do."""
     return None if rest is None else lanes(width * each, rest) < rest * each
 
 
@@ -85,9 +85,9 @@ def load(
 ) -> Value:
     """Return ``width`` values from value ``index`` on, ``step`` values apart.
 
-    An index for each lane, as a vector, is taken as it is.
-    ``step`` 0 is one value in every lane. ``rest``: how many of the values exist, None for all.
-    ``align``: a power of two of bytes by which the address divides where all are read.
+    A vector of indices, one for each lane, is used as it is. ``step`` 0 is one value in every lane.
+    ``rest``: how many of the values exist, None for all. ``align``: the alignment of the address in
+    bytes, a power of two, if all values are read.
     """
     if isinstance(step, int) and step == 0:
         one = load(source, dtype, index, 1)
@@ -109,7 +109,7 @@ def load(
 
 
 def _align(width: int, dtype: DType, align: int) -> int:
-    """Return the alignment of ``width`` values: no more than their size."""
+    """Return the alignment of ``width`` values, at most their size."""
     size: int = width * dtype.itemsize
     return min(size & -size, align)
 
@@ -122,7 +122,7 @@ def _load_one(source: Pointer, dtype: DType, index: Any) -> Value:
 
 @helper
 def _spread(source: Pointer, dtype: DType, index: Any, width: int, step: Any, rest: Any) -> Value:
-    """Return values that lie apart, read one by one; gathering them is rarely faster."""
+    """Return strided values, read one by one; gathering them is rarely faster."""
     last = width if rest is None else rest - 1
     lanes_ = [lane if rest is None else min(lane, last) for lane in range(width)]
     places = [index + lane * step for lane in lanes_]
@@ -149,7 +149,7 @@ def store(
     align: int = 0,
     nontemporal: bool = False,
 ) -> None:
-    """Write a value's lanes one after another, from value ``index`` on; arguments as for load."""
+    """Write a value's lanes to adjacent elements from value ``index`` on, as load reads them."""
     width = (value.real if isinstance(value, Complex) else value).width
     align = _align(width, dtype, align)
     if isinstance(value, Complex):

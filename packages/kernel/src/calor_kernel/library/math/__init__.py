@@ -1,7 +1,7 @@
-"""Mathematical functions as functions of the kernel language, the same bits on every device.
+"""Mathematical functions in the kernel language, with the same bits on every device.
 
-Each takes and returns float32 or float64, scalars or vectors of any width. :data:`BOUNDS` states
-how far a result may be from the exact one.
+Arguments and results are float32 or float64, scalars or vectors of any width. :data:`BOUNDS` states
+the largest error of each.
 """
 
 from calor_kernel.library.math.bounds import BOUNDS, Bound

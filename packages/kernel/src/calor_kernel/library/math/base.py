@@ -1,9 +1,9 @@
-"""What the mathematical functions share: exact arithmetic, bits, polynomials, tables.
+"""Common parts of the mathematical functions: exact arithmetic, bits, polynomials, tables.
 
-Requirements: a function gives the same bits on every device, so that only operations with one
-right answer occur (add, mul, fma, div, sqrt, comparisons, bits) and none of them may be contracted;
-it works on scalars and on vectors of any width; lanes do not diverge, and a rare slow road is a
-branch that is taken where any lane needs it.
+Requirements: a function gives the same bits on every device. So it uses only correctly rounded
+operations (add, mul, fma, div, sqrt, comparisons, bits), and none is contracted. It works on
+scalars and on vectors of any width. Lanes do not diverge; a rare slow path is a branch that runs if
+any lane needs it.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ NAN: Final = nan
 class Format:
     """A binary floating type: IEEE 754's binary32 or binary64.
 
-    ``fraction``: bits of the significand without the leading one. ``bias``: what is added to the
-    exponent. ``magic``: 1.5 · 2**fraction, which added to a small number rounds it to an integer in
-    the low bits. ``number``: the place of the type in tables of two, float32 first.
+    ``fraction``: bits of the significand without the leading one. ``bias``: the exponent's bias.
+    ``magic``: 1.5 · 2**fraction; adding it to a small number rounds that to an integer in the low
+    bits. ``number``: the index of the type in tables of two, float32 first.
     """
 
     dtype: DType
@@ -106,7 +106,7 @@ def format_of(x: Number) -> Format:
 
 
 def exactly(function: Callable[P, R]) -> Callable[P, R]:
-    """Make the arithmetic of a function mean what it says: nothing in it is contracted."""
+    """Evaluate a function's arithmetic as written: nothing in it is contracted."""
 
     @wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
@@ -131,7 +131,7 @@ def polynomial(x: Number, coefficients: Sequence[float]) -> Number:
     return total
 
 
-# Sums and products that keep what rounding leaves (Dekker 1971; Ogita, Rump and Oishi 2005).
+# Sums and products with their rounding errors (Dekker 1971; Ogita, Rump and Oishi 2005).
 def fast_two_sum(a: Number, b: Any) -> Pair:
     """Return the sum and its error, for |a| ≥ |b| or a = 0."""
     total = a + b
@@ -152,7 +152,7 @@ def two_product(a: Number, b: Any) -> Pair:
 
 
 def ratio(over: Pair, under: Pair) -> Pair:
-    """Return the quotient of two sums of two numbers as such a sum; the sums' first parts lead."""
+    """Return the quotient of two sums of two numbers as such a sum; the first parts are leading."""
     inverse = 1.0 / under[0]
     first = over[0] * inverse
     left = fma(-first, under[0], over[0]) + fma(-first, under[1], over[1])
@@ -160,7 +160,7 @@ def ratio(over: Pair, under: Pair) -> Pair:
 
 
 def root(square: Pair, least: float = 2.0**-60) -> Pair:
-    """Return the square root of a sum of two numbers as such a sum; of 0 it is 0."""
+    """Return the square root of a sum of two numbers as such a sum; 0 for 0."""
     first = sqrt(square[0])
     left = fma(-first, first, square[0]) + square[1]
     return first, left * (0.5 / below(first, least))
@@ -173,32 +173,32 @@ def bits_of(x: Number) -> Number:
 
 
 def power_of_two(n: Number, like: Format) -> Number:
-    """Return 2**n for integers n of normal numbers' exponents."""
+    """Return 2**n for integers n in the exponent range of normal numbers."""
     return bitcast((n + like.bias) << like.fraction, like.dtype)
 
 
 def some(condition: Number) -> Any:
-    """Return whether a condition holds in any lane, as the device value that an ``if`` takes."""
+    """Return whether a condition holds in any lane, as a device value for ``if``."""
     return vreduce("or", condition)
 
 
 def is_negative(x: Number) -> Number:
-    """Return whether the sign bit is set, also of −0 and NaN."""
+    """Return whether the sign bit is set, also for −0 and NaN."""
     return bits_of(x) < 0
 
 
 def sign_as(magnitude: Number, x: Number) -> Number:
-    """Return the magnitude, which is not negative, with the sign of x."""
+    """Return a nonnegative magnitude with the sign of x."""
     form = format_of(x)
     mask = form.sign - (1 << (8 * form.dtype.itemsize))
     return bitcast(bits_of(magnitude) | (bits_of(x) & mask), form.dtype)
 
 
 def above(x: Number, limit: float | int) -> Number:
-    """Return x, or the limit where x is larger; NaN stays."""
+    """Return x, or the limit if x is larger; NaN stays."""
     return select(x > limit, limit, x)
 
 
 def below(x: Number, limit: float | int) -> Number:
-    """Return x, or the limit where x is smaller; NaN stays."""
+    """Return x, or the limit if x is smaller; NaN stays."""
     return select(x < limit, limit, x)

@@ -1,8 +1,8 @@
-"""How far each function's results may be from the exact ones, in units in the last place.
+"""The largest error of each function, in units in the last place.
 
-Requirements: a test holds every number here, on samples of all exponents and, on demand, on every
-float32; a unit is the distance between neighbours at the exact result, or at ``scale`` where that
-is larger, because the terms whose difference a result is are rounded before.
+Requirements: a test checks every number here, on samples of all exponents and, on demand, on every
+float32. A unit is the distance between neighbours at the exact result, or at ``scale`` if that is
+larger, because a difference inherits the rounding errors of its terms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The largest errors for float32 and float64; ``scale`` names what they are relative to."""
+    """The largest errors for float32 and float64; ``scale`` names their reference magnitude."""
 
     float32: float
     float64: float

@@ -1,7 +1,7 @@
 """Circular functions: sin, cos, tan.
 
 Requirements: within 1 ulp for every finite argument; odd functions keep the sign of zero. Sine and
-cosine of the reduced argument are sums of two numbers each, of which the tangent is the quotient.
+cosine of the reduced argument are sums of two numbers each, and the tangent is their quotient.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def _turn(angle: Angle, form: Format) -> _Turn:
     half = z * 0.5
     near_one = 1.0 - half
     lost = fma(fma(r, r, -z), -0.5, (1.0 - near_one) - half)
-    # The cosine is the slope of the sine, by which the rest counts.
+    # The rest is multiplied by the slope of the sine, the cosine.
     sine = fma(r * z, polynomial(z, SIN[form.number]), rest * near_one)
     cosine = fma(z * z, polynomial(z, COS[form.number]), lost - r * rest)
     return _Turn((r, sine), (near_one, cosine))
 
 
 def _signed(x: Number, flips: Number, form: Format) -> Number:
-    """Return x with its sign changed where bit 1 of ``flips`` is set."""
+    """Return x with its sign changed if bit 1 of ``flips`` is set."""
     bit = (flips & 2) << (8 * form.dtype.itemsize - 2)
     return bitcast(bitcast(x, form.signed) ^ bit, form.dtype)
 

@@ -159,13 +159,13 @@ DIGAMMA: Final[Table] = (
      -0.0001450536277589223, 4.6585863682805364e-05, -0.00017804201505318225,
      0.00015364541678249133,),
 )  # fmt: skip
-# Of 2 atanh(s) / (s log 2) what comes after the term in s² (s⁴), of s², over s⁴ (s⁶).
+# The terms of 2 atanh(s) / (s log 2) after s² (after s⁴ in float64), of s², over s⁴ (s⁶).
 POWER: Final[Table] = (
     (0.57708025, 0.41184458, 0.33793622,),
     (0.4121985831111992, 0.3205988979431923, 0.26230819540457795, 0.22195246701265697,
      0.19239453417177454, 0.1685763976488398, 0.1718668231836579,),
 )  # fmt: skip
-# (tanh(x) − x) / x³ of x², for |x| ≤ 0.8; float64 takes another way.
+# (tanh(x) − x) / x³ of x², for |x| ≤ 0.8; float64 uses another method.
 TANH: Final[Table] = (
     (-0.333333, 0.13332243, -0.053853747, 0.021307055, -0.007414969, 0.0015874758,),
     (),

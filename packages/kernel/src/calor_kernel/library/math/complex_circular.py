@@ -1,9 +1,9 @@
 """Circular and hyperbolic functions of complex numbers, and their inverses.
 
-Requirements: as for the other complex functions; each circular function is its hyperbolic one of
-the turned number. The inverses are Kahan's ("Branch cuts for complex elementary functions", 1987),
-which lose nothing near the cuts and choose their sides by the signs of zeros. Where a part is
-infinite or NaN the results are those of C (C11, Annex G).
+Requirements: as for the other complex functions. Each circular function is its hyperbolic one of i
+· z. The inverses are Kahan's ("Branch cuts for complex elementary functions", 1987): they keep full
+precision near the cuts and choose sides by the signs of zeros. If a part is infinite or NaN the
+results are those of C (C11, Annex G).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from calor_kernel.library.math.hyperbolic import sinhcosh
 from calor_kernel.library.math.inverse_circular import atan2
 from calor_kernel.library.math.logarithm import log1p
 
-# Beyond, tanh is ±1 but for a small imaginary part.
+# Beyond, tanh is ±1, apart from a small imaginary part.
 _FLAT: Final = (11.0, 22.0)
 
 
@@ -38,7 +38,7 @@ def _back(z: Complex) -> Complex:
 
 
 def _times(zero: Number, size: Number) -> Number:
-    """Return the product, and nothing where the first is 0, however large the second."""
+    """Return the product, and 0 if the first factor is 0, however large the second."""
     return select(zero == 0.0, zero, zero * size)
 
 
@@ -99,12 +99,12 @@ def tan(z: Complex) -> Complex:
 
 
 def _endless(z: Complex) -> Number:
-    """Return whether a part is infinite: such a number is a direction."""
+    """Return whether a part is infinite; such a number is a direction."""
     return (abs(z[0]) == INFINITY) | (abs(z[1]) == INFINITY)
 
 
 def _upright(z: Complex, angle: Number) -> Number:
-    """Return the angle, and π/2 where the real part is 0 and the imaginary part is not known."""
+    """Return the angle, and π/2 if the real part is 0 and the imaginary part is NaN."""
     return select((z[0] == 0.0) & (z[1] != z[1]), pi / 2, angle)
 
 
@@ -155,11 +155,11 @@ def acosh(z: Complex) -> Complex:
 def atanh(z: Complex) -> Complex:
     """Return the inverse hyperbolic tangent."""
     a, b = z
-    # Of larger numbers no square overflows now, and the result is ±πi/2 all the same.
+    # For larger numbers the limit avoids overflow of squares, and the result is ±πi/2 anyway.
     limit = 2.0 ** (format_of(a).bias // 2 - 2)
     size, height = above(abs(a), limit), above(abs(b), limit)
     less, more = 1.0 - size, 1.0 + size
-    # Of a positive argument the logarithm enlarges no error.
+    # For a positive argument the logarithm amplifies no error.
     real = log1p(size * 4.0 / fma(less, less, height * height)) * 0.25
     nothing = constant(0.0, a.dtype, a.width)
     real = sign_as(select(_endless(z) | (a == 0.0), nothing, real), a)

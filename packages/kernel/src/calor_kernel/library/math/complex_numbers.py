@@ -1,9 +1,8 @@
 """Functions of complex numbers: division, roots, exponentials, logarithms, powers.
 
-Requirements: a number is its real and its imaginary part; errors are relative to a result's size
-and within 4 ulp (a power's grow with the size of its exponent's logarithm); squares that overflow
-do not show; the signs of zeros choose the side of a branch cut, and infinities and NaN give what
-they give in C.
+Requirements: a number is its real and its imaginary part. Errors are within 4 ulp of a result's
+size; those of a power z**w grow with the size of w · log z. Overflow of squares is avoided. The
+signs of zeros choose the side of a branch cut, and infinities and NaN give the results of C.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ def finite(x: Number) -> Number:
 
 
 def exponent_of(size: Number, form: Format) -> Number:
-    """Return an integer n with 2**n about the size, within the exponents of normal numbers."""
+    """Return an integer n with 2**n close to the size, in the exponent range of normal numbers."""
     n = (bitcast(size, form.signed) >> form.fraction) - form.bias
     n = select(n > form.bias - 1, form.bias - 1, n)
     return select(n < 2 - form.bias, 2 - form.bias, n)
 
 
 def scaled_by(z: Complex, n: Number, form: Format) -> Complex:
-    """Return z · 2**n, whose parts are rounded once."""
+    """Return z · 2**n with parts rounded once."""
     half = n >> 1
     first, second = power_of_two(half, form), power_of_two(n - half, form)
     return z[0] * first * second, z[1] * first * second
@@ -65,14 +64,14 @@ def scaled_by(z: Complex, n: Number, form: Format) -> Complex:
 
 @exactly
 def divide(z: Complex, w: Complex) -> Complex:
-    """Return z / w; both are brought near 1, so that no square over- or underflows."""
+    """Return z / w; both are scaled near 1, so that no square over- or underflows."""
     form = format_of(z[0])
     up = exponent_of(larger(abs(z[0]), abs(z[1])), form)
     down = exponent_of(larger(abs(w[0]), abs(w[1])), form)
     a, b = scaled_by(z, -up, form)
     c, d = scaled_by(w, -down, form)
     size = fma(c, c, d * d)
-    # Of the two products in a part one may take the other away; what rounding leaves is kept.
+    # The two products of a part may cancel, so their rounding errors are kept.
     ratio = (_products(a, c, b, d) / size, _products(b, c, -a, d) / size)
     return scaled_by(ratio, up - down, form)
 
@@ -117,10 +116,10 @@ def exp(z: Complex) -> Complex:
     a, b = z
     size = real_exp(a)
     sine, cosine = sincos(b)
-    # Of nothing no direction counts; on the real axis the result is real.
+    # At 0 no direction matters; on the real axis the result is real.
     vanishes = a == -INFINITY
     nothing = constant(0.0, a.dtype, a.width)
-    # No direction is known there, but that the size has no end.
+    # The size is infinite and the direction is unknown.
     lost = (a == INFINITY) & ~finite(b)
     real = select(vanishes, nothing, select(lost, size, size * cosine))
     imag = select(vanishes, nothing, size * sine)
@@ -143,9 +142,9 @@ def expm1(z: Complex) -> Complex:
 
 
 def _log_size(longer: Number, less: Number, more: Number, shorter: Number) -> Number:
-    """Return log √(longer² + shorter²); less is longer − 1, and more longer + 1, both exact enough.
+    """Return log √(longer² + shorter²); less is longer − 1 and more longer + 1, nearly exact.
 
-    Near 1 it is the logarithm of 1 + less · more + shorter², of which the digits are kept.
+    Near 1 it is the logarithm of 1 + less · more + shorter², which keeps the digits.
     """
     form = format_of(longer)
     size = hypot(longer, shorter)
@@ -202,7 +201,7 @@ def log10(z: Complex) -> Complex:
 def power(z: Complex, w: Complex) -> Complex:
     """Return z to the power of w: exp(w · log z), and z⁰ = 1.
 
-    0 to a power with a positive real part is 0, to another NaN.
+    0 to a power with a positive real part is 0, to another power NaN.
     """
     size, angle = log(z)
     c, d = w

@@ -1,8 +1,8 @@
 """Division of floats with a remainder: fmod, remainder, floor_divide.
 
-Requirements: remainders are exact whatever the quotient, as C's ``fmod`` is; a quotient that fits
-the significand takes one step, and others take a step for each of its bits' groups, in a loop that
-ends when every lane is done.
+Requirements: remainders are exact for any quotient, as C's ``fmod`` is. A quotient that fits the
+significand takes one step. Others take a step for each group of their bits, in a loop that ends
+when every lane is done.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ def _parted(x: Number, form: Format) -> tuple[Number, Number]:
 
 
 def _step(r: Number, b: Number) -> Number:
-    """Return the remainder of r by b, for a quotient that the significand holds; exact."""
+    """Return the exact remainder of r by b, for a quotient that fits the significand."""
     left = fma(-trunc(r / b), b, r)
-    # The quotient may have been rounded over an integer.
+    # Rounding may have raised the quotient to the next integer.
     left = select(left < 0.0, left + b, left)
     return select(left >= b, left - b, left)
 
 
 def _raised(x: Number, n: Number, form: Format) -> Number:
-    """Return x · 2**n in two steps, as n may be beyond the exponents of normal numbers."""
+    """Return x · 2**n in two steps, since n may exceed the exponents of normal numbers."""
     half = n >> 1
     return x * power_of_two(half, form) * power_of_two(n - half, form)
 
 
 @helper
 def _remainder_of_sizes(a: Number, b: Number, form: Format) -> Number:
-    """Return the remainder of positive numbers; of others anything."""
+    """Return the remainder of positive numbers; undefined for others."""
     most = form.fraction - 1
     e, m = _parted(a, form)
     low, divisor = _parted(b, form)
@@ -67,7 +67,7 @@ def _remainder_of_sizes(a: Number, b: Number, form: Format) -> Number:
 
 
 def fmod(a: Number, b: Number) -> Number:
-    """Return what the quotient rounded toward zero leaves, with the sign of a; exact."""
+    """Return the exact remainder of the quotient rounded toward zero, with the sign of a."""
     form = format_of(a)
     size, other = abs(a), abs(b)
     rest = _remainder_of_sizes(size, other, form)
@@ -77,7 +77,7 @@ def fmod(a: Number, b: Number) -> Number:
 
 
 def _down(a: Number, b: Number) -> Pair:
-    """Return fmod, and 1 where the quotient rounded down is 1 less than rounded toward zero."""
+    """Return fmod, and 1 if the quotient rounded down is 1 less than rounded toward zero."""
     rest = fmod(a, b)
     other = (rest != 0.0) & (is_negative(rest) ^ is_negative(b))
     return rest, select(other, constant(1.0, a.dtype, a.width), 0.0)
@@ -93,7 +93,7 @@ def remainder(a: Number, b: Number) -> Number:
 
 @exactly
 def floor_divide(a: Number, b: Number) -> Number:
-    """Return a / b rounded down; for b = 0 what a / b is."""
+    """Return a / b rounded down; for b = 0 the result of a / b."""
     rest, less = _down(a, b)
     quotient = (a - rest) / b - less
     whole = floor(quotient)

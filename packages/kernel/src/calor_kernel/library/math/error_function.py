@@ -1,8 +1,8 @@
 """The error function and its inverse.
 
-Requirements: erf within 1 ulp, erfinv within 3; odd, with the signs of zero. erf is a polynomial
-up to 1, and 1 − exp(−x²) times one beyond, where what is taken from 1 is small enough that its
-rounding does not show. erfinv is x times polynomials of w = −log(1 − x²) and of √w (M. Giles,
+Requirements: erf within 1 ulp, erfinv within 3; odd, with the signs of zero. erf is a polynomial up
+to 1. Beyond, it is 1 − exp(−x²) times a polynomial; the subtracted term is so small that its
+rounding does not matter. erfinv is x times polynomials of w = −log(1 − x²) and of √w (M. Giles,
 "Approximating the erfinv function", GPU Computing Gems, 2012).
 """
 
@@ -34,7 +34,7 @@ from calor_kernel.library.math.logarithm import log_of_sum
 
 # Beyond, the error function is 1.
 _ENDS: Final = (4.0, 6.0)
-# Where one polynomial of the inverse gives way to the next, as numbers w.
+# The limits of w between the polynomials of the inverse.
 _MIDDLE: Final = (5.0, 6.25)
 _TAIL: Final = 16.0
 
@@ -50,7 +50,7 @@ def erf(x: Number) -> Number:
     fade = fma(r * r, polynomial(r, EXP[form.number]), r + rest) + 1.0
     fade = fade * power_of_two(n, form)
     far = fma(fade, -polynomial(size - 2.0, ERF_FAR[form.number]), 1.0)
-    # NaN is not above 1, and goes the near way.
+    # NaN is not above 1, and takes the near branch.
     return select(size > 1.0, sign_as(far, x), near)
 
 
@@ -59,7 +59,7 @@ def erfinv(x: Number) -> Number:
     """Return the inverse of the error function, within 3 ulp; ±inf at ±1, NaN beyond."""
     form = format_of(x)
     size = abs(x)
-    # 1 − x² as a sum: of what is near 1 the square's rounding is what counts.
+    # 1 − x² as a sum: if x² is near 1, its rounding error matters.
     square = x * x
     total = 1.0 - square
     lost = (1.0 - total) - square

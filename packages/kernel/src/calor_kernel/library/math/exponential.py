@@ -1,10 +1,10 @@
-"""Exponentials: exp, exp2, expm1, and the parts that hyperbolic functions are made of.
+"""Exponentials: exp, exp2, expm1, and the parts of hyperbolic functions.
 
-Requirements: within 1 ulp from the smallest denormal to the largest number; no table, as a gather
-costs more than the terms of a polynomial; no slow road, as results below the normal numbers come
-of a scale in two factors. The argument is reduced by Cody and Waite's method ("Software manual for
-the elementary functions", 1980), the integer taken from the low bits of a sum; the polynomials
-are those of ``coefficients``.
+Requirements: within 1 ulp from the smallest denormal to the largest number. No table, since a
+gather costs more than the terms of a polynomial. No slow path, since subnormal results come from a
+scale in two factors. The argument is reduced by Cody and Waite's method ("Software manual for the
+elementary functions", 1980), with the integer taken from the low bits of a sum. The polynomials are
+those of ``coefficients``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LOG_2: Final[Table] = (
     (0.693145751953125, 1.428606765330187e-06),
     (0.6931471805601177, -1.7239444525614835e-13),
 )
-# Where exp, exp2 and expm1 have become 0, −1 or infinite; beyond, arguments are these.
+# The arguments where exp, exp2 and expm1 have become 0, −1 or infinite; others are clamped.
 _EXP_ENDS: Final = ((-104.5, 89.0), (-746.0, 710.0))
 _EXP2_ENDS: Final = ((-151.0, 129.0), (-1076.0, 1025.0))
 _EXPM1_ENDS: Final = ((-20.0, 89.0), (-40.0, 710.0))
-# Below, a function with the slope 1 at 0 and no square term is its argument; with one, likewise.
+# Below these a function with slope 1 at 0 is its argument: without a square term, and with one.
 NOTHING: Final = (2.0**-26, 2.0**-55)
 
 
@@ -80,7 +80,7 @@ def exp2(x: Number) -> Number:
 
 
 class Reduced(NamedTuple):
-    """x = n · log 2 + r + rest, but for far less than an ulp of r.
+    """x = n · log 2 + r + rest, up to far less than an ulp of r.
 
     ``n`` is an integer of the size of the float.
     """
@@ -91,7 +91,7 @@ class Reduced(NamedTuple):
 
 
 def reduced(x: Number, form: Format) -> Reduced:
-    """Return an argument's remainder of log 2."""
+    """Return an argument reduced by multiples of log 2."""
     total = fma(x, LOG2_E, form.magic)
     n = total - form.magic
     first, second = LOG_2[form.number]
@@ -104,12 +104,12 @@ def reduced(x: Number, form: Format) -> Reduced:
 def expm1_parts(x: Number, form: Format) -> tuple[Number, Number]:
     """Return half of exp(x) − 1 as a sum of two numbers, for |x| within the ends of expm1.
 
-    The second is right to about 2**−5 of an ulp of the first.
+    The second is accurate to about 2**−5 of an ulp of the first.
     """
     r, rest, n = reduced(x, form)
     half = power_of_two(n - 1, form)
     tail = fma(r * r, polynomial(r, EXPM1[form.number]), rest)
-    # Of half · exp(r) − 1/2 the leading terms are exact; the first is the larger, or 0.
+    # The leading terms of half · exp(r) − 1/2 are exact; the first is the larger, or 0.
     first, lost = two_sum(half, -0.5)
     total, error = fast_two_sum(first, half * r)
     return total, fma(half, tail, error + lost)

@@ -1,9 +1,9 @@
 """The logarithm of the gamma function, and its derivative.
 
-Requirements: above 0 the results are right relative to themselves, so at their zeros too; below,
-where reflection brings zeros of no simple form, relative to the terms that it adds. Arguments are
-moved to [3/2, 5/2] and [1, 2] by the recurrences (DLMF 5.5), whose factors are multiplied up, so
-that there is one logarithm and one division; large ones take the asymptotic series (DLMF 5.11).
+Requirements: above 0 the error is relative to the result, at its zeros too. Below 0, where
+reflection has zeros of no simple form, it is relative to the terms of the reflection. Arguments are
+moved to [3/2, 5/2] and [1, 2] by the recurrences (DLMF 5.5). Their factors are multiplied, so that
+there is one logarithm and one division. Large arguments take the asymptotic series (DLMF 5.11).
 Reflection (DLMF 5.5.3 and 5.5.4) is a branch for vectors that have a lane below 0.
 """
 
@@ -33,7 +33,7 @@ from calor_kernel.library.math.circular import cos, sin
 from calor_kernel.library.math.coefficients import DIGAMMA, LGAMMA
 from calor_kernel.library.math.logarithm import log, natural, parted
 
-# From here on the asymptotic series, and how many steps of one lead down to where others serve.
+# The start of the asymptotic series, and the recurrence steps from there to the polynomial.
 _LARGE: Final = (4.0, 8.0)
 _STEPS: Final = (2, 6)
 # B(2k) / (2k (2k − 1)) and B(2k) / 2k, with the signs that the series have.
@@ -79,9 +79,9 @@ def _lgamma_above(x: Number, form: Format) -> Number:
         factors = select(down, factors * place, factors)
     low, small = x < 1.5, x < 0.5
     factors = select(low, select(small, x * (x + 1.0), x), factors)
-    # The argument less 2, from the number itself, so that no digits are lost near 1.
+    # The argument less 2, from the number itself, to keep the digits near 1.
     u = select(low, select(small, x, x - 1.0), place - 2.0)
-    # The leading term keeps its digits, for below 3/2 the logarithm takes most of it away.
+    # The leading term keeps its error, since below 3/2 the logarithm nearly cancels it.
     slope, slope_rest = _SLOPE[form.number]
     near, near_rest = two_product(u, slope * one)
     near_rest = near_rest + u * fma(u, polynomial(u, LGAMMA[form.number]), slope_rest)
@@ -112,11 +112,11 @@ def lgamma(x: Number) -> Number:
     reflected = x < 0.0
     if some(reflected):
         turn = abs(size - rint(size))
-        # Γ(x) Γ(1 − x) sin(πx) = π; for large numbers, which are whole, there is a pole anyway.
+        # Γ(x) Γ(1 − x) sin(πx) = π; large numbers are integers, where there is a pole.
         other = log(sin(turn * pi) * above(size, 2.0**60))
         first, second = _LOG_PI[form.number]
         below = ((first - other) + second) - result
-        # Near 0 both are −log |x|, of which the other's sine may be below the denormals.
+        # Near 0 both are −log |x|; there the reflection's sine may underflow.
         result = select(reflected & (size > 2.0**-60), below, result)
         result = select(reflected & (turn == 0.0), INFINITY, result)
     result = select(x == 0.0, INFINITY, result)
@@ -138,7 +138,7 @@ def _digamma_above(x: Number, form: Format) -> Number:
     low = x < 1.0
     over, under = select(low, -1.0, over), select(low, x, under)
     first, second, third = _ZERO[form.number]
-    # From the zero, which x + 1 would have rounded away for small x.
+    # The distance from the zero; x + 1 would round small x away.
     off = select(low, (x - (first - 1.0)) - second, (place - first) - second) - third
     middle = select(low, x - 0.5, place - 1.5)
     unit = off * polynomial(middle, DIGAMMA[form.number])
@@ -154,8 +154,8 @@ def _digamma_above(x: Number, form: Format) -> Number:
 def digamma(x: Number) -> Number:
     """Return the derivative of log Γ, within 4 ulp above 0.
 
-    Below 0 the error is within 5 ulp of the larger of 1 and the terms of the reflection. At ±0 the
-    result is ∓inf, at the negative integers NaN, as is −inf.
+    Below 0 the error is within 5 ulp of the larger of 1 and the terms of the reflection. The result
+    is ∓inf at ±0, and NaN at the negative integers and −inf.
     """
     form = format_of(x)
     reflected = is_negative(x)

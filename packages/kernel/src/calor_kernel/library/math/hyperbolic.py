@@ -1,9 +1,9 @@
 """Hyperbolic functions and their inverses.
 
-Requirements: within 1 ulp, near 0 too, and up to where the results are infinite; odd functions keep
-the sign of zero. sinh and cosh come of the even and the odd part of the exponential of the reduced
-argument, so that nothing cancels and no reciprocal is made; the inverses are logarithms of sums of
-two numbers.
+Requirements: within 1 ulp, near 0 too, and up to the overflow of the results; odd functions keep
+the sign of zero. sinh and cosh use the even and the odd part of the exponential of the reduced
+argument, so that nothing cancels and no reciprocal is needed. The inverses are logarithms of sums
+of two numbers.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from calor_kernel.library.math.logarithm import log_of_sum
 _ENDS: Final = (89.5, 710.5)
 _TANH_ENDS: Final = (10.0, 20.0)
 _NEAR: Final = 0.8  # up to here the polynomial of tanh
-# n · log 2 with one number is off by n · 2e−9, which is little where it counts for little.
+# n · log 2 in one number has an error of n · 2e−9; it grows where its effect shrinks.
 _LOG_2: Final = 0.693147182464599609375
 # Below, x ± x³ / 3 is x.
 _NOTHING: Final = (2.0**-13, 2.0**-28)
 
 
 class _Halves(NamedTuple):
-    """A quarter of 2**n − 2**−n and of 2**n + 2**−n, with what each lost, and r's functions.
+    """A quarter of 2**n − 2**−n and of 2**n + 2**−n, with their errors, and functions of r.
 
-    ``even``: cosh(r) − 1; ``odd``: sinh(r) − r, r's rest included.
+    ``even``: cosh(r) − 1; ``odd``: sinh(r) − r, including the rest of r.
     """
 
     less: Pair
@@ -59,7 +59,7 @@ class _Halves(NamedTuple):
 def _halves(size: Number, form: Format) -> _Halves:
     r, rest, n = reduced(above(size, _ENDS[form.number]), form)
     up = power_of_two(n - 2, form)
-    # The other power is nothing long before it is below the normal numbers.
+    # The other power is negligible long before it is subnormal.
     down = power_of_two(-2 - above(n, 100), form)
     z = r * r
     even = z * polynomial(z, COSH[form.number])
@@ -111,9 +111,9 @@ def tanh(x: Number) -> Number:
 
 
 def _tanh32(size: Number, form: Format) -> Number:
-    """Return a polynomial near 0, and beyond 1 − 2 / (exp(2x) + 1), whose errors are less there.
+    """Return a polynomial near 0, and beyond 1 − 2 / (exp(2x) + 1), which is more accurate there.
 
-    So much less that the remainder of 2x needs no second number.
+    It needs no second number for the remainder of 2x.
     """
     z = size * size
     near = fma(size * z, polynomial(z, TANH[0]), size)
@@ -142,7 +142,7 @@ _LARGE: Final = (2.0**14, 2.0**28)
 
 
 def _result(z: Number, rest: Number, large: Number, size: Number, form: Format) -> Number:
-    """Return log(1 + z + rest), or log(2 · size) where that is large."""
+    """Return log(1 + z + rest), or log(2 · size) if that is large."""
     total, lost = two_sum(z, 1.0)
     total, lost = fast_two_sum(total, lost + rest)
     nothing = constant(0.0, size.dtype, size.width)

@@ -1,8 +1,8 @@
 """Inverse circular functions: asin, acos, atan, atan2.
 
-Requirements: within 1 ulp; zeros keep their signs, and infinities, NaN and results that underflow
-are C's; one division or one square root at most. Beyond 1/2 the arc sine is that of the half angle;
-tangents are reduced to |t| ≤ tan(π/8) by one quotient, whose rest is kept (Cephes' intervals).
+Requirements: within 1 ulp. Zeros keep their signs, and infinities, NaN and underflow are as in C.
+At most one division or one square root. Beyond 1/2 the arc sine is that of the half angle. Tangents
+are reduced to |t| ≤ tan(π/8) by one quotient with its error (Cephes' intervals).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MANY_EIGHTHS: Final = 2.414213562373095
 
 
 def _arc(size: Number, form: Format) -> tuple[Number, Number, Number]:
-    """Return v and the rest of asin(v) for |x| or, beyond 1/2, for the half angle; and which."""
+    """Return v and the rest of asin(v), for |x| or beyond 1/2 for the half angle; and which."""
     outer = size > 0.5
     z = select(outer, (1.0 - size) * 0.5, size * size)
     nothing = constant(0.0, size.dtype, size.width)
@@ -66,7 +66,7 @@ def acos(x: Number) -> Number:
     v, rest, outer = _arc(abs(x), form)
     high, low = HALF_PI[form.number][:2]
     negative = x < 0.0
-    # π/2 − asin(x) within 1/2; beyond, twice the half angle, taken from π below 0.
+    # π/2 − asin(x) within 1/2; beyond, twice the half angle, subtracted from π below 0.
     twice = select(outer, 2.0, constant(1.0, x.dtype, x.width))
     turn = select(outer, select(negative, 2.0, constant(0.0, x.dtype, x.width)), 1.0)
     back = select(outer ^ negative, twice, -twice)
@@ -85,7 +85,7 @@ def _arc_tangent(t: Pair, base: Number, base_rest: Number, form: Format) -> Numb
 
 
 def _reduced(a: Number, b: Number, form: Format) -> tuple[Pair, Number, Number]:
-    """Return t, and whether π/4 and whether π/2 is added to atan(t), for atan(a / b)."""
+    """Return t, and whether to add π/4 and π/2 to atan(t), for atan(a / b)."""
     middle = a > b * _EIGHTH
     steep = a > b * _MANY_EIGHTHS
     zero = constant(0.0, a.dtype, a.width)
@@ -104,7 +104,7 @@ def atan(x: Number) -> Number:
     """Return the arc tangent, within 1 ulp."""
     form = format_of(x)
     size = abs(x)
-    # Beyond this the result does not change, and its inverse is a normal number.
+    # Beyond this the result is constant; the inverse of the limit is a normal number.
     limit = 2.0 ** (form.fraction + 10)
     size = select(size > limit, limit, size)
     t, inside, steep = _reduced(size, constant(1.0, x.dtype, x.width), form)
@@ -122,9 +122,9 @@ def atan2(y: Number, x: Number) -> Number:
     a, b = abs(y), abs(x)
     most = select(a > b, a, b)
     one = constant(1.0, x.dtype, x.width)
-    # Infinities stand for directions; other numbers are brought to where inverses are normal.
+    # Infinities are directions; other numbers are scaled to have normal inverses.
     endless = most == INFINITY
-    # Small ones so far that what a quotient leaves is not below the denormals.
+    # Small ones are scaled so far that a quotient's error is not subnormal.
     scale = select(most > 2.0 ** (form.bias // 2), one * 2.0**-8, 2.0 ** (form.bias // 3))
     a = select(endless, select(a == INFINITY, one, 0.0), a * scale)
     b = select(endless, select(b == INFINITY, one, 0.0), b * scale)

@@ -1,10 +1,10 @@
 """Logarithms: log, log2, log10, log1p.
 
-Requirements: within 1 ulp everywhere, so near 1 too, where the exponent's part and the
-significand's cancel; denormals are as right as other numbers, and with zeros, infinities, NaN and
-negative numbers they alone cost more. x = 2**e · (1 + f) with 1 + f in [√½, √2]; f is exact, and
-what is left of log(1 + f) is a polynomial, for float64 in the form of Sun's fdlibm (1993), which
-takes a division and half the terms.
+Requirements: within 1 ulp everywhere, also near 1, where the parts of exponent and significand
+cancel. Denormals are as accurate as other numbers; only they, zeros, infinities, NaN and negative
+numbers cost more. x = 2**e · (1 + f) with 1 + f in [√½, √2]; f is exact, and log(1 + f) − f is a
+polynomial, for float64 in the form of Sun's fdlibm (1993), which takes a division and half the
+terms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROOT: Final = (
     int(np.float32(sqrt(0.5)).view(np.int32)),
     int(np.float64(sqrt(0.5)).view(np.int64)),
 )
-# 1 / log 2, 1 / log 10 and log10(2) in parts, the last one's first part short.
+# 1 / log 2, 1 / log 10 and log10(2) in parts; the first part of the last is short.
 _LOG2_E: Final[Table] = (
     (1.4426950216293335, 1.925963033500011e-08),
     (1.4426950408889634, 2.0355273740931033e-17),
@@ -69,15 +69,15 @@ def decomposed(x: Number, form: Format) -> Pair:
 
 @helper
 def parted(x: Number, form: Format, lost: Any = None) -> tuple[Number, Parts]:
-    """Return whether an argument is no positive normal number, and its parts.
+    """Return whether an argument is not a positive normal number, and its parts.
 
-    ``lost``: what is added to the argument, an ulp of it at most.
+    ``lost``: a correction to add to the argument, at most one ulp of it.
     """
     low, high = 1 << form.fraction, (2 * form.bias + 1) << form.fraction
     rare = (bitcast(x, form.unsigned) - low) >= high - low
     lift = constant(0, form.signed, x.width)
     if some(rare):
-        # Denormals are made normal; what zeros and others become does not matter.
+        # Denormals are made normal; the results of zeros and others are replaced later.
         small = x < form.tiny
         x = select(small, x * 2.0 ** (form.fraction + 2), x)
         lift = select(small, form.fraction + 2, lift)
@@ -85,8 +85,8 @@ def parted(x: Number, form: Format, lost: Any = None) -> tuple[Number, Parts]:
     f = m - 1.0
     rest = log_rest(f, form)
     if lost is not None:
-        # Of a large sum nothing lost counts, whatever it is scaled by. The slope of the logarithm
-        # is 1 / (1 + f), to two digits.
+        # For a large sum the correction is negligible, whatever its scale. The slope of the
+        # logarithm is 1 / (1 + f), to two digits.
         slope = fma(f, fma(f, 0.72, -0.97), 1.0)
         rest = fma(lost * power_of_two(-above(e, 64), form), slope, rest)
     return rare, Parts(e - lift, f, rest)
@@ -113,7 +113,7 @@ def natural(parts: Parts, form: Format) -> Pair:
 
 @helper
 def _finished(x: Number, rare: Number, result: Number) -> Number:
-    """Return the result, and what a logarithm is of 0, infinity, NaN and below 0."""
+    """Return the result, with the special cases 0, infinity, NaN and negative numbers."""
     if some(rare):
         nothing = constant(NAN, x.dtype, x.width)
         result = select(x > 0.0, result, select(x == 0.0, -INFINITY, nothing))
@@ -145,7 +145,7 @@ def _based(parts: Parts, whole: tuple[float, float], scale: Table, form: Format)
 
 @exactly
 def log2(x: Number) -> Number:
-    """Return the logarithm to the base 2, within 1 ulp; of powers of two exactly."""
+    """Return the logarithm to the base 2, within 1 ulp; exact for powers of two."""
     form = format_of(x)
     rare, parts = parted(x, form)
     return _finished(x, rare, _based(parts, (1.0, 0.0), _LOG2_E, form))
@@ -161,7 +161,7 @@ def log10(x: Number) -> Number:
 
 
 def log_of_sum(total: Number, lost: Number, form: Format, more: Any = 0) -> Number:
-    """Return log(2**more · (total + lost)); what is lost is at most an ulp of the total."""
+    """Return log(2**more · (total + lost)); ``lost`` is at most an ulp of the total."""
     rare, parts = parted(total, form, lost)
     high, rest = natural(parts._replace(e=parts.e + more), form)
     return _finished(total, rare, high + rest)

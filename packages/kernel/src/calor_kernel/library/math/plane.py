@@ -1,7 +1,7 @@
 """Functions of two sides: hypot, logaddexp.
 
-Requirements: neither overflows on the way; hypot is within 1 ulp and an infinity wins over NaN, as
-in C; of logaddexp the error is within 2 ulp of the larger of result and operands.
+Requirements: no overflow of intermediate results. hypot is within 1 ulp, and an infinity wins over
+NaN, as in C. The error of logaddexp is within 2 ulp of the larger of result and operands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def hypot(a: Number, b: Number) -> Number:
     """Return √(a² + b²), within 1 ulp; infinite where a or b is."""
     form = format_of(a)
     a, b = abs(a), abs(b)
-    # In the other order where one is NaN, which spreads either way.
+    # If one is NaN the order is arbitrary; NaN propagates either way.
     longer, shorter = select(a > b, a, b), select(a > b, b, a)
     one = constant(1.0, a.dtype, a.width)
     large, small = longer > 2.0 ** (form.bias // 2), longer < 2.0 ** -(form.bias // 3)
@@ -41,8 +41,8 @@ def hypot(a: Number, b: Number) -> Number:
 
 @exactly
 def logaddexp(a: Number, b: Number) -> Number:
-    """Return log(exp(a) + exp(b)), also where the exponentials overflow."""
+    """Return log(exp(a) + exp(b)), also if the exponentials overflow."""
     larger = select(a > b, a, b)
-    # Infinities of one sign are no distance apart.
+    # The distance of equal infinities is 0.
     apart = select(a == b, constant(0.0, a.dtype, a.width), -abs(a - b))
     return larger + log1p(exp(apart))

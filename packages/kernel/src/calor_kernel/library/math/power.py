@@ -1,10 +1,10 @@
 """Powers of floats.
 
-Requirements: within 1 ulp; every special case of C's ``pow``; bases that are no positive normal
-numbers, and results that are none, are branches that others do not take, so that those pay for two
-comparisons. The logarithm has to be right to the digits that the exponent multiplies, and so is a
-sum of two numbers throughout: a multiple of atanh(s) / s times s = f / (2 + f), its first terms in
-two numbers each (the way of SLEEF's pow).
+Requirements: within 1 ulp, with every special case of C's ``pow``. Bases and results that are not
+positive normal numbers are branches, so that others pay for two comparisons only. The exponent
+multiplies the error of the logarithm, so the logarithm is a sum of two numbers throughout: a
+multiple of atanh(s) / s times s = f / (2 + f), with its first terms in two numbers each (the method
+of SLEEF's pow).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TERMS: Final[tuple[Table, Table, Table]] = (
 )
 # Beyond, the power is 0 or infinite.
 _ENDS: Final = (160.0, 1200.0)
-# Up to here, powers of two are normal numbers, and with a factor of √½ to √2 too.
+# Up to here powers of two are normal numbers, also with a factor between √½ and √2.
 _USUAL: Final = (125.0, 1021.0)
 
 
@@ -64,7 +64,7 @@ def _times_plus(z: Pair, b: Pair, term: Table, form: Format) -> Pair:
 def _log2(e: Number, m: Number, form: Format) -> Pair:
     """Return e + log2(m) for m in [√½, √2], to about ten bits more than an ulp.
 
-    The order of its sums is that in which their parts are known, as a power is a long way.
+    Sums are in the order in which their parts are available, to shorten the dependent chain.
     """
     f = m - 1.0
     inverse = 1.0 / (m + 1.0)
@@ -80,7 +80,7 @@ def _log2(e: Number, m: Number, form: Format) -> Pair:
     series: Pair = (total, fma(square, rest, first - total) + second)
     for term in terms[-2::-1]:
         series = _times_plus(z, series, term, form)
-    # What s lost counts by the slope of s · series.
+    # The error of s is multiplied by the slope of s · series.
     slope = fma(square, 2.0 * _TERMS[1][form.number][0], series[0])
     product = s * series[0]
     error = fma(s, series[1], fma(lost, slope, fma(s, series[0], -product)))
@@ -117,7 +117,7 @@ def power(x: Number, y: Number) -> Number:
 
 
 def _exp2(r: Number, error: Number, form: Format) -> Number:
-    """Return 2 to the power of r in [−½, ½] and its error, which the last terms do not feel."""
+    """Return 2 to the power of r in [−½, ½] and its error, which the last terms ignore."""
     table = EXP2[form.number]
     last = polynomial(r, table[3:])
     r = r + error
@@ -127,7 +127,7 @@ def _exp2(r: Number, error: Number, form: Format) -> Number:
 
 
 def _far(exponent: Number, error: Number, form: Format) -> Number:
-    """Return 2 to the power of a sum of two numbers, of any size; the same where it is usual."""
+    """Return 2 to the power of a sum of two numbers of any size; the same in the usual range."""
     limit = _ENDS[form.number]
     error = select(abs(exponent) < limit, error, 0.0)
     exponent = above(below(exponent, -limit), limit)
@@ -138,10 +138,10 @@ def _far(exponent: Number, error: Number, form: Format) -> Number:
 
 
 def _special(x: Number, y: Number, result: Number, form: Format) -> Number:
-    """Return the result where base or exponent is no usual number, as C has it."""
+    """Return the result with C's special cases of base and exponent."""
     size = abs(x)
     nothing = constant(0.0, x.dtype, x.width)
-    # Of 0 and infinity, and to an endless power, the result is 0 or infinite.
+    # For 0 and infinity, and for infinite powers, the result is 0 or infinite.
     grows = (size > 1.0) ^ (y < 0.0)
     endless = abs(y) == INFINITY
     extreme = (size == 0.0) | (size == INFINITY) | endless
@@ -153,5 +153,5 @@ def _special(x: Number, y: Number, result: Number, form: Format) -> Number:
     result = select(is_negative(x) & odd, flipped, result)
     result = select((x < 0.0) & (size < INFINITY) & ~whole, NAN, result)
     result = select((x != x) | (y != y), NAN, result)
-    # 1 to any power is 1, and so is −1 to an endless one.
+    # 1 to any power is 1, and so is −1 to an infinite power.
     return select((x == 1.0) | (y == 0.0) | ((size == 1.0) & endless), 1.0, result)

@@ -1,11 +1,11 @@
 """Arguments of circular functions, reduced to [−π/4, π/4].
 
-Requirements: the remainder is right to far more than an ulp for every finite argument, also next
-to the multiples of π/2; arguments that people have cost no more than a few operations. Small ones
-are reduced by Cody and Waite's method with π/2 in three parts, whose first product is exact with a
-fused operation. Large ones multiply by the bits of 2/π that matter (Payne and Hanek, "Radian
-reduction for trigonometric functions", 1983), which are shifted together from words that the kernel
-holds, so that no table is read; that road is taken only where a lane needs it.
+Requirements: the remainder is accurate to far more than an ulp for every finite argument, also next
+to the multiples of π/2. Usual arguments cost only a few operations. Small ones are reduced by Cody
+and Waite's method with π/2 in three parts; the first product is exact with a fused operation. Large
+ones are multiplied by the significant bits of 2/π (Payne and Hanek, "Radian reduction for
+trigonometric functions", 1983). These are shifted together from constants of the kernel, so that no
+table is read. This path runs only if a lane needs it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ HALF_PI: Final[Table] = (
     (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 )
-# Up to here Cody and Waite's method is right to the last place, and beyond.
+# Up to here Cody and Waite's method is accurate to the last place.
 _LARGE: Final = (2.0**17, 2.0**28)
-# The bits of 2/π behind the point, in words of 32, after a word of zeros.
+# The bits of 2/π after the binary point, in words of 32, after a word of zeros.
 _WORDS: Final = (
     0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041,
     0xFE5163AB, 0xDEBBC561, 0xB7246E3A, 0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C,
@@ -54,7 +54,7 @@ _WORDS: Final = (
 
 
 class Angle(NamedTuple):
-    """x = quadrant · π/2 + r + rest, with |r| ≤ π/4; of the quadrant the two low bits count."""
+    """x = quadrant · π/2 + r + rest, with |r| ≤ π/4; only the quadrant's two low bits matter."""
 
     r: Number
     rest: Number
@@ -93,27 +93,27 @@ def _far(x: Number, form: Format) -> Angle:
 
 
 def _window(start: Number, words: int, first: int) -> list[Number]:
-    """Return words of 2/π from bit ``start`` on; ``first`` is the largest power of two of words."""
+    """Return words of 2/π from bit ``start`` on; ``first``: the largest power of two of words."""
     place, shift = start >> 5, start & 31
     count = words + 1
     held: list[Number] = [constant(w, uint32, start.width) for w in _WORDS]
     step = first
     while step:
         taken = (place & step) != 0
-        # What the later steps can reach.
+        # Words that the later steps can reach.
         needed = min(count + step - 1, len(held) - step)
         held = [select(taken, held[i + step], held[i]) for i in range(needed)]
         step //= 2
-    # A shift by 32 is none, so it is made in two.
+    # Shifts are below 32, so this one is made in two.
     return [(held[i] << shift) | ((held[i + 1] >> 1) >> (31 - shift)) for i in range(words)]
 
 
 def _far32(x: Number) -> Angle:
-    """Return the quadrant and the part of a quadrant that is left, as the sum of two numbers."""
+    """Return the quadrant and the remaining part of a quadrant, as the sum of two numbers."""
     bits = bitcast(x, uint32)
     m = (bits & 0x7FFFFF) | 0x800000
-    # x · 2/π modulo 4 as an integer of 64 bits: the words above would be whole turns, those below
-    # are beyond what the worst argument needs.
+    # x · 2/π modulo 4 as a 64-bit integer: the words above are whole turns, and those below are
+    # more than the worst argument needs.
     top, middle, low = _window((bits >> 23) - 120, 3, 4)
     high = m * top + mulhi(m, middle)
     part = m * middle
@@ -145,7 +145,7 @@ def _far64(x: Number) -> Angle:
 
 
 def _product(words: Sequence[Number], m: Number) -> tuple[Number, Number]:
-    """Return the two upper numbers of 64 bits of m times a number of 192, modulo 2**192.
+    """Return the two upper 64-bit words of m times a 192-bit number, modulo 2**192.
 
     ``words`` are its words of 32 bits, the uppermost first.
     """
@@ -155,7 +155,7 @@ def _product(words: Sequence[Number], m: Number) -> tuple[Number, Number]:
     carry = constant(0, uint64, m.width)
     above = constant(0, uint64, m.width)
     for word in reversed(words):
-        # The product with the lower half of m, at its place, and with the upper half one higher.
+        # The product with the lower half of m, at its position, and with the upper half one higher.
         product = low * word + carry
         total = (product & mask) + (above & mask)
         carry = (product >> 32) + (above >> 32) + (total >> 32)

@@ -1,4 +1,4 @@
-"""Sliding windows: reductions, their gradients, and picks at the windows' extremes."""
+"""Sliding windows: reductions, their gradients, and values at the windows' extremes."""
 
 from calor_kernel.library.pool.lowering import (
     lower_window_gradient,

@@ -1,9 +1,9 @@
-"""Sliding windows of any kind, window by window: the bodies that take everything.
+"""Sliding windows of any kind, window by window: the general bodies.
 
-Requirements: any rank, type, stride, view and device; of equal extremes the first in the window's
-row-major order is the one that counts, NaN is an extreme, and padding is none; a gradient is
-gathered by the element that gets it, so that its sum has one order and nothing is atomic. On a CPU
-a unit computes a vector of results, whose operands it gathers.
+Requirements: any rank, type, stride, view and device. The first of equal extremes in the window's
+row-major order counts; NaN is an extreme, padding is not. The unit that writes an element gathers
+its gradient, so that its sum has a fixed order and nothing is atomic. On a CPU a unit computes a
+vector of results and gathers their operands.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Slides = Sequence[Slide[Number]]
 
 
 def results(count: Number, width: int) -> tuple[Number, Number, Mask]:
-    """Return the first result of this unit, the places of all of them, and which there are.
+    """Return the first result of this unit, the indices of all of them, and which exist.
 
-    Places beyond the end are the last one.
+    Indices beyond the end are clamped to the last one.
     """
     first = absolute_position() * width
     index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
@@ -52,7 +52,7 @@ def results(count: Number, width: int) -> tuple[Number, Number, Mask]:
 
 
 def starts_of(places: Sequence[Number], slides: Slides) -> list[Number]:
-    """Return where windows begin, along each axis along which they slide."""
+    """Return the windows' starts along each sliding axis."""
     return [p * s.stride + s.start for p, s in zip(places, slides, strict=True)]
 
 
@@ -89,7 +89,7 @@ def take_all(
     inside: Mask,
     by: Reduction,
 ) -> None:
-    """Take into the total what the windows see along the axes from the first one given on."""
+    """Add the windows' elements to the total, along the axes from a given one on."""
     if not slides:
         value = x.load(base, mask=inside, other=by.identity).to(total.type.dtype)
         if by.kind == "sum":
@@ -127,7 +127,7 @@ def choose_places(
     width: int,
     by: Reduction,
 ) -> None:
-    """Write which place of each window is its extreme, counted from 1; 0 where all is padding."""
+    """Write the index of each window's extreme, counted from 1; 0 if all is padding."""
     first, index, inside = results(count, width)
     place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
     base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
@@ -151,7 +151,7 @@ def pick_places(
     width: int,
     by: Reduction,
 ) -> None:
-    """Write what u has at the extreme of each window of x, 0 where all is padding.
+    """Write the value of u at the extreme of each window of x, 0 if all is padding.
 
     ``strides``: those of x along the slides, and those of u.
     """
@@ -183,9 +183,9 @@ def compare_all(
     inside: Mask,
     by: Reduction,
 ) -> None:
-    """Find the first extreme of windows along the axes from the first one given on.
+    """Find the first extreme of windows along the axes from a given one on.
 
-    ``number`` counts places of the window from 1, and is 0 while nothing was seen.
+    ``number`` counts positions of the window from 1, and is 0 before the first element.
     """
     if not slides:
         value = x.load(base, mask=inside).to(best.type.dtype)
@@ -228,10 +228,10 @@ def gather_gradient(
     all_places: bool,
     wide: DType,
 ) -> None:
-    """Sum, for ``width`` elements, the gradients of the windows that see each of them.
+    """Sum, for ``width`` elements, the gradients of the windows that contain each of them.
 
-    Where not ``all_places``, of those that have ``chosen`` it. ``strides``: those of g along the
-    slides, and those of ``chosen``.
+    Unless ``all_places``, only windows with this element as ``chosen`` count. ``strides``: those of
+    g along the slides, and those of ``chosen``.
     """
     first, index, inside = results(count, width)
     place = unravel(index, [*(a.size for a in leads), *(s.size for s in slides)])
@@ -260,7 +260,7 @@ def add_all(
     inside: Mask,
     all_places: bool,
 ) -> None:
-    """Add what windows give to elements along the axes from the first one given on."""
+    """Add the windows' gradients to elements along the axes from a given one on."""
     if not slides:
         valid = inside
         if not all_places:
@@ -282,7 +282,7 @@ def add_all(
                 others[1:],
                 base + i * strides[0],
                 at + i * others[0],
-                # Places are counted from 1 over the whole window.
+                # Positions are counted from 1 over the whole window.
                 (tap - 1) * slide.window + k + 1,
                 valid,
                 all_places,

@@ -1,4 +1,4 @@
-"""Sliding windows as launches: from the three ops to the bodies of this family."""
+"""Lowering of sliding windows: from the three ops to the bodies of this family."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from calor_kernel.library.pool.tiles_launch import gradient_of_tiles, reduction_
 
 @lowering("window_reduce", strided=True)
 def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to reduce windows, the likeliest first."""
+    """Return the works of a reduction of windows, the likeliest first."""
     (x,) = request.inputs
     windows = windows_of(x.shape, request.attributes)
     if not windows.windows:
@@ -46,7 +46,7 @@ def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
 
 @lowering("window_pick", strided=True)
 def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to pick at the windows' extremes; of sums, to sum."""
+    """Return the works of values at the windows' extremes; for sums, of sums."""
     u, x = request.inputs
     windows = windows_of(x.shape, request.attributes)
     kind = request.attributes["kind"]
@@ -61,7 +61,7 @@ def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
 
 @lowering("window_gradient", strided=True)
 def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
-    """Return the ways to give windows' gradients to the elements that they come from."""
+    """Return the works of the gradient of the windows' elements."""
     g, x = request.inputs
     windows = windows_of(x.shape, request.attributes)
     kind, info = request.attributes["kind"], request.info
@@ -70,7 +70,7 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     tiles = gradient_of_tiles(windows, g, x, kind, info)
     if tiles is not None:
         return [Work((tiles,))]
-    # Numbers of places, of which 0 is none.
+    # Indices of positions, with 0 for none.
     numbers: DType = uint8 if windows.places < 255 and uint8 in info.dtypes else int32
     every = kind == "sum" or not windows.windows
     chosen, places = (g, operand(0, g)), View(g.shape, row_major(g.shape), numbers)
@@ -120,7 +120,7 @@ def _general(
     info: DeviceInfo,
     **given: object,
 ) -> Launch:
-    """Return the launch of a general body, whose numbers follow from one or two views."""
+    """Return the launch of a general body; its numbers follow from one or two views."""
     lead = len(windows.lead)
     count = windows.elements if function is gather_gradient else windows.windows
     units = min(info.max_units, 128)

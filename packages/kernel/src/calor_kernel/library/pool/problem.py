@@ -1,7 +1,7 @@
-"""The problem of sliding windows: axes that lead, and axes along which windows slide.
+"""The problem of sliding windows: leading axes, and axes along which windows slide.
 
-Requirements: one form for reductions, their gradients and picks; any strides of the operands; axes
-that lead are merged where they can be, so that kernels meet few ranks.
+Requirements: one form for reductions, their gradients and values at extremes. Any strides of the
+operands. Leading axes are merged if possible, so that kernels meet few ranks.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ N = TypeVar("N")
 
 @dataclass(frozen=True, slots=True)
 class Slide(Generic[N]):
-    """An axis along which windows slide: window i sees ``stride * i + dilation * k + start``.
+    """An axis along which windows slide: window i reads ``stride * i + dilation * k + start``.
 
-    ``size`` elements are there; places outside of them are padding. There are ``count`` windows of
-    ``window`` places.
+    The axis has ``size`` elements; positions outside are padding. There are ``count`` windows of
+    ``window`` positions.
     """
 
     count: SizeOf[N]
@@ -66,12 +66,12 @@ class Windows:
 
     @property
     def places(self) -> int:
-        """The number of places in a window."""
+        """The number of positions in a window."""
         return prod(s.window for s in self.slides)
 
 
 def windows_of(shape: Sequence[int], attributes: Mapping[str, Any]) -> Windows:
-    """Return the problem of an array of a shape, and the attributes of an op of windows."""
+    """Return the problem of an array's shape and the attributes of a window op."""
     window = attributes["window"]
     lead = len(shape) - len(window)
     slides = []
@@ -91,7 +91,7 @@ def windows_of(shape: Sequence[int], attributes: Mapping[str, Any]) -> Windows:
 
 
 def leading(views: Sequence[View], lead: int) -> list[Lead[int]]:
-    """Return the first axes of views of one shape, merged; at least one axis comes back."""
+    """Return the first axes of views of one shape, merged; at least one axis."""
     found: list[Lead[int]] = []
     for axis in range(lead):
         n = views[0].shape[axis]
@@ -107,9 +107,9 @@ def leading(views: Sequence[View], lead: int) -> list[Lead[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """How elements of a window are taken together: "sum", "max" or "min", in the type ``wide``.
+    """The reduction of a window's elements: "sum", "max" or "min", in the type ``wide``.
 
-    ``identity`` is what a window that sees padding alone gives.
+    ``identity`` is the result of a window of padding alone.
     """
 
     kind: str
@@ -123,7 +123,7 @@ class Reduction:
 
 
 def working(dtype: DType, kind: str) -> DType:
-    """Return the type that values of a dtype are compared and summed in."""
+    """Return the type in which values of a dtype are compared and summed."""
     if dtype.kind == "float":
         return float32 if dtype.itemsize < 4 else dtype
     if kind != "sum":
@@ -134,7 +134,7 @@ def working(dtype: DType, kind: str) -> DType:
 
 
 def identity(dtype: DType, kind: str) -> int | float:
-    """Return what a window that sees padding alone gives: 0, or the end of the dtype's range."""
+    """Return the result of a window of padding: 0, or the end of the dtype's range."""
     if kind == "sum":
         return 0
     if dtype.kind == "float":

@@ -1,8 +1,8 @@
-"""Sliding windows over rows that lie in memory: vectors run along the rows.
+"""Sliding windows over dense rows, with vectors along the rows.
 
-Requirements: the input is read once, in order, at the speed of memory: rows are reduced onto each
-other first, part by part in memory of the unit's own, and what is left is reduced along the row; a
-stride of two costs a shuffle. Sums have an order that depends on the windows alone.
+Requirements: the input is read once, in order, at the speed of memory. The rows of a window are
+reduced onto each other first, in blocks in memory of the unit, and the result is then reduced along
+the row. A stride of two costs a shuffle. The order of a sum depends on the windows alone.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ N = TypeVar("N")
 
 @dataclass(frozen=True, slots=True)
 class SeenRows(Generic[N]):
-    """Rows of windows, and the rows and places that they see.
+    """Rows of windows, and the rows and positions that they read.
 
-    A cube has ``turns`` of the ``rows``, of which ``windows`` are a plane. ``window``, ``stride``,
-    ``start`` and ``height`` say which rows of an operand a row of windows sees; that operand has
+    A cube has ``turns`` of the ``rows``; a plane has ``windows`` of them. ``window``, ``stride``,
+    ``start`` and ``height`` say which rows of an operand a row of windows reads; that operand has
     planes ``plane_step`` apart, and rows of ``width`` elements ``row_step`` apart. A row of
     ``out_width`` windows begins at ``width_start``.
     """
@@ -62,7 +62,7 @@ class SeenRows(Generic[N]):
 
 @helper
 def taken(kind: str, total: Number, value: Number) -> Number:
-    """Return a total with a value taken into it."""
+    """Return a total with a value added to it."""
     if kind == "sum":
         return total + value
     return max(total, value) if kind == "max" else min(total, value)
@@ -81,7 +81,7 @@ def reduce_rows(
     by: Reduction,
     stream: bool,
 ) -> None:
-    """Reduce rows of windows, ``block`` windows together; ``stream``: caches keep no results."""
+    """Reduce rows of windows, ``block`` windows together; ``stream``: results bypass the caches."""
     first = cube_position(0) * over.turns
     last = min(first + over.turns, over.rows)
     plane, y = first // over.windows, first % over.windows
@@ -95,7 +95,7 @@ def reduce_rows(
         for o in range(0, over.out_width, block):
             count = min(over.out_width - o, block)
             left = o * along.stride + over.width_start
-            # Whole vectors of windows are read, and vectors of two elements a window.
+            # Reads are whole vectors of windows, with two elements of each window.
             full = (count + (lanes - 1)) // lanes * lanes
             spread = full * along.stride + (along.taps - 1) * along.dilation
             for i in range(0, spread, lanes):
@@ -118,7 +118,7 @@ def reduce_rows(
 
 @helper
 def seen(top: Number, window: Number, height: Number, dilation: int) -> tuple[Number, Number]:
-    """Return the first place of a window that is on the array, and the first one beyond it."""
+    """Return the first position of a window inside the array, and the first one beyond it."""
     begin = (max(-top, 0) + (dilation - 1)) // dilation
     end = min(window, (max(height - top, 0) + (dilation - 1)) // dilation)
     return begin, max(begin, end)
@@ -135,9 +135,9 @@ def fold(
     lanes: int,
     by: Reduction,
 ) -> Number:
-    """Return a vector of ``count`` rows reduced onto each other, the identity beyond the row."""
+    """Return a vector of ``count`` rows reduced onto each other; the identity beyond the row."""
     total = constant(by.identity, by.wide, lanes)
-    # Rows one below the other are no stream that a processor foresees well.
+    # Hardware does not predict reads of rows below each other well.
     ahead = AHEAD // x.dtype.itemsize
     if (column >= 0) and (column + lanes <= width):
         for k in range(count):
@@ -153,7 +153,7 @@ def fold(
 
 
 def reduced(buffer: Pointer, at: Number, along: Along, lanes: int, kind: str) -> Number:
-    """Return windows of a row reduced, from the one that begins at ``at``."""
+    """Return the reduced windows of a row, from the one that begins at ``at`` on."""
     total: Number | None = None
     pair: list[Number] = []
     for k in range(along.taps):

@@ -1,8 +1,8 @@
-"""Extremes of sliding windows over rows that lie in memory, and the gradients they get.
+"""Extremes of sliding windows over dense rows, and their gradients.
 
-Requirements: the first extreme of a window, in row-major order, is found in one pass and kept as a
-small number; an element's gradient is gathered by the unit that writes it, so that its sum has one
-order; rows are read and written in order, also at strides.
+Requirements: one pass finds the first extreme of a window, in row-major order, and stores its index
+as a small number. The unit that writes an element gathers its gradient, so that its sum has a fixed
+order. Rows are read and written in order, with strides too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def choose_rows(
     lanes: int,
     by: Reduction,
 ) -> None:
-    """Write which place of each window is its extreme, counted from 1; 0 where all is padding."""
+    """Write the index of each window's extreme, counted from 1; 0 if all is padding."""
     row_step, width = over.row_step, over.width
     first = cube_position(0) * over.turns
     last = min(first + over.turns, over.rows)
@@ -68,7 +68,7 @@ def choose_rows(
         for o in range(0, over.out_width, lanes):
             left = o * along.stride + over.width_start
             ask_ahead(x, at + left, row_step, over.stride, along, lanes)
-            # What is no more extreme than the identity leaves the choice with the first place.
+            # If nothing beats the identity, the first position is the choice.
             best = registers(1, by.wide, lanes, by.identity)
             number = registers(1, int32, lanes)
             middle = (left >= 0) and (left + along.spread(lanes) <= width)
@@ -97,7 +97,7 @@ def choose_rows(
 
 
 def tap_mask(left: Number, k: int, along: Along, lanes: int, width: Number) -> Mask:
-    """Return for which windows a tap sees no padding."""
+    """Return the windows for which a tap reads no padding."""
     steps = constant(tuple(i * along.stride + k * along.dilation for i in range(lanes)), int32)
     place = splat(cast(left, int32), lanes) + steps
     return (place >= 0) & (place < splat(cast(width, int32), lanes))
@@ -111,11 +111,11 @@ def compare(
     there: list[Mask] | None,
     kind: str,
 ) -> None:
-    """Take what the taps of a row see, whose numbers follow ``first``, where it is more extreme."""
+    """Update the extremes by the taps of a row; their indices follow ``first``."""
     for k, value in enumerate(places):
         value = value.to(best.type.dtype)
         if best.type.dtype.kind == "float":
-            # Not less or equal is greater, or NaN; after a NaN nothing is taken.
+            # Not less or equal means greater or NaN; after a NaN nothing is taken.
             within = value <= best[0] if kind == "max" else value >= best[0]
             better = ~within & (best[0] == best[0])
         else:
@@ -132,11 +132,11 @@ N = TypeVar("N")
 
 @dataclass(frozen=True, slots=True)
 class GivenRows(Generic[N]):
-    """Rows of elements, and the rows of windows that see them.
+    """Rows of elements, and the rows of windows that read them.
 
-    A cube has ``turns`` of the ``rows``, of which ``height`` are a plane, with ``width`` elements
-    each. Windows begin at the row ``start``; there are ``out_height`` rows of ``out_width`` of
-    them in a plane. What they give has planes ``plane_step`` and rows ``row_step`` apart.
+    A cube has ``turns`` of the ``rows``; a plane has ``height`` of them, with ``width`` elements
+    each. Windows begin at the row ``start``; a plane has ``out_height`` rows of ``out_width``
+    windows. Their gradients have planes ``plane_step`` and rows ``row_step`` apart.
     """
 
     rows: SizeOf[N]
@@ -165,9 +165,9 @@ def gather_rows(
     all_places: bool,
     wide: DType,
 ) -> None:
-    """Sum, for rows of elements, what the windows that see each give to it.
+    """Sum, for rows of elements, the gradients of the windows that read each of them.
 
-    ``chosen`` is dense. Where not ``all_places``, a window gives to the place that it chose.
+    ``chosen`` is dense. Unless ``all_places``, a window's gradient goes to its chosen position.
     """
     height, width, out_width = over.height, over.width, over.out_width
     first = cube_position(0) * over.turns
@@ -205,7 +205,7 @@ def add_chosen(
     back: Back,
     all_places: bool,
 ) -> None:
-    """Add what a row of windows gives to each phase of the elements from ``stride * j`` on."""
+    """Add a row of windows' gradients to each phase of the elements from ``stride * j`` on."""
     lanes, wide = acc.type.width, acc.type.dtype
     values: dict[int, Number] = {}
     marks: dict[int, Number] = {}

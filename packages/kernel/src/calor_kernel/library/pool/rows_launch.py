@@ -1,4 +1,4 @@
-"""Sliding windows over rows as launches, for devices whose cubes are one unit."""
+"""Launches of sliding windows over rows, for devices whose cubes are one unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from calor_kernel.library.pool.rows_gradients import GivenRows, choose_rows, gat
 _NO_SLIDE = Slide(1, 1, 1, 1, 0, 1)
 # Windows of a row that are reduced together, and bytes of input that a cube reads.
 _BLOCK, _GRAIN = 256, 1 << 17
-# Windows along a row are known to the build; longer ones would make long kernels.
+# Maximum of a window's length along a row, which is known at build time; longer kernels compile
+# slowly.
 _LONGEST = 32
 
 
@@ -36,7 +37,7 @@ class Rows:
 
 
 def rows_of(windows: Windows, x: View, info: DeviceInfo) -> Rows | None:
-    """Return windows as rows, None where they slide in more axes or rows are no rows in memory."""
+    """Return windows as rows, None if they slide along more axes or rows are not dense."""
     if windows.rank > 2 or info.max_units > 1 or x.strides[-1] != 1:
         return None
     if windows.slides[-1].window > _LONGEST:
@@ -50,7 +51,7 @@ def rows_of(windows: Windows, x: View, info: DeviceInfo) -> Rows | None:
 
 
 def _seen(rows: Rows, x: View) -> tuple[SeenRows[int], int]:
-    """Return which rows and places windows see, and the number of cubes."""
+    """Return the rows and positions of the windows, and the number of cubes."""
     high, across = rows.high, rows.wide
     turns = max(1, _GRAIN // max(across.size * high.stride * x.dtype.itemsize, 1))
     count = rows.planes * high.count
@@ -72,7 +73,7 @@ def _seen(rows: Rows, x: View) -> tuple[SeenRows[int], int]:
 
 
 def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) -> Launch | None:
-    """Return the launch that reduces windows row by row, None where there are no such rows."""
+    """Return the launch that reduces windows row by row, None if there are no such rows."""
     rows = rows_of(windows, x, info)
     if rows is None:
         return None
@@ -103,7 +104,7 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
 def choice_of_rows(
     windows: Windows, x: View, kind: str, chosen: Bound, info: DeviceInfo
 ) -> Launch | None:
-    """Return the launch that finds the windows' extremes row by row, None where none are rows."""
+    """Return the launch that finds the windows' extremes row by row, None without rows."""
     rows = rows_of(windows, x, info)
     if rows is None:
         return None
@@ -127,7 +128,7 @@ def choice_of_rows(
 def gradient_of_rows(
     windows: Windows, g: View, chosen: Bound, all_places: bool, info: DeviceInfo
 ) -> Launch | None:
-    """Return the launch that gives gradients to elements row by row, None where none are rows."""
+    """Return the launch of the elements' gradients row by row, None without rows."""
     rows = rows_of(windows, g, info)
     if rows is None or rows.high.window > _LONGEST or rows.wide.stride > _LONGEST:
         return None

@@ -1,8 +1,8 @@
-"""Windows that tile short rows: the rows of many windows are one block of memory.
+"""Disjoint windows on short rows: the rows of many windows are one block of memory.
 
-Requirements: images whose rows are shorter than a vector still fill its lanes; every element is
-read once; which windows' places lie where in a block is known to the build, so that finding them
-costs shuffles. Sums have the order that windows over longer rows have.
+Requirements: images whose rows are shorter than a vector still fill its lanes. Every element is
+read once. The positions of the windows in a block are known at build time, so that selecting them
+costs shuffles. Sums have the same order as those of windows over longer rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from calor_kernel.library.pool.rows import taken
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Windows of ``high`` by ``wide`` places, of which ``row`` are beside each other.
+    """Windows of ``high`` by ``wide`` positions; ``row`` of them are side by side.
 
     ``lanes`` windows, whole rows of them, are a block of ``lanes * high * wide`` elements.
     """
@@ -46,11 +46,11 @@ class Tile:
 
     @property
     def block(self) -> int:
-        """The number of elements that the windows of a vector see."""
+        """The number of elements of the windows of a vector."""
         return self.lanes * self.high * self.wide
 
     def place(self, i: int, j: int) -> tuple[int, ...]:
-        """Return where in the block each window has its place (i, j)."""
+        """Return the offset of position (i, j) of each window in the block."""
         across = self.row * self.wide
         return tuple(
             (lane // self.row * self.high + i) * across + lane % self.row * self.wide + j
@@ -58,7 +58,7 @@ class Tile:
         )
 
     def owners(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return for each element of the block its window, and the number of its place there."""
+        """Return for each element of the block its window, and its index in the window."""
         across = self.row * self.wide
         windows, numbers = [], []
         for element in range(self.block):
@@ -86,7 +86,7 @@ def reduce_tiles(x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, by: R
 def give_tiles(
     g: In, x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, by: Reduction
 ) -> None:
-    """Give the gradients of ``turns`` vectors of windows to their extremes, or to every place."""
+    """Write the gradients of ``turns`` vectors of windows to their extremes or all positions."""
     first = cube_position(0) * turns * tile.lanes
     last = min(first + turns * tile.lanes, windows)
     for at in range(first, last, tile.lanes):
@@ -115,7 +115,7 @@ def read(x: Pointer, at: Number, windows: Number, tile: Tile, whole: bool) -> Nu
 
 
 def reduced(block: Number, tile: Tile, by: Reduction) -> Number:
-    """Return the windows of a block reduced: rows onto each other, then along the row."""
+    """Return the reduced windows of a block: rows onto each other, then along the row."""
     total: Number | None = None
     for j in range(tile.wide):
         column: Number | None = None
@@ -129,7 +129,7 @@ def reduced(block: Number, tile: Tile, by: Reduction) -> Number:
 
 
 def spread(given: Number, block: Number, tile: Tile, by: Reduction) -> Number:
-    """Return for each element of a block what its window gives to it."""
+    """Return for each element of a block its window's gradient."""
     windows, numbers = tile.owners()
     made = shuffle(given, windows)
     if by.kind == "sum":
@@ -141,14 +141,14 @@ def spread(given: Number, block: Number, tile: Tile, by: Reduction) -> Number:
 
 @helper
 def choice(block: Number, tile: Tile, by: Reduction) -> Number:
-    """Return the number of each window's extreme, the first one in row-major order."""
+    """Return the index of each window's extreme, the first one in row-major order."""
     best = shuffle(block, tile.place(0, 0)).to(by.wide)
     number = constant(0, int32, tile.lanes)
     for place in range(1, tile.high * tile.wide):
         i, j = place // tile.wide, place % tile.wide
         value = shuffle(block, tile.place(i, j)).to(by.wide)
         if by.wide.kind == "float":
-            # Not less or equal is greater, or NaN; after a NaN nothing is taken.
+            # Not less or equal means greater or NaN; after a NaN nothing is taken.
             within = value <= best if by.kind == "max" else value >= best
             better = ~within & (best == best)
         else:

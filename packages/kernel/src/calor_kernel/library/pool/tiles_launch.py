@@ -1,4 +1,4 @@
-"""Windows that tile short rows as launches, for devices whose cubes are one unit."""
+"""Launches of disjoint windows on short rows, for devices whose cubes are one unit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.pool.problem import Reduction, Windows, working
 from calor_kernel.library.pool.tiles import Tile, give_tiles, reduce_tiles
 
-# Places of a window, all of which are shuffles; and bytes of input that a cube reads.
+# Positions of a window, which are all shuffled; and bytes of input that a cube reads.
 _PLACES, _GRAIN = (2, 4, 8), 1 << 16
 
 
 def tile_of(windows: Windows, views: tuple[View, ...], kind: str, info: DeviceInfo) -> Tile | None:
-    """Return how windows tile their rows, None where they do not, or rows fill vectors."""
+    """Return the tiling of rows by windows, None if they are not disjoint or rows fill vectors."""
     if windows.rank > 2 or info.max_units > 1:
         return None
     if any(view.strides != row_major(view.shape) for view in views):
@@ -33,7 +33,7 @@ def tile_of(windows: Windows, views: tuple[View, ...], kind: str, info: DeviceIn
 
 
 def reduction_of_tiles(windows: Windows, x: View, kind: str, info: DeviceInfo) -> Launch | None:
-    """Return the launch that reduces windows that tile short rows, None where they do not."""
+    """Return the launch that reduces disjoint windows on short rows, None for others."""
     tile = tile_of(windows, (x,), kind, info)
     if tile is None:
         return None
@@ -44,7 +44,7 @@ def reduction_of_tiles(windows: Windows, x: View, kind: str, info: DeviceInfo) -
 def gradient_of_tiles(
     windows: Windows, g: View, x: View, kind: str, info: DeviceInfo
 ) -> Launch | None:
-    """Return the launch that gives gradients to windows that tile short rows, or None."""
+    """Return the launch of the gradients of disjoint windows on short rows, or None."""
     tile = tile_of(windows, (g, x), kind, info)
     if tile is None:
         return None
@@ -57,7 +57,7 @@ def _launch(
 ) -> Launch:
     dtype, g = memory["x"].dtype, memory.get("g")
     turns = max(1, _GRAIN // (tile.block * dtype.itemsize))
-    # The gradients of windows and of elements beside the elements, or the windows' results.
+    # Bytes of the gradients of windows and elements beside the elements, or of the results.
     nbytes = windows.windows * dtype.itemsize if g is None else windows.windows * g.dtype.itemsize
     nbytes += windows.elements * dtype.itemsize * (1 if g is None else 2)
     return launch(

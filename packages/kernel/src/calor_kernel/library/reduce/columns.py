@@ -87,7 +87,7 @@ class Columns:
         return count, begin, smaller(begin + self.chunk, self.terms), starts, target
 
     def known(self, starts: dict[int, Any], v: Any, rest: Any) -> dict[int, Any]:
-        """Return what does not vary along the reduced axes: numbers, and a value a column."""
+        """Return values that do not vary along the reduced axes: scalars, one value a column."""
         width = self.plan.width
         made: dict[int, Any] = {i: splat(n, width) for i, n in self.numbers.items()}
         for i, operand in enumerate(self.program.operands):
