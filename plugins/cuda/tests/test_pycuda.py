@@ -174,7 +174,7 @@ class Owner:
 
 def test_memory_that_is_not_dense_is_refused(by_pycuda: Any) -> None:
     turned = np.arange(6.0).reshape(2, 3).T
-    with pytest.raises(ExchangeError, match="where CuPy is not installed; hand over a dense copy"):
+    with pytest.raises(ExchangeError, match="where CuPy is not installed; pass a dense copy"):
         contents(turned.__dlpack__())
     capsule = turned.T.__dlpack__()
     assert contents(capsule) == (turned.ctypes.data, spec((2, 3), dtypes.float64))

@@ -204,7 +204,7 @@ def test_a_toolchain_is_pickled_and_its_image_is_the_text(device: Any) -> None:
 
 def test_more_cubes_than_a_device_dispatches_are_refused(device: Any) -> None:
     function = device.queue.load(device.toolchain.source(built()).encode(), built())
-    with pytest.raises(DeviceError, match="above what the device dispatches"):
+    with pytest.raises(DeviceError, match="exceeds the device's maximum"):
         device.queue.record([Step(function, (1, 70000, 1), (Slot(0), Slot(1), 8, 1.0))], 2)
 
 

@@ -366,7 +366,7 @@ def test_nothing_is_touched_before_the_wait(wrong: str, message: str) -> None:
         (mma_16x8(float16), {"features": frozenset()}, "needs a device with the feature 'matrix'"),
         (mma_16x8(float16), {"plane": 64, "cube": (64, 1, 1)}, "computed by 32 units together"),
         (wgmma_64(8, float16), {"plane": 32, "cube": (64, 1, 1)}, "computed by 128 units"),
-        (wgmma_64(8, float16), {"plane": 32, "cube": (128, 1, 1)}, "runs beside the units"),
+        (wgmma_64(8, float16), {"plane": 32, "cube": (128, 1, 1)}, "is asynchronous"),
     ],
 )
 def test_shapes_that_do_not_fit(shape: MatrixShape, options: Any, message: str) -> None:

@@ -439,7 +439,7 @@ def chosen(x, *, keywords):
     ("how", "keywords", "message"),
     [
         ("registers", {"how": "async"}, "needs the feature 'async_copy'"),
-        ("async", {"how": "direct"}, "units that are alone"),
+        ("async", {"how": "direct"}, "for a single unit"),
         ("engine", {"how": "async", "consumers": (0, 32)}, "roles copy by 'engine' or 'direct'"),
         ("engine", {"consumers": (0, 12)}, "whole planes of 8"),
         ("registers", {"how": "direct", "consumers": (0, 32)}, "no barriers in memory"),

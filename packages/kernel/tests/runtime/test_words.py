@@ -78,7 +78,7 @@ def test_what_fits_nowhere_is_an_error() -> None:
     step = Step(None, (1, 1, 1), (Slot(0), 2**40, 0.0))
     with pytest.raises(ArgumentError, match="argument n is 1099511627776"):
         pack(fields, PARAMETERS, step)
-    with pytest.raises(DeviceError, match="above what the device dispatches"):
+    with pytest.raises(DeviceError, match="exceeds the device's maximum"):
         folded((70000, 40000, 1), 65535)
 
 

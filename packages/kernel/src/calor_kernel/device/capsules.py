@@ -86,7 +86,7 @@ def contents(capsule: Any) -> tuple[int, Spec]:
     for axis in reversed(range(said.ndim)):
         if said.strides and shape[axis] != 1 and said.strides[axis] != step and 0 not in shape:
             raise ExchangeError(
-                "from_dlpack needs dense row-major memory where CuPy is not installed; hand over a "
+                "from_dlpack needs dense row-major memory where CuPy is not installed; pass a "
                 "dense copy"
             )
         step *= shape[axis]

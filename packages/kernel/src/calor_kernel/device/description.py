@@ -35,8 +35,8 @@ def build_text(build: Build) -> str:
     """Return the text of a build; KernelTypeError if a part of it has no persistent name."""
     if not _has_file(build.function.function):
         raise KernelTypeError(
-            f"kernel {build.function.name} is defined where there is no file (in a notebook, for "
-            f"one), so that what it calls may be another thing in the next process"
+            f"kernel {build.function.name} has no file (it may be from a notebook), so its "
+            f"callees may differ in the next process; define it in a module"
         )
     folded = " folded" if build.folded else ""
     parts = (
@@ -92,8 +92,8 @@ def describe(value: Any) -> str:
     if isinstance(value, BuiltinFunctionType | type):
         return f"t{_name(value)}"
     raise KernelTypeError(
-        f"{value!r} cannot be a build-time argument of a kernel, for a {kind.__name__} has no text "
-        f"that lasts; use numbers, text, tuples, dtypes, functions or frozen dataclasses of these"
+        f"{value!r} cannot be a build-time argument of a kernel: a {kind.__name__} has no "
+        f"persistent text; use numbers, text, tuples, dtypes, functions or frozen dataclasses"
     )
 
 

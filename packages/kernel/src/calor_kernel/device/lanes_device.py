@@ -90,7 +90,7 @@ class LanesMemory(Memory):
             raw = np.full(nbytes + self.align, 0xFF, np.uint8)
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"a buffer needs {bytes_text(nbytes)}, which the host does not have"
+                f"a buffer needs {bytes_text(nbytes)}, more than the host has"
             ) from error
         self.allocated += nbytes
         start = -raw.ctypes.data % self.align

@@ -116,5 +116,5 @@ def folded(cubes: tuple[int, int, int], most: int) -> tuple[int, int, int]:
     x, y, z = cubes
     made = (x, y, z) if x <= most else (most, y * -(-x // most), z)
     if max(made) > most:
-        raise DeviceError(f"a launch of {cubes} cubes is above what the device dispatches")
+        raise DeviceError(f"a launch of {cubes} cubes exceeds the device's maximum")
     return made

@@ -253,7 +253,7 @@ class Builder:
             return self.constant(given, float32 if like is None else like.dtype)
         if isinstance(given, Undefined):
             given.refuse()
-        raise KernelTypeError(f"{self._line()}{given!r} is no value that a device can hold")
+        raise KernelTypeError(f"{self._line()}{given!r} cannot be a device value")
 
     def pair(self, a: Any, b: Any) -> tuple[Number, Number]:
         """Return two operands of one type; a Python number adopts the other operand's type."""
@@ -350,7 +350,7 @@ class Builder:
         if width in (1, value.width):
             return value
         if value.width != 1:
-            raise KernelTypeError(f"{self._line()}{value.type} has not {width} lanes")
+            raise KernelTypeError(f"{self._line()}{value.type} does not have {width} lanes")
         return self.emit("splat", (value,), (value.type.wide(width),))[0]
 
     def extract(self, a: Number, lane: int) -> Number:

@@ -29,7 +29,7 @@ class Region(ABC):
 
     def __enter__(self) -> None:
         """Refuse: only a kernel's ``with`` creates a region, by calling ``make``."""
-        raise KernelTypeError(f"{type(self).__name__} stands in kernels and helpers alone")
+        raise KernelTypeError(f"{type(self).__name__} is for kernels and helpers only")
 
     def __exit__(self, *raised: object) -> None:  # noqa: B027 - nothing was entered
         """Do nothing: the region was never entered."""
@@ -168,8 +168,8 @@ def merged(builder: Builder, a: Any, b: Any, label: str) -> Type | None:
         return None
     if not (is_number(a) and is_number(b)):
         raise KernelTypeError(
-            f"{builder._line()}{label!r} becomes {b!r} where it was {a!r}, which the build must "
-            f"decide; only device values change on the device"
+            f"{builder._line()}{label!r} becomes {b!r} but was {a!r}, which the build must "
+            f"decide; a device condition changes device values only"
         )
     if same(a, b):
         return None

@@ -65,7 +65,7 @@ class FastDivmod:
         """Return a divisor for each group of three in a kernel's ``*numbers``."""
         if len(numbers) % 3:
             raise KernelTypeError(
-                f"a FastDivmod is three numbers each, and {len(numbers)} are not some threes"
+                f"a FastDivmod takes three numbers, and {len(numbers)} is no multiple of 3"
             )
         return tuple(FastDivmod(*numbers[i : i + 3]) for i in range(0, len(numbers), 3))
 

@@ -94,8 +94,8 @@ def _bounds(builder: Builder, source: DeviceRange) -> tuple[Number, Number, Numb
     whole = start.dtype.kind in ("int", "uint") and start.width == 1
     if not whole or not start.type == stop.type == step.type:
         raise KernelTypeError(
-            f"{builder._line()}a range from {start.type} to {stop.type} by {step.type} is none of "
-            f"integers of one type; convert with .to(dtype)"
+            f"{builder._line()}a range from {start.type} to {stop.type} by {step.type} does not "
+            f"have integers of one type; convert with .to(dtype)"
         )
     if step.known == 0:
         raise KernelTypeError(f"{builder._line()}the step of a range is 0")

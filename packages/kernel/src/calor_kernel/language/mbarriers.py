@@ -33,7 +33,7 @@ class Mbarriers:
 
     def __init__(self, count: int, arrivals: int, *, meet: bool = True) -> None:
         if not has("mbarrier"):
-            raise KernelTypeError("the device has no barriers in memory; hand over by barrier()")
+            raise KernelTypeError("the device has no barriers in memory; use barrier()")
         self.count = count
         self.pointer: Pointer = shared(count, uint64, align=8)
 

@@ -122,7 +122,7 @@ class Pipeline:
             if not has(feature):
                 raise KernelTypeError(f"a pipeline by {self.how!r} needs the feature {feature!r}")
         if self.how == "direct" and units > 1 and not self.counted:
-            raise KernelTypeError("a pipeline of direct copies is for units that are alone")
+            raise KernelTypeError("a pipeline of direct copies is for a single unit")
         if self.counted and self.how in ("async", "registers", "stores"):
             raise KernelTypeError(f"roles copy by 'engine' or 'direct', not by {self.how!r}")
         planes = current().plane

@@ -30,7 +30,7 @@ def mma(a: Fragment, b: Fragment, c: Fragment) -> None:
     shape = c.shape
     _check(shape, (a, b, c))
     if shape.feature == "async_matrix":
-        raise KernelTypeError(f"{shape.name} runs beside the units; issue_mma and wait_mma")
+        raise KernelTypeError(f"{shape.name} is asynchronous; use issue_mma and wait_mma")
     if not shape.feature:
         _by_hand(a, b, c)
         return
@@ -108,7 +108,7 @@ def issue_mma(c: Fragment, pairs: Sequence[tuple[Fragment | SharedMatrix, Shared
     check_shape(shape)
     _check(shape, (c,))
     if shape.feature != "async_matrix":
-        raise KernelTypeError(f"{shape.name} does not run beside the units; write mma(a, b, c)")
+        raise KernelTypeError(f"{shape.name} is synchronous; write mma(a, b, c)")
     # A device need not initialize zero sums before the first product.
     nothing = builder.splat(builder.coerce(0, c.parts.type.scalar), c.parts.type.width)
     fresh = c.parts[0] is nothing

@@ -69,7 +69,7 @@ def host(condition: Any) -> Any:
             return condition.known
         where = current().position() or (None, None)
         raise KernelSyntaxError(
-            "return, break and continue stand under conditions that the build knows; assign a "
+            "return, break and continue need conditions known at build time; assign a "
             "result in both branches instead",
             *where,
         )

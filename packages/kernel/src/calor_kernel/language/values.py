@@ -210,7 +210,7 @@ class Undefined:
 
     def refuse(self, *_: Any) -> NoReturn:
         """Raise the error of a use."""
-        raise KernelTypeError(f"{self._name!r} has no value on every way to this line")
+        raise KernelTypeError(f"{self._name!r} has no value on every path to this line")
 
     __bool__ = __len__ = __iter__ = __index__ = __int__ = __float__ = __call__ = refuse
     __getitem__ = __setitem__ = __contains__ = __neg__ = __invert__ = __abs__ = refuse

@@ -371,4 +371,4 @@ class Dialect:
 
     def refuse(self, what: str) -> NoReturn:
         """Raise the error for an unsupported construct of the language."""
-        raise CompileError(f"{self.name} has no {what}; choose a variant of the kernel without")
+        raise CompileError(f"{self.name} has no {what}; choose a variant of the kernel without it")
