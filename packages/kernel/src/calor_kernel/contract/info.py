@@ -1,4 +1,4 @@
-"""DeviceInfo: the description of a device by which kernels and their variants are chosen."""
+"""DeviceInfo: the description of a device for the choice of kernels and their variants."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from calor_kernel.language.features import FEATURES
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a device is, as far as kernels and their choice depend on it.
+    """The properties of a device that kernels and their choice depend on.
 
-    ``dtypes``: the element types that it computes with (others are stored, and converted).
-    ``vector_bytes``: the widest vector that is one access or one instruction. ``max_units``: units
-    in a cube at most; 1 for a device whose units do not meet. ``planes``: the possible numbers of
-    units in lock step, of kernels that are built for that. ``accumulators``: the float32 sums that
-    a unit keeps in registers, where a compiler keeps another number than its planes let expect; 0
-    where not. ``cores``: the cubes that run at the same time. ``caches``: bytes per level, the
-    nearest first, as far as a core has them alone. ``max_cubes``: cubes of a launch per axis.
-    ``flushes``: arithmetic may take float32 numbers below the smallest normal one for zeros.
-    ``matrices``: matrix instructions by their names in :mod:`calor_kernel.language.matrices`, of
-    those that are chosen by name.
+    ``dtypes``: the element types with arithmetic (others are stored, and converted).
+    ``vector_bytes``: the widest vector of one access or instruction. ``max_units``: the maximum
+    units per cube; 1 for a device without barriers between units. ``planes``: the possible plane
+    sizes, of kernels built for planes. ``accumulators``: the float32 sums that a unit keeps in
+    registers, if the compiler's limit differs from the usual one for its planes; else 0. ``cores``:
+    the cubes that run concurrently. ``caches``: bytes per level, the nearest first, as far as
+    private to a core. ``max_cubes``: cubes of a launch per axis. ``flushes``: arithmetic may flush
+    float32 subnormals to zero. ``matrices``: the named matrix instructions of
+    :mod:`calor_kernel.language.matrices`.
     """
 
     description: str
@@ -46,7 +45,7 @@ class DeviceInfo:
     native: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, feature: str) -> bool:
-        """Return whether the device has a feature of FEATURES; KeyError for a name that is none."""
+        """Return whether the device has a feature of FEATURES; KeyError for an unknown name."""
         if feature not in FEATURES:
             raise KeyError(f"{feature!r} is no feature; there are {', '.join(FEATURES)}")
         return feature in self.features

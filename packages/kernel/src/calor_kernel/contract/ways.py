@@ -65,16 +65,16 @@ def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
     Parameters
     ----------
     ways : iterable of Way
-        The table, the likeliest way first.
+        The table, the most promising way first.
     problem : P
-        What the ways solve.
+        The problem to solve.
     request : Request
-        The request; ``request.candidates`` says whether ways beside the first are wanted.
+        The request; ``request.candidates``: whether ways beside the first are wanted.
 
     Returns
     -------
     Candidates
-        Those of the request, the first choice first; empty where every way refuses.
+        The candidates, the first choice first; empty if every way refuses.
     """
     works: list[Work] = []
     dropped: list[Dropped] = []

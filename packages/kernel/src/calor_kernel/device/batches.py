@@ -1,7 +1,7 @@
-"""When a device is told to begin with what it was given, which may cost more than a small launch.
+"""Batching of submissions to a device, which may cost more than a small launch.
 
-Requirements: small launches are told together; a device that is told seldom computes all the same
-while the host goes on, for it may rest between one batch and the next.
+Requirements: small launches are submitted together. Even rare submissions keep the device busy
+while the host continues; it may idle between two batches.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-# Work of so much takes a large GPU some twenty microseconds.
+# This much work takes a large GPU some twenty microseconds.
 ENOUGH: Final = 1 << 26
 
 
 class Batch:
-    """Launches that wait: up to ``first`` of them, or up to an amount of work.
+    """Pending launches: up to ``first`` of them, or up to an amount of work.
 
-    ``begin`` tells the device. Both double from batch to batch, up to ``most`` launches and up to
-    ``growing`` of work, until somebody has waited for the device, which :meth:`rested` says. Who
-    tells it in another way says so by :meth:`begun`.
+    ``begin`` submits them. Both limits double from batch to batch, up to ``most`` launches and up
+    to ``growing`` of work, until :meth:`rested` reports a wait for the device. Other submissions
+    are reported by :meth:`begun`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Batch:
         self._many, self._enough = first, ENOUGH
 
     def add(self, launches: int, work: int) -> None:
-        """Count launches and their work, as :attr:`Step.work`, and begin if that is enough."""
+        """Count launches and their work, as :attr:`Step.work`, and submit if that is enough."""
         self._launches += launches
         self._work += work
         if self._launches >= self._many or self._work >= self._enough:
@@ -45,9 +45,9 @@ class Batch:
             self._begin()
 
     def begun(self) -> None:
-        """Start to count anew."""
+        """Reset the counts."""
         self._launches = self._work = 0
 
     def rested(self) -> None:
-        """Take little for enough again."""
+        """Reset the limits to their initial values."""
         self._many, self._enough = self._first, ENOUGH

@@ -1,7 +1,8 @@
-"""From what a launch is built from to a function that a device runs: each made once.
+"""Maps builds to loaded device functions, each made once.
 
-Requirements: equal builds are one function, in this process and, by the images on disk, in others;
-looking a known one up costs as much as a dictionary; many cold ones are compiled beside each other.
+Requirements: equal builds are one function, in this process and, by images on disk, in others. The
+look-up of a known build costs as much as a dictionary's. Several cold ones are compiled in
+parallel.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ Key = tuple[Build, Any]
 
 
 class Kernels:
-    """The loaded kernels of one device. ``compiled`` and ``found`` count the new ones so far."""
+    """The loaded kernels of one device. ``compiled`` and ``found`` count the new ones."""
 
     def __init__(self, device: Device, images: Images | None = None) -> None:
         self.device = device
         self.compiled = 0
         self.found = 0
         self._functions: dict[Key, Any] = {}
-        # By identity: families keep their builds, and a build takes long to compare.
+        # By identity: families cache their builds, and comparing builds is slow.
         self._met: dict[int, tuple[Build, Any]] = {}
         self._images = images
         self.unlock()
@@ -40,13 +41,13 @@ class Kernels:
 
     @property
     def images(self) -> Images:
-        """The stored images; the sources are digested when they are first asked for."""
+        """The stored images; the sources are digested on first use."""
         if self._images is None:
             self._images = Images(self.device)
         return self._images
 
     def load(self, builds: Iterable[Build]) -> list[Any]:
-        """Return the function of each build, compiling those that are new; CompileError."""
+        """Return the function of each build, compiling new ones; CompileError."""
         wanted = list(builds)
         met = self._met
         unmet = [build for build in wanted if id(build) not in met]
@@ -79,12 +80,12 @@ class Kernels:
                 self.images.write(name, image, kernel)
 
     def _name(self, build: Build) -> str | None:
-        """Return the key on disk; None for a build that only this process knows."""
+        """Return the key on disk; None for a build known only to this process."""
         try:
             return self.images.key(build)
         except KernelTypeError:
             return None
 
     def image(self, build: Build) -> tuple[bytes, Kernel]:
-        """Return a freshly compiled image, whatever is stored."""
+        """Return a freshly compiled image, independent of stored ones."""
         return image_of(Job(build, self.device.toolchain, self.device.info.features))

@@ -1,7 +1,7 @@
-"""Small results kept as lines of text, which many processes append to at once.
+"""Small results kept as lines of text, with concurrent appends by several processes.
 
-Requirements: a line is whole and checked, or it is skipped; what was written last holds; files of
-the same form in bundles are read first and never written.
+Requirements: a damaged line is skipped; the last line of a key holds. Files of the same form in
+bundles are read first and never written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-# A file that is longer is written anew, with each key once.
+# A longer file is rewritten, with each key once.
 _LONG: Final = 4 << 20
 
 
@@ -31,17 +31,17 @@ class Lines:
                 self._rewrite(path)
 
     def get(self, key: str) -> Any:
-        """Return what is known for a key, else None."""
+        """Return the value of a key, else None."""
         return self._known.get(key)
 
     def put(self, key: str, value: Any) -> None:
-        """Keep a value; a file that cannot be written is left alone."""
+        """Store a value; a read-only file is not changed."""
         self._known[key] = value
         if self.path is None:
             return
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # One write of one line at the end is not divided by another process's.
+            # A single append write is not interleaved with another process's.
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             try:
                 os.write(file, _line(key, value))

@@ -1,8 +1,7 @@
-"""Types of values in a kernel: an element type and a number of lanes, and what memory is.
+"""Types in a kernel: values (element type and lanes), and parameters.
 
-Requirements: a type is compared by equality and is a key; element types are core's dtypes, so that
-there is one list of them; a vector has any number of lanes, and a device's printer or the pass
-``split_vectors`` makes it fit the hardware.
+Requirements: types are compared by equality and usable as keys. Element types are core's dtypes. A
+vector has any number of lanes; a printer or the pass ``split_vectors`` adapts it to the hardware.
 """
 
 from __future__ import annotations
@@ -47,11 +46,10 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A parameter that is memory: elements of ``dtype`` that are read, written or both.
+    """A memory parameter: elements of ``dtype``, read, written or both.
 
-    ``align`` is the number of bytes by which the first element's address is known to divide;
-    ``writable`` is False for memory that nothing writes while the kernel runs, which lets loads be
-    moved and shared.
+    ``align``: the known alignment of the first element in bytes. ``writable``: False for memory
+    that is constant during the kernel, so that loads can be moved and shared.
     """
 
     dtype: DType
@@ -65,10 +63,10 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A parameter that is a number, handed over at each launch.
+    """A number parameter, passed at each launch.
 
-    ``divisible``: a number that the value is known to divide by, which widens accesses.
-    ``nonnegative``: whether it is a size or an index, so that ``//`` and ``%`` are cheap.
+    ``divisible``: a known divisor of the value, which permits wider accesses. ``nonnegative``:
+    whether it is a size or an index, so that ``//`` and ``%`` are cheap.
     """
 
     dtype: DType

@@ -1,8 +1,8 @@
-"""Register arrays: values of one type with indices that the build knows.
+"""Register arrays: values of one type with build-time indices.
 
-Requirements: every access is resolved at build time, so that a compiler sees single values and
-keeps them in registers; what a loop or a branch changes in an array is carried by the builder, also
-when a helper function changed it.
+Requirements: every access is resolved at build time, so a compiler sees single values and keeps
+them in registers. The builder carries the changes of loops and branches, also those made in helper
+functions.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Registers:
 def registers(
     shape: int | tuple[int, ...], dtype: DType, width: int = 1, fill: Any = 0
 ) -> Registers:
-    """Return a register array of ``width`` lanes an item, filled with a number."""
+    """Return a register array with items of ``width`` lanes, filled with a number."""
     builder = current()
     shape = shape if isinstance(shape, tuple) else (shape,)
     first = builder.splat(builder.coerce(fill, Type(dtype)), width)
@@ -84,5 +84,5 @@ def registers(
 
 
 def arrays_of(builder: Builder) -> list[Registers]:
-    """Return the register arrays of a kernel that are alive, in the order of their making."""
+    """Return the live register arrays of a kernel, in order of creation."""
     return sorted(builder.arrays, key=lambda array: array.number)

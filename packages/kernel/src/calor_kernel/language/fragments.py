@@ -1,9 +1,9 @@
-"""Fragments: the part of a matrix that a unit holds in registers, and what is done with it.
+"""Fragments: a unit's registers of a matrix, and operations on them.
 
-Requirements: every register's row and column is known, so that what comes before and after a matrix
-instruction (bounds, masks, scales, softmax, conversion into the next product's operand) is written
-once for all instructions; a fragment is made of register arrays, so that loops and branches carry
-it; loads and stores are as wide as the layout of memory allows.
+Requirements: every register's row and column is known, so prologues and epilogues of matrix
+instructions (bounds, masks, scales, softmax, conversion to the next product's operand) are written
+once for all instructions. A fragment consists of register arrays, so loops and branches carry it.
+Loads and stores are as wide as the memory layout allows.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
 Place = Layout | Swizzled | tuple[Any, Any] | Callable[[Any, Any], Any]
-"""Where a matrix lies: the layout of (row, column), strides of rows and columns, or a function."""
+"""A matrix location: a layout of (row, column), strides of rows and columns, or a function."""
 
 
 class Fragment:
     """A unit's registers of a matrix; made by :func:`fragment` and ``operand_of``.
 
-    ``parts`` holds the registers in vectors of equal length; register r of the layout is lane
-    ``r % width`` of part ``r // width``.
+    ``parts`` holds the registers in vectors of equal length; register r of the layout is lane ``r %
+    width`` of part ``r // width``.
     """
 
     __slots__ = ("parts", "shape", "side", "width")
@@ -64,10 +64,10 @@ class Fragment:
 
     @property
     def count(self) -> int:
-        """The number of registers that a unit has of it."""
+        """The number of registers per unit."""
         return len(self.parts.items) * self.width
 
-    # Places.
+    # Positions.
     def lane_place(self) -> tuple[Any, Any]:
         """Return row and column of this unit's register 0."""
         rows = self.extent[0]
@@ -83,7 +83,7 @@ class Fragment:
         return row, column
 
     def register_place(self, register: int) -> tuple[int, int]:
-        """Return how far a register lies from register 0, in rows and columns."""
+        """Return the distance of a register from register 0, in rows and columns."""
         return register_places(self.shape, self.side)[register]
 
     def place(self, register: int) -> tuple[Any, Any]:
@@ -104,14 +104,14 @@ class Fragment:
             found.append(builder.binary("add", first[axis], far))
         return found[0], found[1]
 
-    # Element by element.
+    # Elementwise operations.
     def fill(self, value: Any) -> None:
         """Set every element to a number."""
         for i in range(len(self.parts.items)):
             self.parts[i] = value
 
     def map(self, function: Callable[..., Any], *others: Fragment) -> None:
-        """Set elements to a function of them, and of other fragments' at the same places."""
+        """Set elements to a function of them and of other fragments' corresponding elements."""
         for i in range(len(self.parts.items)):
             self.parts[i] = function(self.parts[i], *(o.parts[i] for o in others))
 
@@ -122,7 +122,7 @@ class Fragment:
             self.parts[i] = function(self.parts[i], rows, columns)
 
     def keep(self, condition: Callable[[Any, Any], Any], other: Any = 0.0) -> None:
-        """Set elements to ``other`` where a condition on rows and columns does not hold."""
+        """Set elements to ``other`` where a condition on rows and columns is false."""
         builder = current()
         self.map_places(lambda value, r, c: builder.select(condition(r, c), value, other))
 
@@ -134,7 +134,7 @@ class Fragment:
         return made
 
     def copy(self) -> Fragment:
-        """Return a fragment of the same values that changes by itself."""
+        """Return an independent fragment with the same values."""
         return self.to(self.dtype)
 
     # Rows and columns.
@@ -145,8 +145,8 @@ class Fragment:
     def reduce(self, kind: str, axis: int = 1, *, own: bool = False) -> Band:
         """Return each row (axis 1) or column (axis 0) reduced by add, mul, min or max.
 
-        Every unit gets the results of the rows or columns of which it holds elements. ``own``: of
-        its own elements alone, so that ``Band.combine`` comes later, once for many fragments.
+        Every unit gets the results of the rows or columns of its elements. ``own``: reduce only its
+        own elements; a later ``Band.combine`` then serves many fragments.
         """
         band = reduce_fragment(self, kind, axis)
         return band if own else band.combine(kind, self)
@@ -167,7 +167,7 @@ class Fragment:
     ) -> Fragment:
         """Read this unit's elements, and return the fragment.
 
-        ``at``: where (row, column) lies in the source. ``limits``: rows and columns that exist;
+        ``at``: the location of (row, column) in the source. ``limits``: the valid rows and columns;
         elements beyond are ``other``. Elements are converted to the fragment's type.
         """
         blocks = None if limits is not None else load_blocks(self, source, at)
@@ -195,7 +195,7 @@ class Fragment:
                 target.store(index, piece.to(target.dtype), mask=mask)
 
     def _inside(self, first: int, length: int, limits: tuple[Any, Any]) -> Any:
-        """Return which registers of a run lie inside of limits."""
+        """Return the mask of a run's registers within limits."""
         builder = current()
         row, column = self.place(first)
         moved = [self.register_place(first + i) for i in range(length)]
@@ -212,7 +212,7 @@ class Fragment:
         return found
 
     def _runs(self, part: int, at: Place) -> list[tuple[int, int]]:
-        """Return (register, length) of the pieces of a part that are one access each."""
+        """Return (register, length) of a part's runs, one access each."""
         registers = range(part * self.width, (part + 1) * self.width)
         steps = _steps(self.shape, self.side, at)
         runs: list[tuple[int, int]] = []
@@ -227,8 +227,8 @@ class Fragment:
 def fragment(shape: MatrixShape, side: Side, fill: Any = 0, dtype: DType | None = None) -> Fragment:
     """Return a fragment of one side of a matrix instruction, filled with a number.
 
-    ``dtype``: of its elements, the instruction's own if not said. KernelTypeError where the device
-    or the cube does not fit the shape.
+    ``dtype``: the element type, by default the instruction's. KernelTypeError if the device or the
+    cube does not fit the shape.
     """
     check_shape(shape)
     made = empty(shape, side, shape.dtype(side) if dtype is None else dtype)
@@ -238,14 +238,14 @@ def fragment(shape: MatrixShape, side: Side, fill: Any = 0, dtype: DType | None 
 
 
 def empty(shape: MatrixShape, side: Side, dtype: DType) -> Fragment:
-    """Return a fragment whose elements are set next."""
+    """Return a fragment with undefined elements, to be set next."""
     width = shape.piece(side)
     count = shape.layout(side)[1].size // width
     return Fragment(shape, side, registers(count, dtype, width))
 
 
 def check_shape(shape: MatrixShape) -> None:
-    """KernelTypeError where the kernel that is being built cannot use a shape."""
+    """Raise KernelTypeError if the current kernel cannot use a shape."""
     builder = current()
     if shape.feature and shape.feature not in builder.features:
         raise KernelTypeError(
@@ -261,7 +261,7 @@ def check_shape(shape: MatrixShape) -> None:
 
 
 def lane_of(shape: MatrixShape) -> Any:
-    """Return this unit's place among those that hold a matrix together."""
+    """Return this unit's index among the units that share a matrix."""
     if shape.lanes == 1:
         return 0
     if shape.lanes == current().plane:
@@ -270,17 +270,17 @@ def lane_of(shape: MatrixShape) -> Any:
 
 
 def group_of(shape: MatrixShape) -> Any:
-    """Return which group of units, of those that hold a matrix together, this unit is in."""
+    """Return the index of this unit's group; a group shares a matrix."""
     return unit_index() // shape.lanes
 
 
 def group_count(shape: MatrixShape) -> int:
-    """Return how many groups of units that hold a matrix together a cube has."""
+    """Return the number of groups in a cube; a group shares a matrix."""
     return units_of(current()) // shape.lanes
 
 
 def _steps(shape: MatrixShape, side: Side, at: Place) -> Sequence[bool]:
-    """Return for each register whether it lies right behind the one before, in every lane."""
+    """Return for each register whether it follows the previous one contiguously, in every lane."""
     if isinstance(at, Layout | Swizzled):
         return _layout_steps(shape, side, at)
     places = register_places(shape, side)
@@ -308,7 +308,7 @@ def _offset(at: Place, row: Any, column: Any) -> Any:
 
 
 def _powers(first: int, length: int, width: int) -> list[tuple[int, int]]:
-    """Return a run as pieces of powers of two, or as it is where it is a whole part."""
+    """Return a run as pieces of powers of two, or unchanged if it is a whole part."""
     if length == width:
         return [(first, length)]
     found = []

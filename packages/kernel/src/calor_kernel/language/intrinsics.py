@@ -1,10 +1,9 @@
-"""Intrinsics: text of a language inside a kernel, beside the meaning that every device can check.
+"""Intrinsics: native text inside a kernel, with a reference that every device can check.
 
-Requirements: an instruction that the language has no operation for is added by whoever needs it,
-without a change to a printer; its meaning is a NumPy function, so that lanes runs kernels that use
-it and a test can compare the two (the idea is Exo's; Ikarashi et al., "Exocompilation for
-productive programming of hardware accelerators", 2022); a kernel that holds one goes to other
-processes.
+Requirements: users add instructions that the language lacks, without changing a printer. The
+semantics is a NumPy function, so lanes runs kernels with intrinsics and a test can compare the two
+(the idea is Exo's; Ikarashi et al., "Exocompilation for productive programming of hardware
+accelerators", 2022). Kernels with intrinsics can be pickled to other processes.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from calor_kernel.language.values import Number
 
 
 class Intrinsic:
-    """A function of the device in its own words; made by :func:`intrinsic`.
+    """A device function in native text; made by :func:`intrinsic`.
 
     Attributes: ``operands`` and ``result``, the types (``result`` None for one without); ``texts``
-    by language; ``reference``, the meaning on NumPy arrays, of shape (units,) for a scalar and
-    (units, lanes) for a vector, with one row where all units agree.
+    by language; ``reference``, its semantics on NumPy arrays of shape (units,) for a scalar and
+    (units, lanes) for a vector, with one row if the value is uniform.
     """
 
     def __init__(
@@ -51,11 +50,11 @@ class Intrinsic:
         return f"<intrinsic {self.__module__}.{self.__qualname__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By name, as functions are: the name stands for this object, not for the reference.
+        # Pickled by name, as functions are: the name refers to this object, not to the reference.
         return _find, (self.__module__, self.__qualname__)
 
     def text(self, *languages: str) -> str:
-        """Return the text in the first language that has one; CompileError where none has."""
+        """Return the text in the first available language; CompileError if there is none."""
         for language in languages:
             if language in self.texts:
                 return self.texts[language]
@@ -65,7 +64,7 @@ class Intrinsic:
         )
 
     def __call__(self, *given: Any) -> Number | None:
-        """Make the call in the kernel that is being built."""
+        """Emit the call in the current kernel."""
         if len(given) != len(self.operands):
             raise KernelTypeError(
                 f"intrinsic {self.name} takes {len(self.operands)} operands, not {len(given)}"

@@ -1,7 +1,7 @@
-"""The decorators: a Python function as a kernel, or as a helper of kernels.
+"""The decorators of kernels and of their helper functions.
 
-Requirements: the text is rewritten once, at the first build; a build is a function of the
-signature and the keyword-only arguments alone, so that equal builds may share one compiled kernel.
+Requirements: the source is rewritten once, at the first build. A build is a pure function of the
+signature and the keyword-only arguments, so equal builds may share one compiled kernel.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ R = TypeVar("R")
 
 
 class KernelFunction:
-    """A kernel as a person writes it; made by :func:`kernel`.
+    """A kernel in source form; made by :func:`kernel`.
 
-    Positional parameters exist when it runs; keyword-only ones are known when it is built.
+    Positional parameters are run-time values; keyword-only ones are known at build time.
     """
 
     def __init__(self, function: Callable[..., None]) -> None:
@@ -44,11 +44,11 @@ class KernelFunction:
 
     @cached_property
     def declaration(self) -> Declaration | None:
-        """What the annotations declare of the run-time parameters, None where they do not."""
+        """The declaration of the run-time parameters by annotations, None if not annotated."""
         return declaration_of(self.function)
 
     def __call__(self, *arguments: Any, **build: Any) -> None:
-        """Put the kernel's body into the kernel that is being built, as a helper."""
+        """Inline the body into the current kernel, as a helper."""
         self.body(*arguments, **build)
 
     def __reduce__(self) -> str:
@@ -77,9 +77,9 @@ class KernelFunction:
     ) -> Kernel:
         """Return the kernel for a signature and build-time arguments.
 
-        ``signature`` says what each run-time parameter is; ``counts``: how many there are in each
-        tuple of declared ones, and of those that may be left out. KernelTypeError and
-        KernelSyntaxError name the line at fault.
+        ``signature``: the kind of each run-time parameter. ``counts``: the length of each declared
+        tuple, and 0 or 1 for each optional parameter. KernelTypeError and KernelSyntaxError name
+        the line at fault.
         """
         builder = Builder(index, cube, plane, features)
         parameters: list[Parameter] = []
@@ -147,7 +147,7 @@ def _positional(function: Callable[..., Any], count: int) -> list[str]:
 
 
 def locate(error: KernelTypeError) -> None:
-    """Put the kernel's file and line before a message that names no line itself."""
+    """Prefix a message that names no line with the kernel's file and line."""
     message = str(error)
     if _LOCATED.match(message):
         return
@@ -178,9 +178,10 @@ def kernel(function: Callable[..., None]) -> KernelFunction:
 
 
 def helper(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function one that kernels call, whose ``if`` and ``for`` work on device values.
+    """Make a function a helper of kernels: its ``if`` and ``for`` work on device values.
 
-    Functions without ``if``, ``for``, ``while``, ``and`` or ``not`` on device values need no mark.
+    Functions without ``if``, ``for``, ``while``, ``and`` or ``not`` on device values do not need
+    it.
     """
     rewritten: list[Callable[..., Any]] = []
 

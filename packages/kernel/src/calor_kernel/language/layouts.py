@@ -1,11 +1,11 @@
 """Layouts: functions from coordinates to offsets, as build-time values with an algebra.
 
-Requirements: a kernel says where elements lie once, and copies, fragments and bank-conflict-free
-shared memory follow from it; a layout is immutable, compared and hashed by value, so that it can be
-a build-time argument; called with numbers of the device it makes shifts and masks where sizes are
-powers of two. The algebra is that of CuTe (NVIDIA's CUTLASS 3; Shah et al., "CuTe layout
-representation and algebra", 2024): shapes and strides are nested tuples, and the *first* mode is
-the fastest, so that an index runs through the coordinates from left to right.
+Requirements: a kernel states a layout once, and copies, fragments and bank-conflict-free shared
+memory follow from it. A layout is immutable, compared and hashed by value, so it can be a
+build-time argument. On device numbers it emits shifts and masks if sizes are powers of two. The
+algebra is that of CuTe (NVIDIA's CUTLASS 3; Shah et al., "CuTe layout representation and algebra",
+2024): shapes and strides are nested tuples, and the *first* mode is the fastest, so that an index
+runs through the coordinates from left to right.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Layout:
 
     @property
     def cosize(self) -> int:
-        """One more than the greatest offset, of strides that are not negative."""
+        """One more than the greatest offset, for nonnegative strides."""
         return 1 + sum((n - 1) * s for n, s in self.modes())
 
     @property
@@ -122,7 +122,7 @@ class Layout:
 
     # Calls.
     def __call__(self, *position: Any) -> Any:
-        """Return the offset of an index or of coordinates, numbers of Python or of the device."""
+        """Return the offset of an index or of coordinates, as Python or device numbers."""
         if len(position) == 1:
             return self._offset(position[0])
         return self._offset(position)
@@ -135,7 +135,7 @@ class Layout:
         modes = self.coalesce().modes()
         total: Any = 0
         for i, (size, stride) in enumerate(modes):
-            # The last mode takes what is left, also beyond its size, as an array does.
+            # The last mode takes the rest, also beyond its size, as in an array.
             position, place = divide(position, size) if i < len(modes) - 1 else (0, position)
             total = total + place * stride
         return total

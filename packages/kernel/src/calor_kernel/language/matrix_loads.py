@@ -1,8 +1,8 @@
-"""Loads of operands from shared memory by the units of a plane together, where a device has them.
+"""Collective loads of operands from shared memory by a plane (NVIDIA's ldmatrix).
 
-Requirements: an operand of 16-bit elements comes from rows or columns of eight in one instruction,
-of which each lane names the start of one; whether a fragment and a layout allow it follows from
-their tables, so that a kernel says ``load`` and no more. (NVIDIA's ldmatrix.)
+Requirements: one instruction loads an operand of 16-bit elements from rows or columns of eight,
+with one start address per lane. Fragment and layout tables determine its applicability, so that a
+kernel only calls ``load``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from calor_kernel.language.register_matrix import HeldMatrix
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
-# A block is 8 rows of 8 elements; of each lane's pair, the first is in row lane / 4.
+# A block is 8 rows of 8 elements; the first element of each lane's pair is in row lane / 4.
 _EIGHT = 8
 
 
 def load_blocks(given: HeldMatrix, source: Pointer, at: Any) -> Number | None:
-    """Return the registers of an operand in shared memory; None where no such load serves."""
+    """Return the registers of an operand in shared memory; None if no such load applies."""
     builder = current()
     shape, side = given.shape, given.side
     plain = source.memory.space != "shared" or not isinstance(at, Layout | Swizzled)
@@ -47,7 +47,7 @@ def load_blocks(given: HeldMatrix, source: Pointer, at: Any) -> Number | None:
             a if a is b or (isinstance(a, int) and a == b) else select(block == number, b, a)
             for a, b in zip(first, starts[number], strict=True)
         )
-    # Rows of the block are columns of the operand where its columns lie dense.
+    # Rows of the block are columns of the operand if its columns are dense.
     along = 0 if _by_rows(side, transposed) else 1
     place = [first[0], first[1]]
     place[along] = place[along] + row
@@ -58,7 +58,7 @@ def load_blocks(given: HeldMatrix, source: Pointer, at: Any) -> Number | None:
 
 
 def _by_rows(side: Side, transposed: bool) -> bool:
-    """Return whether the eight elements of a load lie along a row of the operand."""
+    """Return whether the eight elements of a load are along a row of the operand."""
     return (side == "a") != transposed
 
 
@@ -66,12 +66,12 @@ def _by_rows(side: Side, transposed: bool) -> bool:
 def _blocks(
     shape: MatrixShape, side: Side, at: Layout | Swizzled
 ) -> tuple[tuple[tuple[int, int], ...], bool] | None:
-    """Return where each block starts in the operand, and whether it is transposed."""
+    """Return the start of each block in the operand, and whether it is transposed."""
     places = lane_places(shape, side)
     lanes, registers = places.shape[1:]
     if registers % 2 or registers > 8:
         return None
-    # A pair's elements follow each other along k, which are columns of a and rows of b.
+    # The elements of a pair are adjacent along k: columns of a, rows of b.
     along_k, across = (1, 0) if side == "a" else (0, 1)
     lane = np.arange(lanes)
     starts = []
@@ -91,7 +91,7 @@ def _blocks(
 
 
 def _dense(start: tuple[int, int], at: Layout | Swizzled, by_rows: bool) -> bool:
-    """Return whether a block's rows, or columns, are eight elements that lie aligned and dense."""
+    """Return whether each row, or column, of a block is eight aligned, contiguous elements."""
     rows, columns = np.meshgrid(np.arange(_EIGHT), np.arange(_EIGHT), indexing="ij")
     offsets = at(start[0] + rows, start[1] + columns)
     lines = offsets if by_rows else offsets.T

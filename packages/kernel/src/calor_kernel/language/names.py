@@ -1,7 +1,7 @@
-"""Which names a piece of a kernel's syntax tree assigns, reads and leaves by.
+"""The names that a piece of a kernel's syntax tree assigns and reads, and its exits.
 
-Requirements: a loop or a branch becomes a function of the names that it assigns, so that these must
-be found exactly; a function that would see a stale value of such a name is found, not run.
+Requirements: a loop or a branch becomes a function of the names that it assigns, so these must be
+exact. A function that would see a stale value of such a name is detected, not run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def stored(target: ast.AST) -> frozenset[str]:
 def assigned(body: Iterable[ast.AST], elements: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return the names that statements assign, without those local to functions.
 
-    ``elements``: names that count as assigned where one of their elements is.
+    ``elements``: names that also count as assigned if one of their elements is.
     """
     found: set[str] = set()
     for node in _walk(body):
@@ -47,7 +47,7 @@ def assigned(body: Iterable[ast.AST], elements: frozenset[str] = frozenset()) ->
 
 
 def leaves(body: Iterable[ast.stmt]) -> bool:
-    """Return whether statements leave by return, or break or continue a loop around them."""
+    """Return whether statements return, or break or continue an enclosing loop."""
 
     def look(node: ast.AST, inside: bool) -> bool:
         if isinstance(node, ast.FunctionDef | ast.Lambda):
@@ -63,7 +63,7 @@ def leaves(body: Iterable[ast.stmt]) -> bool:
 
 
 def always(test: ast.expr) -> bool:
-    """Return whether a condition is a constant that holds."""
+    """Return whether a condition is constantly true."""
     return isinstance(test, ast.Constant) and bool(test.value)
 
 
@@ -94,7 +94,7 @@ def _reads(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _walk(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes of statements, without what stands in functions and comprehensions."""
+    """Yield the nodes of statements, except inside functions and comprehensions."""
     for node in body:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.Lambda, *_COMPREHENSIONS)):
@@ -113,7 +113,7 @@ def _functions(body: Iterable[ast.AST]) -> Iterator[tuple[str, Function]]:
 
 
 def _free(name: str, functions: dict[str, Function]) -> set[str]:
-    """Return the names that a function, and those that it calls, read and do not assign."""
+    """Return the names that a function and its callees read and do not assign."""
     found: set[str] = set()
     todo, seen = [name], {name}
     while todo:

@@ -1,8 +1,8 @@
-"""Swizzles: offsets with some bits changed by others, so that columns reach different banks.
+"""Swizzles: XORed offset bits against bank conflicts.
 
 Requirements: a tile in shared memory is written along rows and read along columns, or in blocks,
-without two units of an access meeting in a bank; a swizzled layout is called as a layout is, by
-numbers of Python and of the device. (XOR swizzles, as in CuTe.)
+without bank conflicts. A swizzled layout is called like a layout, with Python or device numbers.
+(XOR swizzles, as in CuTe.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Swizzle:
             raise ValueError(f"{self}: the bits that are changed must not be those that change")
 
     def __call__(self, offset: Any) -> Any:
-        """Return the offset, of Python or of the device, with its bits changed."""
+        """Return the swizzled offset, a Python or device number."""
         if not self.bits:
             return offset
         mask = ((1 << self.bits) - 1) << (self.base + max(self.shift, 0))
@@ -67,10 +67,10 @@ class Swizzled:
 
     @property
     def cosize(self) -> int:
-        """The number of offsets that are reached at most: whole blocks of the swizzle."""
+        """The maximum number of offsets: whole blocks of the swizzle."""
         block = 1 << (self.swizzle.base + self.swizzle.bits + max(-self.swizzle.shift, 0))
         return -(-self.layout.cosize // block) * block
 
     def compose(self, other: Tiler) -> Swizzled:
-        """Return the swizzled layout of the other's offsets."""
+        """Return the swizzled composition with another layout."""
         return Swizzled(self.swizzle, self.layout.compose(other))

@@ -1,4 +1,4 @@
-"""Which nodes of a graph a device takes: every refusal has a reason that a user understands."""
+"""The nodes of a graph that a device takes; every refusal has a reason for the user."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.planner import SOURCES
 
-# Node kinds that never reach a family: they say where elements are, or what they are.
+# Ops that never reach a family: views and sources.
 STRUCTURAL: Final = SOURCES | ALWAYS_OF_DENSE
 
 
 def refusals(engine: Engine, graph: Graph) -> dict[int, str]:
-    """Return the nodes that a device does not take, with reasons."""
+    """Return the nodes that a device refuses, with reasons."""
     reasons = engine.described.objections(graph)
     for number, node in enumerate(graph.nodes):
         if number not in reasons:
@@ -56,9 +56,9 @@ def _body_refusal(engine: Engine, node: Node) -> str | None:
 
 
 def fitting(engine: Engine, graph: Graph) -> tuple[Graph, dict[int, str]]:
-    """Return a graph with composites taken apart that the device does not take, and what is left.
+    """Return a graph with its refused composites decomposed, and the remaining refusals.
 
-    Core does so for whole graphs, and leaves sub-graphs of control flow to the device.
+    Core does this for whole graphs, and leaves sub-graphs of control flow to the device.
     """
     while True:
         reasons = refusals(engine, graph)

@@ -1,7 +1,7 @@
-"""Choosing what covers a graph: groups of fusers where they cost less, single nodes elsewhere.
+"""Covers a graph: groups of fusers if they cost less, single nodes otherwise.
 
-Requirements: the choice depends on the graph and the device alone, so that equal graphs get equal
-plans; it costs little beside planning; no two groups wait for each other.
+Requirements: the choice depends only on the graph and the device, so equal graphs get equal plans.
+It is cheap relative to planning. No two groups depend on each other cyclically.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Unit = int | Group
 
 
 def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]:
-    """Return node numbers and groups in an order in which each is ready when it comes."""
+    """Return node numbers and groups in topological order."""
     chosen = _choose(graph, fusers, info)
     while chosen:
         order, stuck = _schedule(graph, chosen)
         if not stuck:
             return order
-        # Groups that wait for each other: the one that saves least is given up.
+        # Groups in a cycle: drop the one that saves least.
         worst = min(stuck, key=lambda g: chosen[g])
         del chosen[worst]
     return list(range(len(graph.nodes)))
 
 
 def _choose(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> dict[Group, float]:
-    """Return groups that do not overlap, those that save most first, with what they save."""
+    """Return disjoint groups, the greatest savings first, with their savings."""
     groups = [group for fuser in fusers for group in fuser.groups(graph, info)]
     if not groups:
         return {}

@@ -1,8 +1,8 @@
-"""Launches that a device takes: those of more cubes along an axis than it has are folded.
+"""Folds launches with more cubes along an axis than the device allows.
 
-Requirements: families say how many cubes there are along x, y and z, and no more; a launch within
-the device's limits stays as it is. GPUs as a rule take 65,535 cubes along y and z, and so many
-along x that all fit there; a launch that fits along x and y together is folded too.
+Requirements: families give the number of cubes along x, y and z only. A launch within the limits is
+unchanged. GPUs usually allow 65,535 cubes along y and z, and practically any number along x; a
+launch that fits along x and y together is folded too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from calor_kernel.ir.passes.cubes import COUNT, COUNTS
 
 
 def fitted(launch: Launch, info: DeviceInfo, op: str) -> Launch:
-    """Return a launch that does the same and that the device takes.
+    """Return an equivalent launch within the device's limits.
 
-    UnsupportedError where there are more cubes than the device launches along x and y.
+    UnsupportedError if there are more cubes than the device launches along x and y.
 
     >>> from calor_kernel.contract.work import Build
     >>> info = DeviceInfo("a device", frozenset(), max_cubes=(100, 4, 4))

@@ -1,7 +1,7 @@
-"""The numbers of a plan as one function of the sizes that differ.
+"""A plan's numbers as one generated function of the varying sizes.
 
-Requirements: each number is computed once, in one call of generated Python; where a guard fails the
-function says so before it computes what only holds with it.
+Requirements: each number is computed once, by one call of generated Python. A failed guard returns
+before any computation that depends on it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Function = Callable[..., tuple[int, ...] | None]
 
 
 class Numbers:
-    """The numbers of a plan that differ, each once; what is put in their places."""
+    """The distinct varying numbers of a plan, and their placeholders."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
@@ -45,12 +45,12 @@ class Numbers:
 
 
 def signed(number: int) -> int:
-    """Return the number that 64 bits are, as numbers of a plan that may be negative are held."""
+    """Return the signed value of an unsigned 64-bit number."""
     return number - _MASK - 1 if number > _MASK >> 1 else number
 
 
 def function_of(trace: Trace, numbers: Numbers) -> Function:
-    """Return a function of the symbols that gives the numbers, or None where a guard fails."""
+    """Return a function of the symbols that gives the numbers, or None if a guard fails."""
     symbols = [f"a{k}" for k in range(len(trace.symbols))]
     lines = [f"def numbers({', '.join(symbols)}):"]
     texts = list(numbers.texts)
@@ -75,7 +75,7 @@ def function_of(trace: Trace, numbers: Numbers) -> Function:
 
 
 def _all(trace: Trace, atoms: Collection[int]) -> set[int]:
-    """Return atoms with all that they are computed of."""
+    """Return atoms with all their dependences."""
     found: set[int] = set()
     waiting = list(atoms)
     while waiting:

@@ -1,8 +1,8 @@
-"""Pieces of C-like text that know how they may be put into larger ones.
+"""C-like expressions with their precedence.
 
-Requirements: no parenthesis that is not needed, and none missing; integers that wrap are computed
-in unsigned types, and a chain of such steps converts once; what reads memory is known, so that it
-is never moved over a write.
+Requirements: parentheses are exactly those needed. Wrapping integer arithmetic is computed in
+unsigned types, and a chain of such operations converts once. Reads of memory are tracked, so that
+they never move across a write.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-# Binding strengths of C's operators, the strongest last.
+# Precedence of C's operators, the strongest last.
 CHOICE: Final = 3
 OR: Final = 4
 AND: Final = 5
@@ -28,13 +28,13 @@ ATOM: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A text and the strength with which its outermost operator binds.
+    """A text and the precedence of its outermost operator.
 
-    ``reads``: whether it reads memory that may be written. ``bare``: whether it is an integer
-    literal, whose type the text does not say. ``wrapping``: the same number in the unsigned type,
-    where the text only converts that. ``product``: the factors of a float product that may be
-    contracted into a sum. ``mask``: of bools of a vector, the comparison that they are and the
-    bytes of the lanes that it compares, where a language's comparisons are wider than its bools.
+    ``reads``: whether it reads writable memory. ``bare``: whether it is an integer literal without
+    an explicit type. ``wrapping``: the same number in the unsigned type, if the text only converts
+    it. ``product``: the factors of a float product that may be contracted into a sum. ``mask``: for
+    bools of a vector, the comparison and the bytes of its lanes, if a language's comparisons are
+    wider than its bools.
     """
 
     text: str
@@ -46,29 +46,29 @@ class Expression:
     mask: tuple[Expression, int] | None = None
 
     def at(self, level: int) -> str:
-        """Return the text as an operand of an operator that binds this strongly."""
+        """Return the text as an operand of an operator with this precedence."""
         return self.text if self.level >= level else f"({self.text})"
 
     @property
     def is_atom(self) -> bool:
-        """Whether repeating the text repeats no work."""
+        """Whether the text is free to repeat."""
         return self.bare or (self.level == ATOM and self.text.isidentifier())
 
 
 def reading(made: Expression, *parts: Expression) -> Expression:
-    """Return an expression that reads memory if it does itself or one of its parts does."""
+    """Return an expression that reads memory if it or one of its parts does."""
     reads = made.reads or any(p.reads for p in parts)
     return replace(made, reads=reads) if reads != made.reads else made
 
 
 def infix(operator: str, level: int, a: Expression, b: Expression) -> Expression:
-    """Return ``a operator b``, with parentheses where C, or a reader, needs them."""
+    """Return ``a operator b``, with parentheses for correctness or readability."""
     if level in (SUM, PRODUCT):
         left, right = a.at(level), b.at(level + 1)
     elif level in (EQUAL, ORDER):
         left, right = a.at(SUM), b.at(SUM)
     else:
-        # Which of these binds stronger few people know by heart; chains of one are clear.
+        # Few readers know the relative precedence of these; chains of a single operator are clear.
         need = EQUAL if level in (AND, OR) else UNARY
         chained = a.level == level and level != SHIFT
         left, right = a.text if chained else a.at(need), b.at(need)

@@ -1,7 +1,7 @@
 """Loads, stores, atomics and copies in the C family.
 
-Requirements: a mask guards each lane's access, because what it hides may lie outside of the memory;
-a load is an expression that moves to its use only where nothing writes in between.
+Requirements: a mask guards each lane's access, because masked-off elements may be out of bounds. A
+load expression moves to its use only if no write comes between.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _lanes(printer: Printer, operation: Operation, type: Type, masked: bool) -> 
 
 
 def ordered_load(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a load that other units' stores are ordered with."""
+    """Print a load ordered with other units' stores."""
     memory, dialect = memory_of(operation), printer.dialect
     if operation.result.type.width > 1 or operation.attributes.get("masked"):
         dialect.refuse("ordered loads of vectors or with masks")
@@ -118,7 +118,7 @@ def _guarded(printer: Printer, mask: Sequence[Expression], statement: str) -> No
 
 
 def atomic(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print an atomic change of an element."""
+    """Print an atomic update of an element."""
     dialect = printer.dialect
     index, *values = (printer.operand(v) for v in operation.operands)
     order = operation.attributes.get("order", "relaxed")
@@ -133,7 +133,7 @@ def atomic(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def prefetch(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a prefetch, or nothing where the language has none."""
+    """Print a prefetch, or nothing if the language has none."""
     index = printer.operand(operation.operands[0])
     place = ex.prefix("&", printer.elements.place(memory_of(operation), index))
     text = printer.dialect.prefetch(memory_of(operation), place)
@@ -142,7 +142,7 @@ def prefetch(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def copy(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print an asynchronous copy as one that is finished at once."""
+    """Print an asynchronous copy as a synchronous one."""
     source: Memory = operation.attributes["source"]
     target, dialect = memory_of(operation), printer.dialect
     dtype, count = target.type.dtype, operation.attributes["elements"]

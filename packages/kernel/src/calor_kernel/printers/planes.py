@@ -1,8 +1,8 @@
-"""What the units of a plane do together, out of shuffles.
+"""Plane operations composed of shuffles.
 
-Requirements: a language needs nothing but a shuffle; sums are formed halves first, as lanes form
-them, so that all units and all devices have the same bits; NaN and zeros in min and max are those
-of the scalar rules, which the hardware's own reductions do not keep.
+Requirements: a language needs only a shuffle. Sums add halves first, as on lanes, so all units and
+all devices have the same bits. NaN and zeros in min and max follow the scalar rules, unlike in
+hardware reductions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def plane(printer: Printer, operation: Operation, operands: Sequence[Expression]
         return ex.call(_reduction(printer, kind, dtype), operands[0])
     if operation.name == "plane_scan":
         exclusive = bool(operation.attributes.get("exclusive", False))
-        # Functions of some languages do not know which unit calls them.
+        # Functions of some languages cannot query the calling unit's position.
         lane = dialect.position("lane_position", 0, int32)
         return ex.call(_scan(printer, kind, dtype, exclusive), operands[0], lane)
     wide = uint64 if printer.kernel.plane > 32 else uint32
@@ -50,7 +50,7 @@ def plane(printer: Printer, operation: Operation, operands: Sequence[Expression]
 
 
 def _alone(printer: Printer, operation: Operation, operands: Sequence[Expression]) -> Expression:
-    """Return what a unit that is a plane by itself computes."""
+    """Return the result for a plane of one unit."""
     result = operation.result.type.dtype
     if operation.name == "plane_ballot":
         return printer.dialect.cast(result, operands[0])
@@ -111,7 +111,7 @@ def _scan(printer: Printer, kind: str, dtype: DType, exclusive: bool) -> str:
 
 
 def identity(kind: str, dtype: DType) -> Any:
-    """Return the number that leaves every other as it is.
+    """Return the identity element of a reduction.
 
     >>> from calor.dtypes import float32, uint8
     >>> identity("min", float32), identity("and", uint8)

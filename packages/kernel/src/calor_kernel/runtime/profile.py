@@ -1,7 +1,7 @@
-"""Profiles: what each launch of the plans that run took, and how far that is from the ceilings.
+"""Profiles: the time of each launch, and its distance from the ceilings.
 
-Requirements: nothing costs anything while no profile is taken; times are the device's own; a table
-for people and a trace for Chrome's viewer (https://ui.perfetto.dev) come from the same numbers.
+Requirements: without an active profile there is no cost. Times are the device's own. A table for
+people and a trace for Chrome's viewer (https://ui.perfetto.dev) use the same numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Event:
     cubes: tuple[int, int, int]
 
     def share(self, ceilings: Ceilings) -> float:
-        """Return the least time that the launch could take over the time that it took."""
+        """Return the launch's minimum time divided by its measured time."""
         least = ceilings.seconds(self.nbytes, self.flops, 0)
         return least / self.seconds if self.seconds > 0 else 0.0
 
@@ -62,7 +62,7 @@ class Profile:
         self.engine.profiler = None
 
     def add(self, launches: Sequence[Launched], start: float, seconds: Sequence[float]) -> None:
-        """Take the times of one recorded list."""
+        """Record the times of one recorded list."""
         at = start - self._begin
         for launched, took in zip(launches, seconds, strict=True):
             launch = launched.launch
@@ -74,11 +74,11 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """The time of all launches together."""
+        """The total time of all launches."""
         return sum(e.seconds for e in self.events)
 
     def table(self, rows: int = 40) -> str:
-        """Return the launches summed up by op and blueprint, those that took most time first."""
+        """Return the launches aggregated by op and blueprint, the longest first."""
         ceilings = self.engine.ceilings
         groups: dict[tuple[str, str], list[Event]] = {}
         for event in self.events:
@@ -107,7 +107,7 @@ class Profile:
         return "\n".join([*made, f"{len(self.events)} launches, {self.seconds * 1e3:.3f} ms"])
 
     def chrome_trace(self, path: str | PathLike[str]) -> None:
-        """Write the launches as a trace, in the form that Chrome and Perfetto open."""
+        """Write the launches as a trace for Chrome and Perfetto."""
         ceilings = self.engine.ceilings
         events: list[dict[str, Any]] = [
             {
@@ -135,7 +135,7 @@ class Profile:
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
-    """Return a line with text to the left and numbers to the right."""
+    """Return a line with text left-aligned and numbers right-aligned."""
     cells = [
         c.ljust(w) if i < 2 else c.rjust(w)
         for i, (c, w) in enumerate(zip(line, widths, strict=True))
@@ -146,7 +146,7 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
 def profile(device: Any = None) -> Profile:
     """Return a context that records every launch on a device (the current one).
 
-    UnsupportedError for a device that does not run kernels. While it is active each call waits for
-    its launches, one by one, so that the whole takes longer than without it.
+    UnsupportedError for a device that does not run kernels. While it is active, each call waits for
+    each of its launches, so the total time is longer.
     """
     return Profile(engine_of(device, "they have no profile"))

@@ -1,8 +1,8 @@
-"""Memory of a GPU as other libraries see it, and theirs, by CuPy's side of DLPack.
+"""Exchange of GPU memory with other libraries, by CuPy's DLPack support.
 
-Requirements: no copy where the memory lies as asked; who reads waits for who wrote, on the device
-and not on the host, by the streams that both sides name; CuPy, which knows every version of the
-protocol, is imported when somebody exchanges something.
+Requirements: memory that fits the request is not copied. Readers wait for writers on the device,
+not on the host, by the streams that both sides name. CuPy, which knows every version of the
+protocol, is imported at the first exchange.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_kernel.device.protocol import Exchange
 
 
 class CupyExchange(Exchange):
-    """What is exchanged with the stream of a device.
+    """Exchange on the stream of a device.
 
     ``place``: its type and number in DLPack. ``cupy`` imports CuPy, and returns it.
     """
@@ -31,7 +31,7 @@ class CupyExchange(Exchange):
 
     @contextmanager
     def _ours(self) -> Iterator[Any]:
-        """Make the device and the stream CuPy's current ones, and hand over CuPy."""
+        """Select the device and the stream in CuPy, and yield CuPy."""
         cupy = self.cupy()
         with cupy.cuda.Device(self.place[1]), cupy.cuda.Stream.from_external(self.stream):
             yield cupy

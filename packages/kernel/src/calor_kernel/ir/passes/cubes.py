@@ -30,10 +30,10 @@ def fold_cubes(kernel: Kernel) -> Kernel:
 
 
 class _Folded(Rewriter):
-    """Positions and counts of cubes become numbers of the launch's parameters."""
+    """Replaces positions and counts of cubes by functions of the launch's parameters."""
 
     def run(self, kernel: Kernel) -> Kernel:
-        """Return the kernel made anew."""
+        """Return the rewritten kernel."""
         values = [Value(Type(int64), name, nonnegative=True) for name in COUNTS]
         counts = [Parameter(n, COUNT, v) for n, v in zip(COUNTS, values, strict=True)]
         self._counts = values
@@ -62,7 +62,7 @@ class _Folded(Rewriter):
         return made
 
     def operation(self, operation: Operation) -> Sequence[Parts] | None:
-        """Make what stands for a position or a count of cubes."""
+        """Emit the replacement of a position or count of cubes."""
         if operation.name not in ("cube_position", "cube_count"):
             return None
         known = self._places if operation.name == "cube_position" else self._counts

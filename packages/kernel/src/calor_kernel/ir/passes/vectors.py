@@ -1,9 +1,8 @@
-"""Vectors of any width as vectors of the widths that a target has.
+"""Splits vectors of any width into the widths of a target.
 
-Requirements: every operation is handled, so that a kernel is written once for any width; types may
-have different widths (sixteen lanes of a byte where there are four of a float), so that pieces of
-the operands are cut alike before they meet; what a target knows only whole, such as fragments of
-matrices, is put together again where it is used.
+Requirements: every operation is handled, so a kernel is written once for any width. Dtypes may have
+different widths (sixteen lanes of a byte, four of a float), so operands are cut alike before they
+are combined. Whole-vector operations of a target, such as matrix fragments, get packed vectors.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _PER_UNIT = frozenset(("plane_reduce", "plane_scan"))
 
 
 def split_vectors(kernel: Kernel, widths: Widths) -> Kernel:
-    """Return the kernel with no vector but of the numbers of lanes that ``widths`` gives a dtype.
+    """Return the kernel with vectors only of the widths that ``widths`` allows for a dtype.
 
-    A value becomes the fewest pieces, the widest first; 1 is always among the widths. Operations
-    that take a vector as a whole (matrix instructions, intrinsics) get one packed for them.
+    A value becomes the fewest parts, the widest first; 1 is always among the widths. Operations on
+    whole vectors (matrix instructions, intrinsics) get a packed one.
     """
     return Splitter(widths).run(kernel)
 
@@ -44,7 +43,7 @@ def lower_vreduce(kernel: Kernel) -> Kernel:
 class Splitter(Rewriter):
     """The pass of :func:`split_vectors`."""
 
-    # Whether a reduction over the lanes of one piece is an operation of the target.
+    # Whether the target can reduce over the lanes of one part.
     reduces = True
 
     def __init__(self, widths: Widths) -> None:
@@ -53,7 +52,7 @@ class Splitter(Rewriter):
         self._sizes: dict[Type, tuple[int, ...]] = {}
 
     def sizes(self, type: Type) -> tuple[int, ...]:
-        """Return the widths of the pieces of a type."""
+        """Return the widths of the parts of a type."""
         found = self._sizes.get(type)
         if found is None:
             have = sorted({1, *self.widths(type.dtype)}, reverse=True)
@@ -81,9 +80,9 @@ class Splitter(Rewriter):
             return [self.lanewise(operation)]
         return _whole(self, operation)
 
-    # Pieces.
+    # Parts.
     def cuts(self, *types: Type) -> Iterator[tuple[int, int]]:
-        """Yield (first lane, lanes) where each type's pieces are cut, for types of one width."""
+        """Yield (first lane, lanes) of the common cuts of types of one width."""
         ends = {end for type in types for end in accumulate(self.sizes(type))}
         first = 0
         for end in sorted(ends):
@@ -95,7 +94,7 @@ class Splitter(Rewriter):
         return self.lanes(parts, range(first, first + count))
 
     def lanes(self, parts: Sequence[Value], wanted: Sequence[int]) -> Value:
-        """Return lanes of pieces, counted through all of them, as one value."""
+        """Return lanes, counted through all parts, as one value."""
         places: list[tuple[int, int]] = []
         for number, part in enumerate(parts):
             places += [(number, lane) for lane in range(part.type.width)]
@@ -114,11 +113,11 @@ class Splitter(Rewriter):
         return self.pack([self.extract(parts[n], lane) for n, lane in found])
 
     def cut(self, type: Type, parts: Sequence[Value]) -> Parts:
-        """Return consecutive values as the pieces of a type."""
+        """Return consecutive values as the parts of a type."""
         return tuple(self.take(parts, first, count) for first, count in self.cuts(type))
 
     def lanewise(self, operation: Operation) -> Parts:
-        """Do an operation on each piece."""
+        """Apply an operation to each part."""
         result = operation.result.type
         made: list[Value] = []
         for first, count in self.cuts(result, *(v.type for v in operation.operands)):
@@ -129,7 +128,7 @@ class Splitter(Rewriter):
 
 
 class _Halves(Splitter):
-    """The pass of :func:`lower_vreduce`: vectors stay as they are."""
+    """The pass of :func:`lower_vreduce`: other vectors are unchanged."""
 
     reduces = False
 
@@ -144,7 +143,7 @@ class _Halves(Splitter):
 
 
 def _whole(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
-    """Do an operation on whole vectors, put together for it."""
+    """Apply an operation to whole vectors, packed for it."""
     operands = []
     for value in operation.operands:
         parts = splitter.parts(value)
@@ -215,7 +214,7 @@ def _shuffle(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
 
 
 def _vreduce(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
-    """The lower half with the upper, until one piece is left; a middle lane waits a round."""
+    """Combine the lower half with the upper until one part is left; a middle lane waits a round."""
     type = operation.operands[0].type
     parts = list(splitter.parts(operation.operands[0]))
     kind, flags = operation.attributes["kind"], operation.attributes.get("flags")
@@ -278,7 +277,7 @@ def _bitcast(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
 
 
 def _joined(splitter: Splitter, parts: Parts, first: int, group: int, dtype: DType) -> Value:
-    """Return narrow lanes as one wide one, the first in the low bits."""
+    """Return narrow lanes joined to a wide one, the first in the low bits."""
     source = parts[0].type.dtype
     if splitter.sizes(Type(source, group)) == (group,):
         value = splitter.take(parts, first, group)
@@ -341,7 +340,7 @@ def _pieces(splitter: Splitter, values: Sequence[Value], first: int, count: int)
 
 
 def _place(splitter: Splitter, index: Value, first: int, count: int) -> Value:
-    """Return the index of a piece: its lanes, or the first element."""
+    """Return the index of a part: its lanes, or the first element."""
     parts = splitter.parts(index)
     if index.type.width > 1:
         return splitter.take(parts, first, count)
@@ -349,7 +348,7 @@ def _place(splitter: Splitter, index: Value, first: int, count: int) -> Value:
 
 
 def _access(operation: Operation, first: int) -> Mapping[str, Any]:
-    """Return the attributes of a piece's access, which may be less aligned than the whole."""
+    """Return the attributes of a part's access, whose alignment may be lower than the whole's."""
     attributes = operation.attributes
     if not first or not attributes.get("align"):
         return attributes

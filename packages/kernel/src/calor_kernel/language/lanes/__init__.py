@@ -1,8 +1,8 @@
-"""*Lanes*: what a kernel means, run with NumPy, and what it must not do.
+"""*Lanes*: the reference interpreter of kernels on NumPy, with checks.
 
-Requirements: this is the reference of every printer and device, so that meanings are exact; it
-finds accesses out of bounds, races and missing barriers that hardware runs over silently; it is
-quick enough to run the whole kernel library in tests.
+Requirements: it defines the exact results for every printer and device. It detects out-of-bounds
+accesses, races and missing barriers, which hardware ignores silently. It is fast enough to run the
+whole kernel library in tests.
 """
 
 from calor_kernel.language.lanes.launch import run_on_lanes

@@ -1,7 +1,7 @@
-"""Products that run beside the units: computed when issued, and not to be looked at before a wait.
+"""Asynchronous products: computed when issued, not readable before the wait.
 
-Requirements: hardware may finish late, so that reading a result, or changing an operand in shared
-memory, before the wait is an error here even where nothing would go wrong on the way.
+Requirements: hardware may finish late, so reading a result, or changing an operand in shared
+memory, before the wait is an error here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Read = tuple[State, Array, Array]
 
 
 class Unfinished:
-    """Accumulators on the way: ``values``, and for each unit whether they have arrived."""
+    """Accumulators in flight: the values, and for each unit whether they have arrived."""
 
     def __init__(self, batch: Batch, operation: Operation, values: Array) -> None:
         self.batch = batch
@@ -38,7 +38,7 @@ class Unfinished:
         return len(self.values)
 
     def refuse(self, *_: Any, **__: Any) -> NoReturn:
-        """Fail, because something looks at the values."""
+        """Fail, because the values are accessed too early."""
         lane = int(np.argmax(~self.arrived & self.batch.active()))
         message = "its result is looked at before wait_mma names it"
         self.batch.fail(self.operation, "pending", lane, message)
@@ -48,7 +48,7 @@ class Unfinished:
 
 
 class Merged(Unfinished):
-    """Accumulators of which some units' are others than the rest's: loops end for some earlier."""
+    """Accumulators that differ among units, because loops end earlier for some."""
 
     def __init__(self, mask: Array, new: Unfinished | Array, old: Unfinished | Array) -> None:
         first = new if isinstance(new, Unfinished) else old
@@ -65,12 +65,12 @@ class Merged(Unfinished):
 
     @arrived.setter
     def arrived(self, value: Array) -> None:
-        """Nothing: those that are merged know."""
+        """Do nothing: the merged accumulators know."""
 
 
 @dataclass(slots=True)
 class Product:
-    """A product on the way: the shared memory that it reads, and its result."""
+    """A product in flight: the shared memory that it reads, and its result."""
 
     operation: Operation
     lanes: Array
@@ -78,7 +78,7 @@ class Product:
     result: Unfinished
 
     def finish(self, batch: Batch, done: Array) -> None:
-        """Let the results of some units arrive."""
+        """Deliver the results of some units."""
         mine = done[self.lanes]
         arrived = self.lanes[mine]
         for state, places, data in self.reads if batch.launch.checks else ():
@@ -91,7 +91,7 @@ class Product:
         self.lanes = self.lanes[~mine]
 
     def part(self, chosen: Array) -> Product:
-        """Return the product of some of its units."""
+        """Return the part of some of its units."""
         return Product(self.operation, self.lanes[chosen], self.reads, self.result)
 
 
@@ -134,7 +134,7 @@ def async_step(compiler: Compiler, operation: Operation) -> Step:
         flight.open.append(Product(operation, lanes, reads, made))
 
     def _read(batch: Batch, number: int, index: Array, at: Any, extent: tuple[int, int]) -> Read:
-        """Return a memory, and places and data of a matrix in it, spread over a group's units."""
+        """Return a memory, and a matrix in it as indices and data, broadcast over a group."""
         state, (rows, columns) = batch.states[number], extent
         plain = at.layout if isinstance(at, Swizzled) else at
         offsets = plain(*np.indices((rows, columns)).reshape(2, -1))
@@ -152,14 +152,14 @@ def async_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def _factor(values: Array, shape: MatrixShape, side: int) -> Array:
-    """Return elements of a (0) or b (1) as the instruction reads them."""
+    """Return the elements of a (0) or b (1) in the instruction's order."""
     if shape.formats is not None:
         return np.ascontiguousarray(values).view(shape.formats[side].numpy)
     return as_factor(values, shape.tf32)
 
 
 def result_step(compiler: Compiler, operation: Operation) -> Step:
-    """Return the step that hands over accumulators that have arrived."""
+    """Return the step that reads arrived accumulators."""
     (given,), result = compiler.slots(operation.operands), compiler.slot(operation.result)
 
     def step(batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""A memory as the units of a batch see it."""
+"""The memory state of a batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Watch(Protocol):
-    """The checks of a memory. ``pending``: elements that an asynchronous copy is on the way to."""
+    """The checks of a memory. ``pending``: elements with an asynchronous copy in flight."""
 
     pending: Array | None
 
@@ -20,26 +20,26 @@ class Watch(Protocol):
         """Check a read."""
 
     def read_each(self, *given: Any, **options: Any) -> None:
-        """Check reads of one place each."""
+        """Check reads of one element each."""
 
     def write(self, *given: Any, **options: Any) -> None:
         """Check a write."""
 
     def write_each(self, *given: Any, **options: Any) -> None:
-        """Check writes to one place each."""
+        """Check writes to one element each."""
 
     def arrive(self, *given: Any) -> None:
-        """Note that an asynchronous copy's data is there."""
+        """Note the arrival of an asynchronous copy's data."""
 
     def place(self, cell: int) -> int:
-        """Return the place of the element that a cell belongs to."""
+        """Return the index of a cell's element."""
 
 
 class State:
-    """A memory as a batch sees it: ``data`` and where each unit's index 0 lies in it.
+    """A batch's view of a memory: ``data``, and the position of each unit's index 0 in it.
 
-    Indices from ``low`` to ``high`` − 1 exist; ``base`` is a number, or one per unit; ``watch``
-    holds the checks, None where there are none.
+    Indices from ``low`` to ``high`` − 1 are valid; ``base`` is a number, or one per unit; ``watch``
+    holds the checks, or None.
     """
 
     __slots__ = ("base", "data", "high", "low", "memory", "watch")
@@ -61,16 +61,16 @@ class State:
         self.watch = watch
 
     def places(self, index: Array) -> Array:
-        """Return where elements lie in ``data``."""
+        """Return the positions of elements in ``data``."""
         if isinstance(self.base, int):
             return index + self.base if self.base else index
         return index + (self.base if index.ndim == 1 else self.base[:, None])
 
     def start(self, lane: int) -> int:
-        """Return where a unit's index 0 lies in ``data``."""
+        """Return the position of a unit's index 0 in ``data``."""
         return self.base if isinstance(self.base, int) else int(self.base[lane])
 
     def index(self, cell: int, lane: int) -> int:
-        """Return the index of the element that a cell of the checks belongs to."""
+        """Return the index of a cell's element, for a unit."""
         place = cell if self.watch is None else self.watch.place(cell)
         return place - self.start(lane)

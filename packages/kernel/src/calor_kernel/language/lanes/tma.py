@@ -1,8 +1,8 @@
-"""Copies of boxes between a tensor and shared memory, of a device's copy engine.
+"""Box copies between a tensor and shared memory by the copy engine.
 
-Requirements: what lies outside of the tensor is read as zeros and never written; data does not
-arrive before it is waited for, at a barrier in memory or by a group. One unit of a cube copies a
-box, so indices are computed for the active units alone, and not for all as elsewhere.
+Requirements: elements outside the tensor are read as zeros and never written. Data does not arrive
+before the wait, at a barrier in memory or by a group. One unit of a cube copies a box, so indices
+are computed only for the active units.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
         phases, own, places = barriers_of(batch, operation, barrier_number, values[barrier])
         per_lane = np.split(froms, np.cumsum(exists.sum(axis=1))[:-1])
         for member in range(cubes_each):
-            # The same place of each cube of the cluster, or of one's own.
+            # The same address in each cube of the cluster, or in the own cube.
             cubes = own // cubes_each * cubes_each + member
             away = (cubes - own) * (target.memory.size or 0)
             there = tos + np.repeat(away, offsets.size)
@@ -97,22 +97,22 @@ def store_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def _offsets(made: Descriptor) -> Array:
-    """Return where a box's elements lie in shared memory."""
+    """Return the offsets of a box's elements in shared memory."""
     return np.asarray(made.at(*np.indices(made.box).reshape(len(made.box), -1)))
 
 
 def _inside(made: Descriptor) -> Array:
-    """Return the position of each of a box's elements in the box, by axis."""
+    """Return the coordinates of a box's elements in the box, by axis."""
     return np.indices(made.box).reshape(len(made.box), -1)
 
 
 def _each(lanes: Array, exists: Array) -> Array:
-    """Return the unit that each existing element is of."""
+    """Return the unit of each existing element."""
     return np.repeat(lanes, exists.sum(axis=1))
 
 
 def _elements(batch: Batch, lanes: Array, inside: Array, numbers: list[int]) -> tuple[Array, Array]:
-    """Return the indices of boxes' elements in a tensor, a row for each unit, and which exist."""
+    """Return the indices of boxes' elements in a tensor, a row per unit, and which exist."""
     rank, shape = len(inside), (len(lanes), inside.shape[1])
     given = [batch.full(batch.values[n])[lanes, None].astype(np.int64) for n in numbers]
     exists, index = np.ones(shape, np.bool_), np.zeros(shape, np.int64)

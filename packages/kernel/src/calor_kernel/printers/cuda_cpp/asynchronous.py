@@ -1,8 +1,8 @@
-"""Matrix instructions of a warp, and copies to shared memory beside the units, as PTX.
+"""Matrix instructions of a warp, and asynchronous copies to shared memory, as PTX.
 
-Requirements: the registers of a fragment are those that :mod:`calor_kernel.language.matrices` says,
-which are PTX's own, so that a fragment's structure is handed over as it lies; of TF32 factors the
-bits that do not count are rounded away, not cut off. (PTX ISA 9.7.9.25, 9.7.14, 9.7.15.)
+Requirements: a fragment's registers, by :mod:`calor_kernel.language.matrices`, are PTX's own, so
+its structure is passed unchanged. TF32 factors are rounded, not truncated. (PTX ISA 9.7.9.25,
+9.7.14, 9.7.15.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calor_kernel.printers.printer import Printer
 
 _NAMES: Final = {float16: "f16", bfloat16: "bf16", int8: "s8", float32: "tf32", float64: "f64"}
 _SIZES: Final = (4, 8, 16)
-# Groups other than of copies by units: products, and boxes that are put.
+# Groups other than units' copies: products, and box stores.
 _COMMITS: Final = {
     "matrix": "wgmma.commit_group.sync.aligned",
     "tensor": "cp.async.bulk.commit_group",
@@ -37,7 +37,7 @@ _COMPUTED: Final = (
 
 
 def _folded(printer: Printer, type: Type, value: Expression) -> str:
-    """Return all words of a value in one."""
+    """Return all words of a value combined into one."""
     count, name = type.nbytes // 4, f"folded_{type.dtype.name}x{type.width}"
     words = " ^ ".join(f"x[{i}]" for i in range(count))
     printer.helpers.add(
@@ -99,7 +99,7 @@ def _mma_text(printer: Printer, name: str, shape: tuple[int, int, int], types: l
 
 
 def load_matrix(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a load of blocks of 8 by 8 by a warp."""
+    """Print a warp's load of 8 by 8 blocks (ldmatrix)."""
     memory, count = operation.memory, operation.attributes["count"]
     assert memory is not None
     index = printer.operand(operation.operands[0])
@@ -120,7 +120,7 @@ def load_matrix(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def copy(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print a copy of 4, 8 or 16 bytes to shared memory that is waited for by groups."""
+    """Print an asynchronous copy of 4, 8 or 16 bytes to shared memory."""
     source, target = operation.attributes["source"], operation.memory
     assert target is not None
     nbytes = target.type.nbytes * operation.attributes["elements"]
@@ -135,7 +135,7 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
     taken = Expression(str(nbytes))
     if mask:
         taken = ex.choice(mask[0], taken, Expression("0"))
-    # Only copies of 16 bytes can pass the first cache by.
+    # Only copies of 16 bytes can bypass the L1 cache.
     near = nbytes < 16 or operation.attributes.get("near", False)
     cache = "ca" if near else "cg"
     name = f"copy_async_{nbytes}{'_near' * (near and nbytes == 16)}"
@@ -151,19 +151,19 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
 
 
 def commit(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the end of a group of copies, or of products beside the units."""
+    """Print the commit of a group of copies, or of asynchronous products."""
     printer.settle()
     code = _COMMITS.get(operation.attributes["group"], "cp.async.commit_group")
     printer.line(f'asm volatile("{code};" ::: "memory");')
 
 
 def wait(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print the wait for all groups of a kind but the latest."""
+    """Print the wait for all but the latest groups of a kind."""
     computed = [printer.operand(v) for v in operation.operands]
     printer.settle()
     pending, group = operation.attributes["pending"], operation.attributes["group"]
     if computed:
-        # A way that is hardly ever gone keeps what comes before the wait from moving behind it.
+        # A rarely taken branch keeps earlier operations from moving behind the wait.
         words = [
             _folded(printer, v.type, x) for v, x in zip(operation.operands, computed, strict=True)
         ]
@@ -175,5 +175,5 @@ def wait(printer: Printer, operation: Operation, block: Block) -> None:
         return
     printer.line(f'asm volatile("cp.async.wait_group {pending};" ::: "memory");')
     if any(o.name == "mma_async" for o in printer.kernel.body.walk()):
-        # Products beside the units read shared memory by another way than the units wrote it.
+        # Asynchronous products read shared memory through another proxy than the units' writes.
         printer.line('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");')

@@ -1,8 +1,7 @@
-"""Atomic changes in OpenCL C 1.2 (6.12.11), with the extensions for 64 bits.
+"""Atomics in OpenCL C 1.2 (6.12.11), with the extensions for 64 bits.
 
-Requirements: integers use the language's functions; floats, for which there is only an exchange,
-are compared and exchanged by their bits until nobody else was there in between; a NaN among them
-must not make that loop endless, so that bits are compared and never numbers.
+Requirements: integers use the language's functions. Floats have only an exchange, so they are
+compare-and-swap loops on the bits; comparing bits instead of numbers ends the loop for NaN too.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def atomic(
     values: Sequence[Expression],
     helpers: Helpers,
 ) -> Expression:
-    """Return what changes an element in one step and is what it was."""
+    """Return an atomic update of an element; its value is the old element."""
     memory, dtype = operation.memory, operation.result.type.dtype
     assert memory is not None
     if memory.space not in _SPACES or dtype.itemsize < 4:

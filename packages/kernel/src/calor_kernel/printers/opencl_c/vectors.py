@@ -1,9 +1,9 @@
-"""Operations on whole vectors in OpenCL C.
+"""Whole-vector operations in OpenCL C.
 
-Requirements: the numbers are those of scalars, bit for bit; signed lanes are computed as unsigned
-ones, where C leaves overflow open; a bool lane is a byte with all bits or none (6.3.d), which is
-widened to the size of the lanes that it chooses (6.12.6); what has no form for vectors is None, and
-is done lane by lane.
+Requirements: the results equal the scalar ones bit for bit. Signed lanes are computed as unsigned,
+because C leaves overflow undefined. A bool lane is a byte with all bits or none (6.3.d), widened to
+the size of the lanes that it selects (6.12.6). Operations without a vector form return None, and
+are done lane by lane.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DIVISION: Final = ("quotient", "modulo")
 
 
 def literal(dialect: Dialect, type: Type, lanes: Sequence[Expression]) -> Expression:
-    """Return a vector of scalars."""
+    """Return a vector literal from scalars."""
     if type.dtype is bool_:
         none = Expression("0", bare=True)
         lanes = [_mask_of(lane) if not lane.bare or lane.text == "true" else none for lane in lanes]
@@ -159,7 +159,7 @@ class _Vectors:
             lanes.append(made)
         return lanes[0] if result.width == 1 else literal(self.dialect, result, lanes)
 
-    # Masks: of a comparison they have the lanes' size, as values a byte.
+    # Masks: comparisons have the lanes' size, bool values one byte.
     def narrowed(self, mask: Expression, type: Type) -> Expression:
         size = type.dtype.itemsize
         if size == 1:
@@ -180,7 +180,7 @@ class _Vectors:
         vector, bits = dialect.type(type), dialect.type(Type(dialect.bits(type.dtype), type.width))
         tie, sign = ("|", "<") if name == "min" else ("&", ">")
         same = f"as_{vector}(as_{bits}(a) {tie} as_{bits}(b))"
-        # Operands that are neither equal nor in order have a NaN, and so has their sum.
+        # Unordered operands include a NaN, and so does their sum.
         rest = f"select(a + b, {same}, a == b)"
         body = f"return select(select({rest}, b, b {sign} a), a, a {sign} b);"
         function = f"{name}_{type.dtype.name}x{type.width}"
@@ -257,9 +257,9 @@ class _Vectors:
 
 
 def half_helper(name: str, dtype: DType, wide: Type, dialect: Dialect) -> tuple[str, str] | None:
-    """Return the function that converts between float16's bits and float32, for any width.
+    """Return the conversion between float16's bits and float32, for any width.
 
-    None for every other helper, also of float16: those are as in any language.
+    None for every other helper, also of float16: those are common to all languages.
     """
     if dtype is not float16 or name not in ("float32_of", "of_float32"):
         return None
