@@ -58,20 +58,10 @@ BANNED = {
 
 # Modules that still have an old name: the path below the repository, and the name to give.
 EXCEPTIONS = {
-    "packages/conformance/src/calor_conformance/faults/places.py": "indices",
     "packages/core/src/calor/recording/aside.py": "unfinished",
     "packages/core/src/calor/transforms/quick.py": "fast_path",
     "packages/core/src/calor/transforms/turns.py": "locks",
-    "packages/kernel/src/calor_kernel/device/kept.py": "launch_cache",
-    "packages/kernel/src/calor_kernel/device/seen.py": "arithmetic_probe",
-    "packages/kernel/src/calor_kernel/device/tried.py": "plane_probe",
-    "packages/kernel/src/calor_kernel/library/elementwise/short.py": "row_vectors",
-    "packages/kernel/src/calor_kernel/library/reduce/team_reduction.py": "cooperative_reduction",
-    "packages/kernel/src/calor_kernel/library/sort/quick.py": "quicksort",
-    "packages/kernel/src/calor_kernel/planning/keeping.py": "operand_cache",
-    "packages/kernel/src/calor_kernel/planning/short.py": "fast_path",
     "packages/nn/src/calor_nn/held.py": "parameters",
-    "plugins/cpu/src/calor_cpu/printer_dots.py": "printer_dot_products",
     "plugins/onnx/src/calor_onnx/narrowing.py": "carrier_rounding",
     "plugins/onnx/src/calor_onnx/passes/few_bits.py": "quantized_weights",
 }

@@ -8,7 +8,7 @@ import pytest
 import calor
 from calor_kernel.device.buffers import OPEN
 from calor_kernel.planning import control, steps
-from calor_kernel.planning.keeping import stamped
+from calor_kernel.planning.operand_cache import stamped
 from calor_kernel.planning.parts import Part, Place, places_of
 
 from .parts_device import device_with_parts

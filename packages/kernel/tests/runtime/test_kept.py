@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from calor_kernel.device.kept import Kept
+from calor_kernel.device.launch_cache import Kept
 from calor_kernel.device.words import Piece
 
 

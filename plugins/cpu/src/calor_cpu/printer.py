@@ -13,7 +13,7 @@ text n − 1.
 
 from __future__ import annotations
 
-import calor_cpu.printer_dots
+import calor_cpu.printer_dot_products
 import calor_cpu.printer_lanes
 import calor_cpu.printer_units  # noqa: F401 - registers what prints operations
 from calor.errors import CompileError

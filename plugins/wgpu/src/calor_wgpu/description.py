@@ -16,7 +16,7 @@ import wgpu
 
 from calor.dtypes import int64
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.device.seen import given, seen
+from calor_kernel.device.arithmetic_probe import given, seen
 from calor_kernel.printers.dialect import words
 
 from ._bindings import compute

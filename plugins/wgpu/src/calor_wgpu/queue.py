@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor_kernel.device.kept import Kept
+from calor_kernel.device.launch_cache import Kept
 from calor_kernel.device.protocol import Queue, Step
 from calor_kernel.device.structs import folded, pack, struct_of, windows
 from calor_kernel.device.words import Piece

@@ -16,8 +16,8 @@ from calor_kernel.device.buffers import AdoptedBuffer, KernelBuffer
 from calor_kernel.device.calls import Giving, NativeCall, Room, Scratch
 from calor_kernel.device.pool import Pool
 from calor_kernel.device.protocol import Device
+from calor_kernel.planning.fast_path import zeroed
 from calor_kernel.planning.plan import Plan
-from calor_kernel.planning.short import zeroed
 
 _HANDLE: Final = Look((KernelBuffer, AdoptedBuffer), {}, "handle")
 _GIVING: Final = Giving(

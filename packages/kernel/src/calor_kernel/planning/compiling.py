@@ -11,10 +11,10 @@ from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning.claims import fitting
 from calor_kernel.planning.control import ControlPlan, has_control
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.keeping import Keeper
+from calor_kernel.planning.fast_path import short_way
+from calor_kernel.planning.operand_cache import Keeper
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
-from calor_kernel.planning.short import short_way
 from calor_kernel.planning.structure import structure_of
 from calor_kernel.planning.values import Draft
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from calor.graph.graph import Graph
 from calor_kernel.planning.dependences import dependences
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.keeping import preparations
+from calor_kernel.planning.operand_cache import preparations
 from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.template import Template, known

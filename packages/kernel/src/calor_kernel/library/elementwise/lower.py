@@ -23,7 +23,7 @@ from calor_kernel.language import FastDivmod, index_dtype
 from calor_kernel.library.elementwise.blueprint import Blueprint
 from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.flat import elementwise_flat
-from calor_kernel.library.elementwise.short import elementwise_short
+from calor_kernel.library.elementwise.row_vectors import elementwise_short
 from calor_kernel.library.elementwise.strided import (
     elementwise_lanes,
     elementwise_rows,

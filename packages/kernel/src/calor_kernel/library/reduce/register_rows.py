@@ -21,11 +21,11 @@ from calor_kernel.language import (
 from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import lanes, load, store
 from calor_kernel.library.math.base import exactly
+from calor_kernel.library.reduce.cooperative_reduction import over_lanes, over_team
 from calor_kernel.library.reduce.pairwise_sums import tree
 from calor_kernel.library.reduce.program import Fold, applied
 from calor_kernel.library.reduce.reduction_ops import identity
 from calor_kernel.library.reduce.row_state import Run
-from calor_kernel.library.reduce.team_reduction import over_lanes, over_team
 
 
 @kernel

@@ -26,11 +26,11 @@ from calor_kernel.language import (
     unravel,
 )
 from calor_kernel.library.elementwise.values import lanes
+from calor_kernel.library.reduce.cooperative_reduction import over_each, over_lanes, over_team
 from calor_kernel.library.reduce.pairwise_sums import put_aside, taken_together, tree
 from calor_kernel.library.reduce.program import Fold, Program
 from calor_kernel.library.reduce.reduction_ops import identity, joined
 from calor_kernel.library.reduce.row_state import RowPlan, Run
-from calor_kernel.library.reduce.team_reduction import over_each, over_lanes, over_team
 
 
 @kernel

@@ -18,7 +18,7 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.reduce.team_reduction import over_lanes, over_team
+from calor_kernel.library.reduce.cooperative_reduction import over_lanes, over_team
 from calor_kernel.library.scan.tiles import (
     TilePlan,
     load_vector,

@@ -31,7 +31,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.sort.keys import key_of
 from calor_kernel.library.sort.networks import LANES
-from calor_kernel.library.sort.quick import quick_sort
+from calor_kernel.library.sort.quicksort import quick_sort
 
 N = TypeVar("N")
 _LANES = LANES[uint32]

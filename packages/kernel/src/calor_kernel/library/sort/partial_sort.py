@@ -16,7 +16,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Scratch, Work
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.sort.pairs import RowTurns, outputs_of, sort_pairs
-from calor_kernel.library.sort.quick import SPARE
+from calor_kernel.library.sort.quicksort import SPARE
 from calor_kernel.library.sort.radix_select_launch import lower_select, selects
 from calor_kernel.library.sort.top_k import STEP, RowParts, front_candidates, front_results
 from calor_kernel.library.sort.values import sort_values

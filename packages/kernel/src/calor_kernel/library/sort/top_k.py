@@ -30,7 +30,7 @@ from calor_kernel.language import (
 from calor_kernel.library.sort.keys import key_of
 from calor_kernel.library.sort.networks import LANES, compress, count_lanes
 from calor_kernel.library.sort.pairs import RowTurns, lanes_of, pair_up
-from calor_kernel.library.sort.quick import quick_select, quick_sort
+from calor_kernel.library.sort.quicksort import quick_select, quick_sort
 
 N = TypeVar("N")
 # Vectors of keys that are compared together.

@@ -31,7 +31,7 @@ from calor_kernel.language import (
 from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
 from calor_kernel.library.sort.networks import LANES
 from calor_kernel.library.sort.pairs import RowTurns
-from calor_kernel.library.sort.quick import quick_sort
+from calor_kernel.library.sort.quicksort import quick_sort
 
 
 @kernel
