@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 import calor_onnx
 
 # The module; the package has the pass itself under this name.
-PASS = import_module("calor_onnx.passes.few_bits")
+PASS = import_module("calor_onnx.passes.quantized_weights")
 S, U = np.int8, np.uint8
 RANDOM = np.random.default_rng(0)
 

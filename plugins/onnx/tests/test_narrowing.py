@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor_onnx.narrowing import narrowed
+from calor_onnx.carrier_rounding import narrowed
 from calor_onnx.values import to_host, upload
 
 HALVES = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)

@@ -13,8 +13,8 @@ import pytest
 
 import calor
 from calor.errors import TraceError
+from calor.transforms.locks import turn_for
 from calor.transforms.state import Stateful
-from calor.transforms.turns import turn_for
 
 from .objects import Momentum, parameter
 

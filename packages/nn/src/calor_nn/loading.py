@@ -11,7 +11,7 @@ import numpy as np
 import calor
 from calor import DType, Tensor
 from calor.errors import CalorError
-from calor_nn.held import Holder, held_tensors
+from calor_nn.parameters import Holder, held_tensors
 
 
 class LoadError(CalorError, KeyError):

@@ -16,8 +16,8 @@ import calor
 from calor import Tensor
 from calor.transforms.state import exchange
 from calor_nn import summary as tables
-from calor_nn.held import Holder, held_tensors, observers
 from calor_nn.loading import LoadReport, convert_, load_into
+from calor_nn.parameters import Holder, held_tensors, observers
 
 
 def Parameter(data: Any, *, requires_grad: bool = True) -> Tensor:

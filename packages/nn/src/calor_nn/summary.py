@@ -14,7 +14,7 @@ import calor
 from calor import Tensor
 from calor.recording.tracing import GraphTrace
 from calor.specs import spec
-from calor_nn.held import Holder, held_tensors, observers, own_tensors
+from calor_nn.parameters import Holder, held_tensors, observers, own_tensors
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def flush(trace: Trace) -> None:
     try:
         _flush(trace)
     except BaseException:
-        from calor.recording.aside import set_aside
+        from calor.recording.unfinished import set_aside
 
         set_aside(trace)
         raise

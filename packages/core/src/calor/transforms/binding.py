@@ -18,9 +18,9 @@ from calor.recording.trace import exports, materialize
 from calor.recording.tracing import traced_elsewhere
 from calor.tensor.values import Handle, Value
 from calor.transforms.following import follow
+from calor.transforms.locks import Turn, turn_for
 from calor.transforms.state import Stateful, epoch, members, named_leaves, versions
 from calor.transforms.traced import Traced
-from calor.transforms.turns import Turn, turn_for
 
 _getrefcount = sys.getrefcount
 # References to a state value that only its handle owns, as Binding.in_place counts them: by the

@@ -17,8 +17,8 @@ from calor.local import local
 from calor.recording.trace import materialize
 from calor.tensor.values import Value
 from calor.transforms.arguments import Arguments, Unpack, as_tensors
+from calor.transforms.fast_path import Quick, compiled_call, quick_call
 from calor.transforms.program import MISS, JittedFunction, Program, plain_buffers
-from calor.transforms.quick import Quick, compiled_call, quick_call
 from calor.transforms.state import epoch
 
 Call = Callable[[list[Any], list[Any], list[Any]], Any]

@@ -10,8 +10,8 @@ import calor
 from calor import Tensor
 from calor.ops.elementwise import bitcast
 from calor_onnx.call import Call
+from calor_onnx.carrier_rounding import narrowed
 from calor_onnx.errors import ModelError
-from calor_onnx.narrowing import narrowed
 from calor_onnx.registry import operator
 from calor_onnx.types import CARRIERS, PACKED, STRING, HostType, calor_type, name_of, numpy_type
 from calor_onnx.values import Narrow, dtype_of

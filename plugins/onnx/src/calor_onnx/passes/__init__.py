@@ -16,11 +16,11 @@ from calor_onnx.passes.attention import attention
 from calor_onnx.passes.batch_norm import batch_norm
 from calor_onnx.passes.bytes_multiplied import bytes_multiplied
 from calor_onnx.passes.dead import dead
-from calor_onnx.passes.few_bits import few_bits
 from calor_onnx.passes.gelu import gelu
 from calor_onnx.passes.identity import identity
 from calor_onnx.passes.layer_norm import layer_norm
 from calor_onnx.passes.looking import Around, Look
+from calor_onnx.passes.quantized_weights import few_bits
 from calor_onnx.passes.transposes import transposes
 from calor_onnx.passes.weights import weights
 
