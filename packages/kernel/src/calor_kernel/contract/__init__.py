@@ -1,1 +1,1 @@
-"""What a kernel family hands to the planner: views, launches, device description and costs."""
+"""The interface of kernel families to the planner: views, launches, device info and costs."""

@@ -20,7 +20,7 @@ Movement = Callable[[View, Mapping[str, Any], Spec], View | None]
 
 
 def view_of(op: str, view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
-    """Return the result of an op as a view of its operand, None where it is none."""
+    """Return the result of an op as a view of its operand, None if impossible."""
     function = MOVEMENTS.get(op)
     return None if function is None else function(view, attributes, result)
 

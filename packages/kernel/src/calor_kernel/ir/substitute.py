@@ -1,4 +1,4 @@
-"""Replacing values by others in blocks."""
+"""Substitution of values in blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from calor_kernel.ir.nodes import Block, Value
 
 
 def substitute(blocks: Iterable[Block], replaced: Mapping[Value, Value]) -> None:
-    """Replace values in operands and yields, in the regions too; chains are followed."""
+    """Replace values in operands and yields, also in regions; chains are followed."""
     if not replaced:
         return
 

@@ -1,4 +1,4 @@
-"""A kernel as text that people read: one operation a line, regions indented."""
+"""A kernel as readable text: one operation per line, regions indented."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 
 
 def kernel_text(kernel: Kernel) -> str:
-    """Return the readable text of a kernel; the same kernel always gives the same text."""
+    """Return the readable text of a kernel; it is deterministic."""
     return _Writer().kernel(kernel)
 
 

@@ -1,7 +1,7 @@
-"""``min``, ``max`` and ``range`` of device values, as a type checker sees them.
+"""``min``, ``max`` and ``range`` of device values, for type checkers.
 
-In a kernel the built-in functions work too. Python's types say that they take numbers with a truth
-value and an index, which device values have not, so modules that are checked import these.
+In a kernel the built-in functions work too. Their type stubs require numbers with a truth value and
+an index, which device values lack, so type-checked modules import these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     def min(first: Number | float, *others: Number | float) -> Number: ...
 
     def min(first: Number | float, *others: Number | float) -> Number | int:
-        """Return the smallest, lane by lane; NaN where one is NaN."""
+        """Return the smallest, lane by lane; NaN if any is NaN."""
 
     @overload
     def max(first: int, *others: int) -> int: ...
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     def max(first: Number | float, *others: Number | float) -> Number: ...
 
     def max(first: Number | float, *others: Number | float) -> Number | int:
-        """Return the greatest, lane by lane; NaN where one is NaN."""
+        """Return the greatest, lane by lane; NaN if any is NaN."""
 
     @overload
     def range(*bounds: int) -> builtins.range: ...  # type: ignore[overload-overlap]
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     def range(*bounds: Number | int) -> Iterable[Number]: ...
 
     def range(*bounds: Number | int) -> Iterable[Number] | builtins.range:
-        """Return a range, which is a loop on the device where a bound is a device value."""
+        """Return a range, which is a device loop if a bound is a device value."""
 
 else:
     min, max, range = statements.min_, statements.max_, statements.range_

@@ -1,4 +1,4 @@
-"""The features that a device may have beside the minimum: kernels ask for them by name."""
+"""The optional features of devices; kernels query them by name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Bands: a number for each row, or each column, of a matrix that units hold in fragments.
+"""Bands: a number per row, or per column, of a matrix held in fragments.
 
-Requirements: softmax and norms keep a maximum and a sum per row across loops, so that a band is a
-register array as a fragment is; units that hold parts of the same row all get its number, with the
-same order of additions each time.
+Requirements: softmax and norms carry a row maximum and a row sum across loops, so a band is a
+register array, as a fragment is. Units that share a row get the same number, with a deterministic
+order of additions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_kernel.language.values import Number
 
 
 class Band:
-    """A number for each row (``axis`` 1) or column (``axis`` 0) of which a unit holds elements.
+    """A number for each row (``axis`` 1) or column (``axis`` 0) of a unit's elements.
 
     ``keys`` are the registers' distances from the unit's first row or column, in the order of
     ``items``.
@@ -45,14 +45,14 @@ class Band:
         return self
 
     def copy(self) -> Band:
-        """Return a band of the same numbers that changes by itself."""
+        """Return an independent band with the same numbers."""
         made = registers(len(self.keys), self.items.type.dtype)
         for i, item in enumerate(self.items.items):
             made[i] = item
         return Band(self.axis, self.keys, made)
 
     def combine(self, kind: str, like: HeldMatrix) -> Band:
-        """Reduce what units have of the same rows or columns of a fragment, and return the band."""
+        """Reduce over the units that share rows or columns of a fragment, and return the band."""
         for distance in _distances(like, self.axis):
             for i, item in enumerate(self.items.items):
                 self.items[i] = current().binary(kind, item, plane_shuffle(item, distance, "xor"))
@@ -69,7 +69,7 @@ class Band:
 
 
 def reduce_fragment(given: HeldMatrix, kind: str, axis: int) -> Band:
-    """Return what a unit has of each row (axis 1) or column (axis 0) of a fragment, reduced."""
+    """Return a unit's elements of each row (axis 1) or column (axis 0), reduced."""
     band = Band.of(given, axis)
     for i, key in enumerate(band.keys):
         total: Any = None
@@ -94,7 +94,7 @@ def _combined(kind: str, a: Any, b: Any) -> Any:
 
 
 def _distances(given: HeldMatrix, axis: int) -> list[int]:
-    """Return the xor distances of the lanes that hold elements of the same row or column."""
+    """Return the XOR distances of the lanes that share a row or column."""
     rows = given.extent[0]
     found, step = [], 1
     for size, stride in given.shape.layout(given.side)[0].modes():

@@ -99,13 +99,13 @@ def _type(text: str) -> Type:
 
 
 def intrinsic(signature: str, /, **texts: str) -> Callable[[Callable[..., Any]], Intrinsic]:
-    """Make a NumPy function an intrinsic: its meaning, beside its text in each language.
+    """Make a NumPy function an intrinsic: its reference, with a text for each language.
 
-    ``signature``: the types of operands and result. In the text of a C language, an expression, or
-    a statement where there is no result, ``{0}`` is the first operand. In that of LLVM, whole
-    lines, ``{result}`` is the result's name, with which names that it makes up begin, and
-    ``declare`` lines go to the top of the module. ``c`` serves all C languages that have no text of
-    their own.
+    ``signature``: the types of operands and result. A text for a C language is an expression, or a
+    statement without a result; ``{0}`` is the first operand. A text for LLVM consists of whole
+    lines; ``{result}`` is the result's name and the prefix of all local names, and ``declare``
+    lines are moved to the top of the module. ``c`` serves all C languages without a text of their
+    own.
 
     >>> import numpy as np
     >>> @intrinsic("float32, float32 -> float32", c="hypot({0}, {1})", metal="length(float2({0}, {1}))")

@@ -51,7 +51,7 @@ class Layout:
 
     @staticmethod
     def rows(*sizes: int) -> Layout:
-        """Return the row-major layout, the last axis the fastest, as arrays have it.
+        """Return the row-major layout: the last axis is the fastest, as in NumPy.
 
         >>> print(Layout.rows(2, 3))
         (2,3):(3,1)
@@ -101,11 +101,11 @@ class Layout:
         return list(zip(_flat(self.shape), _flat(self.stride), strict=True))
 
     def flatten(self) -> Layout:
-        """Return the same function with modes that are not nested."""
+        """Return the same function with flat modes."""
         return _of_modes(self.modes())
 
     def coalesce(self) -> Layout:
-        """Return the same function of an index with as few modes as can be.
+        """Return the same function of an index with the fewest modes.
 
         >>> print(Layout((2, (1, 6)), (1, (7, 2))).coalesce())
         12:1
@@ -167,9 +167,9 @@ class Layout:
 
     # The algebra.
     def compose(self, other: Tiler) -> Layout:
-        """Return the layout whose offset of i is this one's of the other's of i.
+        """Return the composition: the layout i → self(other(i)).
 
-        A tuple composes mode by mode. ValueError where that is no layout.
+        A tuple composes mode by mode. ValueError if the composition is no layout.
 
         >>> print(Layout((6, 2), (8, 2)).compose(Layout((4, 3), (3, 1))))
         ((2,2),3):((24,2),8)
@@ -194,7 +194,7 @@ class Layout:
     def complement(self, size: int) -> Layout:
         """Return the layout of the offsets below about ``size`` at which copies of this one fit.
 
-        Together they reach each offset once. ValueError where this one overlaps itself.
+        Together they reach each offset once. ValueError if this layout overlaps itself.
 
         >>> print(Layout((2, 2), (1, 6)).complement(24))
         (3,2):(2,12)
@@ -210,9 +210,9 @@ class Layout:
         return _of_modes(made).coalesce()
 
     def divide(self, tiler: Tiler) -> Layout:
-        """Return (a tile, the tiles): the elements that the tiler takes, and where it repeats.
+        """Return (a tile, the tiles): the tiler's elements, and the offsets of its repetitions.
 
-        A tuple divides mode by mode, which gives that pair for each (CuTe: logical_divide).
+        A tuple divides mode by mode, with one such pair per mode (CuTe: logical_divide).
 
         >>> print(Layout(24).divide(4))
         (4,6):(1,4)
@@ -225,7 +225,7 @@ class Layout:
         return self.compose(Layout.of((tiler, tiler.complement(self.size))))
 
     def zipped_divide(self, tiler: Tiler) -> Layout:
-        """Return ((the tile's modes), (the tiles' modes and those that are not divided)).
+        """Return ((the tile's modes), (the tiles' modes and the undivided modes)).
 
         >>> print(Layout.rows(8, 6).zipped_divide((4, 3)))
         ((4,3),(2,2)):((6,1),(24,3))
@@ -243,7 +243,7 @@ class Layout:
         return Layout.of((made[0], *made[1])) if isinstance(tiler, tuple) else made
 
     def product(self, other: Layout) -> Layout:
-        """Return (this, copies of it where the other says), CuTe's logical_product.
+        """Return (this, copies of it at the other's offsets), CuTe's logical_product.
 
         >>> print(Layout((2, 2), (4, 1)).product(Layout(6)))
         ((2,2),(2,3)):((4,1),(2,8))
@@ -258,7 +258,7 @@ class Layout:
         return Layout.of(Layout.of(pair) for pair in zip(blocks, places, strict=True))
 
     def right_inverse(self) -> Layout:
-        """Return the layout r with ``self(r(i)) == i`` for each i below its size, the longest.
+        """Return the longest layout r with ``self(r(i)) == i`` for each i below its size.
 
         >>> print(Layout.rows(4, 8).right_inverse())
         (8,4):(4,1)
@@ -277,7 +277,7 @@ class Layout:
         return _of_modes(made).coalesce()
 
     def left_inverse(self) -> Layout:
-        """Return a layout l with ``l(self(i)) == i`` for each i; ValueError where none is."""
+        """Return a layout l with ``l(self(i)) == i`` for each i; ValueError if there is none."""
         return Layout.of((self, self.complement(self.cosize))).right_inverse()
 
 
@@ -298,7 +298,7 @@ def _every(modes: Sequence[Mode], step: int) -> list[Mode]:
 
 
 def _first(modes: Sequence[Mode], count: int) -> list[Mode]:
-    """Return the modes of the first ``count`` indices; the last mode goes on beyond its size."""
+    """Return the modes of the first ``count`` indices; the last mode extends beyond its size."""
     made: list[Mode] = []
     for size, stride in modes[:-1]:
         kept = size if count % size == 0 else count
@@ -311,7 +311,7 @@ def _first(modes: Sequence[Mode], count: int) -> list[Mode]:
 
 
 def _overlap(layout: Layout) -> bool:
-    """Return whether offsets of different modes add up to others' (steps of 0 apart)."""
+    """Return whether sums of different modes' offsets coincide (strides of 0 excepted)."""
     reached = 0
     for stride, size in sorted((s, n) for n, s in layout.modes() if n > 1 and s):
         if stride <= reached:
@@ -349,7 +349,7 @@ def _like(nested: Nested, leaves: Sequence[Any]) -> Any:
 
 
 def _running(sizes: Iterable[int]) -> list[int]:
-    """Return the product of the sizes before each."""
+    """Return the exclusive running products of the sizes."""
     made, step = [], 1
     for size in sizes:
         made.append(step)

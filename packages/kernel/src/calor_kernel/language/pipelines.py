@@ -1,9 +1,9 @@
-"""Pipelines: stages of shared memory that are filled ahead while others are worked on.
+"""Pipelines: multi-stage buffering in shared memory.
 
-Requirements: a kernel says what is copied and when it is needed, in the same words on every device,
-and the pipeline becomes copy engines with barriers in memory, asynchronous copies in groups,
-registers that are stored later, or plain copies of a unit that is alone; nothing is visible before
-``wait``, and no stage is written before all have released it, which lanes checks.
+Requirements: a kernel states its copies and their uses in the same way for every device. The
+pipeline becomes copy engines with barriers in memory, asynchronous copies in groups, loads to
+registers with later stores, or plain copies for a single unit. No data is visible before ``wait``,
+and no stage is written before all units have released it; lanes checks both.
 
     pipe = Pipeline(3, Tile(float16, a_at), Tile(float16, b_at))
     for t in range(2):                          # ahead

@@ -1,4 +1,4 @@
-"""What is known of the registers that a unit holds of a matrix."""
+"""The interface of a matrix held in a unit's registers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HeldMatrix(Protocol):
 
     @property
     def count(self) -> int:
-        """The number of registers that a unit has of it."""
+        """The number of registers per unit."""
 
     def register_place(self, register: int) -> tuple[int, int]:
-        """Return how far a register lies from register 0, in rows and columns."""
+        """Return the distance of a register from register 0, in rows and columns."""

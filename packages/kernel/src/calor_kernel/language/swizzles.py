@@ -42,7 +42,7 @@ class Swizzle:
 
 @dataclass(frozen=True, slots=True)
 class Swizzled:
-    """A layout whose offsets are swizzled: what a tile in shared memory has.
+    """A layout with swizzled offsets, as for a tile in shared memory.
 
     >>> tile = Swizzled(Swizzle(3, 3, 3), Layout.rows(8, 64))
     >>> tile(1, 0), tile(1, 8), tile.cosize

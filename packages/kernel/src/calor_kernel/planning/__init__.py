@@ -1,1 +1,1 @@
-"""From a graph to launches: views, the covering by work, memory by liveness, and the plan."""
+"""From a graph to launches: views, covering, memory layout by liveness, and the plan."""

@@ -1,4 +1,4 @@
-"""Lists of parameters and formats of prints, as every language of the C family writes them."""
+"""Parameter lists and print formats of the C family."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE: Final = 70
 
 
 def listed(parts: Sequence[str], indent: str = "    ") -> str:
-    """Return parameters on one line, or on lines of their own where that is long."""
+    """Return parameters on one line, or on separate lines if that is too long."""
     line = ", ".join(parts)
     if len(line) <= _LINE:
         return line

@@ -1,8 +1,8 @@
 """Numbers as literals that every C-like compiler reads back exactly.
 
-Requirements: no rounding between the kernel and the device, so that fractions that decimal digits
-do not hold exactly are written in hexadecimal; the smallest integers have no literal of their own
-in C and are written as differences.
+Requirements: no rounding between the kernel and the device, so fractions without an exact decimal
+form are written in hexadecimal. C has no literals of the smallest integers, so they are written as
+differences.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def decimal_or_hexadecimal(number: float) -> str:
 
 
 def bits_of(number: Any, dtype: DType) -> int:
-    """Return a number's bits as the dtype holds it, as an unsigned integer.
+    """Return the bits of a number in a dtype, as an unsigned integer.
 
     >>> from calor.dtypes import float16, int8
     >>> hex(bits_of(1.0, float16)), bits_of(-1, int8)
@@ -49,7 +49,7 @@ def bits_of(number: Any, dtype: DType) -> int:
 
 
 def integer(number: int, dtype: DType, suffix: str = "") -> str:
-    """Return an integer; ``suffix`` is that of its type, for numbers that are not ints in C.
+    """Return an integer literal; ``suffix`` is that of its type, for numbers beyond C's int.
 
     >>> from calor.dtypes import int32
     >>> integer(-(2**31), int32)
@@ -61,5 +61,5 @@ def integer(number: int, dtype: DType, suffix: str = "") -> str:
 
 
 def is_special(number: float) -> bool:
-    """Return whether a float is an infinity or NaN, which literals do not have."""
+    """Return whether a float is an infinity or NaN, which have no literals."""
     return math.isinf(number) or math.isnan(number)

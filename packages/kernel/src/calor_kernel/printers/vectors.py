@@ -1,7 +1,7 @@
-"""Operations on vectors: whole where the language has them, lane by lane where it has not.
+"""Vector operations: whole if the language supports them, else lane by lane.
 
-Requirements: one set of rules for numbers, those of scalars; reductions combine halves first, as
-:mod:`calor_kernel.ir.ops` says, so that every device rounds alike.
+Requirements: the rules for scalars hold for each lane. Reductions combine halves first, as defined
+in :mod:`calor_kernel.ir.ops`, so every device rounds alike.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.printer import Printer
 
-# What is told by lanes alone, also of scalars, which are one lane.
+# Operations defined by lanes only, also for scalars, which have one lane.
 OF_LANES = frozenset(("splat", "extract", "insert", "shuffle", "pack", "vreduce", "dot"))
 _BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 
 
 def vector(printer: Printer, operation: Operation, wide: bool) -> Expression:
-    """Return a pure operation on lanes; ``wide``: whether there is more than one of them."""
+    """Return a pure operation on lanes; ``wide``: whether there are several."""
     dialect = printer.dialect
     operands = [printer.operand(v) for v in operation.operands]
     whole = dialect.vector_operation(operation, operands, printer.helpers) if wide else None
@@ -92,7 +92,7 @@ def _reduced(printer: Printer, operation: Operation, lanes: list[Expression]) ->
 def _dot(
     printer: Printer, operation: Operation, lanes: Sequence[list[Expression]]
 ) -> list[Expression]:
-    """Return operand 2 plus the products of the groups of lanes that its lanes stand for."""
+    """Return operand 2 plus, per lane, the dot product of its group of lanes."""
     a, b, totals = lanes
     source, second = operation.operands[0].type.dtype, operation.operands[1].type.dtype
     wide = operation.result.type.dtype
@@ -111,7 +111,7 @@ def _dot(
 def _regrouped(
     printer: Printer, lanes: list[Expression], source: Type, result: Type
 ) -> list[Expression]:
-    """Return the same bits in other lanes, the least significant first."""
+    """Return the same bits regrouped into other lanes, the least significant first."""
     dialect, scalars = printer.dialect, printer.scalars
     small, large = sorted((source.dtype.itemsize, result.dtype.itemsize))
     narrow, wide = _BITS[small], _BITS[large]

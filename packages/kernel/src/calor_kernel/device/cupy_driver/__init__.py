@@ -1,5 +1,5 @@
-"""What GPUs have in common that run by CuPy's functions of the driver: NVIDIA's, and AMD's by ROCm.
+"""The common code of GPUs run by CuPy's driver functions: NVIDIA's, and AMD's by ROCm.
 
-CuPy is no requirement of calor-kernel: the plugins bring the build of it that fits their driver,
-and hand over its modules, or what has the same functions (``protocol``), as PyCUDA's do.
+CuPy is no requirement of calor-kernel: a plugin requires the CuPy build for its driver, and passes
+its modules, or a replacement with the same functions (``protocol``), such as PyCUDA's.
 """

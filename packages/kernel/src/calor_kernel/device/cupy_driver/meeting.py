@@ -1,7 +1,7 @@
-"""How streams of several GPUs wait for each other, by events.
+"""Synchronization of streams of several GPUs, by events.
 
-Requirements: no host waits; an event belongs to one stream, and is recorded anew each time, which
-those that waited for it before do not notice.
+Requirements: the host does not wait. An event belongs to one stream and is recorded again each
+time, without effect on earlier waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WAITING: Final = "letting GPUs wait for each other"
 
 
 class StreamMeeting(Meeting):
-    """The streams of a group, of which the first is where they meet."""
+    """The streams of a group; they synchronize at the first."""
 
     lock = QUEUEING
 
@@ -30,7 +30,7 @@ class StreamMeeting(Meeting):
                 stream.use()
                 events.append(runtime.eventCreateWithFlags(runtime.eventDisableTiming))
         self.met, *come = events
-        # Of each other stream, the event that says that it has come so far.
+        # For each other stream, the event of its progress.
         self.others = [(s.stream, e) for s, e in zip(streams[1:], come, strict=True)]
 
     def gather(self) -> None:
@@ -45,7 +45,7 @@ class StreamMeeting(Meeting):
                 raise
 
     def release(self) -> None:
-        """Let all wait for the first stream."""
+        """Let all streams wait for the first."""
         met, wait = self.met, self.runtime.streamWaitEvent
         try:
             self.runtime.eventRecord(met, self.hub.stream)
@@ -56,7 +56,7 @@ class StreamMeeting(Meeting):
                 raise
 
     def close(self) -> None:
-        """Give the events back."""
+        """Free the events."""
         with self.hub.told("freeing events"):
             for event in (self.met, *(event for _, event in self.others)):
                 self.runtime.eventDestroy(event)

@@ -1,7 +1,7 @@
-"""Loads of 8 × 8 blocks of shared memory by the units of a plane together.
+"""Collective loads of 8 × 8 blocks of shared memory by a plane.
 
-Requirements: each lane names one row's start, and gets two neighbours of a row, or of a column
-where blocks are transposed; rows start where hardware lets them.
+Requirements: each lane gives the start of one row, and receives two adjacent elements of a row, or
+of a column for transposed blocks. Row starts are aligned as hardware requires.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Conversions between element types, as the operations ``cast`` and ``bitcast`` say.
+"""Conversions between element types: the operations ``cast`` and ``bitcast``.
 
-Requirements: float to int truncates, saturates and makes NaN 0; conversions to floats round once,
-to nearest even, also where NumPy would go through another type on the way.
+Requirements: float to int truncates, saturates and makes NaN 0. Conversions to floats round once,
+to nearest even, even if NumPy would convert through another type.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def caster(source: DType, target: DType) -> Callable[[Array], Array]:
 
 def _saturate(x: Array, host: np.dtype[Any]) -> Array:
     limits = np.iinfo(host)
-    # 2.0**63 and 2.0**64 are not in their types, and the number before them is.
+    # 2.0**63 and 2.0**64 exceed their types; the float before them does not.
     low = float(limits.min)
     high = float(limits.max)
     if high > limits.max or host.itemsize == 8:
@@ -56,7 +56,7 @@ def rounded(x: Array, host: np.dtype[Any]) -> Array:
 
 
 def _odd_float32(x: Array) -> Array:
-    """Return float64 as float32 rounded to odd, so that a second rounding is right."""
+    """Return float64 as float32 rounded to odd, so that a second rounding is exact."""
     near = x.astype(np.float32)
     wide = near.astype(np.float64)
     inexact = (wide != x) & np.isfinite(x)
@@ -68,7 +68,7 @@ def _odd_float32(x: Array) -> Array:
 
 
 def _sticky(x: Array) -> Array:
-    """Return 64-bit integers that float64 holds and that round as the given ones do to few bits."""
+    """Return 64-bit integers representable in float64 that round to the same result."""
     large = (x >= 2**53) if x.dtype.kind == "u" else (x >= 2**53) | (x < -(2**53))
     if not large.any():
         return x

@@ -1,8 +1,8 @@
-"""Loops and branches over units that may disagree.
+"""Loops and branches with divergent units.
 
-Requirements: where all units agree, a loop is a loop of Python and a branch runs one side; where
-they do not, both sides run under masks, and a unit keeps its values once it has left a loop. What
-inactive units compute is never looked at.
+Requirements: if all units agree, a loop is a Python loop and a branch runs one side. Otherwise both
+sides run under masks, and a unit keeps its values after it leaves a loop. Results of inactive units
+are never used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calor_kernel.language.lanes.products import Merged, Unfinished
 
 Array = np.ndarray[Any, Any]
 
-# A loop with a test that goes on for longer has no end, as a rule: a flag that nobody sets.
+# A loop with a test that runs longer is taken as endless: it waits for a flag that is never set.
 ROUNDS = 10_000_000
 
 

@@ -1,7 +1,7 @@
 """Operations with a check or an effect of their own: divisions, shifts, prints, assertions.
 
-Requirements: where C leaves the result open, a kernel must not get there; what a constant makes
-safe costs nothing.
+Requirements: a kernel must not reach a case that C leaves undefined. A constant that excludes the
+case makes the check free.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _first(batch: Batch, bad: Array) -> int | None:
-    """Return the first active unit for which something is wrong, None where all is well."""
+    """Return the first active unit with a violation, None if there is none."""
     if not bad.any():
         return None
     wrong = bad if bad.ndim == 1 else bad.any(axis=1)
@@ -27,7 +27,7 @@ def _first(batch: Batch, bad: Array) -> int | None:
 
 
 def division_step(compiler: Compiler, operation: Operation) -> Step:
-    """Return the step of quotient or modulo, which fails for 0 and where the result overflows."""
+    """Return the step of quotient or modulo, which fails for 0 and on overflow."""
     plain = compiler.apply(operation, ARITHMETIC[operation.name])
     a, b = compiler.slots(operation.operands)
     dtype, known = operation.operands[0].type.dtype, operation.operands[1].known
@@ -51,7 +51,7 @@ def division_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def shift_step(compiler: Compiler, operation: Operation) -> Step:
-    """Return the step of a shift, which fails for a distance that the type has not."""
+    """Return the step of a shift, which fails for a distance beyond the type's width."""
     plain = compiler.apply(operation, ARITHMETIC[operation.name])
     distance = compiler.slot(operation.operands[1])
     bits = operation.operands[0].type.dtype.itemsize * 8

@@ -1,7 +1,6 @@
-"""Intrinsics on lanes: their reference, and that it gives what its signature says.
+"""Intrinsics on lanes: the reference, with a check of its result against the signature.
 
-Requirements: a reference is a stranger's NumPy code, so its result is checked before anything
-depends on it.
+Requirements: a reference is user-written NumPy code, so its result is checked before any use.
 """
 
 from __future__ import annotations

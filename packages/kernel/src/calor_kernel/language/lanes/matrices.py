@@ -1,10 +1,10 @@
-"""Products of matrices that the units of a plane hold in fragments.
+"""Matrix products of fragments held by a plane's units.
 
-Requirements: a fragment says which element of its matrix each register of each lane is, so that any
-instruction's layout runs here; products and sums are formed in the accumulator's type.
+Requirements: a fragment gives the matrix element of each register of each lane, so any
+instruction's layout can be interpreted. Products and sums have the accumulator's type.
 
 The attribute ``fragments`` holds three of them, of a, b and c; each is a table of (row, column) by
-lane and register, or an object whose ``coordinates`` is one. ``shape`` is (m, n, k).
+lane and register, or an object with such a table as ``coordinates``. ``shape`` is (m, n, k).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def mma_step(compiler: Compiler, operation: Operation) -> Step:
 
 
 def as_factor(values: Array, short: bool) -> Array:
-    """Return elements as the instruction reads them; of TF32 it drops the lower 13 bits."""
+    """Return elements as the instruction reads them; for TF32 without the lower 13 bits."""
     if not short:
         return values
     bits = np.ascontiguousarray(values).view(np.uint32) & np.uint32(0xFFFFE000)
@@ -56,6 +56,6 @@ def as_factor(values: Array, short: bool) -> Array:
 
 
 def _table(fragment: Any) -> tuple[Array, Array]:
-    """Return the rows and the columns that registers hold, each by (lane, register)."""
+    """Return the row and column tables of registers, each by (lane, register)."""
     table = np.array(getattr(fragment, "coordinates", fragment))
     return table[..., 0], table[..., 1]

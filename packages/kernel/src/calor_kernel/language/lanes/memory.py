@@ -1,8 +1,8 @@
 """Loads, stores and atomics on NumPy memory, with bounds.
 
-Requirements: one call of NumPy serves all units of a batch; every access is checked against the
-memory's bounds, because an index that NumPy wraps around would hide a defect; only what active
-units reach is checked and written.
+Requirements: one NumPy call serves all units of a batch. Every access is checked against the
+memory's bounds, because NumPy's negative indices would hide a defect. Only accesses of active units
+are checked and written.
 """
 
 from __future__ import annotations

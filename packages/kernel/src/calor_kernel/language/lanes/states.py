@@ -1,7 +1,7 @@
-"""The memories of a launch: what a kernel's own are, and which arguments share cells.
+"""The memories of a launch: the kernel's own, and arguments with shared cells.
 
-Requirements: arguments may be one buffer twice, with other types and offsets (an op in place), and
-a race between them is a race; memory that is only read, or is one unit's, is not watched for races.
+Requirements: two arguments may be one buffer, with different types and offsets (an op in place),
+and races between them are detected. Memory that is only read, or private to a unit, is not watched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def watch_arguments(program: Program, states: Sequence[State]) -> None:
-    """Give the memories of arguments their checks."""
+    """Attach the checks to the memories of arguments."""
     for group in _overlapping(states):
         if not any(s.memory in program.written for s in group):
             continue

@@ -1,7 +1,7 @@
-"""What the operations on vectors mean: arrays of shape (lanes, width), lanes 1 where all are alike.
+"""Vector operations on arrays of shape (lanes, width), with one row if the value is uniform.
 
-Requirements: a function per operation, made once from its attributes and types; no input is
-changed, so that results may be views.
+Requirements: a function per operation, made once from its attributes and types. Inputs are not
+modified, so results may be views.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 def halves(kind: str, rows: Array) -> Array:
     """Return rows reduced along the last axis: the lower half with the upper, until one is left.
 
-    Of an odd number of lanes the middle one waits for the next round.
+    With an odd number of lanes, the middle one waits for the next round.
     """
     combine = COMBINE[kind]
     while (width := rows.shape[-1]) > 1:

@@ -1,9 +1,9 @@
 """The dialect of CUDA C++, for processors of compute capability 8.0 and newer.
 
-Requirements: the text needs no header, so that the run-time compiler takes it anywhere; contraction
-is the printer's, never the compiler's (``--fmad=false``); float16 and bfloat16 are held as their
-bits; vectors are structures of up to 16 bytes, which are one access where they are aligned, and are
-computed lane by lane. (PTX is NVIDIA's Parallel Thread Execution ISA.)
+Requirements: the text needs no header, so any run-time compiler accepts it. The printer alone
+contracts, never the compiler (``--fmad=false``). float16 and bfloat16 are held as bits. Vectors are
+structures of up to 16 bytes, one access if aligned, and are computed lane by lane. (PTX is NVIDIA's
+Parallel Thread Execution ISA.)
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ STATIC_BYTES: Final = 48 << 10
 
 
 class CudaCpp(Dialect):
-    """CUDA C++; types of numbers are called as calor calls them."""
+    """CUDA C++ with calor's names of number types."""
 
     name = "CUDA C++"
     inline_names = ("cuda", "c")
     function_prefix = "static __device__ __forceinline__"
     restrict = "__restrict__"
-    # Shared memory beyond this is asked for at the launch.
+    # Shared memory beyond this is requested by the launch.
     static_bytes: int = STATIC_BYTES
     atomic_names = atomics.NAMES
     positions = tables.POSITIONS
@@ -46,17 +46,17 @@ class CudaCpp(Dialect):
     reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED | {d.name for d in ALL}
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
-        """Return the vectors of up to 16 bytes, which is the widest access."""
+        """Return the vector widths up to 16 bytes, the widest access."""
         return tuple(n for n in (1, 2, 4, 8, 16) if n * dtype.itemsize <= 16)
 
     def special(self, number: float, dtype: DType) -> Expression:
-        """Return an infinity or NaN, of which the compiler has no names without headers."""
+        """Return an infinity or NaN, which the compiler cannot name without headers."""
         made = Expression(f"__int_as_float({'0x7fc00000' if number != number else '0x7f800000'})")
         made = made if dtype is float32 else self.cast(dtype, made)
         return ex.prefix("-", made) if number < 0 else made
 
     def reinterpret(self, dtype: DType, value: Expression, source: DType) -> Expression:
-        """Return a scalar's bits as another type of the same size, by the compiler's functions."""
+        """Return a scalar's bits reinterpreted, by the compiler's functions."""
         if dtype.kind != "float" and source.kind != "float":
             return self.cast(dtype, value)
         double = dtype is float64 or source is float64
@@ -72,7 +72,7 @@ class CudaCpp(Dialect):
     def vector_operation(
         self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
     ) -> Expression | None:
-        """Return the rounding of numbers to halves, two of them an instruction."""
+        """Return a rounding to halves, two of them per instruction."""
         source, target = operation.operands[0].type, operation.result.type
         rounds = operation.name == "cast" and source.dtype is float32
         if not rounds or target.dtype not in tables.HALVES or target.width % 2:
@@ -82,7 +82,7 @@ class CudaCpp(Dialect):
         return ex.call(helpers.add(name, text), *operands)
 
     def vector_type(self, type: Type) -> str:
-        """Return the name of a structure, which the text declares where it is used."""
+        """Return the name of a structure, declared if used."""
         return f"{self.held(type.dtype).name}x{type.width}"
 
     def vector(self, type: Type, lanes: Sequence[Expression]) -> Expression:
@@ -95,11 +95,11 @@ class CudaCpp(Dialect):
         return ex.reading(Expression(f"{value.at(ex.ATOM)}.v[{lane}]"), value)
 
     def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
-        """Return one access a lane."""
+        """Return a gather, with one access per lane."""
         return ex.call(f"gather<{self.vector_type(type)}>", place)
 
     def scatter(self, memory: Memory, type: Type, place: Expression, value: Expression) -> str:
-        """Return one access a lane."""
+        """Return a scatter, with one access per lane."""
         return f"scatter({place.text}, {value.text});"
 
     def bools_of(self, value: Expression, stored: Type, type: Type) -> Expression:
@@ -112,7 +112,7 @@ class CudaCpp(Dialect):
 
     # Statements.
     def declare_memories(self, kernel: Kernel, names: Sequence[str]) -> Sequence[str]:
-        """Return arrays; where shared ones are large they are parts of what the launch brings."""
+        """Return array declarations; large shared ones are parts of dynamic shared memory."""
         large, at, lines = kernel.shared_bytes > self.static_bytes, 0, []
         for memory, name in zip(kernel.memories, names, strict=True):
             type, align = self.storage(memory.type.dtype), max(memory.align, memory.type.nbytes)
@@ -126,7 +126,7 @@ class CudaCpp(Dialect):
         return lines
 
     def barrier(self, scope: str, name: int, count: int) -> str:
-        """Return a barrier of a scope, or one of the sixteen with names."""
+        """Return a barrier of a scope, or one of the sixteen named ones."""
         if name:
             return f'asm volatile("bar.sync {name}, {count};" ::: "memory");'
         if scope not in tables.BARRIERS:
@@ -134,10 +134,10 @@ class CudaCpp(Dialect):
         return tables.BARRIERS[scope]
 
     def fence(self, scope: str, order: str) -> str:
-        """Return a fence of what a scope sees.
+        """Return a fence for a scope.
 
-        The one of the device orders what comes before and after as releases and acquires need it:
-        ``__threadfence()`` also brings all fences into one order, and waits for that.
+        The device's fence gives release and acquire semantics. ``__threadfence()`` would also order
+        all fences sequentially, which costs waiting time.
         """
         if scope == "device" and order != "seq_cst":
             return 'asm volatile("fence.acq_rel.gpu;" ::: "memory");'
@@ -154,7 +154,7 @@ class CudaCpp(Dialect):
         return atomics.atomic(self, self.atomic_names, operation, place, values, helpers)
 
     def prefetch(self, memory: Memory, place: Expression) -> str:
-        """Return a prefetch of global memory into the second cache."""
+        """Return a prefetch of global memory into the L2 cache."""
         return f"prefetch({place.text});" if memory.space == "global" else ""
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
@@ -186,12 +186,12 @@ class CudaCpp(Dialect):
         return printf(self, text, values)
 
     def pieces(self, kernel: Kernel) -> Mapping[str, str]:
-        """Return the functions that may stand before a kernel, by how their use begins."""
+        """Return the functions that may precede a kernel, by the start of their call."""
         return tables.PIECES
 
     def bounds(self, kernel: Kernel) -> str:
-        """Return what says of how many units a cube is, and what a core has of cubes if known."""
-        # Budgets of registers are given out where the compiler knows what a core has of cubes.
+        """Return the launch bounds: the units of a cube, and the cubes per core if known."""
+        # The compiler honours register budgets only if it knows the cubes per core.
         cubes = kernel.attributes.get("cubes_per_core")
         bounds = f"__launch_bounds__({kernel.units}{f', {cubes}' if cubes else ''})"
         cluster = kernel.attributes.get("cluster", (1, 1, 1))
@@ -200,7 +200,7 @@ class CudaCpp(Dialect):
         return f"{bounds} __cluster_dims__({', '.join(map(str, cluster))})"
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
-        """Return what the text uses of the prelude, helpers and the kernel."""
+        """Return the kernel after the parts of the prelude and the helpers that it uses."""
         declared = [self.parameter(p, names[p.name]) for p in kernel.parameters]
         if kernel.shared_bytes > self.static_bytes:
             helpers = f"extern __shared__ __align__(1024) uint8 launched_memory[];\n\n{helpers}"

@@ -1,7 +1,7 @@
-"""The operations that CUDA C++ prints as a whole in its own way: matrices, copies and barriers.
+"""Operations with a printing function of CUDA C++'s own: matrices, copies and barriers.
 
-Requirements: what one generation of processors has and another lacks stands here; kernels ask for
-it by the features of a device.
+Requirements: this module holds the operations of some processor generations; kernels query them by
+device features.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _arrive(printer: Printer, operation: Operation, block: Block) -> None:
-    """Print that a unit comes to a named barrier and goes on."""
+    """Print an arrival at a named barrier, without waiting."""
     said = operation.attributes
     printer.settle()
     printer.line(f'asm volatile("bar.arrive {said["name"]}, {said["count"]};" ::: "memory");')

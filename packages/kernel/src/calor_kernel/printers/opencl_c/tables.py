@@ -1,7 +1,7 @@
 """Words and templates of OpenCL C.
 
-Requirements: what the specification leaves to the implementation is not among the templates; the
-common printer's functions in plain C do it.
+Requirements: functions with implementation-defined results are not among the templates; the common
+printer's functions in plain C replace them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RESERVED: Final = words(
 
 
 def templates(double: bool, exact_sqrt: bool) -> Mapping[str, str]:
-    """Return the language's functions that have the results of the rules."""
+    """Return templates of the language's functions with the exact required results."""
     found = {
         "abs float": "fabs({0})",
         "abs int": "as_{T}(abs({0}))",
@@ -52,6 +52,6 @@ def templates(double: bool, exact_sqrt: bool) -> Mapping[str, str]:
         for kind in ("int", "uint"):
             found[f"{name} {kind}"] = f"{name}({{0}}, {{1}})"
     if not exact_sqrt and double:
-        # The root in double precision rounds to the right float.
+        # The square root in double precision, rounded to float, is correctly rounded.
         found["sqrt float32"] = "convert_{T}(sqrt(convert_double{W}({0})))"
     return found
