@@ -86,8 +86,8 @@ class Pool:
         self._bins: dict[int, list[Any]] = {}
         self._segments: list[_Segment] = []
         self._owners: dict[Any, tuple[_Segment, int]] = {}
-        # Blocks outside segments, by identity. A buffer in a reference cycle may return its block
-        # after the block's other references were finalized, so the pool holds one as well.
+        # Blocks outside segments, by identity. The pool holds a reference of its own, because a
+        # buffer in a reference cycle returns its block while the collector finalizes the block.
         self._whole: dict[int, Any] = {}
         # Idle spans by size: (bytes, number of the segment, start).
         self._spans: list[tuple[int, int, int, _Segment]] = []

@@ -47,7 +47,7 @@ _ROWS = (
     Row("neg", 1, attributes=_FLAGS),
     Row("fma", 3, kinds="f", meaning="a * b + c, rounded once"),
     Row("quotient", 2, kinds="iu", meaning="division that rounds toward zero"),
-    Row("modulo", 2, kinds="iu", meaning="what quotient leaves, with the sign of the dividend"),
+    Row("modulo", 2, kinds="iu", meaning="remainder of quotient, with the sign of the dividend"),
     Row("mulhi", 2, kinds="iu", meaning="the upper half of the product"),
     Row("min", 2, meaning="of floats: NaN if one is NaN, and −0 below +0"),
     Row("max", 2, meaning="of floats: NaN if one is NaN, and −0 below +0"),
@@ -199,8 +199,8 @@ _ROWS = (
         pure=False,
         scope="plane",
         attributes=("count", "transposed"),
-        meaning="of count blocks of 8 rows of 8 elements, of which lane 8 b + r names the start of "
-        "row r of block b, lane l gets 2 neighbours each: of row l / 4, or of that column",
+        meaning="loads count blocks of 8 rows of 8 elements; lane 8 b + r gives the start of row r "
+        "of block b, and lane l gets 2 adjacent elements per block, of row (or column) l / 4",
     ),
     Row(
         "mma_async",
@@ -211,9 +211,9 @@ _ROWS = (
         pure=False,
         scope="warpgroup",
         attributes=("shape", "first", "fresh", "source", "a", "a_major", "b", "b_major"),
-        meaning="starts operand 0 + a @ b: a is a fragment, or lies in source from operand 1 on, b "
-        "lies in memory from operand 2 on; the result is only for mma_async and mma_result; fresh "
-        "says that operand 0 is 0",
+        meaning="starts operand 0 + a @ b: a is a fragment, or is in source from operand 1 on, b "
+        "is in memory from operand 2 on; the result is only for mma_async and mma_result; fresh: "
+        "operand 0 is 0",
     ),
     Row(
         "mma_result",
@@ -221,7 +221,7 @@ _ROWS = (
         "same",
         pure=False,
         scope="warpgroup",
-        meaning="what mma_async left, after a wait_async for its group",
+        meaning="the result of mma_async, after a wait_async for its group",
     ),
     Row(
         "copy_async",
@@ -231,8 +231,8 @@ _ROWS = (
         alike=False,
         pure=False,
         attributes=("source", "elements", "group"),
-        meaning="elements from source at operand 1 to memory at operand 0, visible after a wait; "
-        "zeros without operand 2, a mask, where there is one",
+        meaning="copies elements from source at operand 1 to memory at operand 0, visible after a "
+        "wait; zeros where operand 2, an optional mask, is false",
     ),
     Row(
         "copy_tensor",
@@ -242,9 +242,9 @@ _ROWS = (
         alike=False,
         pure=False,
         attributes=("source", "barrier", "map", "cubes"),
-        meaning="starts copying a box to memory at operand 0, of which the bytes count at the "
-        "barrier of operand 1; then come its position, and the tensor's sizes and strides; with "
-        "cubes, to the memories of all so many of the cluster, and at the barrier of each",
+        meaning="starts copying a box to memory at operand 0; the barrier of operand 1 counts its "
+        "bytes; further operands are its position, and the tensor's sizes and strides; with "
+        "cubes, the copy goes to that many cubes of the cluster, at the barrier of each",
     ),
     Row(
         "store_tensor",
@@ -254,7 +254,7 @@ _ROWS = (
         alike=False,
         pure=False,
         attributes=("source", "map", "group"),
-        meaning="starts copying a box from source at operand 0 to memory, of which then come the "
+        meaning="starts copying a box from source at operand 0 to memory; further operands are the "
         "position, and the tensor's sizes and strides; done after a wait_async for its group",
     ),
     Row(
@@ -309,7 +309,7 @@ _ROWS = (
         "none",
         pure=False,
         attributes=("first", "count", "registers", "apart"),
-        meaning="what units first to first + count − 1 of the cube do, beside the others",
+        meaning="concurrent work of units first to first + count − 1 of the cube",
     ),
     # Diagnostics.
     Row("print", -1, "none", "biuf", alike=False, pure=False, attributes=("text",)),

@@ -172,7 +172,7 @@ def wait_step(compiler: Compiler, operation: Operation) -> Step:
                 lane = int(np.flatnonzero(batch.active())[first])
                 message = (
                     f"barrier {where[1]} has {phases.arrived[where]} of {phases.wanted[where]} "
-                    f"arrivals and waits for {phases.missing[where]} bytes, and nobody else will"
+                    f"arrivals and waits for {phases.missing[where]} bytes, and none will come"
                 )
                 batch.fail(operation, "barrier", lane, message)
         phases.land(batch, cubes, places)

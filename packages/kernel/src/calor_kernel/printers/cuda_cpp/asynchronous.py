@@ -125,7 +125,7 @@ def copy(printer: Printer, operation: Operation, block: Block) -> None:
     assert target is not None
     nbytes = target.type.nbytes * operation.attributes["elements"]
     if nbytes not in _SIZES or (source.space, target.space) != ("global", "shared"):
-        printer.dialect.refuse(f"copies of {nbytes} bytes beside the units")
+        printer.dialect.refuse(f"asynchronous copies of {nbytes} bytes")
     to, of, *mask = (printer.operand(v) for v in operation.operands)
     printer.settle()
     places = [

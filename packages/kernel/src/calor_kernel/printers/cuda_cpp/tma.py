@@ -121,7 +121,7 @@ def wait(printer: Printer, operation: Operation, block: Block) -> None:
 def _map(printer: Printer, made: Descriptor) -> Expression:
     """Return the argument of a map; refuse layouts that the engine does not produce."""
     if not _as_left(made.at, made.box, made_bytes(printer, made)):
-        printer.dialect.refuse(f"boxes of {made.box} that lie as {made.at}")
+        printer.dialect.refuse(f"boxes of {made.box} with the layout {made.at}")
     number = printer.kernel.attributes["maps"].index(made.plain)
     return Expression(f"&{map_name(number)}")
 

@@ -70,7 +70,7 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
     whole = shape.a_dtype.kind in ("int", "uint") and shape.formats is None
     sums = int32 if whole else float32
     if shape.a_dtype not in _NAMES or total.type.dtype is not sums:
-        dialect.refuse(f"{shape.name} beside the units")
+        dialect.refuse(f"asynchronous {shape.name}")
     inner = left.type.width > 1
     assert operation.memory is not None
     sides = [(said["b"], (shape.k, shape.n), 0, operation.memory, right)]
@@ -87,9 +87,9 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
         made.append(ex.call("described", place, Expression(f"{hex(where.bits)}ull")))
     printer.helpers.add("described", _DESCRIBED)
     if any(flags) and shape.a_dtype.itemsize != 2:
-        dialect.refuse(f"{shape.name} of factors that do not lie along the summed axis in memory")
+        dialect.refuse(f"{shape.name} of factors not contiguous along the summed axis")
     name = f"{shape.name}_{'held_' * inner}{'_'.join('mn' if f else 'k' for f in flags)}"
-    # Zero sums are not initialized: writing registers beside products in flight would wait.
+    # Zero sums are not written to registers: such a write would wait for products in flight.
     fresh = said.get("fresh", False)
     name += "_first" * fresh
     printer.helpers.add(name, _text(printer, name, shape, flags, fresh))
