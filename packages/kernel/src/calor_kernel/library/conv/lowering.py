@@ -67,23 +67,14 @@ _OPERANDS: Final = Input(0), Input(1)
 class Convolution:
     """A convolution or one of its gradients, for the ways of the family.
 
-    ``rounded``: whether float32 operands may be rounded to TF32. ``seen`` is the problem for
-    devices with cubes of many units, without unread padding.
+    ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
+    operands may be rounded to TF32.
     """
 
     problem: Correlation
+    seen: Correlation
     info: DeviceInfo
     rounded: bool = False
-
-    @property
-    def seen(self) -> Correlation:
-        """The problem without padding that no window reads."""
-        return thinned(self.problem)
-
-    @property
-    def pixels(self) -> int:
-        """The output pixels of an image."""
-        return prod(axis.count for axis in self.problem.axes)
 
 
 def _made(steps: Callable[[Correlation, Steps, DeviceInfo], None]) -> Callable[..., list[Work]]:
@@ -240,8 +231,10 @@ def _lowered(
         return [_direct(problem, info)]
     exact = request.attributes.get("precision", "highest") == "highest"
     rounded = not exact and problem.a.dtype is float32
-    one = Convolution(problem, info, rounded)
-    return ranked(_OF_UNITS if info.max_units > 1 else ways, one, request)
+    if info.max_units == 1:
+        return ranked(ways, Convolution(problem, problem, info), request)
+    one = Convolution(problem, thinned(problem), info, rounded)
+    return ranked(_OF_UNITS, one, request)
 
 
 def _direct(problem: Correlation, info: DeviceInfo) -> Work:
