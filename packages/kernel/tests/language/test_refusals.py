@@ -89,7 +89,7 @@ CONSTRUCTS = {
     "break": ("for i in range(n):\n    if i > 3:\n        break", 1, "unrolled; use while"),
     "continue": ("for i in range(n):\n    if i > 3:\n        continue", 1, "unrolled; use while"),
     "return": ("y[0] = 1\nif n > 3:\n    return\ny[1] = n", 2, "assign a result in both branches"),
-    "while": ("while n > 3:\n    break", 1, "that the build knows"),
+    "while": ("while n > 3:\n    break", 1, "need conditions known at build time"),
 }
 
 
