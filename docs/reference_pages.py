@@ -89,6 +89,7 @@ KERNELS = (
     "calor_kernel.printers",
     "calor_kernel.ir.nodes",
     "calor_kernel.ir.types",
+    "calor_kernel.contract.info",
     "calor_kernel.device.protocol",
     "calor_kernel.runtime.backend",
     "calor_kernel.runtime.entry",
