@@ -35,7 +35,7 @@ def reader(tmp_path: Path) -> Reader:
 
 
 def test_the_tutorial_leads_to_green(reader: Reader) -> None:
-    for block in blocks(PAGE.read_text("utf-8").partition("## Say what the device cannot do")[0]):
+    for block in blocks(PAGE.read_text("utf-8").partition("\n## Declare limits")[0]):
         reader.follow(block)
     assert reader.commands[-2:] == ["calor-conformance --device acme --tier basic", "pytest"]
     assert lines_of_code(reader.folder / "src") <= MOST
