@@ -213,18 +213,27 @@ def described(device: str) -> Iterator[None]:
     backends, generator = registry._backends, np.random.default_rng
     before = {name: os.environ.get(name) for name in ("CALOR_CACHE", "CALOR_TUNE", "CALOR_KEEP")}
     os.environ.update(CALOR_CACHE="0", CALOR_TUNE="off", CALOR_COMPILE_WORKERS="0")
+    # The process may have opened the device itself; a test before this one may have.
+    opened = [_taken(backends, device), _taken(registry._devices, device)]
     backends[device] = KernelBackend(device, lambda index: made)
     np.random.default_rng = lambda *seed: Zeros()  # type: ignore[assignment]
     try:
         yield
     finally:
         np.random.default_rng = generator
-        del backends[device]
-        registry._devices.pop(device, None)
+        for table, found in zip((backends, registry._devices), opened, strict=True):
+            _taken(table, device)
+            table.update(found)
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def _taken(table: dict[str, Any], device: str) -> dict[str, Any]:
+    """Take the entries of a device, with and without an index, out of a table of the registry."""
+    names = [name for name in table if name.partition(":")[0] == device]
+    return {name: table.pop(name) for name in names}
 
 
 def take(device: str, suites: Sequence[str], only: Sequence[str] = ()) -> Json:

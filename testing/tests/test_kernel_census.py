@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import calor
 import kernel_census
 from calor.dtypes import float32, int64
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
@@ -41,7 +42,11 @@ def thrice(y: Any, x: Any, n: Any) -> None:
 
 @pytest.fixture(scope="module")
 def taken() -> Any:
-    return kernel_census.take("cpu", ["rows"], ["softmax 128x768", "argmax axis 0 128x768"])
+    """Take two cases in a process that has opened the device itself, and keeps it."""
+    opened = calor.ones(2, device="cpu").device
+    found = kernel_census.take("cpu", ["rows"], ["softmax 128x768", "argmax axis 0 128x768"])
+    assert calor.ones(2, device="cpu").device is opened
+    return found
 
 
 def test_devices_print_without_their_drivers(tmp_path: Path) -> None:
