@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def _takes_any(function: Function) -> bool:
     return any(
         (isinstance(node, ast.Name) and node.id == "Any")
         or (isinstance(node, ast.Attribute) and node.attr == "Any")
-        or (isinstance(node, ast.Constant) and "Any" in str(node.value).replace("[", " ").split())
+        or (isinstance(node, ast.Constant) and re.search(r"\bAny\b", str(node.value)))
         for one in types
         if one is not None
         for node in ast.walk(one)
