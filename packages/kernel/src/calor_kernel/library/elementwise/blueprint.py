@@ -1,18 +1,18 @@
-"""Blueprints of elementwise expressions, and their reads of operands and writes of results."""
+"""Blueprints of elementwise kernels, and their reads of operands and writes of results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from calor_kernel.language import Index, Pointer
 from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.values import Value, load, store
 
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """The build-time parameters of a kernel beside the expression.
+    """The build-time parameters of a kernel.
 
     ``steps``: for each operand 1 if its values are adjacent along the lanes, 0 if they are one
     value, −1 if the launch has their stride. ``align``: for each operand, and then the results, the
@@ -22,6 +22,7 @@ class Blueprint:
     the results have the alignment of the first.
     """
 
+    expression: Expression
     steps: tuple[int, ...]
     align: tuple[int, ...]
     width: int
@@ -29,67 +30,60 @@ class Blueprint:
     nontemporal: bool = False
     even: bool = False
 
+    def read(
+        self,
+        sources: Sequence[Pointer],
+        places: Sequence[Index],
+        strides: Sequence[Index],
+        ahead: Sequence[Value | None],
+        rest: Index | None = None,
+        *,
+        dense: bool = False,
+    ) -> list[Value]:
+        """Return the operands' values at positions; those of ``ahead`` have been read already.
 
-def read(
-    expression: Expression,
-    plan: Blueprint,
-    sources: Sequence[Any],
-    places: Sequence[Any],
-    strides: Sequence[Any],
-    ahead: Sequence[Value | None],
-    rest: Any = None,
-    *,
-    dense: bool = False,
-) -> list[Value]:
-    """Return the operands' values at positions; those of ``ahead`` have been read already.
+        ``rest``: how many of the lanes exist. ``dense``: whether the positions keep the alignment
+        of the operands' starts.
+        """
+        return [
+            known
+            if known is not None
+            else load(
+                sources[k],
+                dtype,
+                places[k],
+                self.width,
+                step=strides[k] if self.steps[k] < 0 else self.steps[k],
+                rest=rest,
+                align=self.align[k] if dense else 0,
+            )
+            for k, (dtype, known) in enumerate(zip(self.expression.operands, ahead, strict=True))
+        ]
 
-    ``rest``: how many of the lanes exist. ``dense``: whether the positions keep the alignment of
-    the operands' starts.
-    """
-    return [
-        known
-        if known is not None
-        else load(
-            sources[k],
-            dtype,
-            places[k],
-            plan.width,
-            step=strides[k] if plan.steps[k] < 0 else plan.steps[k],
-            rest=rest,
-            align=plan.align[k] if dense else 0,
-        )
-        for k, (dtype, known) in enumerate(zip(expression.operands, ahead, strict=True))
-    ]
+    def write(
+        self,
+        targets: Sequence[Pointer],
+        place: Index,
+        values: Sequence[Value],
+        rest: Index | None = None,
+        *,
+        dense: bool = False,
+    ) -> None:
+        """Write the results' values from a position on; arguments as for read."""
+        for target, dtype, value in zip(targets, self.expression.outputs, values, strict=True):
+            store(
+                target,
+                dtype,
+                place,
+                value,
+                rest=rest,
+                align=self.align[-1] if dense else 0,
+                nontemporal=self.nontemporal and dense,
+            )
 
-
-def write(
-    expression: Expression,
-    plan: Blueprint,
-    targets: Sequence[Any],
-    place: Any,
-    values: Sequence[Value],
-    rest: Any = None,
-    *,
-    dense: bool = False,
-) -> None:
-    """Write the results' values from a position on; arguments as for read."""
-    for target, dtype, value in zip(targets, expression.outputs, values, strict=True):
-        store(
-            target,
-            dtype,
-            place,
-            value,
-            rest=rest,
-            align=plan.align[-1] if dense else 0,
-            nontemporal=plan.nontemporal and dense,
-        )
-
-
-def fixed(
-    expression: Expression, plan: Blueprint, sources: Sequence[Any], places: Sequence[Any]
-) -> list[Value | None]:
-    """Return operands with one value along the lanes, read ahead; None for the others."""
-    return [
-        load(sources[k], dtype, places[k], plan.width, step=0) if plan.steps[k] == 0 else None
-        for k, dtype in enumerate(expression.operands)
-    ]
+    def fixed(self, sources: Sequence[Pointer], places: Sequence[Index]) -> list[Value | None]:
+        """Return operands with one value along the lanes, read ahead; None for the others."""
+        return [
+            load(sources[k], dtype, places[k], self.width, step=0) if self.steps[k] == 0 else None
+            for k, dtype in enumerate(self.expression.operands)
+        ]

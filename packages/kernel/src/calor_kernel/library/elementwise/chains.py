@@ -9,7 +9,7 @@ saves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import MOVEMENTS, view_of
 from calor_kernel.contract.work import (
     Argument,
+    Candidates,
     Input,
     Output,
     Refusal,
@@ -83,11 +84,12 @@ def lower_chain(request: Request) -> Sequence[Work] | Refusal:
         if view is None:
             return Refusal(f"operand {number} has no strides on its way")
         views.append(view)
-    (work,) = lower_expression(expression, views, request.outputs, request.info)
+    found = lower_expression(expression, views, request.outputs, request.info)
     places: dict[Argument, Argument] = {Input(k): Input(n) for k, (n, _) in enumerate(operands)}
     places |= {Output(k): Output(k) for k in range(len(request.outputs))}
-    launches = tuple(redirected(launch, places) for launch in work.launches)
-    return [Work(launches, in_place=_in_place(operands, views, request))]
+    launches = tuple(redirected(launch, places) for launch in found[0].launches)
+    work = replace(found[0], launches=launches, in_place=_in_place(operands, views, request))
+    return Candidates.of([work], found.dropped)
 
 
 def _in_place(

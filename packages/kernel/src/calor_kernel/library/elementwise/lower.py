@@ -11,32 +11,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
-from calor.dtypes import DType, float32, int32, int64
+from calor.dtypes import DType, float32, int32
 from calor.specs import Spec
 from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Build, Input, Launch, Output, View, Work, row_major
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import FastDivmod, index_dtype
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.ways import Way, ranked, serves
+from calor_kernel.contract.work import Candidates, Input, Output, Request, View, Work, row_major
+from calor_kernel.language import KernelFunction, index_dtype
 from calor_kernel.library.elementwise.blueprint import Blueprint
 from calor_kernel.library.elementwise.expression import Expression
-from calor_kernel.library.elementwise.flat import elementwise_flat
-from calor_kernel.library.elementwise.row_vectors import elementwise_short
+from calor_kernel.library.elementwise.row_vectors import ShortRows, elementwise_short
 from calor_kernel.library.elementwise.strided import (
+    elementwise_flat,
     elementwise_lanes,
     elementwise_rows,
 )
 from calor_kernel.library.elementwise.tiles import (
     CUBE,
     SIDE,
+    Tiling,
     elementwise_shared_tiles,
     elementwise_tiles,
 )
 from calor_kernel.library.elementwise.values import HALVES, parts, stored
 
-_SIZE: Final = Scalar(int64, nonnegative=True)
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
 # Instructions of an expression that is cheap beside its loads, and of one that compiles slowly.
@@ -82,6 +83,58 @@ class _Problem:
         dtypes = (*(v.dtype for v in self.views), *(s.dtype for s in self.outputs))
         return sum(int(t.itemsize) for t in dtypes)
 
+    @property
+    def width(self) -> int:
+        """The lanes of a vector of the widest type of the expression.
+
+        Units of large cubes are lanes themselves, and each has a single access of memory at a time.
+        """
+        dtypes = self.expression.dtypes
+        widest: int = max(_computed(t, self.expression).itemsize for t in dtypes)
+        size = self.info.vector_bytes if not self.many else min(self.info.vector_bytes, _ACCESS)
+        return max(size // widest, 1)
+
+    @property
+    def vectors(self) -> int:
+        """The vectors of the device that a unit computes together.
+
+        They hide the latency of instructions. That helps even functions of 80 instructions, whose
+        values exceed the registers, since their instructions form one dependent chain.
+        """
+        several = 2 if self.expression.weight >= _LONG else 4
+        return max(several // max(parts(t) for t in self.expression.dtypes), 1)
+
+    @property
+    def past_caches(self) -> bool:
+        """Whether the operands and results exceed the last-level cache."""
+        cached = self.info.native.get("shared_cache", 0)
+        return bool(cached) and not self.many and self.count * self.value_bytes > cached
+
+    def chunk(self, step: int) -> int:
+        """Return the values of a cube, a multiple of the values of a step."""
+        if self.many:
+            return step * 4
+        return max(_CHUNK // (self.value_bytes * step), 1) * step
+
+    def blueprint(self, width: int) -> Blueprint:
+        """Return the build-time parameters of a kernel."""
+        steps = tuple(s[-1] if s[-1] in (0, 1) else -1 for s in self.strides)
+        align = (*(_alignment(v, self.info) for v in self.views), self.info.align)
+        shared = self.expression.weight > _LIGHT
+        return Blueprint(self.expression, steps, align, width, shared_body=shared)
+
+    def launch(self, kernel: KernelFunction, kind: str, grid: Grid, **given: object) -> list[Work]:
+        """Return the work of one launch."""
+        cubes = (greatest(grid.cubes[0], 1), 1, 1)
+        effort = Effort(kind, self.count * self.expression.weight, self.count * self.value_bytes)
+        sources = [
+            Bound(Input(k, v.offset * parts(v.dtype)), stored(v.dtype))
+            for k, v in enumerate(self.views)
+        ]
+        targets = [Bound(Output(k), stored(s.dtype)) for k, s in enumerate(self.outputs)]
+        grid = replace(grid, cubes=cubes)
+        return [Work((launch(kernel, grid, effort, sources=sources, targets=targets, **given),))]
+
 
 def coalesce(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
@@ -110,176 +163,44 @@ def coalesce(
 
 def lower_expression(
     expression: Expression, views: Sequence[View], outputs: Sequence[Spec], info: DeviceInfo
-) -> list[Work]:
+) -> Candidates:
     """Return the launches of an expression on views of one shape; results are dense."""
     shape = outputs[0].shape
     dense = row_major(shape)
     sizes, strides = coalesce(shape, [*(v.strides for v in views), dense])
-    problem = _Problem(expression, tuple(views), tuple(outputs), info, sizes, tuple(strides[:-1]))
-    launch = _launch(problem)
+    given, results = tuple(views), tuple(outputs)
+    problem = _Problem(expression, given, results, info, sizes, tuple(strides[:-1]))
+    found = ranked(_WAYS, problem, Request("elementwise", {}, given, results, info))
     if problem.many and problem.count == 1:
         # All units read the single value, and one of them writes.
-        return [Work((launch,))]
+        return found
     in_place = tuple(
         (k, n)
         for k, v in enumerate(views)
         for n, s in enumerate(outputs)
         if v.dtype.itemsize == s.dtype.itemsize
     )
-    return [Work((launch,), in_place=in_place)]
+    return Candidates.of((replace(work, in_place=in_place) for work in found), found.dropped)
 
 
-def _launch(p: _Problem) -> Launch:
-    if not p.count:
-        return _flat(replace(p, sizes=(1,), strides=((0,),) * len(p.views)), 0)
-    if len(p.sizes) == 1 and all(s[0] in (0, 1) for s in p.strides):
-        return _flat(p, p.count)
-    tiled = _tiled_axis(p)
-    if tiled is not None:
-        return _shared_tiles(p, *tiled) if p.many else _tiles(p, *tiled)
-    if p.many:
-        return _lanes(p, 1)
-    if p.sizes[-1] < _LONG_ROW:
-        short = _short(p)
-        return short if short is not None else _lanes(p, _width(p.expression, p.info))
-    return _rows(p)
-
-
-def _made(p: _Problem, kind: str, build: Build, cubes: int, numbers: Sequence[int]) -> Launch:
-    arguments: tuple[Any, ...] = (
-        *(Input(k, v.offset * parts(v.dtype)) for k, v in enumerate(p.views)),
-        *(Output(k) for k in range(len(p.outputs))),
-        *numbers,
-    )
-    return Launch(
-        build,
-        (greatest(cubes, 1), 1, 1),
-        arguments,
-        flops=p.count * p.expression.weight,
-        nbytes=p.count * p.value_bytes,
-        label=f"elementwise.{kind}",
-    )
-
-
-def _buffers(p: _Problem) -> tuple[Buffer, ...]:
-    sources = tuple(Buffer(stored(v.dtype), writable=False) for v in p.views)
-    return (*sources, *(Buffer(stored(s.dtype)) for s in p.outputs))
-
-
-def _blueprint(p: _Problem, width: int) -> Blueprint:
-    steps = tuple(s[-1] if s[-1] in (0, 1) else -1 for s in p.strides)
-    align = (*(_alignment(v, p.info) for v in p.views), p.info.align)
-    return Blueprint(steps, align, width, shared_body=p.expression.weight > _LIGHT)
-
-
-def _flat(p: _Problem, count: int) -> Launch:
-    width = _width(p.expression, p.info)
-    if not p.many:
-        width *= _vectors(p.expression)
-    plan = replace(_blueprint(p, width), nontemporal=_past_caches(p))
-    chunk = _chunk(p, p.units * width)
-    keywords = (("expression", p.expression), ("plan", plan))
-    build = Build(elementwise_flat, (*_buffers(p), _SIZE, _SIZE), keywords, (p.units, 1, 1))
-    return _made(p, "flat", build, -(-count // chunk), (count, chunk))
-
-
-def _past_caches(p: _Problem) -> bool:
-    """Return whether the operands and results exceed the last-level cache."""
-    cached = p.info.native.get("shared_cache", 0)
-    return bool(cached) and not p.many and p.count * p.value_bytes > cached
-
-
-def _vectors(expression: Expression) -> int:
-    """Return how many vectors of the device a unit computes together.
-
-    They hide the latency of instructions. That helps even functions of 80 instructions, whose
-    values exceed the registers, since their instructions form one dependent chain.
-    """
-    several = 2 if expression.weight >= _LONG else 4
-    return max(several // max(parts(t) for t in expression.dtypes), 1)
-
-
-def _layout(p: _Problem, dtype: DType) -> tuple[tuple[Scalar, ...], tuple[int, ...]]:
-    """Return the parameters of sizes and strides, and their numbers."""
-    rank = len(p.sizes)
-    declared = FastDivmod.declared(dtype) * rank + (Scalar(dtype),) * (rank * len(p.views))
-    sizes = [n for size in p.sizes for n in FastDivmod.arguments(size, dtype)]
-    return declared, (*sizes, *(n for s in p.strides for n in s))
-
-
-def _rows(p: _Problem) -> Launch:
-    width = _width(p.expression, p.info)
-    if all(s[-1] in (0, 1) for s in p.strides):
-        width *= _vectors(p.expression)
-    while width >= 2 * p.sizes[-1]:
-        width //= 2
-    declared, numbers = _layout(p, int64)
-    rows = prod(p.sizes[:-1])
-    turns = greatest(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
-    even = all(p.sizes[-1] * s.dtype.itemsize % p.info.align == 0 for s in p.outputs)
-    plan = replace(_blueprint(p, width), even=even, nontemporal=even and _past_caches(p))
-    keywords = (("expression", p.expression), ("plan", plan), ("rank", len(p.sizes)))
-    build = Build(elementwise_rows, (*_buffers(p), _SIZE, _SIZE, *declared), keywords)
-    return _made(p, "rows", build, -(-rows // turns), (rows, turns, *numbers))
-
-
-def _short(p: _Problem) -> Launch | None:
-    """Return the launch for short rows, None if its unrolled code would be too long."""
-    if len(p.sizes) != 2 or p.sizes[-1] * p.expression.weight > _UNROLLED:
+def _flat_refusal(p: _Problem, request: Request) -> str | None:
+    if not p.count or (len(p.sizes) == 1 and all(s[0] in (0, 1) for s in p.strides)):
         return None
-    rows, length = p.sizes
-    width = _width(p.expression, p.info)
-    lies = tuple(_lie(a, b, length) for a, b in p.strides)
-    if length > _APART and "apart" in lies:
-        return _rows(p)
-    turns = greatest(_CHUNK // (p.value_bytes * length * width), 1) * width
-    keywords = (
-        ("expression", p.expression),
-        ("plan", _blueprint(p, width)),
-        ("length", length),
-        ("lies", lies),
-    )
-    declared = (_SIZE, _SIZE, *(Scalar(int64),) * (2 * len(p.views)))
-    build = Build(elementwise_short, (*_buffers(p), *declared), keywords)
-    numbers = (rows, turns, *(n for s in p.strides for n in s))
-    return _made(p, "short", build, -(-rows // turns), numbers)
+    return "operands are not dense"
 
 
-def _lie(down: int, along: int, length: int) -> str:
-    """Return the layout of short rows in memory."""
-    if along == 1 and down == length:
-        return "dense"
-    return "row" if down == 0 else "column" if along == 0 else "apart"
+def _flat(p: _Problem, request: Request) -> list[Work]:
+    count = p.count
+    if not count:
+        p = replace(p, sizes=(1,), strides=((0,),) * len(p.views))
+    width = p.width if p.many else p.width * p.vectors
+    chunk = p.chunk(p.units * width)
+    by = replace(p.blueprint(width), nontemporal=p.past_caches)
+    grid = Grid.line(-(-count // chunk), p.units)
+    return p.launch(elementwise_flat, "elementwise.flat", grid, count=count, chunk=chunk, by=by)
 
 
-def _lanes(p: _Problem, width: int) -> Launch:
-    dtype = index_dtype(*(_reach(v) for v in p.views), p.count)
-    if dtype not in p.info.dtypes:
-        dtype = int32
-    declared, numbers = _layout(p, dtype)
-    chunk = _chunk(p, p.units * width)
-    dense = row_major(p.sizes)
-    steps = tuple(1 if s == dense else -1 for s in p.strides)
-    plan = replace(_blueprint(p, width), steps=steps)
-    keywords = (("expression", p.expression), ("plan", plan), ("rank", len(p.sizes)))
-    size = Scalar(dtype, nonnegative=True)
-    build = Build(
-        elementwise_lanes,
-        (*_buffers(p), size, size, *declared),
-        keywords,
-        (p.units, 1, 1),
-        index=dtype,
-    )
-    return _made(p, "lanes", build, -(-p.count // chunk), (p.count, chunk, *numbers))
-
-
-def _reach(view: View) -> int:
-    """Return the largest distance of a view's elements from its first one, in elements."""
-    steps = (abs(s) * (n - 1) for n, s in zip(view.shape, view.strides, strict=True))
-    return (sum(steps) + 1) * parts(view.dtype)
-
-
-def _tiled_axis(p: _Problem) -> tuple[int, tuple[int, ...]] | None:
+def _tiling(p: _Problem) -> Tiling | None:
     """Return an axis that is dense in operands strided along the last axis, and these operands.
 
     None if there is none, or if tiles do not pay.
@@ -297,35 +218,139 @@ def _tiled_axis(p: _Problem) -> tuple[int, tuple[int, ...]] | None:
             for k, (s, v) in enumerate(zip(p.strides, p.views, strict=True))
             if s[axis] == 1 and s[-1] not in (0, 1) and not v.dtype.is_complex
         )
-        return axis, across
+        return Tiling(axis, across)
     return None
 
 
-def _tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:
-    width = min(_width(p.expression, p.info), _TILE)
-    declared, numbers = _layout(p, int64)
-    bands = -(-p.count // (p.sizes[-1] * p.sizes[axis])) * -(-p.sizes[axis] // width)
-    turns = greatest(_CHUNK // (p.value_bytes * p.sizes[-1] * width), 1)
-    plan = _blueprint(p, width)
-    keywords = (
-        ("expression", p.expression),
-        ("plan", plan),
-        ("rank", len(p.sizes)),
-        ("axis", axis),
-        ("across", across),
+def _tiles_refusal(p: _Problem, request: Request) -> str | None:
+    tiling = _tiling(p)
+    if tiling is None:
+        return "no operand is dense along another axis than the results"
+    if not p.many:
+        return None
+    shared = SIDE * (SIDE + 1) * sum(p.views[k].dtype.itemsize for k in tiling.across)
+    fits = all(a <= b for a, b in zip(CUBE, p.info.max_cube, strict=True))
+    if fits and shared <= p.info.shared_bytes and p.info.has("barrier"):
+        return None
+    return "the device has no cubes of its size with enough shared memory"
+
+
+def _tiles(p: _Problem, request: Request) -> list[Work]:
+    tiling = _tiling(p)
+    assert tiling is not None
+    length, height = p.sizes[-1], p.sizes[tiling.axis]
+    given: dict[str, object] = {"sizes": p.sizes, "strides": p.strides, "tiling": tiling}
+    if p.many:
+        wide, tall = -(-length // SIDE), -(-height // SIDE)
+        cubes = p.count // (length * height) * wide * tall
+        given |= {"wide": wide, "tall": tall, "by": p.blueprint(1)}
+        grid = Grid((cubes, 1, 1), CUBE)
+        return p.launch(elementwise_shared_tiles, "elementwise.tiles", grid, **given)
+    width = min(p.width, _TILE)
+    bands = -(-p.count // (length * height)) * -(-height // width)
+    turns = greatest(_CHUNK // (p.value_bytes * length * width), 1)
+    given |= {"bands": bands, "turns": turns, "by": p.blueprint(width)}
+    return p.launch(elementwise_tiles, "elementwise.tiles", Grid.line(-(-bands // turns)), **given)
+
+
+def _long_refusal(p: _Problem) -> str | None:
+    """Return why short rows cannot be written out."""
+    if len(p.sizes) != 2:
+        return "short rows are on several axes"
+    if p.sizes[-1] * p.expression.weight > _UNROLLED:
+        return "rows are too long to be written out"
+    return None
+
+
+def _short_refusal(p: _Problem, request: Request) -> str | None:
+    if p.many:
+        return "units of large cubes are lanes"
+    if p.sizes[-1] >= _LONG_ROW:
+        return "rows are long"
+    long = _long_refusal(p)
+    if long is None and "apart" in _layouts(p) and p.sizes[-1] > _APART:
+        return "single values would be read"
+    return long
+
+
+def _short(p: _Problem, request: Request) -> list[Work]:
+    rows, length = p.sizes
+    width = p.width
+    turns = greatest(_CHUNK // (p.value_bytes * length * width), 1) * width
+    return p.launch(
+        elementwise_short,
+        "elementwise.short",
+        Grid.line(-(-rows // turns)),
+        rows=rows,
+        turns=turns,
+        strides=p.strides,
+        by=p.blueprint(width),
+        form=ShortRows(length, _layouts(p)),
     )
-    build = Build(elementwise_tiles, (*_buffers(p), _SIZE, _SIZE, *declared), keywords)
-    return _made(p, "tiles", build, -(-bands // turns), (bands, turns, *numbers))
 
 
-def _width(expression: Expression, info: DeviceInfo) -> int:
-    """Return the lanes of a vector of the widest type of the expression.
+def _layouts(p: _Problem) -> tuple[str, ...]:
+    """Return the layouts of short rows in memory."""
+    return tuple(_layout(a, b, p.sizes[-1]) for a, b in p.strides)
 
-    Units of large cubes are lanes themselves, and each has a single access of memory at a time.
-    """
-    widest: int = max(_computed(t, expression).itemsize for t in expression.dtypes)
-    size = info.vector_bytes if info.max_units == 1 else min(info.vector_bytes, _ACCESS)
-    return max(size // widest, 1)
+
+def _layout(down: int, along: int, length: int) -> str:
+    if along == 1 and down == length:
+        return "dense"
+    return "row" if down == 0 else "column" if along == 0 else "apart"
+
+
+def _rows_refusal(p: _Problem, request: Request) -> str | None:
+    if p.many:
+        return "units of large cubes are lanes"
+    return _long_refusal(p) if p.sizes[-1] < _LONG_ROW else None
+
+
+def _rows(p: _Problem, request: Request) -> list[Work]:
+    width = p.width
+    if all(s[-1] in (0, 1) for s in p.strides):
+        width *= p.vectors
+    while width >= 2 * p.sizes[-1]:
+        width //= 2
+    rows = prod(p.sizes[:-1])
+    turns = greatest(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
+    even = all(p.sizes[-1] * s.dtype.itemsize % p.info.align == 0 for s in p.outputs)
+    return p.launch(
+        elementwise_rows,
+        "elementwise.rows",
+        Grid.line(-(-rows // turns)),
+        rows=rows,
+        turns=turns,
+        sizes=p.sizes,
+        strides=p.strides,
+        by=replace(p.blueprint(width), even=even, nontemporal=even and p.past_caches),
+    )
+
+
+def _lanes(p: _Problem, request: Request) -> list[Work]:
+    width = 1 if p.many else p.width
+    dtype = index_dtype(*(_reach(v) for v in p.views), p.count)
+    if dtype not in p.info.dtypes:
+        dtype = int32
+    chunk = p.chunk(p.units * width)
+    dense = row_major(p.sizes)
+    steps = tuple(1 if s == dense else -1 for s in p.strides)
+    return p.launch(
+        elementwise_lanes,
+        "elementwise.lanes",
+        Grid.line(-(-p.count // chunk), p.units, index=dtype),
+        count=p.count,
+        chunk=chunk,
+        sizes=p.sizes,
+        strides=p.strides,
+        by=replace(p.blueprint(width), steps=steps),
+    )
+
+
+def _reach(view: View) -> int:
+    """Return the largest distance of a view's elements from its first one, in elements."""
+    steps = (abs(s) * (n - 1) for n, s in zip(view.shape, view.strides, strict=True))
+    return (sum(steps) + 1) * parts(view.dtype)
 
 
 def _computed(dtype: DType, expression: Expression) -> DType:
@@ -343,27 +368,11 @@ def _alignment(view: View, info: DeviceInfo) -> int:
     return info.align if view.offset * element % info.align == 0 else element
 
 
-def _shared_tiles(p: _Problem, axis: int, across: tuple[int, ...]) -> Launch:
-    shared = SIDE * (SIDE + 1) * sum(p.views[k].dtype.itemsize for k in across)
-    fits = all(a <= b for a, b in zip(CUBE, p.info.max_cube, strict=True))
-    if not fits or shared > p.info.shared_bytes or not p.info.has("barrier"):
-        return _lanes(p, 1)
-    declared, numbers = _layout(p, int64)
-    wide, tall = -(-p.sizes[-1] // SIDE), -(-p.sizes[axis] // SIDE)
-    tiles = p.count // (p.sizes[-1] * p.sizes[axis]) * wide * tall
-    keywords = (
-        ("expression", p.expression),
-        ("plan", _blueprint(p, 1)),
-        ("rank", len(p.sizes)),
-        ("axis", axis),
-        ("across", across),
-    )
-    build = Build(elementwise_shared_tiles, (*_buffers(p), _SIZE, _SIZE, *declared), keywords, CUBE)
-    return _made(p, "tiles", build, tiles, (wide, tall, *numbers))
-
-
-def _chunk(p: _Problem, step: int) -> int:
-    """Return the values of a cube, a multiple of the values of a step."""
-    if p.many:
-        return step * 4
-    return max(_CHUNK // (p.value_bytes * step), 1) * step
+# The first way that does not refuse is the only candidate.
+_WAYS: Final[tuple[Way[_Problem], ...]] = (
+    Way("elementwise.flat", _flat_refusal, _flat, spare=True),
+    Way("elementwise.tiles", _tiles_refusal, _tiles, spare=True),
+    Way("elementwise.short", _short_refusal, _short, spare=True),
+    Way("elementwise.rows", _rows_refusal, _rows, spare=True),
+    Way("elementwise.lanes", serves, _lanes, spare=True),
+)

@@ -1,108 +1,166 @@
-"""Operands of any strides: rows along the last axis, or a position for each lane.
+"""Elementwise kernels for dense operands, for rows, and for operands of any strides.
 
-Requirements: sizes and strides are arguments of a launch. Operands that are dense along the last
-axis are read in vectors, whatever the other axes are. If the last axis is short, a vector spans
-several rows.
+Requirements: one body serves cubes of one unit with wide vectors and cubes of many units. The end
+is masked, so an expression is compiled at most twice, and once if it is long. Operands that are
+dense along the last axis are read in vectors, whatever the other axes are. If the last axis is
+short, a vector spans several rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from calor_kernel.language import (
     FastDivmod,
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    Stride,
     constant,
     cube_position,
     cube_size,
+    helper,
     kernel,
     loop_range,
+    min,
     offset_of,
     select,
     unit_position,
     unravel,
 )
-from calor_kernel.library.elementwise.blueprint import Blueprint, fixed, read, write
-from calor_kernel.library.elementwise.expression import Expression
-from calor_kernel.library.elementwise.values import load
+from calor_kernel.library.elementwise.blueprint import Blueprint
+from calor_kernel.library.elementwise.values import Value, load
 
 
-def layout(
-    numbers: Sequence[Any], rank: int, inputs: int
-) -> tuple[list[FastDivmod], list[Sequence[Any]]]:
-    """Return the sizes of the axes and the strides of each operand from a launch's numbers."""
-    sizes = list(FastDivmod.groups(numbers[: 3 * rank]))
-    strides = numbers[3 * rank :]
-    return sizes, [strides[rank * k : rank * (k + 1)] for k in range(inputs)]
-
-
-def moved(start: Any, step: int, i: Any, stride: Any) -> Any:
+def moved(start: Index, step: int, i: Index, stride: Index) -> Index:
     """Return the position of value i along the last axis, for a blueprint's step."""
     if step == 0:
         return start
     return start + (i * stride if step < 0 else i)
 
 
-@kernel
-def elementwise_rows(*arguments: Any, expression: Expression, plan: Blueprint, rank: int) -> None:
-    """Compute rows along the last axis, ``turns`` of them a cube; units share a row.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Values along the last axis: the positions of value 0 in the operands and in the results.
 
-    After the buffers come the number of rows and ``turns``, the sizes of the axes, three numbers
-    each, and the strides of each operand.
+    ``strides``: those of the operands along the axis. ``ahead``: values that have been read.
+    ``flat``: whether all positions are those of the values.
     """
-    inputs, outputs = len(expression.operands), len(expression.results)
-    sources, targets = arguments[:inputs], arguments[inputs : inputs + outputs]
-    rows, turns, *numbers = arguments[inputs + outputs :]
-    sizes, strides = layout(numbers, rank, inputs)
+
+    starts: Sequence[Index]
+    strides: Sequence[Index]
+    ahead: Sequence[Value | None]
+    base: Index = 0
+    flat: bool = False
+
+    def sources(self, i: Number, steps: Sequence[int]) -> list[Index]:
+        """Return the positions of value i in the operands."""
+        if self.flat:
+            return [i] * len(steps)
+        given = zip(self.starts, steps, self.strides, strict=True)
+        return [moved(start, step, i, stride) for start, step, stride in given]
+
+    def target(self, i: Number) -> Index:
+        """Return the position of value i in the results."""
+        return i if self.flat else self.base + i
+
+
+@helper
+def compute_run(
+    by: Blueprint,
+    sources: Sequence[Pointer],
+    targets: Sequence[Pointer],
+    run: Run,
+    begin: Index,
+    end: Number,
+) -> None:
+    """Compute values from ``begin`` to ``end`` along the last axis; units take turns."""
+    width, flat, even = by.width, run.flat, by.even or run.flat
+    step = cube_size() * width
+    first = unit_position() * width
+    if flat:
+        first = begin + first
+    if by.shared_body:
+        for i in loop_range(first, end, step):
+            places = run.sources(i, by.steps)
+            rest = end - i
+            if rest >= width:
+                values = by.read(sources, places, run.strides, run.ahead, dense=flat)
+            else:
+                values = by.read(sources, places, run.strides, run.ahead, rest)
+            made = by.expression.evaluate(values)
+            if rest >= width:
+                by.write(targets, run.target(i), made, dense=even)
+            else:
+                by.write(targets, run.target(i), made, rest)
+    else:
+        whole = (end - begin) // step * step
+        for i in loop_range(first, begin + whole, step):
+            places = run.sources(i, by.steps)
+            values = by.read(sources, places, run.strides, run.ahead, dense=flat)
+            made = by.expression.evaluate(values)
+            by.write(targets, run.target(i), made, dense=even)
+        for i in loop_range(first + whole, end, step):
+            places = run.sources(i, by.steps)
+            rest = end - i
+            values = by.read(sources, places, run.strides, run.ahead, rest)
+            by.write(targets, run.target(i), by.expression.evaluate(values), rest)
+
+
+@kernel
+def elementwise_flat(
+    sources: tuple[In, ...], targets: tuple[Out, ...], count: Size, chunk: Size, *, by: Blueprint
+) -> None:
+    """Compute ``count`` values of dense operands and single values; a cube takes ``chunk``."""
+    nowhere = [0] * len(sources)
+    ahead = by.fixed(sources, nowhere)
+    begin = cube_position() * chunk
+    end = min(begin + chunk, count)
+    compute_run(by, sources, targets, Run(nowhere, nowhere, ahead, flat=True), begin, end)
+
+
+@kernel
+def elementwise_rows(
+    sources: tuple[In, ...],
+    targets: tuple[Out, ...],
+    rows: Size,
+    turns: Size,
+    sizes: tuple[FastDivmod, ...],
+    strides: tuple[tuple[Stride, ...], ...],
+    *,
+    by: Blueprint,
+) -> None:
+    """Compute rows along the last axis, ``turns`` of them a cube; units share a row."""
     last = [s[-1] for s in strides]
     length = sizes[-1].divisor
-    width = plan.width
-    step = cube_size() * width
     first = cube_position() * turns
     for row in loop_range(first, min(first + turns, rows)):
         position = unravel(row, sizes[:-1])
         starts = [offset_of(position, s[:-1]) for s in strides]
-        ahead = fixed(expression, plan, sources, starts)
-        base = row * length
-        if plan.shared_body:
-            for i in loop_range(unit_position() * width, length, step):
-                places = [moved(starts[k], plan.steps[k], i, last[k]) for k in range(inputs)]
-                rest = length - i
-                if rest >= width:
-                    values = read(expression, plan, sources, places, last, ahead)
-                else:
-                    values = read(expression, plan, sources, places, last, ahead, rest)
-                made = expression.evaluate(values)
-                if rest >= width:
-                    write(expression, plan, targets, base + i, made, dense=plan.even)
-                else:
-                    write(expression, plan, targets, base + i, made, rest)
-        else:
-            whole = length // step * step
-            for i in loop_range(unit_position() * width, whole, step):
-                places = [moved(starts[k], plan.steps[k], i, last[k]) for k in range(inputs)]
-                values = read(expression, plan, sources, places, last, ahead)
-                made = expression.evaluate(values)
-                write(expression, plan, targets, base + i, made, dense=plan.even)
-            for i in loop_range(whole + unit_position() * width, length, step):
-                places = [moved(starts[k], plan.steps[k], i, last[k]) for k in range(inputs)]
-                rest = length - i
-                values = read(expression, plan, sources, places, last, ahead, rest)
-                write(expression, plan, targets, base + i, expression.evaluate(values), rest)
+        ahead = by.fixed(sources, starts)
+        compute_run(by, sources, targets, Run(starts, last, ahead, row * length), 0, length)
 
 
 @kernel
-def elementwise_lanes(*arguments: Any, expression: Expression, plan: Blueprint, rank: int) -> None:
+def elementwise_lanes(
+    sources: tuple[In, ...],
+    targets: tuple[Out, ...],
+    count: Size,
+    chunk: Size,
+    sizes: tuple[FastDivmod, ...],
+    strides: tuple[tuple[Stride, ...], ...],
+    *,
+    by: Blueprint,
+) -> None:
     """Compute a position for each lane: for short rows, and for units that are lanes.
 
-    After the buffers come the number of values and the values of a cube, then sizes and strides.
     Operands with steps of 1 are dense, and are read at the positions of the results.
     """
-    inputs, outputs = len(expression.operands), len(expression.results)
-    sources, targets = arguments[:inputs], arguments[inputs : inputs + outputs]
-    count, chunk, *numbers = arguments[inputs + outputs :]
-    sizes, strides = layout(numbers, rank, inputs)
-    width = plan.width
+    width = by.width
     first = cube_position() * chunk
     end = min(first + chunk, count)
     for i in loop_range(first + unit_position() * width, end, cube_size() * width):
@@ -111,11 +169,10 @@ def elementwise_lanes(*arguments: Any, expression: Expression, plan: Blueprint, 
         place = select(place < count, place, count - 1)
         position = unravel(place, sizes)
         values = []
-        for k, dtype in enumerate(expression.operands):
-            if plan.steps[k] == 1:
+        for k, dtype in enumerate(by.expression.operands):
+            if by.steps[k] == 1:
                 values.append(load(sources[k], dtype, i, width, rest=end - i))
             else:
                 at = offset_of(position, strides[k])
                 values.append(load(sources[k], dtype, at, width))
-        made = expression.evaluate(values)
-        write(expression, plan, targets, i, made, end - i)
+        by.write(targets, i, by.expression.evaluate(values), end - i)

@@ -7,15 +7,24 @@ in registers, cubes of many units in shared memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from calor_kernel.language import (
+    FastDivmod,
+    In,
+    Index,
     Number,
+    Out,
+    Pointer,
+    Size,
+    Stride,
     barrier,
     cube_position,
     helper,
     kernel,
     loop_range,
+    min,
     offset_of,
     private,
     shared,
@@ -23,14 +32,56 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.elementwise.blueprint import Blueprint, write
-from calor_kernel.library.elementwise.expression import Expression
-from calor_kernel.library.elementwise.strided import layout, moved
-from calor_kernel.library.elementwise.values import Value, load, store, stored
+from calor_kernel.library.elementwise.blueprint import Blueprint
+from calor_kernel.library.elementwise.strided import moved
+from calor_kernel.library.elementwise.values import Value, load, stored
 
 SIDE: Final = 32  # rows and columns of a tile of many units
 _TALL: Final = 8  # units of their cube along its columns
 CUBE: Final = (SIDE, _TALL, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The build of tiles of the last axis and of ``axis``, along which operands are dense.
+
+    ``across``: the operands to transpose.
+    """
+
+    axis: int
+    across: tuple[int, ...]
+
+    def outer(self, rank: int) -> list[int]:
+        """Return the axes that number the planes of tiles."""
+        return [a for a in range(rank - 1) if a != self.axis]
+
+    def pitch(self, sizes: Sequence[FastDivmod]) -> Number:
+        """Return the stride of the results along the axis."""
+        pitch = sizes[-1].divisor
+        for size in sizes[self.axis + 1 : -1]:
+            pitch = pitch * size.divisor
+        return pitch
+
+    def corner(
+        self,
+        plane: Number,
+        top: Number,
+        left: Index,
+        sizes: Sequence[FastDivmod],
+        strides: Sequence[Sequence[Number]],
+    ) -> tuple[list[Number], Index]:
+        """Return the first positions of a tile in the operands, and in its plane of results."""
+        outer = self.outer(len(sizes))
+        position = unravel(plane, [sizes[a] for a in outer])
+        starts = [
+            offset_of(position, [s[a] for a in outer]) + top * s[self.axis] + left * s[-1]
+            for s in strides
+        ]
+        places = dict(zip(outer, position, strict=True))
+        base: Index = 0
+        for a, size in enumerate(sizes):
+            base = base * size.divisor + places.get(a, 0)
+        return starts, base
 
 
 def turned(rows: Sequence[Number]) -> list[Number]:
@@ -55,88 +106,64 @@ def turned(rows: Sequence[Number]) -> list[Number]:
 
 @kernel
 def elementwise_tiles(
-    *arguments: Any,
-    expression: Expression,
-    plan: Blueprint,
-    rank: int,
-    axis: int,
-    across: tuple[int, ...],
+    sources: tuple[In, ...],
+    targets: tuple[Out, ...],
+    bands: Size,
+    turns: Size,
+    sizes: tuple[FastDivmod, ...],
+    strides: tuple[tuple[Stride, ...], ...],
+    *,
+    by: Blueprint,
+    tiling: Tiling,
 ) -> None:
-    """Compute squares of the last axis and of ``axis``, along which ``across`` are dense.
-
-    ``across``: the operands to transpose. For cubes of one unit. After the buffers come the number
-    of bands and the bands of a cube, then sizes and strides; a band is ``width`` rows along the
-    axis.
-    """
-    inputs, outputs = len(expression.operands), len(expression.results)
-    sources, targets = arguments[:inputs], arguments[inputs : inputs + outputs]
-    bands, turns, *numbers = arguments[inputs + outputs :]
-    sizes, strides = layout(numbers, rank, inputs)
-    width = plan.width
+    """Compute squares, for cubes of one unit; a band is ``width`` rows along the axis."""
+    width, axis, operands = by.width, tiling.axis, by.expression.operands
     length, height = sizes[-1].divisor, sizes[axis].divisor
-    # The stride of the results along the axis.
-    pitch = length
-    for size in sizes[axis + 1 : -1]:
-        pitch = pitch * size.divisor
-    outer = [a for a in range(rank - 1) if a != axis]
-    tiles = {k: private(width * width, stored(expression.operands[k])) for k in across}
+    pitch = tiling.pitch(sizes)
+    tiles = {k: private(width * width, stored(operands[k])) for k in tiling.across}
     first = cube_position() * turns
     for band in loop_range(first, min(first + turns, bands)):
         down = (height + width - 1) // width
-        above = band // down
-        top = (band - above * down) * width
-        position = unravel(above, [sizes[a] for a in outer])
-        starts = [offset_of(position, [s[a] for a in outer]) + top * s[axis] for s in strides]
-        base = _base(position, outer, sizes, axis) + top * pitch
+        plane = band // down
+        top = (band - plane * down) * width
+        starts, base = tiling.corner(plane, top, 0, sizes, strides)
+        base = base + top * pitch
         rows = min(height - top, width)
         for i in loop_range(0, length, width):
             columns = min(length - i, width)
-            for k in across:
-                _turn(
-                    sources[k],
-                    tiles[k],
-                    starts[k] + i * strides[k][-1],
-                    strides[k][-1],
-                    rows,
-                    columns,
-                    width,
+            for k in tiling.across:
+                stride = strides[k][-1]
+                transpose_tile(
+                    sources[k], tiles[k], starts[k] + i * stride, stride, rows, columns, width
                 )
             for row in loop_range(rows):
                 values: list[Value] = []
-                for k, dtype in enumerate(expression.operands):
-                    if k in across:
+                for k, dtype in enumerate(operands):
+                    if k in tiling.across:
                         values.append(load(tiles[k], dtype, row * width, width, rest=columns))
                     else:
                         place = starts[k] + row * strides[k][axis]
+                        place = moved(place, by.steps[k], i, strides[k][-1])
+                        step = strides[k][-1] if by.steps[k] < 0 else by.steps[k]
                         values.append(
-                            load(
-                                sources[k],
-                                dtype,
-                                moved(place, plan.steps[k], i, strides[k][-1]),
-                                width,
-                                step=strides[k][-1] if plan.steps[k] < 0 else plan.steps[k],
-                                rest=columns,
-                            )
+                            load(sources[k], dtype, place, width, step=step, rest=columns)
                         )
-                made = expression.evaluate(values)
+                made = by.expression.evaluate(values)
                 if columns >= width:
-                    write(expression, plan, targets, base + row * pitch + i, made)
+                    by.write(targets, base + row * pitch + i, made)
                 else:
-                    write(expression, plan, targets, base + row * pitch + i, made, columns)
-
-
-def _base(position: Sequence[Any], outer: Sequence[int], sizes: Any, axis: int) -> Any:
-    """Return the start of the results of a position on the outer axes."""
-    total: Any = 0
-    places = dict(zip(outer, position, strict=True))
-    for a in range(len(sizes)):
-        total = total * sizes[a].divisor + places.get(a, 0)
-    return total
+                    by.write(targets, base + row * pitch + i, made, columns)
 
 
 @helper
-def _turn(
-    source: Any, tile: Any, place: Any, stride: Any, rows: Any, columns: Any, width: int
+def transpose_tile(
+    source: Pointer,
+    tile: Pointer,
+    place: Number,
+    stride: Number,
+    rows: Number,
+    columns: Number,
+    width: int,
 ) -> None:
     """Read a square whose rows are columns of memory, and store it row by row."""
     if (rows >= width) & (columns >= width):
@@ -151,59 +178,50 @@ def _turn(
 
 @kernel
 def elementwise_shared_tiles(
-    *arguments: Any,
-    expression: Expression,
-    plan: Blueprint,
-    rank: int,
-    axis: int,
-    across: tuple[int, ...],
+    sources: tuple[In, ...],
+    targets: tuple[Out, ...],
+    wide: Size,
+    tall: Size,
+    sizes: tuple[FastDivmod, ...],
+    strides: tuple[tuple[Stride, ...], ...],
+    *,
+    by: Blueprint,
+    tiling: Tiling,
 ) -> None:
-    """Compute the same by cubes of SIDE by 8 units, a tile each.
+    """Compute squares of SIDE, by cubes of SIDE by 8 units, a square each.
 
-    After the buffers come the numbers of tiles along the last axis and along ``axis``, then sizes
-    and strides.
+    ``wide`` and ``tall``: the numbers of squares along the last axis and along the other.
     """
-    inputs, outputs = len(expression.operands), len(expression.results)
-    sources, targets = arguments[:inputs], arguments[inputs : inputs + outputs]
-    wide, tall, *numbers = arguments[inputs + outputs :]
-    sizes, strides = layout(numbers, rank, inputs)
+    axis, operands = tiling.axis, by.expression.operands
     length, height = sizes[-1].divisor, sizes[axis].divisor
-    pitch = length
-    for size in sizes[axis + 1 : -1]:
-        pitch = pitch * size.divisor
-    outer = [a for a in range(rank - 1) if a != axis]
+    pitch = tiling.pitch(sizes)
     number = cube_position()
     band = number // wide
     left = (number - band * wide) * SIDE
-    above = band // tall
-    top = (band - above * tall) * SIDE
-    position = unravel(above, [sizes[a] for a in outer])
-    starts = [
-        offset_of(position, [s[a] for a in outer]) + top * s[axis] + left * s[-1] for s in strides
-    ]
-    base = _base(position, outer, sizes, axis) + top * pitch + left
+    plane = band // tall
+    top = (band - plane * tall) * SIDE
+    starts, base = tiling.corner(plane, top, left, sizes, strides)
+    base = base + top * pitch + left
     rows, columns = height - top, length - left
     x, y = unit_position(0), unit_position(1)
     # One more column, so that the units of a row have no bank conflicts.
-    tiles = {k: shared(SIDE * (SIDE + 1), stored(expression.operands[k])) for k in across}
-    for k in across:
+    tiles = {k: shared(SIDE * (SIDE + 1), stored(operands[k])) for k in tiling.across}
+    for k in tiling.across:
         for part in range(SIDE // _TALL):
             column = y + part * _TALL
             if (x < rows) & (column < columns):
-                tiles[k][column * (SIDE + 1) + x] = sources[k][
-                    starts[k] + column * strides[k][-1] + x
-                ]
+                place = starts[k] + column * strides[k][-1] + x
+                tiles[k][column * (SIDE + 1) + x] = sources[k][place]
     barrier()
     for part in range(SIDE // _TALL):
         row = y + part * _TALL
         if (row < rows) & (x < columns):
             values: list[Value] = []
-            for k, dtype in enumerate(expression.operands):
-                if k in across:
+            for k, dtype in enumerate(operands):
+                if k in tiling.across:
                     values.append(tiles[k][x * (SIDE + 1) + row])
                 else:
                     place = starts[k] + row * strides[k][axis] + x * strides[k][-1]
                     values.append(load(sources[k], dtype, place, 1))
-            made = expression.evaluate(values)
-            for target, dtype, value in zip(targets, expression.outputs, made, strict=True):
-                store(target, dtype, base + row * pitch + x, value)
+            made = by.expression.evaluate(values)
+            by.write(targets, base + row * pitch + x, made)

@@ -7,15 +7,18 @@ numbers of their own type, computed in float32 and rounded after each op.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from calor.dtypes import DType, bfloat16, float16, float32, real_of, uint8
 from calor_kernel.language import (
+    Index,
     Number,
     Pointer,
     cast,
     constant,
     helper,
+    min,
     pack,
     shuffle,
     splat,
@@ -30,8 +33,29 @@ class Complex(NamedTuple):
     real: Number
     imag: Number
 
+    def __neg__(self) -> Complex:
+        return Complex(-self.real, -self.imag)
+
+    def __add__(self, other: Complex) -> Complex:  # type: ignore[override]
+        return Complex(self.real + other.real, self.imag + other.imag)
+
+    def __sub__(self, other: Complex) -> Complex:
+        return Complex(self.real - other.real, self.imag - other.imag)
+
+    def __mul__(self, other: Complex) -> Complex:  # type: ignore[override]
+        real = self.real * other.real - self.imag * other.imag
+        return Complex(real, self.real * other.imag + self.imag * other.real)
+
 
 Value = Number | Complex
+
+
+def by_parts(function: Callable[..., Number], *values: Value) -> Value:
+    """Return a function of numbers, applied to both parts of complex values."""
+    parts = [v for v in values if isinstance(v, Complex)]
+    if not parts:
+        return function(*values)
+    return Complex(function(*(v.real for v in parts)), function(*(v.imag for v in parts)))
 
 
 def stored(dtype: DType) -> DType:
@@ -68,19 +92,22 @@ def lanes(width: int, like: Number) -> Number:
     return constant(tuple(range(width)), like.dtype)
 
 
-def _mask(rest: Any, width: int, each: int) -> Any:
+def _mask(rest: Index | None, width: int, each: int) -> Number | None:
     """Return which of the elements of ``width`` values exist, if ``rest`` values do."""
-    return None if rest is None else lanes(width * each, rest) < rest * each
+    if rest is None:
+        return None
+    assert isinstance(rest, Number)
+    return lanes(width * each, rest) < rest * each
 
 
 def load(
     source: Pointer,
     dtype: DType,
-    index: Any,
+    index: Index,
     width: int,
     *,
-    step: Any = 1,
-    rest: Any = None,
+    step: Index = 1,
+    rest: Index | None = None,
     align: int = 0,
 ) -> Value:
     """Return ``width`` values from value ``index`` on, ``step`` values apart.
@@ -114,14 +141,16 @@ def _align(width: int, dtype: DType, align: int) -> int:
     return min(size & -size, align)
 
 
-def _load_one(source: Pointer, dtype: DType, index: Any) -> Value:
+def _load_one(source: Pointer, dtype: DType, index: Index) -> Value:
     if dtype.is_complex:
         return Complex(source[index * 2], source[index * 2 + 1])
     return source[index]
 
 
 @helper
-def _spread(source: Pointer, dtype: DType, index: Any, width: int, step: Any, rest: Any) -> Value:
+def _spread(
+    source: Pointer, dtype: DType, index: Index, width: int, step: Index, rest: Index | None
+) -> Value:
     """Return strided values, read one by one; gathering them is rarely faster."""
     last = width if rest is None else rest - 1
     lanes_ = [lane if rest is None else min(lane, last) for lane in range(width)]
@@ -132,7 +161,7 @@ def _spread(source: Pointer, dtype: DType, index: Any, width: int, step: Any, re
     return Complex(real, pack([source[place * 2 + 1] for place in places]))
 
 
-def _gather(source: Pointer, dtype: DType, place: Number, rest: Any) -> Value:
+def _gather(source: Pointer, dtype: DType, place: Number, rest: Index | None) -> Value:
     mask = _mask(rest, place.width, 1)
     if not dtype.is_complex:
         return source.load(place, mask=mask)
@@ -142,10 +171,10 @@ def _gather(source: Pointer, dtype: DType, place: Number, rest: Any) -> Value:
 def store(
     target: Pointer,
     dtype: DType,
-    index: Any,
+    index: Index,
     value: Value,
     *,
-    rest: Any = None,
+    rest: Index | None = None,
     align: int = 0,
     nontemporal: bool = False,
 ) -> None:
