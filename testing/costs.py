@@ -72,7 +72,7 @@ class Costs:
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Look at each launch on lanes from here on."""
-        from calor_kernel.language.lanes.machine import Launch
+        from calor_interpreter.machine import Launch
 
         made = Launch.__init__
 

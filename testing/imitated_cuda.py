@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from calor.dtypes import bfloat16, float16
-from calor_kernel.language.lanes import Program, run_on_lanes
+from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.program import Program
 
 H200 = {
     "name": b"NVIDIA H200, imitated",

@@ -27,6 +27,7 @@ from calor.dtypes import (
     uint8,
     uint32,
 )
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.language import (
     Buffer,
@@ -67,7 +68,6 @@ from calor_kernel.language import (
     vreduce,
 )
 from calor_kernel.language.builder import current
-from calor_kernel.language.lanes import run_on_lanes
 
 Array = np.ndarray[Any, Any]
 DTYPES = tuple(t for t in ALL if t.kind in ("bool", "int", "uint", "float"))

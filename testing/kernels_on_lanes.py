@@ -46,7 +46,7 @@ class KernelsOnLanes:
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Look at each launch from here on."""
-        from calor_kernel.language.lanes.machine import Launch
+        from calor_interpreter.machine import Launch
 
         made = Launch.__init__
 

@@ -102,6 +102,7 @@ REQUIRED = {
     "calor-metal": "calor calor-kernel pyobjc-framework-metal",
     "calor-wgpu": "calor calor-kernel wgpu",
     "calor-fusion": "calor calor-kernel",
+    "calor-interpreter": "calor calor-kernel",
     "calor-distributed": "calor",
     "calor-drawing": "calor",
     "calor-linalg": "calor",

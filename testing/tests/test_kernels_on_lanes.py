@@ -28,7 +28,7 @@ SUM = """
 import numpy as np
 from calor.dtypes import float32, int64
 from calor_kernel.language import Buffer, Scalar
-from calor_kernel.language.lanes import run_on_lanes
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.library.attention.bias import sum_parts
 
 def test_it():

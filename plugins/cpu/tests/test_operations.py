@@ -10,9 +10,9 @@ import pytest
 
 from calor.dtypes import DType, bfloat16, float16, float32, float64
 from calor_cpu.testing import run
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.types import Buffer
 from calor_kernel.language import cube_position, kernel, modulo, quotient
-from calor_kernel.language.lanes import run_on_lanes
 
 from .needs import TARGETS
 from .operations import COMPUTED, STORED, build, chosen, values

@@ -15,12 +15,12 @@ from calor_cpu.printer_values import PRINTS
 from calor_cpu.target import Target
 from calor_cpu.testing import run
 from calor_cpu.toolchain import LlvmToolchain
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Parameter, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.types import Buffer, Type
 from calor_kernel.language import cube_position, dot, kernel, plane_ballot, plane_scan
 from calor_kernel.language.intrinsics import intrinsic
-from calor_kernel.language.lanes import run_on_lanes
 
 from .needs import TARGETS, feature, x86
 

@@ -19,8 +19,8 @@ from calor.dtypes import (
     uint32,
 )
 from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS
 from calor_kernel.contract.work import Request, View
-from calor_kernel.device.lanes_device import MANY_UNITS
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.attention import warpgroup_tma_launch
 from calor_kernel.library.attention.lowering import attention, gradient

@@ -7,7 +7,7 @@ import numpy as np
 
 import calor
 from calor.plugins.discovery import fusers
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import bfloat16, float32, int32, int64, uint64
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, Typed, launch, operand
 from calor_kernel.contract.sizes import Size as Unknown
 from calor_kernel.contract.trace import Trace
@@ -34,7 +35,6 @@ from calor_kernel.language import (
     loop_range,
 )
 from calor_kernel.language.declared import Access
-from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.planning.symbolic import hinted_value, sizes_in
 
 N = TypeVar("N")

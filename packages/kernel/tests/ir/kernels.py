@@ -23,6 +23,7 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.language import (
     Buffer,
@@ -49,7 +50,6 @@ from calor_kernel.language import (
     unit_position,
     vreduce,
 )
-from calor_kernel.language.lanes import run_on_lanes
 
 SIZE = 256
 

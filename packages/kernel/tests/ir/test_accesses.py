@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import DType, bfloat16, bool_, float16, int8, int32, int64, uint8, uint16
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.passes import lower_accesses, optimize, split_vectors
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
@@ -18,7 +19,6 @@ from calor_kernel.language import (
     shared,
     unit_position,
 )
-from calor_kernel.language.lanes import run_on_lanes
 
 
 @kernel

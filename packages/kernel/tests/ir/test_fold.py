@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import DType, bfloat16, bool_, float16, float32, float64, int8, int64, uint8
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir import fold
 from calor_kernel.ir.nodes import Value
 from calor_kernel.ir.ops import OPS
@@ -15,7 +16,6 @@ from calor_kernel.ir.text import kernel_text
 from calor_kernel.ir.types import Type
 from calor_kernel.language import Buffer, Scalar, cube_position, kernel
 from calor_kernel.language.builder import current
-from calor_kernel.language.lanes import run_on_lanes
 
 NUMBERS = {int8: (-128, -3, -1, 0, 1, 2, 5, 127), uint8: (0, 1, 2, 5, 128, 255)}
 BINARY = [

@@ -5,10 +5,10 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32
 from calor.errors import CompileError
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.passes import lower_bfloat16, lower_float16, split_vectors
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, cast, cube_position, fma, kernel
-from calor_kernel.language.lanes import run_on_lanes
 
 from .kernels import CASES
 

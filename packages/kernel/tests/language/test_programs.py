@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from calor.dtypes import int32, int64
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes import optimize
 from calor_kernel.ir.text import kernel_text
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, registers
-from calor_kernel.language.lanes import run_on_lanes
 
 from . import programs, programs_of_values  # noqa: F401 - they fill the table
 from .program_table import PROGRAMS

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float32
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
@@ -21,7 +22,6 @@ from calor_kernel.language import (
     tensor_map,
     unit_index,
 )
-from calor_kernel.language.lanes import run_on_lanes
 
 CREW, UNITS, ROUNDS = 2, 32, 5
 BUFFERS = [Buffer(float32, writable=False), Buffer(float32)]

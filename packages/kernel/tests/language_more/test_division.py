@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calor.dtypes import DType, float32, int32, int64, uint32, uint64
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.language import (
     Buffer,
@@ -18,7 +19,6 @@ from calor_kernel.language import (
     offset_of,
     unravel,
 )
-from calor_kernel.language.lanes import run_on_lanes
 
 DTYPES = [int32, int64, uint32, uint64]
 

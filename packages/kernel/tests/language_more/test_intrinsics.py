@@ -7,11 +7,11 @@ import pytest
 
 from calor.dtypes import float32, int32
 from calor.errors import CompileError
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Type
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
 from calor_kernel.language.intrinsics import Intrinsic, intrinsic
-from calor_kernel.language.lanes import run_on_lanes
 
 
 @intrinsic(

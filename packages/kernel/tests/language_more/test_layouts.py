@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from calor.dtypes import int32
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.language import Buffer, absolute_position, kernel
-from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.swizzles import Swizzle, Swizzled
 

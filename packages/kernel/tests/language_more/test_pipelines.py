@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float32, int64
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.errors import KernelCheckError, KernelTypeError, VerificationError
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
@@ -20,7 +21,6 @@ from calor_kernel.language import (
     unit_index,
     unravel,
 )
-from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.pipelines import Pipeline, Tile

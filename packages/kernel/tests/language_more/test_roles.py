@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float16, float32, int64
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.errors import (
     KernelCheckError,
     KernelSyntaxError,
@@ -29,7 +30,6 @@ from calor_kernel.language import (
     shared,
     unit_index,
 )
-from calor_kernel.language.lanes import run_on_lanes
 
 INTEGERS = Buffer(int64)
 CUBE: dict[str, Any] = {"cube": (32, 1, 1), "plane": 4}

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from calor_interpreter.device import MANY_UNITS
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.device.lanes_device import MANY_UNITS
 from calor_kernel.language.matrices import SHAPES
 
 

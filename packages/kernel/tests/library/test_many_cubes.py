@@ -9,7 +9,8 @@ import calor
 from calor.backends.device import device_of
 from calor.dtypes import bfloat16
 from calor.ops.base import table
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.passes import fold_cubes
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
@@ -21,7 +22,6 @@ from calor_kernel.language import (
     cube_position,
     kernel,
 )
-from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.planning import recording
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import as_dtype
-from calor_kernel.language.lanes import run_on_lanes
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.library.peer_sum import sum_of_members
 
 

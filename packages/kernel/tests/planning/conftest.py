@@ -3,8 +3,8 @@
 import pytest
 
 from calor.backends.device import device_of
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import DENSE, LOWERINGS
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
 

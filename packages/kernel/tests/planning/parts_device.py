@@ -3,7 +3,7 @@
 import numpy as np
 
 from calor.backends.device import device_of
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
+from calor_interpreter.device import ONE_UNIT, LanesDevice, LanesMemory
 from calor_kernel.runtime.backend import KernelBackend
 
 

@@ -6,7 +6,7 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.errors import OutOfMemoryError
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 from .parts_device import device_with_parts

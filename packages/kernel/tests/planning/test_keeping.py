@@ -6,8 +6,8 @@ import pytest
 import calor
 from calor.dtypes import float32
 from calor.specs import spec
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Build, Input, Launch, Output, Scratch, Work
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.planning.operand_cache import preparations
 from calor_kernel.runtime.backend import KernelBackend
 

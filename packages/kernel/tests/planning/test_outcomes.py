@@ -7,7 +7,7 @@ import calor
 from calor.backends.device import device_of
 from calor.errors import ElementIndexError
 from calor.ops.base import find
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice, LanesMemory, LanesQueue
+from calor_interpreter.device import ONE_UNIT, LanesDevice, LanesMemory, LanesQueue
 from calor_kernel.runtime.backend import KernelBackend
 
 

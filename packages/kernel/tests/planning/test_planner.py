@@ -10,7 +10,7 @@ import calor
 from calor.backends.device import device_of
 from calor.errors import ElementIndexError, OutOfMemoryError, UnsupportedError
 from calor.ops.base import find
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.planning.planner import Planner
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -8,7 +8,7 @@ import pytest
 import calor
 from calor import nn
 from calor.backends.device import device_of
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.planning.compiling import fusers_of, plan_anew
 from calor_kernel.planning.replanning import Replanning
 from calor_kernel.runtime.backend import KernelBackend

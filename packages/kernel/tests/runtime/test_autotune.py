@@ -12,6 +12,7 @@ from calor.backends.device import device_of
 from calor.dtypes import float32, int64
 from calor.errors import CompileError
 from calor.specs import spec
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.cost import Ceilings
 from calor_kernel.contract.work import (
     DENSE,
@@ -25,7 +26,6 @@ from calor_kernel.contract.work import (
     View,
     Work,
 )
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.device.lines import Lines
 from calor_kernel.errors import KernelCheckError
 from calor_kernel.ir.types import Buffer, Scalar

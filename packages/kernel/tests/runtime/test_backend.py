@@ -14,7 +14,7 @@ from calor.dtypes import float32, float64, int32
 from calor.errors import OutOfMemoryError, UnsupportedError
 from calor.specs import spec
 from calor_conformance.strict.backend import StrictBackend
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice, LanesMemory
+from calor_interpreter.device import ONE_UNIT, LanesDevice, LanesMemory
 from calor_kernel.runtime.backend import KernelBackend
 
 FLOATS = spec((3,), float32)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from calor_interpreter.device import LanesDevice
 from calor_kernel.__main__ import main
 from calor_kernel.device.kernels import Kernels
-from calor_kernel.device.lanes_device import LanesDevice
 from calor_kernel.device.lines import Lines
 
 from .test_images import dense
@@ -33,7 +33,7 @@ def test_a_cache_becomes_a_bundle(own_cache, tmp_path, monkeypatch, capsys):
 PROGRAM = """
 import numpy as np
 from calor_kernel.runtime.backend import KernelBackend
-from calor_kernel.device.lanes_device import LanesDevice
+from calor_interpreter.device import LanesDevice
 from calor.backends.device import device_of
 import calor
 with calor.device(device_of(KernelBackend("bundled", lambda index: LanesDevice()), 0)):

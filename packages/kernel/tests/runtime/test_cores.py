@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calor.errors import CompileError
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.runtime import cores
 from calor_kernel.runtime.autotune import tuning_lines
 from calor_kernel.runtime.cores import STEPS, cores_of, counted, with_cores

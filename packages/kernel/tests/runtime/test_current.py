@@ -9,7 +9,7 @@ import calor
 import calor_kernel
 from calor.backends.device import device_of
 from calor.errors import UnsupportedError
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 

@@ -9,12 +9,12 @@ from time import monotonic, sleep
 import pytest
 
 from calor.dtypes import float32, int64
+from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Build
 from calor_kernel.device import workers
 from calor_kernel.device.description import build_text, describe
 from calor_kernel.device.images import Images, outline, outline_data
 from calor_kernel.device.kernels import Kernels
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.device.workers import image_of
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Buffer, Scalar

@@ -9,8 +9,8 @@ import pytest
 import calor
 import calor_kernel
 from calor.backends.device import device_of
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.cost import Ceilings
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 

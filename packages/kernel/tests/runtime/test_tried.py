@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.device import plane_probe
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 
 
 def test_planes_that_hold() -> None:

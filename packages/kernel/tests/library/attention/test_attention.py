@@ -9,7 +9,7 @@ from calor.dtypes import ALL
 from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 from . import reference

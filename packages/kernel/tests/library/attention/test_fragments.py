@@ -7,8 +7,8 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32, int64
 from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Request, View
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.attention import mma_launch
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend

@@ -7,8 +7,8 @@ import pytest
 
 from calor.dtypes import ALL, float32
 from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import LOWERINGS, Input, Request, Scratch, View
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend

@@ -7,8 +7,8 @@ import pytest
 from calor import dtypes
 from calor.dtypes import bfloat16, float16, float32
 from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Request, View
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.conv import (
     lower_conv,
     lower_conv_input_gradient,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float16, float32
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.library.conv import implicit_gemm_simt_launch, weight_gradient_simt_launch
 from calor_kernel.library.gemm.simt_plan import Patches
 from calor_kernel.runtime.backend import KernelBackend

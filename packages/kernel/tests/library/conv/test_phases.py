@@ -6,7 +6,7 @@ import pytest
 
 from calor import dtypes
 from calor.dtypes import float32
-from calor_kernel.device.lanes_device import LanesDevice
+from calor_interpreter.device import LanesDevice
 from calor_kernel.library.conv import lower_conv_input_gradient
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -7,8 +7,8 @@ import pytest
 
 from calor.dtypes import as_dtype, uint8, uint32
 from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Output, Request, View
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.ir.types import Buffer
 from calor_kernel.library.copying import coalesced, lower_copy

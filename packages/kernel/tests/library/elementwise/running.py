@@ -11,10 +11,10 @@ import numpy as np
 from calor.dtypes import DType, as_dtype
 from calor.ops.base import table
 from calor.specs import Spec, spec
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Input, Output, View, Work
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT
-from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.library.elementwise import Expression, lower_expression
 from calor_kernel.library.elementwise.values import stored
 

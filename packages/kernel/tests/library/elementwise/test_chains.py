@@ -6,7 +6,7 @@ import pytest
 import calor
 from calor.dtypes import bfloat16, complex64, float16, float32
 from calor.graph.graph import Graph
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -9,8 +9,8 @@ import pytest
 from calor.dtypes import float32, int64
 from calor.errors import ElementIndexError
 from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Refusal, Request, View
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.indexing import cooperative_launch
 from calor_kernel.library.indexing.scatter import lower_scatter_nd
 from calor_kernel.runtime.backend import KernelBackend

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calor.plugins.discovery import registry
-from calor_kernel.device.lanes_device import ONE_UNIT, LanesDevice
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op

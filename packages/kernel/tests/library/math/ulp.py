@@ -18,8 +18,8 @@ import numpy as np
 from calor.dtypes import DType, float32, float64, int64
 from calor.ops.base import find
 from calor.reference import special
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.language import Buffer, Scalar, cube_position, kernel
-from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.library import math
 from calor_kernel.library.elementwise import ROWS
 from calor_kernel.library.math.base import exactly

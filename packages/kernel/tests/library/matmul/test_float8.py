@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import as_dtype
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.matmul import gpu_ways, lowering
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.library.matmul import warp_mma
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -8,10 +8,10 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.dtypes import bfloat16, int32
+from calor_interpreter.device import LanesDevice
+from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.work import Dropped, Input
-from calor_kernel.device.lanes_device import LanesDevice
 from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
-from calor_kernel.language.lanes import run_on_lanes
 from calor_kernel.library.matmul import gpu_ways, lowering, stream_k_launch
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.stream_k import Shares

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
+from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Dropped, Input
-from calor_kernel.device.lanes_device import MANY_UNITS, LanesDevice
 from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.library.gemm.simt_plan import Patches
 from calor_kernel.library.matmul import gpu_ways, lowering, split_k_two_pass, warpgroup_tma_launch

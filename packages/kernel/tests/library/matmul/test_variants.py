@@ -7,9 +7,9 @@ import pytest
 
 from calor.dtypes import ALL, float32
 from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.cost import Ceilings
 from calor_kernel.contract.work import Request, View
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.matmul import gpu_ways
 from calor_kernel.library.matmul.lowering import lower_dot_general
 from calor_kernel.runtime import autotune

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import ALL
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op

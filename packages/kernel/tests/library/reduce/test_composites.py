@@ -7,7 +7,7 @@ from calor.dtypes import ALL, float32
 from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 NAMES = {t.name: t for t in ALL}

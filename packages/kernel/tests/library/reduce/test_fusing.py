@@ -7,7 +7,7 @@ import pytest
 
 import calor
 from calor.dtypes import bfloat16, float32, float64
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.reduce import RowFuser
 from calor_kernel.runtime.backend import KernelBackend

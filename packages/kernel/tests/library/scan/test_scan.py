@@ -8,8 +8,8 @@ import pytest
 
 from calor.dtypes import float32
 from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Request, View
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.scan import lowering, rows_launch
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from calor_kernel.device.lanes_device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.sort import lowering, radix_launch
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -1,0 +1,107 @@
+"""a * b + c rounded once, on NumPy arrays.
+
+Requirements: exact for every input, as a device's instruction is; float64 arithmetic alone is not
+enough, because rounding to float64 and then to float32 is two roundings. Rounding to odd in between
+makes the second one right (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums",
+IEEE Transactions on Computers 57(4), 2008).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from calor_interpreter.casts import rounded
+
+Array = np.ndarray[Any, Any]
+
+# Outside these magnitudes float64's error terms may underflow or overflow.
+_SMALL, _LARGE = 2.0**-480, 2.0**480
+_SPLIT = 2.0**27 + 1
+_NORMAL = 2.0**-126
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """Return a * b + c of one floating dtype, rounded once to nearest even."""
+    if a.dtype == np.float64:
+        return _fma_64(a, b, c)
+    # A product of two 24-bit significands is exact in float64.
+    product = a.astype(np.float64) * b.astype(np.float64)
+    if a.dtype == np.float32:
+        total = product + c
+        if not _doubtful(total):
+            return total.astype(np.float32)
+    return rounded(odd_sum(product, c.astype(np.float64)), a.dtype)
+
+
+def _doubtful(total: Array) -> bool:
+    """Return whether some float64 lies halfway between two float32, so that its error decides."""
+    size = np.abs(total)
+    halfway = (np.ascontiguousarray(total).view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    # Among subnormals, halfway points differ.
+    return bool((halfway | ((size < _NORMAL) & (size > 0))).any())
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return a + b and its rounding error (Knuth)."""
+    total = a + b
+    shadow = total - a
+    return total, (a - (total - shadow)) + (b - shadow)
+
+
+def odd_sum(a: Array, b: Array) -> Array:
+    """Return a + b of float64 rounded to odd: an inexact sum gets an odd last bit."""
+    total, rest = two_sum(a, b)
+    # An exact, infinite or NaN sum stays; an odd sum is on the right side already.
+    even = (np.ascontiguousarray(total).view(np.int64) & 1) == 0
+    change = even & (rest != 0) & np.isfinite(total) & np.isfinite(rest)
+    if not change.any():
+        return total
+    toward = np.where(rest > 0, np.inf, -np.inf)
+    return np.where(change, np.nextafter(total, toward), total)
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return a * b and its rounding error (Dekker)."""
+
+    def halves(x: Array) -> tuple[Array, Array]:
+        scaled = x * _SPLIT
+        high = scaled - (scaled - x)
+        return high, x - high
+
+    product = a * b
+    (ah, al), (bh, bl) = halves(a), halves(b)
+    return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
+
+
+def _fma_64(a: Array, b: Array, c: Array) -> Array:
+    a, b, c = np.broadcast_arrays(a, b, c)
+    high, low = _two_product(a, b)
+    upper, lower = two_sum(c, low)
+    total, rest = two_sum(high, upper)
+    result = np.asarray(total + odd_sum(rest, lower))
+    zero = (a == 0) | (b == 0)
+    sizes = [np.abs(x) for x in (a, b, c)]
+    safe = [(x > _SMALL) & (x < _LARGE) for x in sizes]
+    rare = ~(safe[0] & safe[1] & (safe[2] | (c == 0)))
+    if not rare.any():
+        return result
+    # A product with 0 is exact; a product of finite numbers is finite, however large.
+    infinite = ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
+    only_c = infinite & np.isfinite(a) & np.isfinite(b)
+    result = np.where(zero | infinite, np.where(only_c, c, a * b + c), result)
+    rare &= ~(zero | infinite)
+    if rare.any():
+        result[rare] = [_exact(*map(float, v)) for v in zip(a[rare], b[rare], c[rare], strict=True)]
+    return result
+
+
+def _exact(a: float, b: float, c: float) -> float:
+    """Return a * b + c of finite numbers with a nonzero product."""
+    total = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        return float(total)
+    except OverflowError:
+        return float("inf") if total > 0 else float("-inf")

@@ -1,0 +1,210 @@
+"""The race detector: the last accesses to each element, and their order.
+
+Requirements: a race is found by the ordering in the kernel, not by the order of execution. Barriers
+order the units of a cube or plane, a release and a later acquire order cubes, atomics need no order
+among themselves. An element costs a few numbers and an access a few NumPy calls, even if thousands
+of units read one element. The bookkeeping is that of shadow memory (Savage et al., "Eraser", 1997),
+with a clock of barriers in the place of locks.
+
+A *mark* identifies units: 0 nobody, u + 1 the unit with number u, −1 − c several units of cube c,
+``SEVERAL`` units of several cubes. Zero pages are allocated lazily by the system.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calor_interpreter.machine import Batch
+from calor_interpreter.state import State
+from calor_kernel.ir.nodes import Operation
+
+Array = np.ndarray[Any, Any]
+SEVERAL = -(2**62)
+
+
+class Shadow:
+    """The last writers and readers of a memory's cells, with the clock of the access.
+
+    ``reads``: whether readers are recorded, which is needed if the kernel also writes. ``shared``:
+    whether a cell belongs to one cube, so that marks of different cubes never meet.
+    """
+
+    __slots__ = ("atomic", "read_at", "reader", "reads", "shared", "writer", "written_at")
+
+    def __init__(self, cells: int, reads: bool, shared: bool = False) -> None:
+        self.writer = np.zeros(cells, np.int64)
+        self.written_at = np.zeros(cells, np.int64)
+        self.reader = np.zeros(cells if reads else 0, np.int64)
+        self.read_at = np.zeros(cells if reads else 0, np.int64)
+        self.atomic: Array | None = None
+        self.reads = reads
+        self.shared = shared
+
+    def read(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        cells: Array,
+        lanes: Array,
+        atomic: bool,
+    ) -> None:
+        """Note a read; KernelCheckError for a concurrent write."""
+        who = batch.who[lanes]
+        self._after_writes(batch, operation, state, cells, lanes, who, atomic)
+        if self.reads and not atomic:
+            self._note(batch, self.reader, self.read_at, cells, lanes, who)
+
+    def write(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        cells: Array,
+        lanes: Array,
+        atomic: bool,
+    ) -> None:
+        """Note a write; KernelCheckError for another unit's concurrent access."""
+        who = batch.who[lanes]
+        self._after_writes(batch, operation, state, cells, lanes, who, atomic)
+        if self.reads:
+            marks = self.reader.take(cells)
+            foreign = (marks != who) & (marks != 0)
+            if foreign.any():
+                foreign = self._racing(batch, foreign, marks, self.read_at, cells, lanes)
+                if foreign.any():
+                    _complain(batch, operation, state, cells, lanes, foreign, marks, "reads")
+            self.reader[cells] = 0
+        if atomic:
+            if self.atomic is None:
+                self.atomic = np.zeros(len(self.writer), np.bool_)
+            self._note(batch, self.writer, self.written_at, cells, lanes, who)
+            self.atomic[cells] = True
+            return
+        self.writer[cells] = who
+        self.written_at[cells] = batch.launch.clock
+        if self.atomic is not None:
+            self.atomic[cells] = False
+        last = self.writer.take(cells)
+        clash = last != who
+        if clash.any():
+            _complain(batch, operation, state, cells, lanes, clash, last, "writes")
+
+    def _after_writes(
+        self,
+        batch: Batch,
+        operation: Operation,
+        state: State,
+        cells: Array,
+        lanes: Array,
+        who: Array,
+        atomic: bool,
+    ) -> None:
+        marks = self.writer.take(cells)
+        foreign = (marks != who) & (marks != 0)
+        if not foreign.any():
+            return
+        if atomic and self.atomic is not None:
+            foreign &= ~self.atomic.take(cells)
+        foreign = self._racing(batch, foreign, marks, self.written_at, cells, lanes)
+        if foreign.any():
+            _complain(batch, operation, state, cells, lanes, foreign, marks, "writes")
+
+    def _note(
+        self, batch: Batch, held: Array, times: Array, cells: Array, lanes: Array, who: Array
+    ) -> None:
+        """Set marks; unordered earlier marks are joined with the new ones."""
+        marks = held.take(cells)
+        made = who
+        foreign = (marks != who) & (marks != 0)
+        if foreign.any():
+            foreign = self._racing(batch, foreign, marks, times, cells, lanes)
+            if foreign.any():
+                made = np.where(foreign, self._joined(batch, marks, who, lanes), who)
+        held[cells] = made
+        times[cells] = batch.launch.clock
+        last = held.take(cells)
+        clash = last != made
+        if clash.any():
+            # Several units accessed it together; the widest mark must stay, and is set last.
+            joined = self._joined(batch, last[clash], made[clash], lanes[clash])
+            where, wide = cells[clash], joined == SEVERAL
+            held[where] = joined
+            if wide.any():
+                held[where[wide]] = SEVERAL
+
+    def _joined(self, batch: Batch, a: Array, b: Array, lanes: Array) -> Array:
+        """Return the union of two marks; ``b`` is of the lanes' own cubes."""
+        ours = batch.cubes[lanes]
+        if self.shared:
+            return np.asarray(-1 - ours)
+        same = (_cubes(a, batch.units) == ours) & (b != SEVERAL)
+        return np.where(same, -1 - ours, SEVERAL)
+
+    def _racing(
+        self, batch: Batch, foreign: Array, marks: Array, times: Array, cells: Array, lanes: Array
+    ) -> Array:
+        """Return the mask of foreign accesses, among the candidates, not ordered before now."""
+        units, plane, launch = batch.units, batch.launch.kernel.plane, batch.launch
+        when = times.take(cells)
+        racing = foreign & (when >= batch.last_barrier[lanes])
+        ours = batch.cubes[lanes]
+        if self.shared:
+            if batch.crew > 1:
+                # Barriers of a cube do not order accesses of other cubes of the cluster.
+                racing |= foreign & (marks > 0) & (_cubes(marks, units) != ours)
+            if not racing.any():
+                return racing
+            theirs = ours
+        else:
+            theirs = _cubes(marks, units)
+            racing |= foreign & (theirs != ours)
+        one = (theirs == ours) & (marks > 0)
+        if plane > 1:
+            near = (marks - 1) % batch.peers // plane == lanes % batch.peers // plane
+            racing &= ~(one & near & (when < batch.last_meeting[lanes]))
+        if len(batch.known):
+            # For several units, knowledge of one is enough: fewer races are found, and none
+            # falsely.
+            of_one = batch.known[lanes, np.where(one, (marks - 1) % batch.peers, 0)]
+            clock = np.where(one, of_one, batch.known[lanes].max(axis=1))
+            racing &= ~((theirs == ours) & (when < clock))
+        if launch.published:
+            # The last release among several cubes is unknown; the access is assumed to be ordered.
+            released = (theirs < 0) | (launch.released[np.maximum(theirs, 0)] > when)
+            racing &= ~(released & (launch.acquired[ours] > when))
+        return racing
+
+
+def _cubes(marks: Array, units: int) -> Array:
+    """Return the cube of each mark, −1 for several and for nobody."""
+    several = np.where(marks > SEVERAL, -1 - marks, -1)
+    return np.where(marks > 0, (marks - 1) // units, several)
+
+
+def _complain(
+    batch: Batch,
+    operation: Operation,
+    state: State,
+    cells: Array,
+    lanes: Array,
+    bad: Array,
+    marks: Array,
+    does: str,
+) -> None:
+    first = int(np.argmax(bad))
+    lane, mark = int(lanes[first]), int(marks[first])
+    cube = int(_cubes(marks[first : first + 1], batch.units)[0])
+    if mark > 0:
+        other, unit = batch.name(mark - 1)
+        who = f"unit {unit} of cube {other} {does} it too"
+    else:
+        who = f"other units {does.removesuffix('s')} it too"
+    if cube == int(batch.cubes[lane]):
+        advice = "no barrier stands between"
+    else:
+        advice = "cubes of a launch run in any order; take an atomic, or two launches"
+    index = state.index(int(cells[first]), lane)
+    batch.fail(operation, "race", lane, f"{who}; {advice}", memory=state.memory.name, index=index)
