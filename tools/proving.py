@@ -12,7 +12,7 @@ import nox
 # checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty;
 # drivers of OpenCL and Vulkan take a fraction of a second for one, so they are asked one of two
 # hundred, and so is the C++ compiler that stands for Metal's and HIP's; HIP has waves of 64 units,
-# and of 32.
+# and of 32. The interpreter is slow, and asked least.
 # strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way. A
 # group of devices is a device too.
 EVERYTHING: Sequence[str] = ()
@@ -24,6 +24,8 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "cpu": SAMPLE,
     "opencl": (("--shard", "7/200"),),
     "wgpu": (("--shard", "7/200"),),
+    "interpreter": (("--shard", "7/800"),),
+    "interpreter:1": (("--shard", "207/800"),),
     "hip-shim": (("--shard", "7/400"),),
     "hip-shim:1": (("--shard", "207/400"),),
     "metal-shim": (("--shard", "7/200"),),

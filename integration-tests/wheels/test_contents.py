@@ -129,6 +129,7 @@ ENTRIES = {
     "calor-metal": "metal",
     "calor-wgpu": "wgpu",
     "calor-fusion": "fuser.elementwise fuser.rows",
+    "calor-interpreter": "interpreter",
     "calor-linalg": "ops.linalg",
     "calor-onnx": "importer.onnx",
     "calor-distributed": "group ops.distributed",

@@ -14,6 +14,7 @@ OFFICIAL: Final[Mapping[str, str]] = MappingProxyType(
         "hip": "hip",
         "http": "http",
         "https": "http",
+        "interpreter": "interpreter",
         "metal": "metal",
         "opencl": "opencl",
         "router": "router",
