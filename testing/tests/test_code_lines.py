@@ -14,7 +14,7 @@ BARS = {
     "cuda": (450, {"bindings", "pycuda_driver"}),
     "hip": (250, {"bindings", "dialect", "tables"}),
     "metal": (250, {"_bindings", "diagnosis", "dialect", "atomics", "matrices", "tables"}),
-    "opencl": (250, {"_bindings", "diagnosis"}),
+    "opencl": (250, {"_bindings", "diagnosis", "opencl_c"}),
     "wgpu": (250, {"_bindings", "diagnosis", "wgsl"}),
 }
 
@@ -41,7 +41,7 @@ DIALECTS = {
     "CUDA C++": "packages/kernel/src/calor_kernel/printers/cuda_cpp/dialect.py",
     "HIP C++": "plugins/hip/src/calor_hip/dialect.py",
     "Metal": "plugins/metal/src/calor_metal/dialect.py",
-    "OpenCL C": "packages/kernel/src/calor_kernel/printers/opencl_c/dialect.py",
+    "OpenCL C": "plugins/opencl/src/calor_opencl/opencl_c/dialect.py",
 }
 
 

@@ -24,7 +24,7 @@ from calor_kernel.language import (
     unit_position,
 )
 from calor_kernel.printers import print_kernel
-from calor_kernel.printers.opencl_c import OpenCLC
+from calor_opencl.opencl_c import OpenCLC
 from golden import assert_golden
 from kernel_cases import sheet_case
 from text_cases import arithmetic, kept_cases

@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from calor.dtypes import ALL, bfloat16, float16, float64
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.printers.opencl_c import OpenCLC
+from calor_opencl.opencl_c import OpenCLC
 
 from ._bindings import has
 

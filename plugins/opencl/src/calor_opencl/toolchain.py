@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from calor.errors import CompileError
 from calor_kernel.device.printing import PrintingToolchain
-from calor_kernel.printers.opencl_c import OpenCLC
+from calor_opencl.opencl_c import OpenCLC
 
 # An image is the length of the text in this number of bytes, the text, and the binary if any.
 _LENGTH: Final = 8

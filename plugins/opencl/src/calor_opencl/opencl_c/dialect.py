@@ -25,7 +25,7 @@ from calor_kernel.printers.dialect import (
 )
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf
-from calor_kernel.printers.opencl_c import atomics, planes, tables, vectors
+from calor_opencl.opencl_c import atomics, planes, tables, vectors
 
 
 class OpenCLC(Dialect):

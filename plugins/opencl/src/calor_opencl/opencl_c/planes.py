@@ -17,7 +17,7 @@ from calor_kernel.ir.nodes import Kernel, Operation
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.dialect import Dialect
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.opencl_c import tables
+from calor_opencl.opencl_c import tables
 
 # The units of a warp, and by kind the name and bound of a PTX shuffle.
 WARP: Final = 32
