@@ -100,7 +100,7 @@ class Fake:
     def install(self, patch: Any) -> None:
         """Put the modules in CuPy's place, and keep the kernels of images that are loaded."""
         from calor_cuda import toolchain
-        from calor_kernel.device.cupy_driver import launches
+        from calor_cupy.driver import launches
 
         api = ModuleType("cupy_backends.cuda.api")
         api.runtime, api.driver = self.runtime, self.driver  # type: ignore[attr-defined]
@@ -115,7 +115,7 @@ class Fake:
             self.kernels[function.function] = kernel
             return function
 
-        patch.setattr("calor_kernel.device.cupy_driver.device.load", loaded)
+        patch.setattr("calor_cupy.driver.device.load", loaded)
         compiled = toolchain.CudaToolchain.compile
 
         def kept(chain: Any, source: str, name: str) -> bytes:

@@ -93,11 +93,12 @@ def test_says_what_it_is(project: Path) -> None:
 REQUIRED = {
     "calor": "ml-dtypes numpy pluggy",
     "calor-kernel": "calor",
+    "calor-cupy": "calor calor-kernel",
     "calor-nn": "calor calor-linalg",
     "calor-conformance": "calor calor-distributed calor-linalg hypothesis pytest",
     "calor-cpu": "calor calor-kernel llvmlite",
-    "calor-cuda": "calor calor-kernel numpy",
-    "calor-hip": "calor calor-kernel",
+    "calor-cuda": "calor calor-cupy calor-kernel numpy",
+    "calor-hip": "calor calor-cupy calor-kernel",
     "calor-opencl": "calor calor-kernel pyopencl",
     "calor-metal": "calor calor-kernel pyobjc-framework-metal",
     "calor-wgpu": "calor calor-kernel wgpu",
@@ -157,8 +158,8 @@ def test_extras_of_core_bring_the_other_projects() -> None:
     metadata = metadata_of(wheel_of(ROOT / "packages/core"))
     text = "\n".join(metadata.get_all("Requires-Dist", []))
     names = {str(metadata_of(wheel_of(project))["Name"]) for project in PROJECTS}
-    # Devices bring calor-kernel, which is nothing by itself.
-    wanted = names - {"calor", "calor-kernel"}
+    # Devices bring these, which are nothing by themselves.
+    wanted = names - {"calor", "calor-kernel", "calor-cupy"}
     for extra in wanted:
         short = extra.removeprefix("calor-")
         brought = re.findall(rf"^(\S+)>=\S+; extra == '{short}'$", text, re.MULTILINE)

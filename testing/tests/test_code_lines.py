@@ -11,7 +11,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 # The most lines of code of a device's plugin, beside its bindings and what prints its language.
 # What some say to the doctor is beside too. Files are named, and folders.
 BARS = {
-    "cuda": (450, {"bindings", "pycuda_driver"}),
+    "cuda": (450, {"bindings", "pycuda_driver", "pycuda_capsules"}),
     "hip": (250, {"bindings", "dialect", "tables"}),
     "metal": (250, {"_bindings", "diagnosis", "dialect", "atomics", "matrices", "tables"}),
     "opencl": (250, {"_bindings", "diagnosis", "opencl_c"}),
@@ -38,7 +38,7 @@ def test_the_printer_of_wgsl_is_small() -> None:
 # Plain C is all in one file; HIP's dialect adds to CUDA's.
 DIALECTS = {
     "C": "packages/kernel/src/calor_kernel/printers/plain_c.py",
-    "CUDA C++": "packages/kernel/src/calor_kernel/printers/cuda_cpp/dialect.py",
+    "CUDA C++": "packages/cupy/src/calor_cupy/cuda_cpp/dialect.py",
     "HIP C++": "plugins/hip/src/calor_hip/dialect.py",
     "Metal": "plugins/metal/src/calor_metal/dialect.py",
     "OpenCL C": "plugins/opencl/src/calor_opencl/opencl_c/dialect.py",

@@ -19,6 +19,7 @@ from calor.dtypes import (
     uint32,
 )
 from calor.specs import spec
+from calor_cupy.cuda_cpp import CudaCpp
 from calor_interpreter.device import MANY_UNITS
 from calor_kernel.contract.work import Request, View
 from calor_kernel.ir.types import Buffer, Scalar
@@ -32,7 +33,6 @@ from calor_kernel.library.conv import (
 from calor_kernel.library.matmul import gpu_ways
 from calor_kernel.library.matmul.warpgroup_tma import Boxes, matmul_boxes
 from calor_kernel.printers import print_kernel
-from calor_kernel.printers.cuda_cpp import CudaCpp
 
 FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier", "clusters"))
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")

@@ -16,8 +16,8 @@ from calor.specs import spec
 from calor_cuda.bindings import count, library
 from calor_cuda.device import CudaDevice
 from calor_cuda.diagnosis import diagnosis
+from calor_cuda.pycuda_capsules import capsule_of, contents
 from calor_cuda.pycuda_driver import PyCudaError
-from calor_kernel.device.capsules import capsule_of, contents
 from calor_kernel.runtime.backend import KernelBackend
 from imitated_cuda import H200
 

@@ -7,6 +7,8 @@ import pytest
 
 from calor.dtypes import bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint32
 from calor.errors import CompileError
+from calor_cupy.cuda_cpp import CudaCpp
+from calor_cupy.cuda_cpp.warpgroups import Placed, placed_of
 from calor_kernel.language import (
     Buffer,
     Layout,
@@ -28,8 +30,6 @@ from calor_kernel.language import (
 from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.library.matmul.staged_mma import matmul_fragments
 from calor_kernel.printers import print_kernel
-from calor_kernel.printers.cuda_cpp import CudaCpp
-from calor_kernel.printers.cuda_cpp.warpgroups import Placed, placed_of
 from golden import assert_golden
 from text_cases import arithmetic, kept_cases
 

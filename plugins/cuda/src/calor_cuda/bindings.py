@@ -13,8 +13,8 @@ import warnings
 from typing import Any, Final
 
 from calor.errors import DeviceError
-from calor_kernel.device.cupy_driver.codes import Codes
-from calor_kernel.device.cupy_driver.protocol import Driver, OrderedRuntime
+from calor_cupy.driver.codes import Codes
+from calor_cupy.driver.protocol import Driver, OrderedRuntime
 
 INSTALL: Final = (
     'pip install "calor-cuda[cu13]" brings CuPy (cu12 for drivers of CUDA 12), '

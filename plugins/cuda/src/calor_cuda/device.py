@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from calor_kernel.device.cupy_driver.device import Stream, StreamQueue
-from calor_kernel.device.cupy_driver.links import CupyLinks
-from calor_kernel.device.cupy_driver.peers import PeerMemory
+from calor_cupy.cuda_cpp.dialect import STATIC_BYTES
+from calor_cupy.driver.device import Stream, StreamQueue
+from calor_cupy.driver.links import CupyLinks
+from calor_cupy.driver.peers import PeerMemory
 from calor_kernel.device.protocol import Device, Step
-from calor_kernel.printers.cuda_cpp.dialect import STATIC_BYTES
 
 from .bindings import CODES, arrays, failure, library, nccl_module, require, typed
 from .description import describe

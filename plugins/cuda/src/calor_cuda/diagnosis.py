@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import distributions
 from typing import Final
 
-from calor_kernel.device.cupy_driver.diagnosis import several
+from calor_cupy.driver.diagnosis import several
 from calor_kernel.device.diagnosis import Row, found, package
 
 from .bindings import CODES, INSTALL, count, library, modules, nccl_module, typed

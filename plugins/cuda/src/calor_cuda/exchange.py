@@ -8,8 +8,8 @@ import numpy as np
 
 from calor.dtypes import bool_
 from calor.specs import Spec
-from calor_kernel.device.capsules import CapsuleExchange
-from calor_kernel.device.cupy_driver.exchange import CupyExchange
+from calor_cuda.pycuda_capsules import CapsuleExchange
+from calor_cupy.driver.exchange import CupyExchange
 
 CUDA: Final = 2  # The device type of DLPack.
 

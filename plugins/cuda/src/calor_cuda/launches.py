@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from calor_kernel.device.cupy_driver.launches import Recorded
+from calor_cupy.driver.launches import Recorded
 from calor_kernel.device.protocol import Step
 
 from .bindings import failure

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from calor.errors import CompileError, DeviceError
+from calor_cupy.cuda_cpp import CudaCpp
 from calor_kernel.device.printing import PrintingToolchain
-from calor_kernel.printers.cuda_cpp import CudaCpp
 
 from .bindings import INSTALL
 

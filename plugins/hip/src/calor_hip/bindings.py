@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from calor.errors import DeviceError
-from calor_kernel.device.cupy_driver.codes import Codes
+from calor_cupy.driver.codes import Codes
 
 INSTALL: Final = 'pip install "calor-hip[rocm7]" brings it; ROCm 7 itself comes from AMD'
 # Codes of hip_runtime_api.h.

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Final
 
 from calor.dtypes import DType, bool_, float32, float64, uint32
+from calor_cupy.cuda_cpp import CudaCpp
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.cuda_cpp import CudaCpp
 from calor_kernel.printers.dialect import Helpers, Values
 from calor_kernel.printers.expressions import Expression
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from calor_kernel.printers.cuda_cpp.tables import VECTOR_PIECES
+from calor_cupy.cuda_cpp.tables import VECTOR_PIECES
 from calor_kernel.printers.dialect import words
 
 HEADER: Final = "".join(

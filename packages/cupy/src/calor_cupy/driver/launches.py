@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor_kernel.device.cupy_driver.protocol import Driver
+from calor_cupy.driver.protocol import Driver
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.device.scalars import scalar_bits
 from calor_kernel.ir.nodes import Kernel

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from calor_kernel.device.cupy_driver.device import Stream
-from calor_kernel.device.cupy_driver.peers import QUEUEING
+from calor_cupy.driver.device import Stream
+from calor_cupy.driver.peers import QUEUEING
 from calor_kernel.device.links import Meeting
 
 _WAITING: Final = "letting GPUs wait for each other"

@@ -7,8 +7,8 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from calor_kernel.device.cupy_driver.codes import Codes
-from calor_kernel.device.cupy_driver.protocol import Runtime
+from calor_cupy.driver.codes import Codes
+from calor_cupy.driver.protocol import Runtime
 from calor_kernel.device.diagnosis import Look
 
 

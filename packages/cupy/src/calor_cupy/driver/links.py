@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from calor.backends.communication import Collective
 from calor.errors import DeviceError
-from calor_kernel.device.cupy_driver.meeting import StreamMeeting
-from calor_kernel.device.cupy_driver.peers import QUEUEING, PeerMemory
+from calor_cupy.driver.meeting import StreamMeeting
+from calor_cupy.driver.peers import QUEUEING, PeerMemory
 from calor_kernel.device.links import Handles, Links
 
 # NCCL's names of dtypes; complex dtypes are pairs.

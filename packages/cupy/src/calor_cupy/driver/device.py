@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from calor.errors import DeviceLostError
-from calor_kernel.device.cupy_driver.codes import Codes
-from calor_kernel.device.cupy_driver.launches import Function, Recorded, load
-from calor_kernel.device.cupy_driver.protocol import Driver
+from calor_cupy.driver.codes import Codes
+from calor_cupy.driver.launches import Function, Recorded, load
+from calor_cupy.driver.protocol import Driver
 from calor_kernel.device.protocol import Memory, Queue, Step
 from calor_kernel.ir.nodes import Kernel
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from calor_cupy.cuda_cpp import asynchronous, tma, warpgroups
 from calor_kernel.ir.nodes import Block, Operation
-from calor_kernel.printers.cuda_cpp import asynchronous, tma, warpgroups
 from calor_kernel.printers.printer import Printer
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Final
 
 from calor.dtypes import ALL, DType, bool_, float32, float64, int32, int64, uint32
+from calor_cupy.cuda_cpp import atomics, tables, tma
+from calor_cupy.cuda_cpp.statements import STATEMENTS
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.cuda_cpp import atomics, tables, tma
-from calor_kernel.printers.cuda_cpp.statements import STATEMENTS
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, Values
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.formats import listed, printf

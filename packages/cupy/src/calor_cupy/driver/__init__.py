@@ -1,0 +1,1 @@
+"""Memory, queues, exchange and collectives of GPUs, by CuPy's driver functions (``protocol``)."""
