@@ -73,7 +73,7 @@ EDITS = {
         ("", ROW),
     ],
     f"{CORE}/reference/elementwise.py": [("", REFERENCE)],
-    f"{KERNEL}/library/elementwise/signals.py": [("", EXPRESSION)],
+    f"{KERNEL}/library/elementwise/functions.py": [("", EXPRESSION)],
 }
 LOOKS = """
 import inspect, sys

@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calor_kernel.contract.work import Refusal, Request, Work, lowering
-from calor_kernel.library.elementwise import (
-    activations,
-    arithmetic,
-    comparisons,
-    conversions,
-    error_functions,
-    integers,
-    logarithms,
-    ramps,
-    rounding,
-    signals,
-    transcendental,
-)
+from calor_kernel.library.elementwise import arithmetic, comparisons, conversions, functions, ramps
 from calor_kernel.library.elementwise.chains import ElementwiseFuser
 from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
@@ -29,18 +17,12 @@ __all__ = [
     "ElementwiseFuser",
     "Expression",
     "Step",
-    "activations",
     "arithmetic",
     "comparisons",
     "conversions",
-    "error_functions",
-    "integers",
-    "logarithms",
+    "functions",
     "lower_expression",
     "ramps",
-    "rounding",
-    "signals",
-    "transcendental",
 ]
 
 

@@ -19,7 +19,6 @@ from calor.dtypes import (
     float16,
     float32,
     float64,
-    int8,
     int32,
     real_of,
     uint8,
@@ -28,7 +27,7 @@ from calor.dtypes import (
 )
 from calor_kernel.language import Number, bitcast, cast, constant, select
 from calor_kernel.library.elementwise.operations import Context, row
-from calor_kernel.library.elementwise.values import Complex, Value, wide
+from calor_kernel.library.elementwise.values import Complex, Value, by_parts, wide
 
 
 class _Narrow(NamedTuple):
@@ -76,8 +75,7 @@ def converted(value: Value, source: DType, target: DType) -> Value:
 
 def _from_complex(value: Complex, target: DType) -> Value:
     if target.is_complex:
-        part = real_of(target)
-        return Complex(cast(value.real, part), cast(value.imag, part))
+        return by_parts(lambda x: cast(x, real_of(target)), value)
     if target.kind == "bool":
         return (value.real != 0.0) | (value.imag != 0.0)
     return converted(value.real, value.real.dtype, target)
@@ -153,38 +151,7 @@ def _bitcast(context: Context, x: Any) -> Any:
     return bitcast(x, uint8 if target.kind == "storage" else target)
 
 
-@row("real", raw=True)
-def _real(x: Any) -> Any:
-    return x.real
-
-
-@row("imag", raw=True)
-def _imag(x: Any) -> Any:
-    return x.imag
-
-
-@row("conj", raw=True)
-def _conj(x: Any) -> Any:
-    return Complex(x.real, -x.imag) if isinstance(x, Complex) else x
-
-
-@row("join", raw=True)
-def _join(a: Any, b: Any) -> Any:
-    return Complex(a, b)
-
-
-# A byte holds two 4-bit integers, the first in the low half.
-def unpack_int4(byte: Number) -> tuple[Number, Number]:
-    """Return the two signed 4-bit integers of bytes, as int8: −8 … 7."""
-    bits = bitcast(byte, int8) if byte.dtype is uint8 else byte
-    return (bits << 4) >> 4, bits >> 4
-
-
-def unpack_uint4(byte: Number) -> tuple[Number, Number]:
-    """Return the two unsigned 4-bit integers of bytes, as uint8: 0 … 15."""
-    return byte & 0xF, byte >> 4
-
-
-def pack_int4(low: Number, high: Number) -> Number:
-    """Return bytes of two 4-bit integers each; the lower four bits of each are kept."""
-    return cast((low & 0xF) | ((high & 0xF) << 4), uint8)
+row("real", raw=True)(lambda x: x.real)
+row("imag", raw=True)(lambda x: x.imag)
+row("conj", raw=True)(lambda x: Complex(x.real, -x.imag) if isinstance(x, Complex) else x)
+row("join", raw=True)(Complex)

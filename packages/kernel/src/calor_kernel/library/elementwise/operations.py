@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from calor.dtypes import DType
 from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import Value, settled, wide
 from calor_kernel.library.math.base import exactly
 from calor_kernel.library.math.bounds import Bound
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,10 @@ def row(
     context: bool = False,
     weight: int = 1,
     bound: Bound | None = None,
-) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+) -> Callable[[F], F]:
     """Register the computation of ops; arguments as in Row."""
 
-    def register(function: Callable[..., Value]) -> Callable[..., Value]:
+    def register(function: F) -> F:
         for name in names:
             ROWS[name] = Row(function, raw, context, weight, bound)
         return function
