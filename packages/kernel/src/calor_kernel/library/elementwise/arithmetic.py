@@ -16,7 +16,7 @@ from calor_kernel.language import Number, constant, helper, modulo, quotient, se
 from calor_kernel.library import math
 from calor_kernel.library.elementwise.operations import row
 from calor_kernel.library.elementwise.values import Complex, by_parts
-from calor_kernel.library.math import complex_numbers
+from calor_kernel.library.math import complex_functions
 from calor_kernel.library.math.base import some
 from calor_kernel.library.math.bounds import Bound
 
@@ -89,7 +89,7 @@ def integer_power(base: Number, exponent: Number) -> Number:
 @row("power", weight=100)
 def _power(a: Any, b: Any) -> Any:
     if isinstance(a, Complex):
-        return Complex(*complex_numbers.power(a, b))
+        return Complex(*complex_functions.power(a, b))
     return math.power(a, b) if a.dtype.kind == "float" else integer_power(a, b)
 
 
@@ -109,7 +109,7 @@ _whole("round", language.rint)
 @row("sign")
 def _sign(x: Any) -> Any:
     if isinstance(x, Complex):
-        return Complex(*complex_numbers.sign(x))
+        return Complex(*complex_functions.sign(x))
     if x.dtype.kind == "uint":
         return select(x != 0, constant(1, x.dtype), 0)
     one, nothing = constant(1, x.dtype), constant(0, x.dtype)

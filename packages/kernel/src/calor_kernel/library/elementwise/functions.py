@@ -19,31 +19,25 @@ from calor_kernel.language import Number, constant, max, select
 from calor_kernel.library import math
 from calor_kernel.library.elementwise.operations import row
 from calor_kernel.library.elementwise.values import Complex
-from calor_kernel.library.math import complex_circular, complex_numbers
+from calor_kernel.library.math import complex_functions
 from calor_kernel.library.math.base import INFINITY, above, format_of, polynomial, two_product
 from calor_kernel.library.math.bounds import Bound
 
-# The functions of the library and about how many instructions each has, without and with a twin
+# The functions of the library by their approximate number of instructions, without and with a twin
 # for complex numbers.
-_REAL: Final = {
-    "exp2": 15,
-    "erf": 40,
-    "erfinv": 80,
-    "lgamma": 80,
-    "digamma": 80,
-    "atan2": 80,
-    "hypot": 35,
-    "logaddexp": 80,
+_REAL: Final[dict[int, str]] = {
+    15: "exp2",
+    35: "hypot",
+    40: "erf",
+    80: "erfinv lgamma digamma atan2 logaddexp",
 }
-_LOGARITHMS: Final = {"exp": 18, "expm1": 25, "log": 30, "log2": 35, "log10": 35, "log1p": 40}
-_CIRCULAR: Final = {"sin": 80, "cos": 80, "tan": 80, "asin": 25, "acos": 30, "atan": 30}
-_HYPERBOLIC: Final = {
-    "sinh": 40,
-    "cosh": 40,
-    "tanh": 35,
-    "asinh": 80,
-    "acosh": 80,
-    "atanh": 80,
+_BOTH: Final[dict[int, str]] = {
+    18: "exp",
+    25: "expm1 asin",
+    30: "log acos atan",
+    35: "log2 log10 tanh",
+    40: "log1p sinh cosh",
+    80: "sin cos tan asinh acosh atanh",
 }
 
 
@@ -54,14 +48,14 @@ def _both(name: str, real: Callable[..., Any], pair: Callable[..., Any], weight:
     row(name, weight=weight)(function)
 
 
-for _name, _weight in _REAL.items():
-    row(_name, weight=_weight)(getattr(math, _name))
-for _name, _weight in _LOGARITHMS.items():
-    _both(_name, getattr(math, _name), getattr(complex_numbers, _name), _weight)
-for _name, _weight in (_CIRCULAR | _HYPERBOLIC).items():
-    _both(_name, getattr(math, _name), getattr(complex_circular, _name), _weight)
-_both("sqrt", language.sqrt, complex_numbers.root)
-_both("div", lambda a, b: a / b, complex_numbers.divide)
+for _weight, _names in _REAL.items():
+    for _name in _names.split():
+        row(_name, weight=_weight)(getattr(math, _name))
+for _weight, _names in _BOTH.items():
+    for _name in _names.split():
+        _both(_name, getattr(math, _name), getattr(complex_functions, _name), _weight)
+_both("sqrt", language.sqrt, complex_functions.root)
+_both("div", lambda a, b: a / b, complex_functions.divide)
 
 
 @row("relu")

@@ -4,17 +4,13 @@ Arguments and results are float32 or float64, scalars or vectors of any width. :
 the largest error of each.
 """
 
-from calor_kernel.library.math.bounds import BOUNDS, Bound
-from calor_kernel.library.math.circular import cos, sin, tan
+from calor_kernel.library.math.bounds import BOUNDS, Bound, within
+from calor_kernel.library.math.circular import acos, asin, atan, atan2, cos, sin, tan
 from calor_kernel.library.math.division import floor_divide, fmod, remainder
-from calor_kernel.library.math.error_function import erf, erfinv
-from calor_kernel.library.math.exponential import exp, exp2, expm1
-from calor_kernel.library.math.gamma import digamma, lgamma
+from calor_kernel.library.math.exponential import exp, exp2, expm1, log, log1p, log2, log10
 from calor_kernel.library.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
-from calor_kernel.library.math.inverse_circular import acos, asin, atan, atan2
-from calor_kernel.library.math.logarithm import log, log1p, log2, log10
-from calor_kernel.library.math.plane import hypot, logaddexp
-from calor_kernel.library.math.power import power
+from calor_kernel.library.math.power import hypot, logaddexp, power
+from calor_kernel.library.math.special import digamma, erf, erfinv, lgamma
 
 __all__ = [
     "BOUNDS",
@@ -49,4 +45,5 @@ __all__ = [
     "sinh",
     "tan",
     "tanh",
+    "within",
 ]

@@ -18,30 +18,7 @@ from calor.dtypes import DType, float32, float64, int32, int64, uint32, uint64
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.language import Number, bitcast, constant, fma, select, sqrt, vreduce
 from calor_kernel.language.builder import current
-from calor_kernel.library.math.coefficients import Table
-
-__all__ = [
-    "INFINITY",
-    "NAN",
-    "Format",
-    "Pair",
-    "Table",
-    "above",
-    "below",
-    "bits_of",
-    "exactly",
-    "fast_two_sum",
-    "format_of",
-    "is_negative",
-    "polynomial",
-    "power_of_two",
-    "ratio",
-    "root",
-    "sign_as",
-    "some",
-    "two_product",
-    "two_sum",
-]
+from calor_kernel.library.math.coefficients import Table as Table
 
 P = ParamSpec("P")
 R = TypeVar("R")

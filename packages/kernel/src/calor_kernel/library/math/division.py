@@ -13,13 +13,13 @@ from calor_kernel.library.math.base import (
     NAN,
     Format,
     Pair,
-    exactly,
     format_of,
     is_negative,
     power_of_two,
     sign_as,
     some,
 )
+from calor_kernel.library.math.bounds import within
 
 
 def _parted(x: Number, form: Format) -> tuple[Number, Number]:
@@ -66,6 +66,7 @@ def _remainder_of_sizes(a: Number, b: Number, form: Format) -> Number:
     return select(a < b, a, _raised(r, low, form))
 
 
+@within(0.0, 0.0)
 def fmod(a: Number, b: Number) -> Number:
     """Return the exact remainder of the quotient rounded toward zero, with the sign of a."""
     form = format_of(a)
@@ -83,7 +84,7 @@ def _down(a: Number, b: Number) -> Pair:
     return rest, select(other, constant(1.0, a.dtype, a.width), 0.0)
 
 
-@exactly
+@within(0.5, 0.5)
 def remainder(a: Number, b: Number) -> Number:
     """Return a − b · floor(a / b), rounded once, with the sign of b; NaN for b = 0."""
     rest, less = _down(a, b)
@@ -91,7 +92,7 @@ def remainder(a: Number, b: Number) -> Number:
     return select(rest == 0.0, sign_as(abs(rest), b), moved)
 
 
-@exactly
+@within(1.0, 1.0)
 def floor_divide(a: Number, b: Number) -> Number:
     """Return a / b rounded down; for b = 0 the result of a / b."""
     rest, less = _down(a, b)

@@ -1,30 +1,40 @@
-"""Exponentials: exp, exp2, expm1, and the parts of hyperbolic functions.
+"""Exponentials and logarithms.
 
-Requirements: within 1 ulp from the smallest denormal to the largest number. No table, since a
-gather costs more than the terms of a polynomial. No slow path, since subnormal results come from a
-scale in two factors. The argument is reduced by Cody and Waite's method ("Software manual for the
-elementary functions", 1980), with the integer taken from the low bits of a sum. The polynomials are
-those of ``coefficients``.
+Requirements: within 1 ulp, also where the parts of a logarithm cancel and for denormals. No table,
+since a gather costs more than the terms of a polynomial. Exponentials have no slow path, since
+subnormal results come from a scale in two factors. Their argument is reduced by Cody and Waite's
+method ("Software manual for the elementary functions", 1980), with the integer taken from the low
+bits of a sum. Logarithms of denormals, zeros, infinities, NaN and negative numbers cost more. x =
+2**e · (1 + f) with 1 + f in [√½, √2]; f is exact, and log(1 + f) − f is a polynomial, for float64
+in the form of Sun's fdlibm (1993), which takes a division and half the terms.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from math import sqrt
+from typing import Any, Final, NamedTuple
 
-from calor_kernel.language import Number, bitcast, fma, select
+import numpy as np
+
+from calor_kernel.language import Number, bitcast, cast, constant, fma, helper, select
 from calor_kernel.library.math.base import (
+    INFINITY,
+    NAN,
     Format,
+    Pair,
     Table,
     above,
     below,
-    exactly,
     fast_two_sum,
     format_of,
     polynomial,
     power_of_two,
+    some,
+    two_product,
     two_sum,
 )
-from calor_kernel.library.math.coefficients import EXP, EXP2, EXPM1
+from calor_kernel.library.math.bounds import within
+from calor_kernel.library.math.coefficients import EXP, EXP2, EXPM1, LOG
 
 LOG2_E: Final = 1.4426950408889634
 # log 2 in parts; the first is short, so that its products with exponents are exact.
@@ -51,7 +61,7 @@ def scaled(x: Number, bits: Number, form: Format) -> Number:
     return x * first * second
 
 
-@exactly
+@within(1.0, 1.0)
 def exp(x: Number) -> Number:
     """Return e**x, within 1 ulp."""
     form = format_of(x)
@@ -66,7 +76,7 @@ def exp(x: Number) -> Number:
     return scaled(p, bitcast(total, form.signed), form)
 
 
-@exactly
+@within(0.85, 0.8)
 def exp2(x: Number) -> Number:
     """Return 2**x, within 1 ulp; whole powers are exact."""
     form = format_of(x)
@@ -115,7 +125,7 @@ def expm1_parts(x: Number, form: Format) -> tuple[Number, Number]:
     return total, fma(half, tail, error + lost)
 
 
-@exactly
+@within(0.9, 1.1)
 def expm1(x: Number) -> Number:
     """Return e**x − 1, within 1 ulp, also near 0."""
     form = format_of(x)
@@ -123,3 +133,146 @@ def expm1(x: Number) -> Number:
     total, error = expm1_parts(above(below(x, low), high), form)
     result = (total + error) * 2.0
     return select(abs(x) < NOTHING[form.number], x, result)
+
+
+_ROOT: Final = (
+    int(np.float32(sqrt(0.5)).view(np.int32)),
+    int(np.float64(sqrt(0.5)).view(np.int64)),
+)
+# 1 / log 2, 1 / log 10 and log10(2) in parts; the first part of the last is short.
+_LOG2_E: Final[Table] = (
+    (1.4426950216293335, 1.925963033500011e-08),
+    (1.4426950408889634, 2.0355273740931033e-17),
+)
+_LOG10_E: Final[Table] = (
+    (0.4342944920063019, -1.0103049952192578e-08),
+    (0.4342944819032518, 1.098319650216765e-17),
+)
+_LOG10_2: Final[Table] = (
+    (0.301025390625, 4.605039066518657e-06),
+    (0.3010299956640665, -8.532344317057107e-14),
+)
+
+
+class Parts(NamedTuple):
+    """log(x) = e · log 2 + f + rest, with an integer e; |f| ≤ √2 − 1."""
+
+    e: Number
+    f: Number
+    rest: Number
+
+
+def decomposed(x: Number, form: Format) -> Pair:
+    """Return the integer e, and 1 + f, with x = 2**e · (1 + f), for positive normal x."""
+    bits = bitcast(x, form.signed) - _ROOT[form.number]
+    significand = (bits & ((1 << form.fraction) - 1)) + _ROOT[form.number]
+    return bits >> form.fraction, bitcast(significand, form.dtype)
+
+
+@helper
+def parted(x: Number, form: Format, lost: Any = None) -> tuple[Number, Parts]:
+    """Return whether an argument is not a positive normal number, and its parts.
+
+    ``lost``: a correction to add to the argument, at most one ulp of it.
+    """
+    low, high = 1 << form.fraction, (2 * form.bias + 1) << form.fraction
+    rare = (bitcast(x, form.unsigned) - low) >= high - low
+    lift = constant(0, form.signed, x.width)
+    if some(rare):
+        # Denormals are made normal; the results of zeros and others are replaced later.
+        small = x < form.tiny
+        x = select(small, x * 2.0 ** (form.fraction + 2), x)
+        lift = select(small, form.fraction + 2, lift)
+    e, m = decomposed(x, form)
+    f = m - 1.0
+    rest = log_rest(f, form)
+    if lost is not None:
+        # For a large sum the correction is negligible, whatever its scale. The slope of the
+        # logarithm is 1 / (1 + f), to two digits.
+        slope = fma(f, fma(f, 0.72, -0.97), 1.0)
+        rest = fma(lost * power_of_two(-above(e, 64), form), slope, rest)
+    return rare, Parts(e - lift, f, rest)
+
+
+def log_rest(f: Number, form: Format) -> Number:
+    """Return log(1 + f) − f for 1 + f in [√½, √2]."""
+    square = f * f
+    if form.fraction == 23:
+        return fma(f * -0.5, f, f * square * polynomial(f, LOG[0]))
+    s = f / (f + 2.0)
+    z = s * s
+    half = square * 0.5
+    return fma(s, fma(z, polynomial(z, LOG[1]), half), -half)
+
+
+def natural(parts: Parts, form: Format) -> Pair:
+    """Return the logarithm as the sum of two numbers."""
+    first, second = LOG_2[form.number]
+    e = cast(parts.e, form.dtype)
+    total, error = fast_two_sum(e * first, parts.f)
+    return total, fma(e, second, parts.rest) + error
+
+
+@helper
+def _finished(x: Number, rare: Number, result: Number) -> Number:
+    """Return the result, with the special cases 0, infinity, NaN and negative numbers."""
+    if some(rare):
+        nothing = constant(NAN, x.dtype, x.width)
+        result = select(x > 0.0, result, select(x == 0.0, -INFINITY, nothing))
+        result = select(x < INFINITY, result, select(x == INFINITY, INFINITY, nothing))
+    return result
+
+
+@within(0.9, 0.85)
+def log(x: Number) -> Number:
+    """Return the natural logarithm, within 1 ulp; −inf at 0, NaN below."""
+    form = format_of(x)
+    rare, parts = parted(x, form)
+    total, rest = natural(parts, form)
+    return _finished(x, rare, total + rest)
+
+
+def _based(parts: Parts, whole: tuple[float, float], scale: Table, form: Format) -> Number:
+    """Return the logarithm to another base: ``whole`` is that of 2, ``scale`` that of e."""
+    first, second = scale[form.number]
+    e = cast(parts.e, form.dtype)
+    product, error = two_product(parts.f, constant(first, form.dtype, e.width))
+    rest = fma(parts.f, second, fma(parts.rest, first, error))
+    if whole[1]:
+        rest = fma(e, whole[1], rest)
+        e = e * whole[0]
+    total, lost = fast_two_sum(e, product)
+    return total + (lost + rest)
+
+
+@within(1.0, 1.1)
+def log2(x: Number) -> Number:
+    """Return the logarithm to the base 2, within 1 ulp; exact for powers of two."""
+    form = format_of(x)
+    rare, parts = parted(x, form)
+    return _finished(x, rare, _based(parts, (1.0, 0.0), _LOG2_E, form))
+
+
+@within(1.0, 0.9)
+def log10(x: Number) -> Number:
+    """Return the logarithm to the base 10, within 1 ulp."""
+    form = format_of(x)
+    rare, parts = parted(x, form)
+    first, second = _LOG10_2[form.number]
+    return _finished(x, rare, _based(parts, (first, second), _LOG10_E, form))
+
+
+def log_of_sum(total: Number, lost: Number, form: Format, more: Any = 0) -> Number:
+    """Return log(2**more · (total + lost)); ``lost`` is at most an ulp of the total."""
+    rare, parts = parted(total, form, lost)
+    high, rest = natural(parts._replace(e=parts.e + more), form)
+    return _finished(total, rare, high + rest)
+
+
+@within(0.95, 0.95)
+def log1p(x: Number) -> Number:
+    """Return log(1 + x), within 1 ulp, also near 0; −inf at −1, NaN below."""
+    form = format_of(x)
+    total = x + 1.0
+    lost = select(x > 1.0, 1.0 - (total - x), x - (total - 1.0))
+    return select(abs(x) < 2.0 ** -(form.fraction + 3), x, log_of_sum(total, lost, form))

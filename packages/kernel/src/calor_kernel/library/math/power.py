@@ -1,10 +1,13 @@
-"""Powers of floats.
+"""Functions of two numbers: powers, hypot, logaddexp.
 
 Requirements: within 1 ulp, with every special case of C's ``pow``. Bases and results that are not
 positive normal numbers are branches, so that others pay for two comparisons only. The exponent
 multiplies the error of the logarithm, so the logarithm is a sum of two numbers throughout: a
 multiple of atanh(s) / s times s = f / (2 + f), with its first terms in two numbers each (the method
 of SLEEF's pow).
+
+hypot and logaddexp have no overflow of intermediate results. For hypot an infinity wins over NaN,
+as in C.
 """
 
 from __future__ import annotations
@@ -21,15 +24,17 @@ from calor_kernel.library.math.base import (
     above,
     below,
     bits_of,
-    exactly,
+    fast_two_sum,
     format_of,
     is_negative,
     polynomial,
+    root,
     some,
+    two_product,
 )
+from calor_kernel.library.math.bounds import within
 from calor_kernel.library.math.coefficients import EXP2, POWER
-from calor_kernel.library.math.exponential import scaled
-from calor_kernel.library.math.logarithm import decomposed
+from calor_kernel.library.math.exponential import decomposed, exp, log1p, scaled
 
 # 2 / log 2, and its third and fifth: the series of log2((1 + s) / (1 − s)) / s, in two numbers.
 _TERMS: Final[tuple[Table, Table, Table]] = (
@@ -89,7 +94,7 @@ def _log2(e: Number, m: Number, form: Format) -> Pair:
     return total, ((whole - total) + product) + error
 
 
-@exactly
+@within(1.0, 1.0)
 @helper
 def power(x: Number, y: Number) -> Number:
     """Return x to the power of y, within 1 ulp, as C's ``pow``."""
@@ -155,3 +160,32 @@ def _special(x: Number, y: Number, result: Number, form: Format) -> Number:
     result = select((x != x) | (y != y), NAN, result)
     # 1 to any power is 1, and so is −1 to an infinite power.
     return select((x == 1.0) | (y == 0.0) | ((size == 1.0) & endless), 1.0, result)
+
+
+@within(0.8, 0.6)
+def hypot(a: Number, b: Number) -> Number:
+    """Return √(a² + b²), within 1 ulp; infinite where a or b is."""
+    form = format_of(a)
+    a, b = abs(a), abs(b)
+    # If one is NaN the order is arbitrary; NaN propagates either way.
+    longer, shorter = select(a > b, a, b), select(a > b, b, a)
+    one = constant(1.0, a.dtype, a.width)
+    large, small = longer > 2.0 ** (form.bias // 2), longer < 2.0 ** -(form.bias // 3)
+    drop, lift = 2.0 ** -(form.bias * 2 // 3), 2.0 ** (form.bias * 3 // 4)
+    scale = select(large, drop, select(small, lift, one))
+    back = select(large, 1.0 / drop, select(small, 1.0 / lift, one))
+    square, error = two_product(longer * scale, longer * scale)
+    other, other_error = two_product(shorter * scale, shorter * scale)
+    total, lost = fast_two_sum(square, other)
+    first, rest = root((total, lost + (error + other_error)), 2.0 ** -(form.bias - 27))
+    result = (first + rest) * back
+    return select((a == INFINITY) | (b == INFINITY), INFINITY, result)
+
+
+@within(2.0, 2.0, "the larger operand")
+def logaddexp(a: Number, b: Number) -> Number:
+    """Return log(exp(a) + exp(b)), also if the exponentials overflow."""
+    larger = select(a > b, a, b)
+    # The distance of equal infinities is 0.
+    apart = select(a == b, constant(0.0, a.dtype, a.width), -abs(a - b))
+    return larger + log1p(exp(apart))

@@ -1,10 +1,16 @@
-"""The logarithm of the gamma function, and its derivative.
+"""The gamma function's logarithm and its derivative, the error function and its inverse.
 
-Requirements: above 0 the error is relative to the result, at its zeros too. Below 0, where
-reflection has zeros of no simple form, it is relative to the terms of the reflection. Arguments are
-moved to [3/2, 5/2] and [1, 2] by the recurrences (DLMF 5.5). Their factors are multiplied, so that
-there is one logarithm and one division. Large arguments take the asymptotic series (DLMF 5.11).
-Reflection (DLMF 5.5.3 and 5.5.4) is a branch for vectors that have a lane below 0.
+Requirements of lgamma and digamma: above 0 the error is relative to the result, at its zeros too.
+Below 0, where reflection has zeros of no simple form, it is relative to the terms of the
+reflection. Arguments are moved to [3/2, 5/2] and [1, 2] by the recurrences (DLMF 5.5). Their
+factors are multiplied, so that there is one logarithm and one division. Large arguments take the
+asymptotic series (DLMF 5.11). Reflection (DLMF 5.5.3 and 5.5.4) is a branch for vectors that have a
+lane below 0.
+
+Requirements of erf and erfinv: within 1 and 3 ulp; odd, with the signs of zero. erf is a polynomial
+up to 1. Beyond, it is 1 − exp(−x²) times a polynomial; the subtracted term is so small that its
+rounding does not matter. erfinv is x times polynomials of w = −log(1 − x²) and of √w (M. Giles,
+"Approximating the erfinv function", GPU Computing Gems, 2012).
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from __future__ import annotations
 from math import pi
 from typing import Final
 
-from calor_kernel.language import Number, constant, fma, helper, rint, select
+from calor_kernel.language import Number, constant, fma, helper, rint, select, sqrt
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -20,18 +26,29 @@ from calor_kernel.library.math.base import (
     Pair,
     Table,
     above,
-    exactly,
     fast_two_sum,
     format_of,
     is_negative,
     polynomial,
+    power_of_two,
+    sign_as,
     some,
     two_product,
     two_sum,
 )
+from calor_kernel.library.math.bounds import within
 from calor_kernel.library.math.circular import cos, sin
-from calor_kernel.library.math.coefficients import DIGAMMA, LGAMMA
-from calor_kernel.library.math.logarithm import log, natural, parted
+from calor_kernel.library.math.coefficients import (
+    DIGAMMA,
+    ERF_FAR,
+    ERF_NEAR,
+    ERFINV_END,
+    ERFINV_MIDDLE,
+    ERFINV_TAIL,
+    EXP,
+    LGAMMA,
+)
+from calor_kernel.library.math.exponential import log, log_of_sum, natural, parted, reduced
 
 # The start of the asymptotic series, and the recurrence steps from there to the polynomial.
 _LARGE: Final = (4.0, 8.0)
@@ -99,7 +116,7 @@ def _lgamma_above(x: Number, form: Format) -> Number:
     return select(large, far, middle)
 
 
-@exactly
+@within(4.0, 4.0, "1 and log Γ(1 − x), below 0")
 @helper
 def lgamma(x: Number) -> Number:
     """Return log |Γ(x)|, within 4 ulp above 0; +inf at 0, the negative integers and ±inf.
@@ -149,7 +166,7 @@ def _digamma_above(x: Number, form: Format) -> Number:
     return select(large, log(x) - series, value)
 
 
-@exactly
+@within(5.0, 5.0, "1 and the terms of the reflection, below 0")
 @helper
 def digamma(x: Number) -> Number:
     """Return the derivative of log Γ, within 4 ulp above 0.
@@ -168,3 +185,50 @@ def digamma(x: Number) -> Number:
         result = select(reflected & (turn == 0.0), NAN, result)
     result = select(x == 0.0, select(reflected, INFINITY, -INFINITY + (x - x)), result)
     return select(x > -INFINITY, result, NAN)
+
+
+# Beyond, the error function is 1.
+_ENDS: Final = (4.0, 6.0)
+# The limits of w between the polynomials of the inverse.
+_MIDDLE: Final = (5.0, 6.25)
+_TAIL: Final = 16.0
+
+
+@within(1.0, 0.9)
+def erf(x: Number) -> Number:
+    """Return the error function, within 1 ulp."""
+    form = format_of(x)
+    near = fma(x, polynomial(x * x, ERF_NEAR[form.number]), x)
+    size = above(abs(x), _ENDS[form.number])
+    # exp(−x²); its result is a normal number here.
+    r, rest, n = reduced(-size * size, form)
+    fade = fma(r * r, polynomial(r, EXP[form.number]), r + rest) + 1.0
+    fade = fade * power_of_two(n, form)
+    far = fma(fade, -polynomial(size - 2.0, ERF_FAR[form.number]), 1.0)
+    # NaN is not above 1, and takes the near branch.
+    return select(size > 1.0, sign_as(far, x), near)
+
+
+@within(2.5, 3.0)
+def erfinv(x: Number) -> Number:
+    """Return the inverse of the error function, within 3 ulp; ±inf at ±1, NaN beyond."""
+    form = format_of(x)
+    size = abs(x)
+    # 1 − x² as a sum: if x² is near 1, its rounding error matters.
+    square = x * x
+    total = 1.0 - square
+    lost = (1.0 - total) - square
+    lost = lost - fma(x, x, -square)
+    product = (1.0 - size) * (1.0 + size)
+    outer = size > 0.5
+    nothing = constant(0.0, x.dtype, x.width)
+    w = -log_of_sum(select(outer, product, total), select(outer, nothing, lost), form)
+    number = form.number
+    root = sqrt(w)
+    value = polynomial(w - 2.5, ERFINV_MIDDLE[number])
+    value = select(w > _MIDDLE[number], polynomial(root - 3.0, ERFINV_TAIL[number]), value)
+    if number:
+        value = select(w > _TAIL, polynomial(root - 5.0, ERFINV_END[number]), value)
+    result = x * value
+    ends = select(size == 1.0, x * INFINITY, constant(NAN, x.dtype, x.width))
+    return select(size < 1.0, result, ends)

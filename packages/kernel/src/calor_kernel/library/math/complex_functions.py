@@ -1,13 +1,15 @@
-"""Functions of complex numbers: division, roots, exponentials, logarithms, powers.
+"""Functions of complex numbers: arithmetic, exponentials, circular and hyperbolic functions.
 
 Requirements: a number is its real and its imaginary part. Errors are within 4 ulp of a result's
 size; those of a power z**w grow with the size of w · log z. Overflow of squares is avoided. The
-signs of zeros choose the side of a branch cut, and infinities and NaN give the results of C.
+signs of zeros choose the side of a branch cut, and infinities and NaN give the results of C (C11,
+Annex G). Each circular function is its hyperbolic one of i · z. The inverses are Kahan's ("Branch
+cuts for complex elementary functions", 1987), which keep full precision near the cuts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from math import pi
 from typing import Final
 
 from calor_kernel.language import Number, bitcast, constant, fma, select, sqrt
@@ -16,6 +18,7 @@ from calor_kernel.library.math.base import (
     NAN,
     Format,
     Pair,
+    above,
     exactly,
     fast_two_sum,
     format_of,
@@ -24,15 +27,18 @@ from calor_kernel.library.math.base import (
     two_product,
     two_sum,
 )
-from calor_kernel.library.math.circular import sin, sincos
+from calor_kernel.library.math.circular import atan2, sincos
+from calor_kernel.library.math.circular import sin as real_sin
+from calor_kernel.library.math.circular import tan as real_tan
 from calor_kernel.library.math.exponential import exp as real_exp
 from calor_kernel.library.math.exponential import expm1 as real_expm1
-from calor_kernel.library.math.inverse_circular import atan2
-from calor_kernel.library.math.logarithm import log_of_sum
-from calor_kernel.library.math.plane import hypot
+from calor_kernel.library.math.exponential import log1p as real_log1p
+from calor_kernel.library.math.exponential import log_of_sum
+from calor_kernel.library.math.hyperbolic import asinh as real_asinh
+from calor_kernel.library.math.hyperbolic import sinhcosh
+from calor_kernel.library.math.power import hypot
 
 Complex = tuple[Number, Number]
-Function = Callable[[Complex], Complex]
 
 _LOG2_E: Final = 1.4426950408889634
 _LOG10_E: Final = 0.4342944819032518
@@ -131,7 +137,7 @@ def expm1(z: Complex) -> Complex:
     """Return e**z − 1, with full precision near 0."""
     a, b = z
     sine, cosine = sincos(b)
-    half = sin(b * 0.5)
+    half = real_sin(b * 0.5)
     along = real_expm1(a) + 0.0
     real = along * cosine - half * half * 2.0
     imag = real_exp(a) * sine
@@ -212,3 +218,159 @@ def power(z: Complex, w: Complex) -> Complex:
     constant_ = (c == 0.0) & (d == 0.0)
     real = select(constant_, 1.0, select(zero, at_zero, made[0]))
     return real, select(constant_, nothing, select(zero, at_zero, made[1]))
+
+
+# Beyond, tanh is ±1, apart from a small imaginary part.
+_FLAT: Final = (11.0, 22.0)
+
+
+def _turned(z: Complex) -> Complex:
+    """Return i · z."""
+    return -z[1], z[0]
+
+
+def _back(z: Complex) -> Complex:
+    """Return −i · z."""
+    return z[1], -z[0]
+
+
+def _times(zero: Number, size: Number) -> Number:
+    """Return the product, and 0 if the first factor is 0, however large the second."""
+    return select(zero == 0.0, zero, zero * size)
+
+
+@exactly
+def sinh(z: Complex) -> Complex:
+    """Return the hyperbolic sine."""
+    (s, c), (sine, cosine) = sinhcosh(z[0]), sincos(z[1])
+    lost = (abs(z[0]) == INFINITY) & ~finite(z[1])
+    return select(lost, s, _times(s, cosine)), _times(sine, c)
+
+
+@exactly
+def cosh(z: Complex) -> Complex:
+    """Return the hyperbolic cosine."""
+    (s, c), (sine, cosine) = sinhcosh(z[0]), sincos(z[1])
+    imag = select(s == 0.0, s * sign_as(constant(1.0, s.dtype, s.width), sine), _times(sine, s))
+    lost = (abs(z[0]) == INFINITY) & ~finite(z[1])
+    return select(lost, c, c * cosine), imag
+
+
+@exactly
+def tanh(z: Complex) -> Complex:
+    """Return the hyperbolic tangent."""
+    a, b = z
+    limit = _FLAT[format_of(a).number]
+    far = abs(a) > limit
+    size = select(far, limit, abs(a))
+    s, _ = sinhcosh(size)
+    t = real_tan(b)
+    steep = fma(t, t, 1.0)
+    under = fma(steep * s, s, 1.0)
+    real = steep * sqrt(fma(s, s, 1.0)) * s / under
+    sine, cosine = sincos(b)
+    small = sine * cosine * 4.0 * real_exp(abs(a) * -2.0)
+    endless = abs(a) == INFINITY
+    nothing = constant(0.0, a.dtype, a.width)
+    real = select(far & (finite(b) | endless), 1.0, select(a == 0.0, nothing, real))
+    small = select(endless, sign_as(nothing, b), small)
+    return sign_as(real, a), select(b == 0.0, b, select(far, small, t / under))
+
+
+@exactly
+def sin(z: Complex) -> Complex:
+    """Return the sine."""
+    return _back(sinh(_turned(z)))
+
+
+@exactly
+def cos(z: Complex) -> Complex:
+    """Return the cosine."""
+    return cosh(_turned(z))
+
+
+@exactly
+def tan(z: Complex) -> Complex:
+    """Return the tangent."""
+    return _back(tanh(_turned(z)))
+
+
+def _endless(z: Complex) -> Number:
+    """Return whether a part is infinite; such a number is a direction."""
+    return (abs(z[0]) == INFINITY) | (abs(z[1]) == INFINITY)
+
+
+def _upright(z: Complex, angle: Number) -> Number:
+    """Return the angle, and π/2 if the real part is 0 and the imaginary part is NaN."""
+    return select((z[0] == 0.0) & (z[1] != z[1]), pi / 2, angle)
+
+
+def _infinite(x: Number) -> Number:
+    """Return infinity with the sign of x."""
+    return sign_as(constant(INFINITY, x.dtype, x.width), x)
+
+
+def _roots(z: Complex) -> tuple[Complex, Complex]:
+    """Return √(1 − z) and √(1 + z)."""
+    a, b = z
+    return root((1.0 - a, -b)), root((1.0 + a, b))
+
+
+@exactly
+def asin(z: Complex) -> Complex:
+    """Return the arc sine."""
+    low, high = _roots(z)
+    real = atan2(z[0], low[0] * high[0] - low[1] * high[1])
+    imag = real_asinh(low[0] * high[1] - low[1] * high[0])
+    endless = _endless(z)
+    real = select(z[0] == 0.0, z[0], select(endless, atan2(z[0], abs(z[1])), real))
+    return real, select(endless, _infinite(z[1]), imag)
+
+
+@exactly
+def acos(z: Complex) -> Complex:
+    """Return the arc cosine."""
+    low, high = _roots(z)
+    imag = real_asinh(high[0] * low[1] - high[1] * low[0])
+    endless = _endless(z)
+    angle = select(endless, atan2(abs(z[1]), z[0]), atan2(low[0], high[0]) * 2.0)
+    return _upright(z, angle), select(endless, _infinite(-z[1]), imag)
+
+
+@exactly
+def acosh(z: Complex) -> Complex:
+    """Return the inverse hyperbolic cosine, with a real part that is not negative."""
+    low = root((z[0] - 1.0, z[1]))
+    high = root((z[0] + 1.0, z[1]))
+    real = real_asinh(low[0] * high[0] + low[1] * high[1])
+    endless = _endless(z)
+    angle = select(endless, atan2(z[1], z[0]), atan2(low[1], high[0]) * 2.0)
+    return select(endless, INFINITY, real), _upright(z, angle)
+
+
+@exactly
+def atanh(z: Complex) -> Complex:
+    """Return the inverse hyperbolic tangent."""
+    a, b = z
+    # For larger numbers the limit avoids overflow of squares, and the result is ±πi/2 anyway.
+    limit = 2.0 ** (format_of(a).bias // 2 - 2)
+    size, height = above(abs(a), limit), above(abs(b), limit)
+    less, more = 1.0 - size, 1.0 + size
+    # For a positive argument the logarithm amplifies no error.
+    real = real_log1p(size * 4.0 / fma(less, less, height * height)) * 0.25
+    nothing = constant(0.0, a.dtype, a.width)
+    real = sign_as(select(_endless(z) | (a == 0.0), nothing, real), a)
+    imag = atan2(height * 2.0, fma(less, more, -(height * height))) * 0.5
+    return real, sign_as(select(abs(b) == INFINITY, pi / 2, imag), b)
+
+
+@exactly
+def asinh(z: Complex) -> Complex:
+    """Return the inverse hyperbolic sine."""
+    return _back(asin(_turned(z)))
+
+
+@exactly
+def atan(z: Complex) -> Complex:
+    """Return the arc tangent."""
+    return _back(atanh(_turned(z)))
