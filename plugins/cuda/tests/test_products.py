@@ -34,19 +34,18 @@ from calor_kernel.library.matmul import gpu_ways
 from calor_kernel.library.matmul.warpgroup_tma import Boxes, matmul_boxes
 from calor_kernel.printers import print_kernel
 
-FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier", "clusters"))
+FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier"))
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
 
 
 def text_of(plan: Boxes, shared: DType | None = None) -> str:
-    """Return a kernel's text. ``shared``: what sums are, where cubes have shares of tiles."""
+    """Return a kernel's text. ``shared``: the dtype of the sums, for split-K."""
     item = plan.dtype.itemsize
     size, stride = Scalar(int32, nonnegative=True), Scalar(int64, divisible=16 // item)
     wide = Scalar(int32, divisible=16 // plan.result.itemsize, nonnegative=True)
     read = Buffer(plan.dtype, writable=False, align=16)
     axes = [size, size, stride, stride]
-    memory = [Buffer(shared, align=16), Buffer(uint32)] if shared else []
-    memory += [size] * 4 if shared and plan.parts == 1 else []
+    memory = [Buffer(shared, align=16), Buffer(uint32), *[size] * 4] if shared else []
     built = matmul_boxes.build(
         [
             *(read, read, Buffer(plan.result, align=16)),
@@ -88,10 +87,10 @@ def plan_of(dtype: DType, result: DType, made: Any, along: bool) -> Boxes:
 
 
 LARGE, HIGH, _, _, SMALL, _ = gpu_ways._BOXES
-PLANS = [(bfloat16, bfloat16, made, False) for made in (LARGE, HIGH, *gpu_ways._MORE_BOXES)]
-PLANS += [(float32, float32, made, True) for made in gpu_ways._MORE_BOXES]
+PLANS = [(bfloat16, bfloat16, made, False) for made in (LARGE, HIGH)]
+PLANS += [(float32, float32, LARGE, True)]
 PLANS += [(float32, float32, made, False) for made in (LARGE, SMALL)]
-PLANS += [(uint8, bfloat16, gpu_ways._MORE_BOXES[0], True), (int8, int32, LARGE, True)]
+PLANS += [(uint8, bfloat16, LARGE, True), (int8, int32, LARGE, True)]
 
 
 @pytest.mark.parametrize(("dtype", "result", "made", "along"), PLANS, ids=str)
@@ -101,36 +100,27 @@ def test_products_stay_on_their_way(
     plan = plan_of(dtype, result, made, along)
     text = text_of(plan)
     assert "setmaxnreg.inc" in text or "setmaxnreg.dec.sync.aligned.u32 240" in text
-    assert (
-        ("multicast::cluster" in text)
-        == ("__cluster_dims__(2, 1, 1)" in text)
-        == (plan.cluster > 1)
-    )
     # Barriers of a ring order nothing beyond the cubes' own memory, which takes a microsecond.
     assert not re.findall(r"mbarrier\.(?:arrive|try_wait)[.\w:]*\.cluster\.s", text)
     check(compiler, text)
 
 
-# Shares of tiles, and parts of them in clusters.
-SHARED = [(bfloat16, bfloat16, made, False, 1) for made in gpu_ways._SHARED]
-SHARED += [(bfloat16, bfloat16, made, False, 4) for made in gpu_ways._SHARED[:2]]
-SHARED += [(float32, float32, gpu_ways._SHARED[0], along, 1) for along in (False, True)]
-SHARED += [(float32, float32, gpu_ways._SHARED[0], False, 8)]
+# Split-K.
+SHARED = [(bfloat16, bfloat16, made, False) for made in gpu_ways._SHARED]
+SHARED += [(float32, float32, gpu_ways._SHARED[0], along) for along in (False, True)]
 SHARED += [
-    (uint8, bfloat16, gpu_ways._SHARED[0], True, 1),
-    (int8, int32, gpu_ways._SHARED[1], True, 4),
+    (uint8, bfloat16, gpu_ways._SHARED[0], True),
+    (int8, int32, gpu_ways._SHARED[1], True),
 ]
 
 
-@pytest.mark.parametrize(("dtype", "result", "made", "along", "parts"), SHARED, ids=str)
+@pytest.mark.parametrize(("dtype", "result", "made", "along"), SHARED, ids=str)
 def test_sums_that_are_handed_over_stay_in_registers(
-    compiler: Any, dtype: DType, result: DType, made: Any, along: bool, parts: int
+    compiler: Any, dtype: DType, result: DType, made: Any, along: bool
 ) -> None:
-    plan = replace(plan_of(dtype, result, made, along), parts=parts)
-    text = text_of(plan, int32 if dtype is int8 else float32)
+    text = text_of(plan_of(dtype, result, made, along), int32 if dtype is int8 else float32)
     # One word is asked for again and again without an order, and one fence comes after.
-    blocks = plan.columns // plan.part if parts > 1 else 1
-    assert text.count("fence.acq_rel.gpu") == 1 + blocks
+    assert text.count("fence.acq_rel.gpu") == 2
     assert "__threadfence()" not in text
     check(compiler, text)
 

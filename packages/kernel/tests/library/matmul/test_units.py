@@ -41,16 +41,15 @@ ENGINE = replace(
 )
 
 
-# One core, so that a cluster has all tiles, one after another.
-TOGETHER = replace(ENGINE, features=ENGINE.features | {"clusters"}, cores=1)
-TOGETHER = replace(TOGETHER, max_units=512, max_cube=(512, 512, 64))
-SEVERAL = replace(TOGETHER, cores=8)
+# One core, so that a cube has all tiles, one after another.
+ALONE = replace(ENGINE, cores=1, max_units=512, max_cube=(512, 512, 64))
+SEVERAL = replace(ALONE, cores=8)
 
 
 @pytest.fixture
-def together():
+def alone():
     """A device that has been asked nothing, since it remembers what it was told."""
-    return KernelBackend("lanes", lambda index: LanesDevice(TOGETHER))
+    return KernelBackend("lanes", lambda index: LanesDevice(ALONE))
 
 
 @pytest.fixture
@@ -175,15 +174,15 @@ def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
     assert {type(plan) for plan in seen} == {Boxes}
 
 
-TWO, LARGE, ALONE = (64, 128, 2, 2, 2), (128, 128, 3, 2, 2), (192, 64, 3, 1)
+WIDE, LARGE, HIGH = (64, 128, 2, 2), (128, 128, 3, 2), (192, 64, 3, 1)
 
 
 @pytest.mark.parametrize(
     ("row", "made"),
-    [*((row, TWO) for row in ROWS), (ROWS[0], LARGE), (ROWS[4], ALONE)],
+    [*((row, WIDE) for row in ROWS), (ROWS[0], LARGE), (ROWS[4], HIGH)],
     ids=str,
 )
-def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
+def test_a_cube_computes_tile_after_tile(alone, monkeypatch, row, made):
     monkeypatch.setattr(gpu_ways, "_BOXES", {made: 1.0})
     seen = []
 
@@ -193,8 +192,8 @@ def test_cubes_of_a_cluster_share_boxes(together, monkeypatch, row, made):
         return able, dropped
 
     monkeypatch.setattr(lowering, "ways", boxes)
-    check(together, row, "bfloat16", "bfloat16")
-    assert {(plan.rows, plan.cluster) for plan in seen} == {(made[0], (*made, 1)[4])}
+    check(alone, row, "bfloat16", "bfloat16")
+    assert {(plan.rows, plan.columns) for plan in seen} == {made[:2]}
 
 
 DEEP = [
@@ -209,7 +208,7 @@ DEEP = [
     [
         (DEEP[0], "bfloat16", "bfloat16", (64, 128, 2, 2)),
         (DEEP[1], "bfloat16", "bfloat16", (64, 128, 2, 2)),
-        (DEEP[2], "float16", "float32", (64, 128, 2, 2, 2)),
+        (DEEP[2], "float16", "float32", (64, 128, 2, 2)),
         (DEEP[0], "float32", "float32", (64, 128, 2, 2)),
         (DEEP[1], "float32", "float32", (64, 128, 2, 2)),
     ],
@@ -267,8 +266,8 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
 
 
 @pytest.mark.parametrize("row", [ROWS[0], ROWS[4]], ids=str)
-@pytest.mark.parametrize("made", [(64, 64, 2, 2), (128, 96, 2, 1), TWO], ids=str)
-def test_products_of_transposes(together, monkeypatch, row, made):
+@pytest.mark.parametrize("made", [(64, 64, 2, 2), (128, 96, 2, 1), WIDE], ids=str)
+def test_products_of_transposes(alone, monkeypatch, row, made):
     """Where the right factor lies along its columns it goes through registers, as the left one."""
     monkeypatch.setattr(gpu_ways, "_BOXES", {made: 1.0})
     seen = []
@@ -279,7 +278,7 @@ def test_products_of_transposes(together, monkeypatch, row, made):
         return able or was(*given)[0], []
 
     monkeypatch.setattr(lowering, "ways", ways)
-    check(together, row, "float32", "float32", 2e-3, precision="high")
+    check(alone, row, "float32", "float32", 2e-3, precision="high")
     assert {(plan.rows, plan.transposed) for plan in seen} == {(made[0], True)}
 
 
@@ -340,7 +339,7 @@ def test_what_the_copy_engine_does_not_take(changed, reason):
     assert reason in made.reason
 
 
-@pytest.mark.parametrize("made", [*gpu_ways._BOXES, *gpu_ways._MORE_BOXES], ids=str)
+@pytest.mark.parametrize("made", gpu_ways._BOXES, ids=str)
 @pytest.mark.parametrize("result", [bfloat16, float32])
 def test_a_tile_of_boxes_fits(made, result):
     plan = Boxes(bfloat16, result, *made[:3], True, False, *made[3:])

@@ -41,8 +41,7 @@ class Ring:
 
     ``left``, ``right``: memory of all stages, ``sizes`` elements each; a stage has ``depth`` terms.
     ``right_at``: the layout (term, column) of a right tile. ``full``: a stage's copies have
-    arrived; ``empty``: its products are done. ``cluster``: the number of cubes that write to each
-    other's stages. ``registers``: whether A is read from registers.
+    arrived; ``empty``: its products are done. ``registers``: whether A is read from registers.
     """
 
     left: Any
@@ -53,7 +52,6 @@ class Ring:
     empty: Mbarriers
     stages: int
     depth: int
-    cluster: int = 1
     registers: bool = False
 
     @helper
@@ -95,15 +93,15 @@ class Ring:
             if self.registers:
                 # Operand registers are read until their products are done.
                 wait_mma()
-                release(self.empty, stage, True, self.cluster)
+                release(self.empty, stage, True)
             else:
                 # With only this step's products pending, the preceding step is done.
                 wait_mma(pending=1)
-                release(self.empty, before, at > 0, self.cluster)
+                release(self.empty, before, at > 0)
             before = stage
             stage, parity = following(stage, parity, self.stages)
         wait_mma(sums)
-        release(self.empty, before, not self.registers, self.cluster)
+        release(self.empty, before, not self.registers)
         return stage, parity
 
 
@@ -116,9 +114,8 @@ def following(stage: Any, parity: Any, stages: int) -> tuple[Any, Any]:
 
 
 @helper
-def release(empty: Mbarriers, stage: Any, wanted: Any, cluster: int) -> None:
-    """Release a stage for a plane, to each cube that writes it."""
+def release(empty: Mbarriers, stage: Any, wanted: Any) -> None:
+    """Release a stage for a plane."""
     barrier("plane")
-    lane = lane_position()
-    if wanted & (lane < cluster):
-        empty.arrive(stage, rank=lane if cluster > 1 else None)
+    if wanted & (lane_position() < 1):
+        empty.arrive(stage)

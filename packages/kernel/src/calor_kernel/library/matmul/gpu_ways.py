@@ -37,9 +37,9 @@ from calor_kernel.library.matmul.ranking import (
     too_much,
 )
 from calor_kernel.library.matmul.simt_gemm import matmul_patches
+from calor_kernel.library.matmul.split_k_launch import few_parts, split_ways
 from calor_kernel.library.matmul.split_k_two_pass import divided, parts_of
 from calor_kernel.library.matmul.staged_mma import matmul_fragments
-from calor_kernel.library.matmul.stream_k_launch import few_parts, shared_ways, split_first
 from calor_kernel.library.matmul.warp_mma import squares
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
@@ -59,9 +59,9 @@ _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
 # Plans of warp groups, each with 64 rows and all columns.
 _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
-# Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and the
-# cubes of a cluster if there are several. Stages fill the shared memory: loads in flight bound the
-# speed of small tiles. The value is the rate, measured in bfloat16 on an H200.
+# Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
+# Stages fill the shared memory: loads in flight bound the speed of small tiles. The value is the
+# rate, measured in bfloat16 on an H200.
 _BOXES: Final[Mapping[tuple[int, ...], float]] = {
     (128, 256, 4, 16): 1.0,
     (192, 128, 4, 16): 0.966,
@@ -70,11 +70,11 @@ _BOXES: Final[Mapping[tuple[int, ...], float]] = {
     (64, 128, 8, 16): 0.763,
     (64, 64, 8, 16): 0.523,
 }
-_MORE_BOXES = ((128, 256, 4, 8, 2),)
-# Tiles for stream-K, if whole tiles leave cubes idle.
+# Tiles for split-K in one launch.
 _SHARED = ((128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16))
-# Tiles for split-K, if there are few tiles; the bytes of the K axis from which small tiles in parts
-# are faster than smaller tiles, and from which larger tiles in parts are faster than those.
+# Tiles for split-K in two passes, if there are few tiles; the bytes of the K axis from which small
+# tiles in parts are faster than smaller tiles, and from which larger tiles in parts are faster than
+# those.
 _DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
 _SMALL, _SMALLEST = (64, 128, 8, 16), (64, 64, 8, 16)
 _DEEP, _LONG = 8 << 10, 32 << 10
@@ -197,18 +197,10 @@ def _by_boxes(
         if wanted:
             yield made
         return
-    parted = _parted(product, info)
-    first = split_first(product, parted, made, info, held) if parted else None
-    if first is not None:
-        yield first
+    plans = [_boxes(product, tile) for tile in _SHARED] if wanted else []
+    yield from split_ways(product, _parted(product, info), plans, made, info, held)
     rates = {_boxes(product, tile): rate for tile, rate in _BOXES.items()}
-    more = [_boxes(product, tile) for tile in _MORE_BOXES]
-    yield from chosen(by_waves(rates, product, info), rates, more, wanted, info, made)
-    if wanted:
-        plans = [_boxes(product, tile) for tile in _SHARED]
-        for way in shared_ways(product, plans, made, info, held):
-            if first is None or isinstance(way, Dropped) or way.launch != first.launch:
-                yield way
+    yield from chosen(by_waves(rates, product, info), rates, (), wanted, info, made)
 
 
 def _fills(product: Product, plan: Plan, info: DeviceInfo) -> bool:
@@ -223,10 +215,9 @@ def _sparse(product: Product, plan: Plan) -> bool:
 
 
 def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
-    rows, columns, stages, band, *cluster = made
+    rows, columns, stages, band = made
     types, along = (product.a.dtype, product.dtype), along_of(product)
-    several = cluster[0] if cluster else 1
-    return Boxes(*types, rows, columns, stages, *along, band, several, product.formats)
+    return Boxes(*types, rows, columns, stages, *along, band, product.formats)
 
 
 def _parted(product: Product, info: DeviceInfo) -> Boxes | None:

@@ -79,22 +79,13 @@ def name_of(plan: Plan) -> str:
     if isinstance(plan, Patches):
         ahead = f" {plan.stages - 1} ahead" if plan.stages else " early" if plan.early else ""
         return f"{name}{ahead}{'' if plan.order == 'rows' else f' by {plan.order}'}"
-    if not isinstance(plan, Boxes):
-        return name
-    together = plan.cluster * plan.parts
-    several = f" of {together}" if together > 1 else ""
-    return f"{name} in {plan.band}{several}"
+    return f"{name} in {plan.band}" if isinstance(plan, Boxes) else name
 
 
 def lack(plan: Plan, info: DeviceInfo) -> str | None:
     """Return why cubes of a plan do not fit the device, None if they do."""
     if isinstance(plan, Patches) and plan.stages and not info.has("async_copy"):
         return "the device has no asynchronous copies"
-    if isinstance(plan, Boxes) and plan.cluster > 1:
-        if not info.has("clusters"):
-            return "the device has no clusters"
-        if not plan.whole:
-            return "cubes of a cluster ask for parts of boxes"
     return too_much(plan.units, plan.shared_bytes, info)
 
 

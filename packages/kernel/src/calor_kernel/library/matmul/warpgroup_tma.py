@@ -3,10 +3,9 @@
 Requirements: one unit issues the TMA copies and the other warp groups only multiply, so that the
 matrix units never wait for addresses. The products of a step still run when the next step begins. A
 cube is persistent, so the next tile's copies run while TMA writes this one's sums, in whole lines.
-Each warp group writes its own sums while the others' products continue. Cubes of a cluster have
-tiles of the same columns, and each loads a part for all by multicast. (Warp specialization and
-multicast after CUTLASS's kernels for Hopper; the gain of each was measured by P. Shankhdhar,
-"Outperforming cuBLAS on H100: a Worklog", 2024.)
+Each warp group writes its own sums while the others' products continue. (Warp specialization after
+CUTLASS's kernels for Hopper; the gain was measured by P. Shankhdhar, "Outperforming cuBLAS on H100:
+a Worklog", 2024.)
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from calor_kernel.language import (
     SharedMatrix,
     Swizzle,
     Swizzled,
-    barrier,
     cube_count,
     cube_position,
     fragment,
@@ -37,8 +35,7 @@ from calor_kernel.language import (
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.library.gemm.warpgroup import ASKING, LINE, MULTIPLYING, Ring
 from calor_kernel.library.matmul.register_a import rows_in_registers
-from calor_kernel.library.matmul.split_k_cluster import Parts, exchange
-from calor_kernel.library.matmul.stream_k import Shares, WholeTiles, hand_over, take_over
+from calor_kernel.library.matmul.split_k import Shares, WholeTiles, hand_over, take_over
 from calor_kernel.library.matmul.tma_store import PARTS, write_tile
 
 # Itemsize of operands that the matrix unit reads from shared memory along the K axis alone.
@@ -51,9 +48,7 @@ class Boxes:
 
     A step is a line of the K axis, and ``stages`` of them are in shared memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
-    computed at the same time. ``result``: the dtype of c. ``cluster``: the cubes with tiles of the
-    same columns, which share their reads of b. ``formats``: the float8 formats of bytes. ``parts``:
-    the cubes of a cluster that compute parts of the same tile's sums.
+    computed at the same time. ``result``: the dtype of c. ``formats``: the float8 formats of bytes.
     """
 
     dtype: DType
@@ -64,9 +59,7 @@ class Boxes:
     a_along: bool
     b_along: bool
     band: int
-    cluster: int = 1
     formats: tuple[DType, DType] | None = None
-    parts: int = 1
 
     @property
     def depth(self) -> int:
@@ -126,18 +119,8 @@ class Boxes:
 
     def box(self, first: bool) -> tuple[int, int]:
         """Return the rows and columns of a copy, in the operand's own layout."""
-        along = self.a_along if first else self.b_along
-        return (self.own(first) if along else self.depth, self.depth)
-
-    def own(self, first: bool) -> int:
-        """Return the rows of a, or the columns of b, that a cube loads."""
-        return self.rows if first else self.columns // self.cluster
-
-    @property
-    def whole(self) -> bool:
-        """Whether a cube loads whole boxes."""
-        part = 8 if self.b_along else self.depth
-        return self.columns % (self.cluster * part) == 0
+        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
+        return (size if along else self.depth, self.depth)
 
 
 @kernel
@@ -168,9 +151,9 @@ def matmul_boxes(
 
     ``a_outer``, ``a_inner``, ``b_outer``, ``b_inner``: the number of an operand's products along
     the two axes of ``batches`` and ``inner``, or 1 if all products share it. ``memory``: the memory
-    of exchanged sums and the number of shared tiles, for stream-K.
+    of exchanged sums and the number of shared tiles, for split-K.
     """
-    launch_attributes(cubes_per_core=1, cluster=(plan.cluster * plan.parts, 1, 1))
+    launch_attributes(cubes_per_core=1)
     left_at, right_at = plan.layout(True), plan.layout(False)
     a_map = operand_map(
         a, (a_outer, a_inner), (m, k) if plan.a_along else (k, m),
@@ -190,15 +173,15 @@ def matmul_boxes(
     right = shared(plan.stages * b_size, plan.dtype, align=1024)
     parts = shared(PARTS * plan.groups * part_size, plan.result, align=1024)
     full = Mbarriers(plan.stages, 1, meet=False)
-    empty = Mbarriers(plan.stages, 4 * plan.groups * plan.cluster)
+    empty = Mbarriers(plan.stages, 4 * plan.groups)
     ring = Ring(
         left, right, (a_size, b_size), right_at, full, empty, plan.stages, plan.depth,
-        plan.cluster, plan.transposed,
+        plan.transposed,
     )  # fmt: skip
-    down, across = -(-m // (plan.cluster * plan.rows)), -(-n // plan.columns)
+    down, across = -(-m // plan.rows), -(-n // plan.columns)
     whole = down * across
-    rank, first = cube_position(0) % plan.cluster, cube_position(0) // plan.cluster
-    tiles, step = whole * batches, cube_count(0) // plan.cluster
+    first = cube_position(0)
+    tiles, step = whole * batches, cube_count(0)
     # At least one step, so that sums always come from products. If the compiler sees another way to
     # them, it reads them early and serialises the products.
     deep = max(k, 1)
@@ -207,26 +190,25 @@ def matmul_boxes(
             nbytes = (a_size + b_size) * plan.dtype.itemsize
 
             def copy(
-                stage: Any, a_from: Any, row: Any, b_from: Any, column: Any, own: Any, begin: Any
+                stage: Any, a_from: Any, row: Any, b_from: Any, column: Any, begin: Any
             ) -> None:
                 to = left.at(stage * a_size)
                 fetch(a_map, to, a_from, row, begin, full, stage, plan, True)
-                to = right.at(stage * b_size + own * plan.depth)
+                to = right.at(stage * b_size)
                 fetch(b_map, to, b_from, column, begin, full, stage, plan, False)
 
             schedule = schedule_of(first, step, tiles, deep, memory, plan)
             stage, parity = first * 0, first * 0 + 1
             for turn in schedule.turns():
                 piece = schedule.piece(turn)
-                row, column, batch = place_of_tile(piece.tile, whole, down, across, rank, plan)
+                row, column, batch = place_of_tile(piece.tile, whole, down, across, plan)
                 outer, within = batch // inner, batch % inner
                 a_from = (min(outer, a_outer - 1), min(within, a_inner - 1))
                 b_from = (min(outer, b_outer - 1), min(within, b_inner - 1))
                 for ahead in range(0, piece.length, plan.depth):
                     begin = piece.start + ahead
-                    own = rank * plan.own(False)
                     stage, parity = ring.load(
-                        stage, parity, nbytes, copy, a_from, row, b_from, column + own, own, begin
+                        stage, parity, nbytes, copy, a_from, row, b_from, column, begin
                     )
     with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
@@ -242,34 +224,27 @@ def matmul_boxes(
 
         for turn in schedule.turns():
             piece = schedule.piece(turn)
-            row, column, batch = place_of_tile(piece.tile, whole, down, across, rank, plan)
+            row, column, batch = place_of_tile(piece.tile, whole, down, across, plan)
             sums = fragment(shape, "c")
             stage, parity = ring.multiply(
                 sums, shape, piece.length, plan.depth, stage, parity, left_of
             )
-            if plan.parts > 1:
-                exchange(schedule, sums, c_map, parts, (batch, row, column), group, unit, plan)
-            elif schedule.shared and not piece.ends:
+            if schedule.shared and not piece.ends:
                 hand_over(schedule, sums, group, unit, plan)
             else:
                 if schedule.shared:
                     take_over(schedule, sums, piece, group, unit, plan)
                 write_tile(c_map, parts, sums, (batch, row, column), group, plan)
         wait_puts()
-    if plan.cluster > 1:
-        # Other cubes of the cluster copy to this one's memory and barriers until they finish.
-        barrier("cluster")
 
 
 def schedule_of(
     first: Any, step: Any, tiles: Any, deep: Any, memory: tuple[Any, ...], plan: Any
-) -> WholeTiles | Shares | Parts:
+) -> WholeTiles | Shares:
     """Return the schedule of cube ``first`` of ``step``; ``memory``: that of exchanged sums.
 
     Each role computes it anew, so that its numbers occupy no registers across both roles.
     """
-    if plan.parts > 1:
-        return Parts(first, deep, plan.depth, plan.parts, memory)
     if memory:
         return Shares(first, step, deep, plan.depth, memory)
     return WholeTiles(first, step, tiles, deep)
@@ -306,28 +281,21 @@ def fetch(
     first: bool,
 ) -> None:
     """Issue the copies of an operand for a step: one if it is dense along the K axis."""
-    cubes = 1 if first else plan.cluster
-    if plan.a_along if first else plan.b_along:
-        source.fetch(target, (*batch, across, deep), full, stage, cubes=cubes)
+    size, along = (plan.rows, plan.a_along) if first else (plan.columns, plan.b_along)
+    if along:
+        source.fetch(target, (*batch, across, deep), full, stage)
     else:
-        for i in range(plan.own(first) // plan.depth):
+        for i in range(size // plan.depth):
             to = target.at(i * plan.depth * plan.depth)
-            place = (*batch, deep, across + i * plan.depth)
-            source.fetch(to, place, full, stage, cubes=cubes)
+            source.fetch(to, (*batch, deep, across + i * plan.depth), full, stage)
 
 
 @helper
-def place_of_tile(
-    tile: Any, whole: Any, down: Any, across: Any, rank: Any, plan: Any
-) -> tuple[Any, Any, Any]:
-    """Return a tile's row, column and product: bands of rows, from top to bottom.
-
-    ``rank``: the index of this cube in its cluster, whose tiles count as one.
-    """
+def place_of_tile(tile: Any, whole: Any, down: Any, across: Any, plan: Any) -> tuple[Any, Any, Any]:
+    """Return a tile's row, column and product: bands of rows, from top to bottom."""
     batch, number = tile // whole, tile % whole
     of_band = across * plan.band
     first = number // of_band * plan.band
     rows = min(down - first, plan.band)
     place = number % of_band
-    down = (first + place % rows) * plan.cluster + rank
-    return down * plan.rows, place // rows * plan.columns, batch
+    return (first + place % rows) * plan.rows, place // rows * plan.columns, batch

@@ -16,8 +16,8 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Build, Dropped, Input, Launch, Output, Scratch
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.split_k_launch import Shared
 from calor_kernel.library.matmul.split_k_two_pass import sums_of
-from calor_kernel.library.matmul.stream_k_launch import Sharing
 from calor_kernel.library.matmul.warpgroup_tma import FOUR, Boxes, matmul_boxes
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
@@ -39,7 +39,7 @@ def boxed(
 ) -> Callable[..., Launch] | Dropped:
     """Return the builder of a plan's launch, or why TMA cannot feed the product.
 
-    The builder takes the plan, and the division of tiles for stream-K. ``transposed``: the product
+    The builder takes the plan, and the division of tiles for split-K. ``transposed``: the product
     is that of the transposes, and a is dense along its rows.
     """
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
@@ -61,7 +61,7 @@ def boxed(
         if reason is not None:
             return Dropped("boxes", f"operand {name} {reason}")
     started = [*(_from(p, o) for p, o in zip(places, (a, b), strict=True)), target]
-    return lambda plan, sharing=None: _launch(plan, product, started, info, sharing)
+    return lambda plan, shared=None: _launch(plan, product, started, info, shared)
 
 
 def _refused(operand: Operand, product: Product) -> str | None:
@@ -90,7 +90,7 @@ def _launch(
     product: Product,
     places: Sequence[Argument],
     info: DeviceInfo,
-    sharing: Sharing | None = None,
+    shared: Shared | None = None,
 ) -> Launch:
     a, b = product.a, product.b
     count, wide = _NBYTES // a.dtype.itemsize, _NBYTES // product.dtype.itemsize
@@ -108,8 +108,7 @@ def _launch(
             *(stride, stride, Scalar(int64, divisible=wide)),
             *(size,) * 2,
             *(size, size, stride, stride) * 2,
-            *((Buffer(sums, align=_NBYTES), Buffer(uint32)) if sharing else ()),
-            *((size,) * 4 if sharing and plan.parts == 1 else ()),
+            *((Buffer(sums, align=_NBYTES), Buffer(uint32), *(size,) * 4) if shared else ()),
         ),
         (("plan", plan),),
         cube=(plan.units, 1, 1),
@@ -124,16 +123,13 @@ def _launch(
         *(product.m * product.n, product.batches, product.batch[1]),
         *_axes(a, product, count),
         *_axes(b, product, count),
-        *(sharing.arguments(plan) if sharing else ()),
+        *(shared.arguments(plan) if shared else ()),
     )
-    rows = plan.rows * plan.cluster
-    tiles = -(-product.m // rows) * -(-product.n // plan.columns) * product.batches
-    cubes = (least(tiles, max(info.cores // plan.cluster, 1)) * plan.cluster, 1, 1)
+    tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
+    cubes = (least(tiles, max(info.cores, 1)), 1, 1)
     label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
-    if plan.cluster > 1:
-        label = f"{label} by {plan.cluster}"
-    if sharing:
-        cubes, label = (sharing.cubes, 1, 1), f"{label} in shares of {sharing.cubes}"
+    if shared:
+        cubes, label = (shared.cubes, 1, 1), f"{label} in shares of {shared.cubes}"
     return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
 
 

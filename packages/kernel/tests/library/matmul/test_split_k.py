@@ -1,4 +1,4 @@
-"""Do cubes that have shares of tiles compute every step once, and wait for what comes first?"""
+"""Do cubes that compute parts of tiles cover every step once, in an order without deadlock?"""
 
 from dataclasses import replace
 
@@ -10,12 +10,11 @@ from calor.backends.device import device_of
 from calor.dtypes import bfloat16, int32
 from calor_interpreter.device import LanesDevice
 from calor_interpreter.launch import run_on_lanes
-from calor_kernel.contract.work import Dropped, Input
+from calor_kernel.contract.work import Input
 from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
-from calor_kernel.library.matmul import gpu_ways, lowering, stream_k_launch
+from calor_kernel.library.matmul import gpu_ways, lowering, split_k_launch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.stream_k import Shares
-from calor_kernel.library.matmul.stream_k_launch import shares_of
+from calor_kernel.library.matmul.split_k import Shares
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -24,8 +23,7 @@ from .test_units import NONE, SEVERAL
 
 ALONG = (None, (1, 0))
 HALVES, FLOATS = ("bfloat16", "bfloat16"), ("float32", "float32")
-# More tiles than cubes, of which the last round has few; fewer tiles than cubes, and several steps.
-MANY = ((64, 72), (72, 264), ONE, NONE, ALONG)
+# Few tiles with several steps.
 DEEP = ((72, 264), (264, 64), ONE, NONE, (None, None))
 BATCHED = ((3, 64, 136), (3, 136, 64), ((2,), (1,)), ((0,), (0,)), (None, None))
 BYTES = ((72, 160), (160, 104), ONE, NONE, ALONG)
@@ -43,20 +41,14 @@ def taken(monkeypatch, test):
         return own or able, dropped
 
     monkeypatch.setattr(lowering, "ways", shared)
-    monkeypatch.setattr(stream_k_launch, "_LEAST", 1)
+    monkeypatch.setattr(split_k_launch, "_LEAST", 1)
     return found
 
 
 @pytest.fixture
 def seen(monkeypatch):
-    """The ways in shares."""
-    return taken(monkeypatch, lambda name: name.endswith("-K") and "clustered" not in name)
-
-
-@pytest.fixture
-def clustered(monkeypatch):
-    """The ways whose cubes exchange parts in a cluster."""
-    return taken(monkeypatch, lambda name: "clustered" in name)
+    """The ways in parts."""
+    return taken(monkeypatch, lambda name: name.endswith("split-K"))
 
 
 def lanes(cores):
@@ -64,39 +56,21 @@ def lanes(cores):
 
 
 @pytest.mark.parametrize(
-    ("row", "types", "plan", "cores", "kind"),
+    ("row", "types", "plan", "cores", "cubes"),
     [
-        (MANY, HALVES, (64, 64, 2, 2), 2, "stream-K"),
-        (DEEP, ("float16", "float32"), (128, 64, 3, 2), 3, "stream-K"),
-        (DEEP, HALVES, (64, 64, 2, 2), 9, "stream-K"),
-        (BATCHED, HALVES, (64, 64, 2, 1), 2, "stream-K"),
-        (BYTES, ("int8", "int32"), (64, 128, 2, 2), 3, "stream-K"),
-        (TRANSPOSED, FLOATS, (64, 64, 2, 1), 7, "stream-K"),
+        (DEEP, ("float16", "float32"), (128, 64, 3, 2), 5, 5),
+        (DEEP, HALVES, (64, 64, 2, 2), 11, 10),
+        (BATCHED, HALVES, (64, 64, 2, 1), 18, 9),
+        (BYTES, ("int8", "int32"), (64, 128, 2, 2), 5, 4),
+        (TRANSPOSED, FLOATS, (64, 64, 2, 1), 20, 20),
     ],
     ids=str,
 )
-def test_products_in_shares(monkeypatch, seen, row, types, plan, cores, kind):
+def test_products_in_parts(monkeypatch, seen, row, types, plan, cores, cubes):
     monkeypatch.setattr(gpu_ways, "_SHARED", (plan,))
     more = {"precision": "high"} if types == FLOATS else {}
     check(lanes(cores), row, *types, 2e-3 if more else None, **more)
-    assert seen[0].name.endswith(kind)
-    assert seen[0].launch.cubes == (cores, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("row", "types", "plan", "cores"),
-    [
-        (DEEP, HALVES, (64, 64, 2, 2), 4),
-        (DEEP, ("float16", "float32"), (128, 64, 3, 2), 2),
-        (TRANSPOSED, FLOATS, (64, 128, 2, 1), 4),
-    ],
-    ids=str,
-)
-def test_cubes_of_a_cluster_exchange_parts(monkeypatch, clustered, row, types, plan, cores):
-    monkeypatch.setattr(gpu_ways, "_SHARED", (plan,))
-    more = {"precision": "high"} if types == FLOATS else {}
-    check(lanes(cores), row, *types, 2e-3 if more else None, **more)
-    assert clustered[0].launch.build.keywords[0][1].parts == 2
+    assert seen[0].launch.cubes == (cubes, 1, 1)
 
 
 def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
@@ -109,12 +83,12 @@ def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
         multiply = calor.jit(calor.matmul)
         found = [multiply(x, y).numpy().tobytes() for _ in range(2)]
     assert len(set(found)) == 1
-    assert {way.name.rsplit(" ", 1)[1] for way in seen} == {"stream-K", "split-K"}
+    assert seen
 
 
 def test_candidates_are_timed_with_flags(monkeypatch, seen):
     """One candidate after another, several times, all with the flags of the trial."""
-    monkeypatch.setattr(gpu_ways, "_SHARED", ((64, 64, 2, 2),))
+    monkeypatch.setattr(gpu_ways, "_SHARED", ((64, 64, 2, 2), (64, 64, 3, 2)))
     monkeypatch.setattr(autotune, "_FEWEST", 1)
     found = []
 
@@ -127,7 +101,7 @@ def test_candidates_are_timed_with_flags(monkeypatch, seen):
 
     monkeypatch.setattr(autotune.Tuner, "choose", tried)
     check(lanes(5), ((72, 256), (256, 64), *DEEP[2:]), *HALVES)
-    assert {way.name.rsplit(" ", 1)[1] for way in seen} == {"stream-K", "split-K"}
+    assert seen
     first, second = (array.astype(np.float32) for array in found[:2])
     np.testing.assert_allclose(first, second, rtol=0.02, atol=0.02)
 
@@ -194,14 +168,7 @@ def test_a_cube_waits_for_what_those_before_it_do_first(tiles, steps, cubes):
                 left = start
 
 
-@pytest.mark.parametrize("tiles", range(1, 40))
-def test_whole_tiles_are_whole_rounds(tiles):
-    for _, cubes, shared in shares_of(tiles, 24, 8):
-        assert (tiles - shared) % cubes == 0 <= tiles - shared
-        assert shared * 24 >= cubes
-
-
-def test_shares_need_cubes_that_go_on():
+def test_parts_need_cubes_that_go_on():
     a = Operand((0, 0), 4096, 1, 0, bfloat16)
     product = Product((1, 1), 64, 4096, 4096, a, a, bfloat16)
     given = product, (Input(0), Input(1))
@@ -209,13 +176,10 @@ def test_shares_need_cubes_that_go_on():
     bound = replace(hopper, features=hopper.features - {"forward_progress"})
     (names, _), (_, dropped) = (gpu_ways.ways(*given, info, True) for info in (hopper, bound))
     names = {way.name for way in names}
-    reasons = {one.variant: one.reason for one in dropped if isinstance(one, Dropped)}
-    shared = {name for name in names if name.endswith("-K")}
-    assert {name.rsplit(" ", 2)[1] for name in shared} >= {"clustered"}
-    assert all("go on" in reasons[name] for name in shared if "clustered" not in name)
-    alone = replace(hopper, features=hopper.features - {"clusters"})
-    reasons = {one.variant: one.reason for one in gpu_ways.ways(*given, alone, True)[1]}
-    assert {reasons[name] for name in shared if name in reasons} == {"the device has no clusters"}
+    reasons = {one.variant: one.reason for one in dropped}
+    shared = {name for name in names if name.endswith("split-K")}
+    assert shared
+    assert all("go on" in reasons[name] for name in shared)
     # The first choice is one launch, and two where cubes may not wait for each other.
     firsts = [gpu_ways.ways(*given, info, False)[0][0].name for info in (hopper, bound)]
     assert firsts == [
@@ -223,9 +187,3 @@ def test_shares_need_cubes_that_go_on():
         "boxes 64x128x64 by 256 in 16 in 4 parts",
     ]
     assert len(names) == len(gpu_ways.ways(*given, hopper, True)[0])
-
-
-def test_names_say_what_is_shared():
-    kinds = [kind for kind, _, _ in shares_of(32, 64, 132)]
-    assert kinds == ["stream-K", "split-K"]
-    assert [list(shares_of(n, 64, 132)) for n in (132, 512)] == [[], []]

@@ -1,10 +1,9 @@
-"""Schedules of cubes: whole tiles, or equal shares of the steps of some tiles (stream-K).
+"""Schedules of cubes: whole tiles, or equal shares of the steps of the tiles (split-K).
 
-Requirements: if the number of tiles is no multiple of the cubes, cubes idle in the last wave; with
-few tiles most of them always idle. So the K steps of the tiles are concatenated and cut into as
-many equal shares as there are cubes (Osama et al., "Stream-K: Work-centric Parallel Decomposition
-for Dense Matrix-Matrix Multiplication on the GPU", PPoPP 2023). Of many tiles, those of all waves
-but the last two are computed whole (the paper's two-tile hybrid).
+Requirements: with fewer tiles than cores, most cubes would idle. So the K steps of the tiles are
+concatenated and cut into as many equal shares as there are cubes, after Osama et al., "Stream-K:
+Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU", PPoPP 2023.
+The launches choose shares that are the same part of each tile.
 
 A share ends where the next one begins, and is computed from its last tile to its first, so the only
 tile that it does not end is its first. The sums of that tile go to memory. The cube that ends a
