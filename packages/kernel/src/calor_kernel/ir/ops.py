@@ -1,13 +1,10 @@
-"""The operations of a kernel, one row each, for printers, the verifier and lanes.
-
-Requirements: all consumers read the same row. "pure": an operation may be moved, shared and
-dropped. "scope": the units that must reach it together.
-"""
+"""The operations of a kernel: builder, passes, verifier, printers and lanes read the same rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 Shape = Literal["same", "bool", "given", "none"]
 Scope = Literal["", "plane", "cube", "warpgroup", "cluster"]
@@ -20,8 +17,11 @@ class Row:
     ``operands``: their number, −1 for any. ``result``: "same" as the first operand, "bool" with its
     width, "given" by the maker, or "none". ``kinds``: the dtype kinds of the first operand
     ("b" bool, "i" signed, "u" unsigned, "f" floating). ``alike``: the operands share one type.
-    ``pure``: without effects, and dependent on its operands only. ``scope``: the units that must
-    reach it together. ``attributes``: the names that it takes.
+    ``pure``: without effects, and dependent on its operands only, so it may be moved, shared and
+    dropped. ``droppable``: it depends on more than its operands, and may be dropped if unused.
+    ``scope``: the units that must reach it together. ``memory``: whether it accesses a memory.
+    ``regions``: their number. ``attributes``: the names that it takes. ``choices``: the values of
+    its attribute ``kind``.
     """
 
     name: str
@@ -30,300 +30,135 @@ class Row:
     kinds: str = "iuf"
     alike: bool = True
     pure: bool = True
+    droppable: bool = False
     scope: Scope = ""
+    memory: bool = False
+    regions: int = 0
     attributes: tuple[str, ...] = ()
-    meaning: str = ""
+    choices: str = ""
 
 
-_FLAGS = ("flags",)  # any of "contract", "reassoc", "nsz": permitted changes to a float operation
+def _pure(names: str, operands: int, attributes: str = "", **facts: Any) -> Iterator[Row]:
+    """Yield rows of operations with the same facts that depend only on their operands."""
+    for name in names.split():
+        yield Row(name, operands, attributes=tuple(attributes.split()), **facts)
+
+
+def _acts(names: str, operands: int, attributes: str = "", **facts: Any) -> Iterator[Row]:
+    """Yield rows of operations with the same facts that read or change something else."""
+    usual = {"result": "none", "kinds": "iu", "alike": False, "pure": False}
+    yield from _pure(names, operands, attributes, **{**usual, **facts})
+
+
+_ALL: Final = "biuf"
+_REDUCED: Final = "add mul min max and or xor"
+_ATOMIC: Final = "add min max and or xor exchange compare"
+_ANY: Final[dict[str, Any]] = {"result": "given", "kinds": _ALL}
+_PLANE: Final[dict[str, Any]] = {"scope": "plane", "droppable": True, "kinds": _ALL}
+_MATRIX: Final[dict[str, Any]] = {**_PLANE, "result": "given", "kinds": "iuf"}
+_WARPGROUP: Final[dict[str, Any]] = {"scope": "warpgroup", "kinds": "iuf"}
+_ACCESS: Final = "align order scope nontemporal masked"
+_ASYNC: Final = "shape first fresh source a a_major b b_major"
 
 _ROWS = (
-    Row("constant", 0, "given", attributes=("value",), meaning="a number, or a tuple of lanes"),
-    # Arithmetic. Integers wrap around.
-    Row("add", 2, attributes=_FLAGS),
-    Row("sub", 2, attributes=_FLAGS),
-    Row("mul", 2, attributes=_FLAGS),
-    Row("div", 2, kinds="f", attributes=_FLAGS),
-    Row("neg", 1, attributes=_FLAGS),
-    Row("fma", 3, kinds="f", meaning="a * b + c, rounded once"),
-    Row("quotient", 2, kinds="iu", meaning="division that rounds toward zero"),
-    Row("modulo", 2, kinds="iu", meaning="remainder of quotient, with the sign of the dividend"),
-    Row("mulhi", 2, kinds="iu", meaning="the upper half of the product"),
-    Row("min", 2, meaning="of floats: NaN if one is NaN, and −0 below +0"),
-    Row("max", 2, meaning="of floats: NaN if one is NaN, and −0 below +0"),
-    Row("abs", 1),
-    Row("floor", 1, kinds="f"),
-    Row("ceil", 1, kinds="f"),
-    Row("trunc", 1, kinds="f"),
-    Row("rint", 1, kinds="f", meaning="to the nearest integer, ties to even"),
-    Row("sqrt", 1, kinds="f", meaning="correctly rounded"),
-    Row("copysign", 2, kinds="f"),
-    # Bits.
-    Row("and", 2, kinds="biu"),
-    Row("or", 2, kinds="biu"),
-    Row("xor", 2, kinds="biu"),
-    Row("not", 1, kinds="biu"),
-    Row("shl", 2, kinds="iu", meaning="by less than the width of the type"),
-    Row("shr", 2, kinds="iu", meaning="arithmetic for signed types, by less than the width"),
-    Row("popcount", 1, kinds="iu"),
-    Row("clz", 1, kinds="iu", meaning="leading zeros; the width for zero"),
-    Row("ctz", 1, kinds="iu", meaning="trailing zeros; the width for zero"),
-    # Comparison and choice. With NaN every comparison is false but "ne".
-    Row("eq", 2, "bool", "biuf"),
-    Row("ne", 2, "bool", "biuf"),
-    Row("lt", 2, "bool"),
-    Row("le", 2, "bool"),
-    Row("gt", 2, "bool"),
-    Row("ge", 2, "bool"),
-    Row("select", 3, "given", "b", alike=False, meaning="operand 1 where operand 0, else 2"),
-    # Conversion.
-    Row(
-        "cast",
-        1,
-        "given",
-        "biuf",
-        meaning="float to int truncates, saturates and makes NaN 0; int to int keeps the low bits; "
-        "to float rounds to nearest even; to bool tells nonzero",
-    ),
-    Row("bitcast", 1, "given", "biuf", meaning="the same bits; lanes may regroup"),
-    # Vectors.
-    Row("splat", 1, "given", "biuf", meaning="a scalar in every lane"),
-    Row("extract", 1, "given", "biuf", attributes=("lane",)),
-    Row("insert", 2, "given", "biuf", alike=False, attributes=("lane",)),
-    Row("shuffle", 2, "given", "biuf", attributes=("lanes",), meaning="lanes of both operands"),
-    Row("pack", -1, "given", "biuf", meaning="a vector of scalars"),
-    Row(
-        "vreduce",
-        1,
-        "given",
-        "biuf",
-        attributes=("kind", "flags"),
-        meaning="add, mul, min, max, and, or, xor over the lanes, halves first",
-    ),
-    Row(
-        "dot",
-        3,
-        "given",
-        "iuf",
-        alike=False,
-        meaning="operand 2 plus products of groups of lanes of 0 and 1, in the wider type of 2",
-    ),
-    # Memory. Operands of load: index, and mask and other with a mask; of store: index, value.
-    Row(
-        "load",
-        -1,
-        "given",
-        "iu",
-        alike=False,
-        pure=False,
-        attributes=("align", "order", "scope", "nontemporal", "masked"),
-        meaning="a vector of consecutive elements, or a gather where the index is a vector",
-    ),
-    Row(
-        "store",
-        -1,
-        "none",
-        "iu",
-        alike=False,
-        pure=False,
-        attributes=("align", "order", "scope", "nontemporal", "masked"),
-    ),
-    Row(
-        "atomic",
-        -1,
-        "given",
-        "iu",
-        alike=False,
-        pure=False,
-        attributes=("kind", "order", "scope"),
-        meaning="add min max and or xor exchange (index, value) or compare (index, expected, new); "
-        "the result is the old value",
-    ),
-    Row("prefetch", 1, "none", "iu", pure=False, attributes=("write", "locality")),
-    # Positions.
-    Row("cube_position", 0, "given", attributes=("axis",)),
-    Row("cube_count", 0, "given", attributes=("axis",)),
-    Row("unit_position", 0, "given", attributes=("axis",)),
-    Row("lane_position", 0, "given", meaning="the unit's place in its plane"),
-    Row("plane_position", 0, "given", meaning="the plane's place in its cube"),
-    # Collective operations.
-    Row("barrier", 0, "none", pure=False, scope="cube", attributes=("scope", "name", "count")),
-    Row(
-        "arrive",
-        0,
-        "none",
-        pure=False,
-        attributes=("name", "count"),
-        meaning="counts at a named barrier without waiting",
-    ),
-    Row("fence", 0, "none", pure=False, attributes=("scope", "order")),
-    Row(
-        "plane_shuffle",
-        2,
-        "given",
-        "biuf",
-        alike=False,
-        pure=False,
-        scope="plane",
-        attributes=("kind",),
-        meaning="the value of another lane: its index, an xor mask, or a distance up or down",
-    ),
-    Row("plane_reduce", 1, "same", "biuf", pure=False, scope="plane", attributes=("kind",)),
-    Row(
-        "plane_scan",
-        1,
-        "same",
-        "biuf",
-        pure=False,
-        scope="plane",
-        attributes=("kind", "exclusive"),
-    ),
-    Row("plane_ballot", 1, "given", "b", pure=False, scope="plane", meaning="a bit per lane"),
-    # Matrices and asynchronous copies.
-    Row(
-        "mma",
-        3,
-        "given",
-        "iuf",
-        alike=False,
-        pure=False,
-        scope="plane",
-        attributes=("shape", "fragments"),
-        meaning="c + a @ b on fragments, each a vector of the lane's elements",
-    ),
-    Row(
-        "load_matrix",
-        1,
-        "given",
-        "iu",
-        pure=False,
-        scope="plane",
-        attributes=("count", "transposed"),
-        meaning="loads count blocks of 8 rows of 8 elements; lane 8 b + r gives the start of row r "
-        "of block b, and lane l gets 2 adjacent elements per block, of row (or column) l / 4",
-    ),
-    Row(
-        "mma_async",
-        3,
-        "given",
-        "iuf",
-        alike=False,
-        pure=False,
-        scope="warpgroup",
-        attributes=("shape", "first", "fresh", "source", "a", "a_major", "b", "b_major"),
-        meaning="starts operand 0 + a @ b: a is a fragment, or is in source from operand 1 on, b "
-        "is in memory from operand 2 on; the result is only for mma_async and mma_result; fresh: "
-        "operand 0 is 0",
-    ),
-    Row(
-        "mma_result",
-        1,
-        "same",
-        pure=False,
-        scope="warpgroup",
-        meaning="the result of mma_async, after a wait_async for its group",
-    ),
-    Row(
-        "copy_async",
-        -1,
-        "none",
-        "iu",
-        alike=False,
-        pure=False,
-        attributes=("source", "elements", "group"),
-        meaning="copies elements from source at operand 1 to memory at operand 0, visible after a "
-        "wait; zeros where operand 2, an optional mask, is false",
-    ),
-    Row(
-        "copy_tensor",
-        -1,
-        "none",
-        "iu",
-        alike=False,
-        pure=False,
-        attributes=("source", "barrier", "map", "cubes"),
-        meaning="starts copying a box to memory at operand 0; the barrier of operand 1 counts its "
-        "bytes; further operands are its position, and the tensor's sizes and strides; with "
-        "cubes, the copy goes to that many cubes of the cluster, at the barrier of each",
-    ),
-    Row(
-        "store_tensor",
-        -1,
-        "none",
-        "iu",
-        alike=False,
-        pure=False,
-        attributes=("source", "map", "group"),
-        meaning="starts copying a box from source at operand 0 to memory; further operands are the "
-        "position, and the tensor's sizes and strides; done after a wait_async for its group",
-    ),
-    Row(
-        "mbarrier_init",
-        2,
-        "none",
-        "iu",
-        pure=False,
-        meaning="makes the barrier at operand 0 one of operand 1 arrivals a phase",
-    ),
-    Row(
-        "mbarrier_expect",
-        2,
-        "none",
-        "iu",
-        pure=False,
-        meaning="the barrier's phase ends not before operand 1 more bytes have come",
-    ),
-    Row(
-        "mbarrier_arrive",
-        -1,
-        "none",
-        "iu",
-        pure=False,
-        meaning="counts an arrival, at the barrier of the cluster's cube of operand 1 if said",
-    ),
-    Row(
-        "mbarrier_wait",
-        2,
-        "none",
-        "iu",
-        pure=False,
-        meaning="waits for the end of the phase with the parity of operand 1",
-    ),
-    Row("commit_async", 0, "none", pure=False, attributes=("group",)),
-    Row(
-        "wait_async",
-        -1,
-        "none",
-        alike=False,
-        pure=False,
-        attributes=("group", "pending", "read"),
-        meaning="waits for all of a group but the latest, once the operands are computed",
-    ),
-    # Control flow. Regions yield the carried values.
-    Row("for", -1, "given", "iu", alike=False, pure=False, attributes=("unroll",)),
-    Row("if", -1, "given", "b", alike=False, pure=False),
-    Row("while", -1, "given", "biuf", alike=False, pure=False),
-    Row(
-        "role",
-        0,
-        "none",
-        pure=False,
-        attributes=("first", "count", "registers", "apart"),
-        meaning="concurrent work of units first to first + count − 1 of the cube",
-    ),
-    # Diagnostics.
-    Row("print", -1, "none", "biuf", alike=False, pure=False, attributes=("text",)),
-    Row("assert", 1, "none", "b", pure=False, attributes=("text",)),
-    Row(
-        "inline",
-        -1,
-        "given",
-        "biuf",
-        alike=False,
-        pure=False,
-        attributes=("intrinsic",),
-        meaning="the text of an intrinsic in the printer's language",
-    ),
+    # A number, or a tuple of lanes.
+    *_pure("constant", 0, "value", result="given"),
+    # Arithmetic. Integers wrap around. The flags "contract", "reassoc" and "nsz" permit changes to
+    # float operations. min and max of floats: NaN if one is NaN, and −0 below +0. sqrt is correctly
+    # rounded, fma is a * b + c rounded once, rint rounds ties to even.
+    *_pure("add sub mul", 2, "flags"),
+    *_pure("div", 2, "flags", kinds="f"),
+    *_pure("neg", 1, "flags"),
+    *_pure("fma", 3, kinds="f"),
+    *_pure("min max", 2),
+    *_pure("abs", 1),
+    *_pure("floor ceil trunc rint sqrt", 1, kinds="f"),
+    *_pure("copysign", 2, kinds="f"),
+    # quotient rounds toward zero; modulo is its remainder, with the sign of the dividend; mulhi is
+    # the upper half of the product.
+    *_pure("quotient modulo mulhi", 2, kinds="iu"),
+    # Bits. Shifts are by less than the width, to the right arithmetic for signed types. clz and ctz
+    # count leading and trailing zeros, and are the width for zero.
+    *_pure("and or xor", 2, kinds="biu"),
+    *_pure("not", 1, kinds="biu"),
+    *_pure("shl shr", 2, kinds="iu"),
+    *_pure("popcount clz ctz", 1, kinds="iu"),
+    # Comparison and choice. With NaN every comparison is false but "ne". select: operand 1 where
+    # operand 0, else 2.
+    *_pure("eq ne", 2, result="bool", kinds=_ALL),
+    *_pure("lt le gt ge", 2, result="bool"),
+    *_pure("select", 3, result="given", kinds="b", alike=False),
+    # Conversion. cast from float to int truncates, saturates and makes NaN 0; int to int keeps the
+    # low bits; to float rounds to nearest even; to bool tells nonzero. bitcast may regroup lanes.
+    *_pure("cast bitcast", 1, **_ANY),
+    # Vectors. splat: a scalar in every lane; shuffle: lanes of both operands; pack: a vector of
+    # scalars; vreduce: over the lanes, halves first; dot: operand 2 plus products of groups of
+    # lanes of 0 and 1, in the wider type of 2.
+    *_pure("splat", 1, **_ANY),
+    *_pure("extract", 1, "lane", **_ANY),
+    *_pure("insert", 2, "lane", alike=False, **_ANY),
+    *_pure("shuffle", 2, "lanes", **_ANY),
+    *_pure("pack", -1, **_ANY),
+    *_pure("vreduce", 1, "kind flags", choices=_REDUCED, **_ANY),
+    *_pure("dot", 3, result="given", alike=False),
+    # Memory. Operands of load: index, and mask and other with a mask; of store: index, value, and
+    # the mask. They access consecutive elements, or one each where the index is a vector.
+    *_acts("load", -1, _ACCESS, result="given", memory=True, droppable=True),
+    *_acts("store", -1, _ACCESS, memory=True),
+    # The result is the old value. Operands: index, value, or index, expected, new for compare.
+    *_acts("atomic", -1, "kind order scope", choices=_ATOMIC, result="given", memory=True),
+    *_acts("prefetch", 1, "write locality", memory=True),
+    # Positions: of cubes in the launch and units in the cube; the unit's place in its plane, and
+    # the plane's in its cube.
+    *_pure("cube_position cube_count unit_position", 0, "axis", result="given"),
+    *_pure("lane_position plane_position", 0, result="given"),
+    # Collective operations. arrive counts at a named barrier without waiting. plane_shuffle: the
+    # value of another lane: its index, an xor mask, or a distance up or down. plane_ballot: a bit
+    # per lane.
+    *_acts("barrier", 0, "scope name count", scope="cube"),
+    *_acts("arrive", 0, "name count"),
+    *_acts("fence", 0, "scope order"),
+    *_acts("plane_shuffle", 2, "kind", choices="index xor up down", result="given", **_PLANE),
+    *_acts("plane_reduce", 1, "kind", choices=_REDUCED, result="same", **_PLANE),
+    *_acts("plane_scan", 1, "kind exclusive", choices=_REDUCED, result="same", **_PLANE),
+    *_acts("plane_ballot", 1, result="given", **{**_PLANE, "kinds": "b"}),
+    # Matrices. mma: c + a @ b on fragments, each a vector of the lane's elements.
+    *_acts("mma", 3, "shape fragments", **_MATRIX),
+    # Loads count blocks of 8 rows of 8 elements: lane 8 b + r gives the start of row r of block b,
+    # and lane l gets 2 adjacent elements per block, of row (or column) l / 4.
+    *_acts("load_matrix", 1, "count transposed", memory=True, **{**_MATRIX, "kinds": "iu"}),
+    # Starts operand 0 + a @ b: a is a fragment, or is in source from operand 1 on, b is in memory
+    # from operand 2 on. The result is only for mma_async and mma_result. fresh: operand 0 is 0.
+    *_acts("mma_async", 3, _ASYNC, result="given", memory=True, **_WARPGROUP),
+    # The result of mma_async, after a wait_async for its group.
+    *_acts("mma_result", 1, result="same", **_WARPGROUP),
+    # Copies elements from source at operand 1 to memory at operand 0, visible after a wait; zeros
+    # where operand 2, an optional mask, is false. near: they are kept in the nearest cache.
+    *_acts("copy_async", -1, "source elements group near", memory=True),
+    # Starts copying a box to memory at operand 0; the barrier of operand 1 counts its bytes. The
+    # other operands: its position, the tensor's sizes and strides. cubes: the copy goes to that
+    # many cubes of the cluster, at the barrier of each.
+    *_acts("copy_tensor", -1, "source barrier map cubes", memory=True),
+    # Starts copying a box from source at operand 0 to memory; further operands as for copy_tensor.
+    *_acts("store_tensor", -1, "source map group", memory=True),
+    # The barrier at operand 0. init: it takes operand 1 arrivals a phase; expect: the phase ends
+    # after operand 1 more bytes; wait: for the end of the phase with the parity of operand 1;
+    # arrive: also at the cluster's cube of operand 1.
+    *_acts("mbarrier_init mbarrier_expect mbarrier_wait", 2, alike=True, memory=True),
+    *_acts("mbarrier_arrive", -1, alike=True, memory=True),
+    # wait_async waits for all of a group but the latest, once the operands are computed.
+    *_acts("commit_async", 0, "group"),
+    *_acts("wait_async", -1, "group pending read", kinds="iuf"),
+    # Control flow. Regions yield the carried values. role: concurrent work of units first to
+    # first + count − 1 of the cube.
+    *_acts("for", -1, "unroll", result="given", regions=1, droppable=True),
+    *_acts("if", -1, result="given", kinds="b", regions=2, droppable=True),
+    *_acts("while", -1, regions=2, droppable=True, **_ANY),
+    *_acts("role", 0, "first count registers apart", regions=1),
+    # Diagnostics, and the text of an intrinsic in the printer's language.
+    *_acts("print", -1, "text", kinds=_ALL),
+    *_acts("assert", 1, "text", kinds="b"),
+    *_acts("inline", -1, "intrinsic", **_ANY),
 )
 
 OPS: Final[dict[str, Row]] = {row.name: row for row in _ROWS}

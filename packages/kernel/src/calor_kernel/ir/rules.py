@@ -1,7 +1,7 @@
 """Rules over one operation: operands, results, attributes, memory and regions.
 
-Requirements: common rules follow from the row in :data:`calor_kernel.ir.ops.OPS`; further rules of
-one operation are in ``SHAPES`` under its name.
+Common rules follow from the row in :data:`calor_kernel.ir.ops.OPS`; further rules of one operation
+are in ``SHAPES`` under its name.
 """
 
 from __future__ import annotations
@@ -21,17 +21,6 @@ Found = tuple[Operation | None, str]
 Check = Callable[[Operation], Complaints]
 
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
-_MEMORY = frozenset(
-    ("load", "store", "atomic", "prefetch", "copy_async", "copy_tensor", "store_tensor")
-) | {name for name in OPS if name.startswith(("mbarrier", "load_", "mma_async"))}
-_REGIONS = {"for": 1, "if": 2, "while": 2, "role": 1}
-_KINDS = {
-    "vreduce": "add mul min max and or xor",
-    "plane_reduce": "add mul min max and or xor",
-    "plane_scan": "add mul min max and or xor",
-    "plane_shuffle": "index xor up down",
-    "atomic": "add min max and or xor exchange compare",
-}
 _SCOPES = frozenset(("unit", "plane", "warpgroup", "cube", "cluster", "device"))
 _ORDERS = frozenset(("relaxed", "acquire", "release", "acq_rel", "seq_cst"))
 
@@ -45,13 +34,13 @@ def _row(operation: Operation) -> Complaints:
     for name in operation.attributes:
         if name not in row.attributes:
             yield f"the attribute {name!r} is unknown; it takes {row.attributes}"
-    if (operation.memory is not None) != (operation.name in _MEMORY):
+    if (operation.memory is not None) != row.memory:
         yield f"its memory is {operation.memory!r}"
-    if len(operation.regions) != _REGIONS.get(operation.name, 0):
+    if len(operation.regions) != row.regions:
         yield f"it has {len(operation.regions)} regions"
-    kind, kinds = operation.attributes.get("kind"), _KINDS.get(operation.name)
-    if kinds is not None and kind not in kinds.split():
-        yield f"its kind {kind!r} is none of {kinds}"
+    kind = operation.attributes.get("kind")
+    if row.choices and kind not in row.choices.split():
+        yield f"its kind {kind!r} is none of {row.choices}"
     if kind in ("and", "or", "xor") and operation.name != "plane_shuffle":
         yield from (f"{kind} does not take {r.type}" for r in operation.results if _floating(r))
     if operation.attributes.get("scope", "cube") not in _SCOPES:
@@ -87,7 +76,7 @@ def _results(operation: Operation) -> Complaints:
         if operation.results:
             yield "it has no result"
         return
-    if operation.name in _REGIONS:
+    if row.regions:
         return
     if len(operation.results) != 1 and operation.name != "inline":
         yield f"it has one result, not {len(operation.results)}"
@@ -97,13 +86,6 @@ def _results(operation: Operation) -> Complaints:
         wanted = Type(bool_, operation.operands[0].type.width)
         if operation.result.type != wanted:
             yield f"its result is {operation.result.type}, not {wanted}"
-
-
-def _shapes(operation: Operation) -> Complaints:
-    """The operation's own rules hold."""
-    check = SHAPES.get(operation.name)
-    if check is not None:
-        yield from check(operation)
 
 
 def _types(operation: Operation) -> str:
@@ -187,15 +169,11 @@ def _dot(operation: Operation) -> Complaints:
 
 
 def _position(operation: Operation) -> Complaints:
-    type = operation.result.type
+    type, axis = operation.result.type, operation.attributes.get("axis")
     if type.width != 1 or type.dtype.kind not in ("int", "uint"):
         yield f"a position is an integer, not {type}"
-    if "axis" in OPS[operation.name].attributes and operation.attributes.get("axis") not in (
-        0,
-        1,
-        2,
-    ):
-        yield f"there is no axis {operation.attributes.get('axis')}"
+    if "axis" in OPS[operation.name].attributes and axis not in (0, 1, 2):
+        yield f"there is no axis {axis}"
 
 
 def _load(operation: Operation) -> Complaints:
@@ -358,6 +336,8 @@ def _agree(what: str, found: list[Type], wanted: list[Type]) -> Complaints:
 
 SHAPES: Final[Mapping[str, Check]] = MappingProxyType(
     {
+        **{row.name: _position for row in OPS.values() if row.name.endswith("_position")},
+        **{row.name: _mbarrier for row in OPS.values() if row.name.startswith("mbarrier_")},
         "constant": _constant,
         "select": _select,
         "cast": _cast,
@@ -369,11 +349,7 @@ SHAPES: Final[Mapping[str, Check]] = MappingProxyType(
         "pack": _pack,
         "vreduce": _vreduce,
         "dot": _dot,
-        "cube_position": _position,
         "cube_count": _position,
-        "unit_position": _position,
-        "lane_position": _position,
-        "plane_position": _position,
         "load": _load,
         "store": _store,
         "atomic": _atomic,
@@ -382,10 +358,6 @@ SHAPES: Final[Mapping[str, Check]] = MappingProxyType(
         "store_tensor": _store_tensor,
         "load_matrix": _load_matrix,
         "mma_async": _mma_async,
-        "mbarrier_init": _mbarrier,
-        "mbarrier_expect": _mbarrier,
-        "mbarrier_arrive": _mbarrier,
-        "mbarrier_wait": _mbarrier,
         "plane_shuffle": _shuffle_units,
         "for": _for,
         "if": _if,
@@ -394,5 +366,10 @@ SHAPES: Final[Mapping[str, Check]] = MappingProxyType(
 )
 
 OPERATION_RULES: Final[Mapping[str, Check]] = MappingProxyType(
-    {"row": _row, "operands": _operands, "results": _results, "shapes": _shapes}
+    {
+        "row": _row,
+        "operands": _operands,
+        "results": _results,
+        "shapes": lambda operation: SHAPES.get(operation.name, lambda _: iter(()))(operation),
+    }
 )
