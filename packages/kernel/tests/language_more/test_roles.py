@@ -14,7 +14,7 @@ from calor_kernel.errors import (
     KernelTypeError,
     VerificationError,
 )
-from calor_kernel.ir.passes.dead import eliminate_dead
+from calor_kernel.ir.passes import eliminate_dead
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,

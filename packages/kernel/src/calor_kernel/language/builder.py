@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -22,12 +22,14 @@ import numpy as np
 from calor.dtypes import DType, bool_, float32, int32, int64
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir import fold
-from calor_kernel.ir.nodes import Block, Memory, Operation, Position, Value
+from calor_kernel.ir.emitting import Emitter
+from calor_kernel.ir.nodes import Block, Memory, Position
 from calor_kernel.ir.ops import OPS, Row
 from calor_kernel.ir.types import Space, Type
 from calor_kernel.language.values import Number, Undefined
 
-HERE = str(Path(__file__).parent) + os.sep
+# The folders whose frames are no positions of a kernel: this one, and that of the IR.
+HERE = tuple(f"{Path(__file__).parents[1] / name}{os.sep}" for name in ("language", "ir"))
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
 _STATE = threading.local()
 
@@ -40,7 +42,7 @@ def current() -> Builder:
     return builder
 
 
-class Builder:
+class Builder(Emitter[Number]):
     """Makes the operations of one kernel.
 
     ``index`` is the dtype of positions and of Python integers that become device values: int64, or
@@ -57,25 +59,21 @@ class Builder:
     ) -> None:
         if index not in (int32, int64):
             raise KernelTypeError(f"the index type is int32 or int64, not {index}")
+        super().__init__()
         self.index = index
         self.cube = cube
         self.plane = plane
         self.features = features
-        self.top = self.block = Block()
-        # The blocks whose values are in scope, and the kernel's constants.
-        self._open: set[Block | None] = {None, self.top}
-        self._constants: list[Operation] = []
+        self.top = self.block
         self.memories: list[Memory] = []
         self.attributes: dict[str, Any] = {}
         # The kernel's scalar parameters, by which a host finds their arguments.
-        self.scalars: dict[Value, str] = {}
+        self.scalars: dict[Number, str] = {}
         # The live register arrays; language.arrays adds them.
         self.arrays: WeakSet[Any] = WeakSet()
         self.flags: tuple[str, ...] = ("contract",)
         # Types of Python numbers that changed in a loop, for the next trace of it.
         self.guesses: dict[Any, dict[int, Type]] = {}
-        # Pure operations made so far, innermost scope last.
-        self._scopes: list[dict[Any, Value]] = [{}]
 
     @contextmanager
     def active(self) -> Iterator[Builder]:
@@ -86,19 +84,6 @@ class Builder:
             yield self
         finally:
             _STATE.builder = before
-
-    @contextmanager
-    def inside(self, block: Block) -> Iterator[Block]:
-        """Redirect new operations to the end of another block."""
-        before, self.block = self.block, block
-        self._scopes.append({})
-        self._open.add(block)
-        try:
-            yield block
-        finally:
-            self.block = before
-            self._scopes.pop()
-            self._open.remove(block)
 
     def attempt(self, make: Callable[[], Any]) -> tuple[Any, bool]:
         """Return a function's result, and whether all its operations are harmless unconditionally.
@@ -113,93 +98,41 @@ class Builder:
             return made, True
         del operations[count:]
         gone = {value for o in added for value in o.results}
-        scope = self._scopes[-1]
-        self._scopes[-1] = {k: v for k, v in scope.items() if v not in gone}
+        scope = self.scopes[-1]
+        self.scopes[-1] = {k: v for k, v in scope.items() if v not in gone}
         return made, False
 
     def finish(self) -> Block:
         """Return the kernel's body; constants come first, in scope of every region."""
-        self.top.operations[:0] = self._constants
-        self._constants = []
+        self.top.operations[:0] = self.constants
+        self.constants = []
         return self.top
 
     # Making operations.
+    def new(self, type: Type, known: Any = None, home: Block | None = None) -> Number:
+        """Return a fresh value, of a block if it is no constant."""
+        made = Number(self, type, "", known)
+        made.home = home
+        return made
+
     def value(self, type: Type, hint: str = "") -> Number:
         """Return a fresh value, usually a block's argument."""
         return Number(self, type, hint)
 
-    def constant(self, number: Any, dtype: DType, width: int = 1) -> Number:
-        """Return a number, or a tuple of numbers as lanes, as a device value."""
-        if isinstance(number, tuple) and len(number) == 1:
-            (number,) = number
-        if isinstance(number, tuple):
-            known: Any = tuple(fold.convert(n, dtype) for n in number)
-            width = len(known)
-        else:
-            known = fold.convert(number, dtype)
-            if width > 1:
-                return self.splat(self.constant(number, dtype), width)
-        type = Type(dtype, width)
-        key = ("constant", type, fold.bits(known))
-        made = self._scopes[0].get(key)
-        if made is None:
-            made = Number(self, type, "", known)
-            self._constants.append(Operation("constant", (), (made,), {"value": known}))
-            self._scopes[0][key] = made
-        assert isinstance(made, Number)
-        return made
-
     def emit(
-        self,
-        name: str,
-        operands: Sequence[Value] = (),
-        types: Sequence[Type] = (),
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        memory: Memory | None = None,
-        regions: Sequence[Block] = (),
+        self, name: str, operands: Sequence[Number] = (), *given: Any, **named: Any
     ) -> tuple[Number, ...]:
-        """Add an operation and return its results; an existing pure operation is reused.
+        """Add an operation, whose operands are checked against its row."""
+        self._check(OPS[name], operands)
+        return super().emit(name, operands, *given, **named)
 
-        All operations are made here; the operands are checked against the operation's row.
-        """
-        row = OPS[name]
-        attributes = attributes or {}
-        self._check(row, operands)
-        if row.pure:
-            folded = fold.fold(name, operands, types, attributes)
-            if folded is not None:
-                return (folded if isinstance(folded, Number) else self._known(folded, types[0]),)
-            key = (name, *operands, *types, *attributes.items())
-            for scope in reversed(self._scopes):
-                made = scope.get(key)
-                if made is not None:
-                    assert isinstance(made, Number)
-                    return (made,)
-        results = tuple(Number(self, t) for t in types)
-        for result in results:
-            result.home = self.block
-        if row.pure:
-            fold.mark(name, operands, results[0])
-        self.block.operations.append(
-            Operation(
-                name, tuple(operands), results, attributes, tuple(regions), memory, self.position()
-            )
-        )
-        if row.pure:
-            self._scopes[-1][key] = results[0]
-        return results
-
-    def _known(self, number: Any, type: Type) -> Number:
-        return self.constant(number, type.dtype, type.width)
-
-    def _check(self, row: Row, operands: Sequence[Value]) -> None:
+    def _check(self, row: Row, operands: Sequence[Number]) -> None:
         name = row.name
         for value in operands:
-            if value.home not in self._open:  # type: ignore[attr-defined]
+            if value.home not in self.open:
                 raise KernelTypeError(
-                    f"{self._line()}a value made in a loop or a branch is used outside of it; "
-                    f"assign it to a name or an element of registers(...) there, which are carried"
+                    "a value made in a loop or a branch is used outside of it; "
+                    "assign it to a name or an element of registers(...) there, which are carried"
                 )
         if row.operands >= 0 and len(operands) != row.operands:
             raise KernelTypeError(f"{name} takes {row.operands} operands, not {len(operands)}")
@@ -207,13 +140,11 @@ class Builder:
             return
         first = operands[0].type
         if _CODES.get(first.dtype.kind, "?") not in row.kinds:
-            raise KernelTypeError(
-                f"{self._line()}{name} does not take {first}; convert it with .to(dtype) first"
-            )
+            raise KernelTypeError(f"{name} does not take {first}; convert it with .to(dtype) first")
         if row.alike and any(v.type != first for v in operands):
             types = ", ".join(str(v.type) for v in operands)
             raise KernelTypeError(
-                f"{self._line()}{name} takes operands of one type, not {types}; convert one with "
+                f"{name} takes operands of one type, not {types}; convert one with "
                 f".to(dtype), or widen it with splat"
             )
 
@@ -223,10 +154,6 @@ class Builder:
         while frame is not None and frame.f_code.co_filename.startswith(HERE):
             frame = frame.f_back
         return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
-
-    def _line(self) -> str:
-        where = self.position()
-        return f"{where[0]}:{where[1]}: " if where is not None else ""
 
     # Conversions between Python and the device.
     def coerce(self, given: Any, like: Type | None = None) -> Number:
@@ -241,19 +168,19 @@ class Builder:
             dtype = self.index if like is None else like.dtype
             if dtype.kind != "float" and fold.convert(given, dtype) != given:
                 raise KernelTypeError(
-                    f"{self._line()}{given} does not fit {dtype}; convert the other operand with "
+                    f"{given} does not fit {dtype}; convert the other operand with "
                     f".to(dtype), or write constant({given}, {dtype}), which keeps the low bits"
                 )
             return self.constant(given, dtype)
         if isinstance(given, float):
             if like is not None and like.dtype.kind != "float":
                 raise KernelTypeError(
-                    f"{self._line()}the float {given} meets {like}; convert that with .to(float32)"
+                    f"the float {given} meets {like}; convert that with .to(float32)"
                 )
             return self.constant(given, float32 if like is None else like.dtype)
         if isinstance(given, Undefined):
             given.refuse()
-        raise KernelTypeError(f"{self._line()}{given!r} cannot be a device value")
+        raise KernelTypeError(f"{given!r} cannot be a device value")
 
     def pair(self, a: Any, b: Any) -> tuple[Number, Number]:
         """Return two operands of one type; a Python number adopts the other operand's type."""
@@ -288,7 +215,7 @@ class Builder:
         power = self._power(b)
         a, b = self.pair(a, b)
         if a.dtype.kind == "float":
-            raise KernelTypeError(f"{self._line()}// is for integers; write floor(a / b)")
+            raise KernelTypeError("// is for integers; write floor(a / b)")
         if power is not None:
             return self.binary("shr", a, power)
         quotient = self.binary("quotient", a, b)
@@ -303,7 +230,7 @@ class Builder:
         power = self._power(b)
         a, b = self.pair(a, b)
         if a.dtype.kind == "float":
-            raise KernelTypeError(f"{self._line()}% is for integers; write a - floor(a / b) * b")
+            raise KernelTypeError("% is for integers; write a - floor(a / b) * b")
         if power is not None:
             return self.binary("and", a, (1 << power) - 1)
         rest = self.binary("modulo", a, b)
@@ -328,7 +255,7 @@ class Builder:
             else:
                 a, b = self.splat(a, condition.width), self.splat(b, condition.width)
         if a.type != b.type:
-            raise KernelTypeError(f"{self._line()}select chooses between {a.type} and {b.type}")
+            raise KernelTypeError(f"select chooses between {a.type} and {b.type}")
         return self.emit("select", (condition, a, b), (a.type,))[0]
 
     def cast(self, a: Any, dtype: DType) -> Number:
@@ -341,7 +268,7 @@ class Builder:
         a = self.coerce(a)
         width, rest = divmod(a.type.nbytes, dtype.itemsize)
         if rest:
-            raise KernelTypeError(f"{self._line()}{a.type} has no whole number of {dtype}")
+            raise KernelTypeError(f"{a.type} has no whole number of {dtype}")
         return a if a.dtype is dtype else self.emit("bitcast", (a,), (Type(dtype, width),))[0]
 
     def splat(self, a: Any, width: int) -> Number:
@@ -350,7 +277,7 @@ class Builder:
         if width in (1, value.width):
             return value
         if value.width != 1:
-            raise KernelTypeError(f"{self._line()}{value.type} does not have {width} lanes")
+            raise KernelTypeError(f"{value.type} does not have {width} lanes")
         return self.emit("splat", (value,), (value.type.wide(width),))[0]
 
     def extract(self, a: Number, lane: int) -> Number:

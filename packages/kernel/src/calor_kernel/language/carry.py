@@ -141,8 +141,7 @@ class Frame:
         now = self.flat(given)
         if len(now) != len(flat) or any(a is not b for a, b in zip(now, flat, strict=True)):
             raise KernelTypeError(
-                f"{self.builder._line()}the condition of a while changes a register array or a "
-                f"list; change it in the body"
+                "the condition of a while changes a register array or a list; change it in the body"
             )
 
 
@@ -168,7 +167,7 @@ def merged(builder: Builder, a: Any, b: Any, label: str) -> Type | None:
         return None
     if not (is_number(a) and is_number(b)):
         raise KernelTypeError(
-            f"{builder._line()}{label!r} becomes {b!r} but was {a!r}, which the build must "
+            f"{label!r} becomes {b!r} but was {a!r}, which the build must "
             f"decide; a device condition changes device values only"
         )
     if same(a, b):
@@ -176,8 +175,7 @@ def merged(builder: Builder, a: Any, b: Any, label: str) -> Type | None:
     x, y = _types(builder, a, b)
     if x.dtype is not y.dtype or (x.width != y.width and 1 not in (x.width, y.width)):
         raise KernelTypeError(
-            f"{builder._line()}{label!r} is {x} on one way and {y} on another; convert one with "
-            f".to(dtype)"
+            f"{label!r} is {x} on one way and {y} on another; convert one with .to(dtype)"
         )
     return x if x.width > 1 else y
 

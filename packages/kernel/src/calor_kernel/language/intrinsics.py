@@ -74,7 +74,7 @@ class Intrinsic:
         for value, type in zip(made, self.operands, strict=True):
             if value.type != type:
                 raise KernelTypeError(
-                    f"{builder._line()}intrinsic {self.name} takes {_listed(self.operands)}, not "
+                    f"intrinsic {self.name} takes {_listed(self.operands)}, not "
                     f"{_listed(v.type for v in made)}"
                 )
         types = () if self.result is None else (self.result,)

@@ -94,15 +94,15 @@ def _bounds(builder: Builder, source: DeviceRange) -> tuple[Number, Number, Numb
     whole = start.dtype.kind in ("int", "uint") and start.width == 1
     if not whole or not start.type == stop.type == step.type:
         raise KernelTypeError(
-            f"{builder._line()}a range from {start.type} to {stop.type} by {step.type} does not "
+            f"a range from {start.type} to {stop.type} by {step.type} does not "
             f"have integers of one type; convert with .to(dtype)"
         )
     if step.known == 0:
-        raise KernelTypeError(f"{builder._line()}the step of a range is 0")
+        raise KernelTypeError("the step of a range is 0")
     if step.known is None and start.dtype.kind == "int" and not step.nonnegative:
         raise KernelTypeError(
-            f"{builder._line()}the step of a range is a number of Python, or a value that is never "
-            f"negative, as Scalar(dtype, nonnegative=True) says"
+            "the step of a range is a number of Python, or a value that is never "
+            "negative, as Scalar(dtype, nonnegative=True) says"
         )
     return start, stop, step
 
@@ -123,7 +123,7 @@ def repeat(test: Callable[..., Any], body: Body, values: Values, names: tuple[st
     def question(*given: Any) -> Number:
         answer = builder.coerce(test(*given))
         if answer.type != Type(bool_):
-            raise KernelTypeError(f"{builder._line()}a while takes a bool, not {answer.type}")
+            raise KernelTypeError(f"a while takes a bool, not {answer.type}")
         return answer
 
     return _Traced(builder, values, names, body, [], question).make("while", [], {})
@@ -266,7 +266,7 @@ class _Traced:
                     self.carried.append(i)
                 elif argument in used or (self.copies and self.copies[i] in used):
                     raise KernelTypeError(
-                        f"{builder._line()}{labels[i]!r} is {type} before the loop and becomes "
+                        f"{labels[i]!r} is {type} before the loop and becomes "
                         f"{getattr(new, 'type', new)} in it; convert one with .to(dtype)"
                     )
                 else:

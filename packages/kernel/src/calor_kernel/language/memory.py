@@ -116,9 +116,7 @@ class Pointer:
         place = self._index(index)
         value = builder.coerce(value, Type(self.dtype))
         if value.dtype is not self.dtype:
-            raise KernelTypeError(
-                f"{builder._line()}{self!r} does not hold {value.type}; write .to({self.dtype})"
-            )
+            raise KernelTypeError(f"{self!r} does not hold {value.type}; write .to({self.dtype})")
         if place.width > 1:
             value = builder.splat(value, place.width)
         operands: list[Number] = [place, value]

@@ -59,7 +59,7 @@ class role(Region):
         units = units_of(builder)
         if first < 0 or count < 1 or self.first + self.count > units:
             raise KernelTypeError(
-                f"{builder._line()}a role of units {self.first} to {self.first + self.count - 1} "
+                f"a role of units {self.first} to {self.first + self.count - 1} "
                 f"needs a cube that has them, and this one has {units}; choose a blueprint without "
                 f"roles for devices of few units"
             )

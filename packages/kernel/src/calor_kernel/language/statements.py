@@ -95,9 +95,7 @@ def branch(
         return then(*values) if condition else otherwise(*values)
     builder = current()
     if condition.width > 1:
-        raise KernelTypeError(
-            f"{builder._line()}an if takes a scalar; choose lanes with select(condition, a, b)"
-        )
+        raise KernelTypeError("an if takes a scalar; choose lanes with select(condition, a, b)")
     frame = Frame(builder, values, names)
     before = frame.before()
     blocks, ends, items = [], [], []
@@ -179,9 +177,7 @@ def either(a: Any, b: Callable[[], Any]) -> Any:
 def _logical(name: str, a: Number, second: Callable[[], Any]) -> Any:
     builder = current()
     if a.dtype is not bool_:
-        raise KernelTypeError(
-            f"{builder._line()}{name} takes bools, not {a.type}; compare with != 0"
-        )
+        raise KernelTypeError(f"{name} takes bools, not {a.type}; compare with != 0")
     if isinstance(a.known, bool):
         return second() if a.known is (name == "and") else a
     # Lanes are computed together, independent of the other operand.
@@ -195,9 +191,7 @@ def _logical(name: str, a: Number, second: Callable[[], Any]) -> Any:
         return branch(a, then, otherwise, (None,), ("the condition",))[0]
     b = builder.coerce(made)
     if b.dtype is not bool_:
-        raise KernelTypeError(
-            f"{builder._line()}{name} takes bools, not {b.type}; compare with != 0"
-        )
+        raise KernelTypeError(f"{name} takes bools, not {b.type}; compare with != 0")
     return builder.binary(name, a, b)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.accesses import atomics_of, hands_over, lower_accesses
-from calor_kernel.ir.passes.align import align, align_accesses
+from calor_kernel.ir.passes.align import align
 from calor_kernel.ir.passes.counting import count_vectors
 from calor_kernel.ir.passes.cubes import fold_cubes
-from calor_kernel.ir.passes.dead import eliminate_dead, sweep
+from calor_kernel.ir.passes.dead import sweep
 from calor_kernel.ir.passes.halves import lower_bfloat16, lower_float16
-from calor_kernel.ir.passes.hoist import hoist, hoist_invariants
+from calor_kernel.ir.passes.hoist import hoist
 from calor_kernel.ir.passes.joining import flag_unjoined
-from calor_kernel.ir.passes.rewriting import Rewriter, clone
+from calor_kernel.ir.passes.rewriting import Rewriter, clone, on_copy
 from calor_kernel.ir.passes.simplify import simplify
 from calor_kernel.ir.passes.unroll import unroll_loops
 from calor_kernel.ir.passes.vectors import lower_vreduce, split_vectors
@@ -36,6 +36,11 @@ __all__ = [
     "split_vectors",
     "unroll_loops",
 ]
+
+
+align_accesses = on_copy(align)
+eliminate_dead = on_copy(sweep)
+hoist_invariants = on_copy(hoist)
 
 
 def optimize(kernel: Kernel) -> Kernel:

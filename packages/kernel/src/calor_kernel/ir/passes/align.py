@@ -14,33 +14,22 @@ from calor_kernel.ir import fold
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.dead import carried_from
-from calor_kernel.ir.passes.rewriting import clone
-
-
-def align_accesses(kernel: Kernel) -> Kernel:
-    """Return the kernel with accesses annotated by their indices' divisors."""
-    made = clone(kernel)
-    align(made)
-    return made
 
 
 def align(kernel: Kernel) -> None:
     """Annotate the alignment of accesses in place, in a kernel without other references."""
     _Divisors().block(kernel.body)
     for operation in kernel.body.walk():
-        if operation.name in ("load", "store"):
-            _access(operation)
-
-
-def _access(operation: Operation) -> None:
-    memory, index = operation.memory, operation.operands[0]
-    value = operation.result if operation.name == "load" else operation.operands[1]
-    if memory is None or not memory.align or value.type.width == 1 or index.type.width > 1:
-        return
-    size = memory.type.nbytes
-    known = gcd(memory.align, index.divisible * size)
-    if known > max(size, operation.attributes.get("align", 0)):
-        operation.attributes = {**operation.attributes, "align": known}
+        memory = operation.memory
+        if operation.name not in ("load", "store") or memory is None or not memory.align:
+            continue
+        index = operation.operands[0]
+        value = operation.result if operation.name == "load" else operation.operands[1]
+        size = memory.type.nbytes
+        known = gcd(memory.align, index.divisible * size)
+        wide = value.type.width > 1 and index.type.width == 1
+        if wide and known > max(size, operation.attributes.get("align", 0)):
+            operation.attributes = {**operation.attributes, "align": known}
 
 
 @dataclass(slots=True)
@@ -57,14 +46,11 @@ class _Divisors:
         for operation in block.operations:
             if operation.name in ("for", "while"):
                 self._loop(operation)
-            elif operation.name == "if":
+            elif operation.regions:
                 for region in operation.regions:
                     self.block(region)
                 for place, result in enumerate(operation.results):
                     self._set(result, gcd(*(r.yields[place].divisible for r in operation.regions)))
-            elif operation.regions:
-                for region in operation.regions:
-                    self.block(region)
             elif OPS[operation.name].pure and operation.operands:
                 result = operation.result
                 self._set(result, fold.divisor(operation.name, operation.operands, result.type))

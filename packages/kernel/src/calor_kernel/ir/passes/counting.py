@@ -6,12 +6,11 @@ a shift at each access. Sums hoisted out of a loop are not computed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
+from calor_kernel.ir.nodes import Kernel, Operation, Value
 from calor_kernel.ir.passes.rewriting import Parts, Rewriter
-from calor_kernel.ir.types import Type
 
 
 def count_vectors(kernel: Kernel, size: Callable[[Operation], int]) -> Kernel:
@@ -31,21 +30,11 @@ class _Counter(Rewriter):
         self.makers: dict[Value, tuple[Operation, int]] = {}
         self.loops = 0
 
-    def emit(
-        self,
-        name: str,
-        operands: Sequence[Value] = (),
-        types: Sequence[Type] = (),
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        memory: Memory | None = None,
-        regions: Sequence[Block] = (),
-    ) -> tuple[Value, ...]:
-        made = super().emit(name, operands, types, attributes, memory=memory, regions=regions)
+    def emit(self, *given: Any, **named: Any) -> tuple[Value, ...]:
+        made = super().emit(*given, **named)
         last = self.block.operations[-1:]
         if last and last[0].results == made:
-            for value in made:
-                self.makers[value] = last[0], self.loops
+            self.makers.update((value, (last[0], self.loops)) for value in made)
         return made
 
     def operation(self, operation: Operation) -> Sequence[Parts] | None:

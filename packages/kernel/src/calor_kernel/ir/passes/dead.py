@@ -9,41 +9,17 @@ from __future__ import annotations
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
-from calor_kernel.ir.passes.rewriting import clone
-
-# Operations that depend on more than their operands, but may be removed if unused. Every other
-# impure operation has an effect.
-_READS = frozenset(
-    (
-        "load",
-        "plane_shuffle",
-        "plane_reduce",
-        "plane_scan",
-        "plane_ballot",
-        "mma",
-        "load_matrix",
-        "for",
-        "if",
-        "while",
-    )
-)
 
 
 def has_effect(operation: Operation) -> bool:
     """Return whether an operation must stay even if its results are unused."""
-    if operation.name not in _READS:
-        return not OPS[operation.name].pure
+    row = OPS[operation.name]
+    if row.pure:
+        return False
     # A load with an order synchronises.
-    if operation.attributes.get("order"):
+    if not row.droppable or operation.attributes.get("order"):
         return True
     return any(has_effect(inner) for region in operation.regions for inner in region.operations)
-
-
-def eliminate_dead(kernel: Kernel) -> Kernel:
-    """Return the kernel without dead code."""
-    made = clone(kernel)
-    sweep(made)
-    return made
 
 
 def sweep(kernel: Kernel) -> None:
@@ -111,7 +87,8 @@ class _Marks:
     def _operation(self, operation: Operation | None) -> None:
         while operation is not None and operation not in self.live:
             self.live.add(operation)
-            for value in operation.operands[: _read_always(operation)]:
+            loop = operation.name in ("for", "while")
+            for value in operation.operands[: carried_from(operation) if loop else None]:
                 self._value(value)
             if operation.name == "while":
                 for value in operation.regions[0].yields:
@@ -127,12 +104,6 @@ class _Marks:
 def carried_from(operation: Operation) -> int:
     """Return the index of a loop's first carried operand."""
     return 3 if operation.name == "for" else 0
-
-
-def _read_always(operation: Operation) -> int:
-    if operation.name in ("for", "while"):
-        return carried_from(operation)
-    return len(operation.operands)
 
 
 def _drop(block: Block, marks: _Marks) -> None:

@@ -7,17 +7,10 @@ condition inside a loop stay there.
 
 from __future__ import annotations
 
+from calor_kernel.ir.emitting import reads_constant
 from calor_kernel.ir.fold import may_fail
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
-from calor_kernel.ir.passes.rewriting import clone, reads_constant
-
-
-def hoist_invariants(kernel: Kernel) -> Kernel:
-    """Return the kernel with loop-invariant operations before their loops."""
-    made = clone(kernel)
-    hoist(made)
-    return made
 
 
 def hoist(kernel: Kernel) -> None:

@@ -1,28 +1,26 @@
 """Rewriter: copies a kernel's IR and applies the changes of a pass.
 
-Requirements: the input kernel is not modified. A value may map to several values (a vector split
-into parts that the device supports) or to a value of another type; the surrounding control flow is
-adapted automatically. New operations are folded and shared (CSE), as in the builder.
+A value may map to several values (a vector split into parts that the device supports) or to one of
+another type; the surrounding control flow is adapted. The input kernel is not modified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from calor.dtypes import DType, bool_
-from calor_kernel.ir import fold
+from calor_kernel.ir.emitting import Emitter
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Parameter, Position, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.types import Type
 
 Parts = tuple[Value, ...]
-CONTROL = frozenset(("for", "if", "while", "role"))
+CONTROL = frozenset(row.name for row in OPS.values() if row.regions)
 
 
-class Rewriter:
+class Rewriter(Emitter[Value]):
     """Copies a kernel operation by operation.
 
     A pass overrides :meth:`types` (type conversion), :meth:`memory_of` (memory conversion) and
@@ -30,14 +28,19 @@ class Rewriter:
     result, or None to copy the operation.
     """
 
+    shares_loads = True
+
     def __init__(self) -> None:
-        self.block = Block()
-        self.position: Position | None = None
-        self._constants: list[Operation] = []
+        super().__init__()
+        self.source: Position | None = None
         self._parts: dict[Value, Parts] = {}
         self._memories: dict[Memory, Memory] = {}
-        # Pure operations emitted so far, innermost scope last; constants are in the first scope.
-        self._scopes: list[dict[Any, Value]] = [{}]
+
+    def new(self, type: Type, known: Any = None, home: Block | None = None) -> Value:
+        return Value(type, known=known)
+
+    def position(self) -> Position | None:
+        return self.source
 
     # Hooks for passes.
     def types(self, type: Type) -> tuple[Type, ...]:
@@ -59,14 +62,14 @@ class Rewriter:
         memories = tuple(self.memory(m) for m in kernel.memories)
         body, self.block = self.block, Block()
         self._visit(kernel.body, body)
-        body.operations[:0] = self._constants
+        body.operations[:0] = self.constants
         return replace(kernel, parameters=parameters, memories=memories, body=body)
 
     def function(self, arguments: Sequence[Value], make: Callable[[], Value]) -> Block:
         """Return a block of its own that computes a value from its arguments."""
         with self.inside(Block(tuple(arguments))) as block:
             block.yields = (make(),)
-        block.operations[:0] = self._constants
+        block.operations[:0] = self.constants
         return block
 
     def _parameter(self, parameter: Parameter) -> Parameter:
@@ -136,17 +139,6 @@ class Rewriter:
             made.yields = tuple(self.flat(block.yields))
         return made
 
-    @contextmanager
-    def inside(self, block: Block) -> Iterator[Block]:
-        """Redirect new operations to the end of another block."""
-        before, self.block = self.block, block
-        self._scopes.append({})
-        try:
-            yield block
-        finally:
-            self.block = before
-            self._scopes.pop()
-
     def _visit(self, source: Block, target: Block) -> None:
         self.block = target
         for operation in source.operations:
@@ -154,7 +146,7 @@ class Rewriter:
         target.yields = tuple(self.flat(source.yields))
 
     def _step(self, operation: Operation) -> None:
-        self.position = operation.position
+        self.source = operation.position
         made = self.operation(operation)
         self.put(operation, made if made is not None else self.copy(operation))
 
@@ -165,7 +157,7 @@ class Rewriter:
             value = operation.attributes["value"]
             return [(self.constant(value, result.type.dtype, result.type.width),)]
         regions = [self.region(r) for r in operation.regions]
-        self.position = operation.position
+        self.source = operation.position
         counts = [self.types(r.type) for r in operation.results]
         attributes = {
             k: self.memory(v) if isinstance(v, Memory) else v
@@ -186,61 +178,6 @@ class Rewriter:
                 keep(parts[0], result)
             results.append(parts)
         return results
-
-    # Emitting operations.
-    def emit(
-        self,
-        name: str,
-        operands: Sequence[Value] = (),
-        types: Sequence[Type] = (),
-        attributes: Mapping[str, Any] | None = None,
-        *,
-        memory: Memory | None = None,
-        regions: Sequence[Block] = (),
-    ) -> tuple[Value, ...]:
-        """Add an operation and return its results; known or available results are reused."""
-        attributes = attributes or {}
-        key: Any = None
-        if OPS[name].pure:
-            folded = fold.fold(name, operands, types, attributes)
-            if folded is not None:
-                if isinstance(folded, Value):
-                    return (folded,)
-                return (self.constant(folded, types[0].dtype, types[0].width),)
-        if OPS[name].pure or reads_constant(name, memory, attributes):
-            key = (name, memory, *operands, *types, *attributes.items())
-            for scope in reversed(self._scopes):
-                made = scope.get(key)
-                if made is not None:
-                    return (made,)
-        results = tuple(Value(t) for t in types)
-        if len(results) == 1 and OPS[name].pure:
-            fold.mark(name, operands, results[0])
-        self.block.operations.append(
-            Operation(
-                name, tuple(operands), results, attributes, tuple(regions), memory, self.position
-            )
-        )
-        if key is not None:
-            self._scopes[-1][key] = results[0]
-        return results
-
-    def constant(self, number: Any, dtype: DType, width: int = 1) -> Value:
-        """Return a number, or a tuple as lanes; constants precede all other operations."""
-        if isinstance(number, tuple):
-            known: Any = tuple(fold.convert(n, dtype) for n in number)
-            width = len(known)
-        else:
-            known = fold.convert(number, dtype)
-            if width > 1:
-                return self.splat(self.constant(number, dtype), width)
-        type = Type(dtype, width)
-        key = ("constant", type, fold.bits(known))
-        made = self._scopes[0].get(key)
-        if made is None:
-            made = self._scopes[0][key] = Value(type, known=known)
-            self._constants.append(Operation("constant", (), (made,), {"value": known}))
-        return made
 
     # Short forms for passes.
     def like(self, number: Any, value: Value) -> Value:
@@ -263,12 +200,6 @@ class Rewriter:
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         """Return ``a`` where the condition holds, else ``b``."""
         return self.emit("select", (condition, a, b), (a.type,))[0]
-
-    def splat(self, value: Value, width: int) -> Value:
-        """Return a vector with a scalar broadcast to every lane."""
-        if width == value.type.width:
-            return value
-        return self.emit("splat", (value,), (value.type.wide(width),))[0]
 
     def extract(self, value: Value, lane: int) -> Value:
         """Return one lane."""
@@ -304,12 +235,12 @@ def clone(kernel: Kernel) -> Kernel:
     return Rewriter().run(kernel)
 
 
-def reads_constant(name: str, memory: Memory | None, attributes: Mapping[str, Any]) -> bool:
-    """Return whether an operation loads from memory that is read-only during the kernel."""
-    return (
-        name == "load"
-        and memory is not None
-        and not memory.writable
-        and not attributes.get("order")
-        and not attributes.get("nontemporal")
-    )
+def on_copy(change: Callable[[Kernel], None]) -> Callable[[Kernel], Kernel]:
+    """Return the pass that makes a change to a copy of a kernel."""
+
+    def run(kernel: Kernel) -> Kernel:
+        made = clone(kernel)
+        change(made)
+        return made
+
+    return run

@@ -39,7 +39,7 @@ class Simplifier(Rewriter):
         if isinstance(condition.known, bool):
             return self.inline(operation.regions[0 if condition.known else 1])
         then, otherwise = regions = [self.region(r) for r in operation.regions]
-        self.position = operation.position
+        self.source = operation.position
         if not (_cheap(then) and _cheap(otherwise)):
             types = [r.type for r in operation.results]
             made = self.emit("if", (condition,), types, regions=regions)
