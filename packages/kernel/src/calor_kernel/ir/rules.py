@@ -88,6 +88,10 @@ def _results(operation: Operation) -> Complaints:
             yield f"its result is {operation.result.type}, not {wanted}"
 
 
+def _nothing(operation: Operation) -> Complaints:
+    yield from ()
+
+
 def _types(operation: Operation) -> str:
     return ", ".join(str(v.type) for v in operation.operands)
 
@@ -226,20 +230,24 @@ def _atomic(operation: Operation) -> Complaints:
     yield from _writable(operation)
 
 
-def _copy_async(operation: Operation) -> Complaints:
+def _copied(operation: Operation, of: str = "global", to: str = "shared") -> Complaints:
     memory, source = operation.memory, operation.attributes.get("source")
     if memory is None or source is None or memory.type != source.type:
         yield f"it copies from {source!r} to {memory!r}"
-    elif memory.space != "shared" or source.space != "global":
-        yield "it copies from global memory to shared memory"
+    elif memory.space != to or source.space != of:
+        yield f"it copies from {of} memory to {to} memory"
+
+
+def _boxed(operation: Operation, count: int, indices: str) -> Complaints:
+    made = operation.attributes.get("map")
+    if made is None or len(operation.operands) != count + 3 * len(made.box):
+        yield f"it takes {indices}, and a position, sizes and strides as its map has axes"
 
 
 def _copy_tensor(operation: Operation) -> Complaints:
-    source, barrier = (operation.attributes.get(name) for name in ("source", "barrier"))
-    made = operation.attributes.get("map")
-    if made is None or len(operation.operands) != 2 + 3 * len(made.box):
-        yield "it takes two indices, and a position, sizes and strides as its map has axes"
-    yield from _copy_async(operation)
+    source, barrier, made = (operation.attributes.get(n) for n in ("source", "barrier", "map"))
+    yield from _boxed(operation, 2, "two indices")
+    yield from _copied(operation)
     if source is not None and made is not None and made.name != source.name:
         yield f"its map is of {made.name}, and it copies from {source!r}"
     if barrier is None or barrier.space != "shared":
@@ -247,14 +255,8 @@ def _copy_tensor(operation: Operation) -> Complaints:
 
 
 def _store_tensor(operation: Operation) -> Complaints:
-    memory, source = operation.memory, operation.attributes.get("source")
-    made = operation.attributes.get("map")
-    if made is None or len(operation.operands) != 1 + 3 * len(made.box):
-        yield "it takes an index, and a position, sizes and strides as its map has axes"
-    if memory is None or source is None or memory.type != source.type:
-        yield f"it copies from {source!r} to {memory!r}"
-    elif memory.space != "global" or source.space != "shared":
-        yield "it copies from shared memory to global memory"
+    yield from _boxed(operation, 1, "an index")
+    yield from _copied(operation, "shared", "global")
     yield from _writable(operation)
 
 
@@ -353,7 +355,7 @@ SHAPES: Final[Mapping[str, Check]] = MappingProxyType(
         "load": _load,
         "store": _store,
         "atomic": _atomic,
-        "copy_async": _copy_async,
+        "copy_async": _copied,
         "copy_tensor": _copy_tensor,
         "store_tensor": _store_tensor,
         "load_matrix": _load_matrix,
@@ -370,6 +372,6 @@ OPERATION_RULES: Final[Mapping[str, Check]] = MappingProxyType(
         "row": _row,
         "operands": _operands,
         "results": _results,
-        "shapes": lambda operation: SHAPES.get(operation.name, lambda _: iter(()))(operation),
+        "shapes": lambda operation: SHAPES.get(operation.name, _nothing)(operation),
     }
 )

@@ -1,8 +1,6 @@
 """The builder: converts the operations of a kernel's body to IR.
 
-Requirements: the builder owns all state of a build (blocks, scopes, register arrays), so that a
-body may be traced again. Equal pure operations are shared and constants are folded immediately, so
-that passes see small kernels. Types are checked at the source of the mistake, with its line.
+It owns all state of a build (blocks, scopes, register arrays), so that a body may be traced again.
 """
 
 from __future__ import annotations
@@ -182,6 +180,10 @@ class Builder(Emitter[Number]):
             given.refuse()
         raise KernelTypeError(f"{given!r} cannot be a device value")
 
+    def fitted(self, given: Any, type: Type) -> Number:
+        """Return a number as a device value of a type, in every lane."""
+        return self.splat(self.coerce(given, type), type.width)
+
     def pair(self, a: Any, b: Any) -> tuple[Number, Number]:
         """Return two operands of one type; a Python number adopts the other operand's type."""
         if not isinstance(a, Number):
@@ -212,38 +214,38 @@ class Builder(Emitter[Number]):
 
     def floor_divide(self, a: Any, b: Any) -> Number:
         """Return the quotient of integers, rounded down."""
-        power = self._power(b)
-        a, b = self.pair(a, b)
-        if a.dtype.kind == "float":
-            raise KernelTypeError("// is for integers; write floor(a / b)")
+        a, b, power = self._divided("//", "floor(a / b)", a, b)
         if power is not None:
             return self.binary("shr", a, power)
         quotient = self.binary("quotient", a, b)
         if a.dtype.kind == "uint" or fold.not_negative(a, b):
             return quotient
         rest = self.binary("modulo", a, b)
-        wrong = self.binary("and", rest != 0, self.binary("xor", rest, b) < 0)
-        return self.select(wrong, quotient - 1, quotient)
+        return self.select(self._rounds_up(rest, b), quotient - 1, quotient)
 
     def floor_modulo(self, a: Any, b: Any) -> Number:
         """Return the remainder of the quotient rounded down, with the divisor's sign."""
-        power = self._power(b)
-        a, b = self.pair(a, b)
-        if a.dtype.kind == "float":
-            raise KernelTypeError("% is for integers; write a - floor(a / b) * b")
+        a, b, power = self._divided("%", "a - floor(a / b) * b", a, b)
         if power is not None:
             return self.binary("and", a, (1 << power) - 1)
         rest = self.binary("modulo", a, b)
         if a.dtype.kind == "uint" or fold.not_negative(a, b):
             return rest
-        wrong = self.binary("and", rest != 0, self.binary("xor", rest, b) < 0)
-        result = self.select(wrong, rest + b, rest)
+        result = self.select(self._rounds_up(rest, b), rest + b, rest)
         result.nonnegative = b.nonnegative
         return result
 
-    def _power(self, divisor: Any) -> int | None:
-        """Return n if a scalar divisor is known to be 2**n."""
-        return fold.power_of_two(divisor if isinstance(divisor, Number) else self.coerce(divisor))
+    def _divided(self, sign: str, instead: str, a: Any, b: Any) -> tuple[Any, Any, int | None]:
+        """Return the operands of a division of integers, and n if the divisor is known as 2**n."""
+        power = fold.power_of_two(self.coerce(b))
+        a, b = self.pair(a, b)
+        if a.dtype.kind == "float":
+            raise KernelTypeError(f"{sign} is for integers; write {instead}")
+        return a, b, power
+
+    def _rounds_up(self, rest: Number, divisor: Number) -> Number:
+        """Return whether a quotient that was rounded toward zero is above the exact one."""
+        return self.binary("and", rest != 0, self.binary("xor", rest, divisor) < 0)
 
     def select(self, condition: Any, a: Any, b: Any) -> Number:
         """Return ``a`` where the condition holds, else ``b``; both are computed."""

@@ -1,8 +1,6 @@
 """Carried values of loops and branches: names and register arrays that change.
 
-Requirements: a name assigned in a body may hold a number, a tuple, a register array or any
-build-time value. Unchanged values are not carried, so loops have no superfluous values. A change of
-type is an error that names the variable.
+A name assigned in a body may hold a number, a tuple, a register array or any build-time value.
 """
 
 from __future__ import annotations
@@ -114,17 +112,15 @@ class Frame:
 
     def flat(self, values: Sequence[Any]) -> list[Any]:
         """Return the leaves of the names' values, then the arrays' current items."""
-        found = [leaf for value in values for leaf in leaves(value)]
-        return found + [item for array in self.arrays for item in array.items]
+        return leaves((*values, *(array.items for array in self.arrays)))
 
     def before(self) -> list[Any]:
         """Return the leaves at the start."""
-        found = [leaf for value in self.values for leaf in leaves(value)]
-        return found + [item for items in self.items for item in items]
+        return leaves((*self.values, *self.items))
 
-    def labels(self) -> list[str]:
-        """Return a name for each leaf, for messages."""
-        pairs = zip(self.names, self.values, strict=True)
+    def labels(self, values: Sequence[Any] | None = None) -> list[str]:
+        """Return a name for each leaf of the names' values, for messages."""
+        pairs = zip(self.names, self.values if values is None else values, strict=True)
         found = [name for name, value in pairs for _ in leaves(value)]
         return found + ["a register array" for items in self.items for _ in items]
 
@@ -182,10 +178,9 @@ def merged(builder: Builder, a: Any, b: Any, label: str) -> Type | None:
 
 def _types(builder: Builder, a: Any, b: Any) -> tuple[Type, Type]:
     """Return the types of two numbers; a Python number adopts the other's, as in arithmetic."""
-    if isinstance(a, Number):
-        return a.type, b.type if isinstance(b, Number) else builder.coerce(b, a.type).type
-    if isinstance(b, Number):
-        return builder.coerce(a, b.type).type, b.type
+    if isinstance(a, Number) or isinstance(b, Number):
+        like = a.type if isinstance(a, Number) else b.type
+        return builder.coerce(a, like).type, builder.coerce(b, like).type
     kinds = {type(a), type(b)}
     common = float if float in kinds else int if int in kinds else bool
     type_ = builder.coerce(common(a)).type

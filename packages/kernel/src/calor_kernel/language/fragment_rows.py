@@ -1,8 +1,7 @@
 """Bands: a number per row, or per column, of a matrix held in fragments.
 
-Requirements: softmax and norms carry a row maximum and a row sum across loops, so a band is a
-register array, as a fragment is. Units that share a row get the same number, with a deterministic
-order of additions.
+Softmax and norms carry a row maximum and a row sum across loops, so a band is a register array.
+Units that share a row get the same number, with a deterministic order of additions.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Fragments: a unit's registers of a matrix, and operations on them.
+"""Fragments: operations on a unit's registers of a matrix, the same for all instructions.
 
-Requirements: every register's row and column is known, so prologues and epilogues of matrix
-instructions (bounds, masks, scales, softmax, conversion to the next product's operand) are written
-once for all instructions. A fragment consists of register arrays, so loops and branches carry it.
-Loads and stores are as wide as the memory layout allows.
+A fragment consists of register arrays, so loops and branches carry it. Loads and stores are as wide
+as the memory layout allows.
 """
 
 from __future__ import annotations
@@ -17,14 +15,15 @@ import numpy as np
 
 from calor.dtypes import DType
 from calor_kernel.errors import KernelTypeError
-from calor_kernel.language.arrays import Registers, registers
+from calor_kernel.language.arrays import registers
 from calor_kernel.language.builder import current
 from calor_kernel.language.fragment_rows import Band, reduce_fragment
-from calor_kernel.language.functions import lane_position, pack, shuffle, unit_index
+from calor_kernel.language.functions import pack, select, shuffle, unit_index
 from calor_kernel.language.layouts import Layout
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places, register_places
 from calor_kernel.language.matrix_loads import load_blocks
 from calor_kernel.language.memory import Pointer
+from calor_kernel.language.register_matrix import HeldMatrix
 from calor_kernel.language.roles import units_of
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
@@ -33,76 +32,10 @@ Place = Layout | Swizzled | tuple[Any, Any] | Callable[[Any, Any], Any]
 """A matrix location: a layout of (row, column), strides of rows and columns, or a function."""
 
 
-class Fragment:
-    """A unit's registers of a matrix; made by :func:`fragment` and ``operand_of``.
+class Fragment(HeldMatrix):
+    """A unit's registers of a matrix; made by :func:`fragment` and ``operand_of``."""
 
-    ``parts`` holds the registers in vectors of equal length; register r of the layout is lane ``r %
-    width`` of part ``r // width``.
-    """
-
-    __slots__ = ("parts", "shape", "side", "width")
-
-    def __init__(self, shape: MatrixShape, side: Side, parts: Registers) -> None:
-        self.shape = shape
-        self.side = side
-        self.parts = parts
-        self.width = shape.piece(side)
-
-    def __repr__(self) -> str:
-        rows, columns = self.extent
-        return f"<fragment {self.side} of {self.shape.name}: {rows} x {columns} {self.dtype}>"
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self.parts.type.dtype
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """The rows and columns of the whole matrix."""
-        return self.shape.extent(self.side)
-
-    @property
-    def count(self) -> int:
-        """The number of registers per unit."""
-        return len(self.parts.items) * self.width
-
-    # Positions.
-    def lane_place(self) -> tuple[Any, Any]:
-        """Return row and column of this unit's register 0."""
-        rows = self.extent[0]
-        modes = self.shape.layout(self.side)[0].modes()
-        places = Layout(tuple(n for n, _ in modes)).position(lane_of(self.shape))
-        row: Any = 0
-        column: Any = 0
-        for place, (_, stride) in zip(places, modes, strict=True):
-            if stride < rows:
-                row = row + place * stride
-            else:
-                column = column + place * (stride // rows)
-        return row, column
-
-    def register_place(self, register: int) -> tuple[int, int]:
-        """Return the distance of a register from register 0, in rows and columns."""
-        return register_places(self.shape, self.side)[register]
-
-    def place(self, register: int) -> tuple[Any, Any]:
-        """Return row and column of one of this unit's registers."""
-        (row, column), (down, right) = self.lane_place(), self.register_place(register)
-        return row + down, column + right
-
-    def places(self, part: int) -> tuple[Any, Any]:
-        """Return the rows and the columns of a part's registers, as vectors."""
-        builder = current()
-        first = self.lane_place()
-        moved = [self.register_place(part * self.width + i) for i in range(self.width)]
-        if self.width == 1:
-            return first[0] + moved[0][0], first[1] + moved[0][1]
-        found = []
-        for axis in (0, 1):
-            far = builder.constant(tuple(m[axis] for m in moved), builder.index)
-            found.append(builder.binary("add", first[axis], far))
-        return found[0], found[1]
+    __slots__ = ()
 
     # Elementwise operations.
     def fill(self, value: Any) -> None:
@@ -118,13 +51,11 @@ class Fragment:
     def map_places(self, function: Callable[[Any, Any, Any], Any]) -> None:
         """Set elements to a function of them, their rows and their columns (vectors of indices)."""
         for i in range(len(self.parts.items)):
-            rows, columns = self.places(i)
-            self.parts[i] = function(self.parts[i], rows, columns)
+            self.parts[i] = function(self.parts[i], *self.places(i))
 
     def keep(self, condition: Callable[[Any, Any], Any], other: Any = 0.0) -> None:
         """Set elements to ``other`` where a condition on rows and columns is false."""
-        builder = current()
-        self.map_places(lambda value, r, c: builder.select(condition(r, c), value, other))
+        self.map_places(lambda value, r, c: select(condition(r, c), value, other))
 
     def to(self, dtype: DType) -> Fragment:
         """Return the fragment with its elements converted."""
@@ -181,7 +112,8 @@ class Fragment:
                 mask = None if limits is None else self._inside(first, length, limits)
                 made = source.load(index, length, mask=mask, other=other)
                 pieces.append(made.to(self.dtype))
-            self.parts[part] = _joined(pieces)
+            lanes = [piece[i] for piece in pieces for i in range(piece.width)]
+            self.parts[part] = pieces[0] if len(pieces) == 1 else pack(lanes)
         return self
 
     def store(self, target: Pointer, at: Place, *, limits: tuple[Any, Any] | None = None) -> None:
@@ -260,15 +192,6 @@ def check_shape(shape: MatrixShape) -> None:
         )
 
 
-def lane_of(shape: MatrixShape) -> Any:
-    """Return this unit's index among the units that share a matrix."""
-    if shape.lanes == 1:
-        return 0
-    if shape.lanes == current().plane:
-        return lane_position()
-    return unit_index() % shape.lanes
-
-
 def group_of(shape: MatrixShape) -> Any:
     """Return the index of this unit's group; a group shares a matrix."""
     return unit_index() // shape.lanes
@@ -323,9 +246,3 @@ def _slice(value: Number, start: int, length: int) -> Number:
     if length == 1:
         return value[start]
     return shuffle(value, range(start, start + length))
-
-
-def _joined(pieces: Sequence[Number]) -> Number:
-    if len(pieces) == 1:
-        return pieces[0]
-    return pack([piece[i] for piece in pieces for i in range(piece.width)])

@@ -1,8 +1,4 @@
-"""The functions of the language: positions, vectors and collective operations.
-
-Requirements: each emits one or a few operations, with documented operands and results. Scopes are
-named in the call, so kernels for one unit and for many read alike.
-"""
+"""The functions of the language: positions, vectors and collective operations."""
 
 from __future__ import annotations
 
@@ -110,24 +106,19 @@ def fma(a: Any, b: Any, c: Any) -> Number:
     return builder.emit("fma", (a, b, c), (a.type,))[0]
 
 
-def quotient(a: Any, b: Any) -> Number:
-    """Return a / b of integers, rounded toward zero."""
-    return current().binary("quotient", a, b)
+def _binary(name: str, meaning: str) -> Callable[[Any, Any], Number]:
+    def function(a: Any, b: Any) -> Number:
+        return current().binary(name, a, b)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = meaning
+    return function
 
 
-def modulo(a: Any, b: Any) -> Number:
-    """Return the remainder of ``quotient``, with the sign of a."""
-    return current().binary("modulo", a, b)
-
-
-def mulhi(a: Any, b: Any) -> Number:
-    """Return the upper half of the product of integers."""
-    return current().binary("mulhi", a, b)
-
-
-def copysign(a: Any, b: Any) -> Number:
-    """Return a with the sign of b."""
-    return current().binary("copysign", a, b)
+quotient = _binary("quotient", "Return a / b of integers, rounded toward zero.")
+modulo = _binary("modulo", "Return the remainder of ``quotient``, with the sign of a.")
+mulhi = _binary("mulhi", "Return the upper half of the product of integers.")
+copysign = _binary("copysign", "Return a with the sign of b.")
 
 
 def _unary(name: str, meaning: str) -> Callable[[Any], Number]:

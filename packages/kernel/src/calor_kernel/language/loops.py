@@ -1,8 +1,8 @@
 """Loops: unrolled over build-time items, else traced once into a region with carried values.
 
-Requirements: a loop carries exactly the values that change in it. The body is traced with a
-placeholder for each value, and placeholders of unchanged values are replaced afterwards. A Python
-number that changes becomes a value of the type it is combined with, found by tracing again.
+The body is traced with a placeholder for each value, and placeholders of unchanged values are
+replaced afterwards. A Python number that changes becomes a value of the type it is combined with,
+found by tracing again.
 """
 
 from __future__ import annotations
@@ -64,17 +64,13 @@ def loop(source: Any, body: Body, targets: int, values: Values, names: tuple[str
 
     The first ``targets`` names are the loop variables, which are undefined after a device loop.
     """
-    if isinstance(source, DeviceRange):
-        hidden = (Undefined(n) for n in names[:targets])
-        return _device_loop(source, body, (*hidden, *values[targets:]), names)
     if isinstance(source, Number):
         raise KernelTypeError(f"{source!r} cannot be looped over; write range(...) of it")
-    for item in source:
-        values = body(item, *values)
-    return values
-
-
-def _device_loop(source: DeviceRange, body: Body, values: Values, names: tuple[str, ...]) -> Values:
+    if not isinstance(source, DeviceRange):
+        for item in source:
+            values = body(item, *values)
+        return values
+    values = (*(Undefined(n) for n in names[:targets]), *values[targets:])
     builder = current()
     start, stop, step = _bounds(builder, source)
     position = builder.value(start.type, "i")
@@ -255,7 +251,7 @@ class _Traced:
                     continue
                 if new is argument:
                     self.flat[i] = old
-                    stays = builder.splat(builder.coerce(old, type), type.width)
+                    stays = builder.fitted(old, type)
                     replaced[argument] = stays
                     if self.copies:
                         replaced[_sure(self.copies[i])] = stays
@@ -282,18 +278,12 @@ class _Traced:
 
     def _used(self) -> set[Value]:
         """Return the values that the loop reads, to compute or to carry on."""
-        used: set[Value] = set()
-        for new, argument in zip(self.flat, self.arguments, strict=True):
-            if isinstance(new, Number) and new is not argument:
-                used.add(new)
-        for block in (self.block, self.asked):
-            if block is None:
-                continue
+        pairs = zip(self.flat, self.arguments, strict=True)
+        used: set[Value] = {n for n, old in pairs if isinstance(n, Number) and n is not old}
+        for block in (self.block, self.asked or Block()):
             used.update(block.yields)
             for operation in block.walk():
-                used.update(operation.operands)
-                for region in operation.regions:
-                    used.update(region.yields)
+                used.update(operation.operands, *(region.yields for region in operation.regions))
         return used
 
     def make(self, name: str, bounds: list[Number], attributes: dict[str, Any]) -> Values:
@@ -302,7 +292,7 @@ class _Traced:
         for i in self.carried:
             type = self.types[i]
             assert type is not None
-            start.append(builder.splat(builder.coerce(self.before[i], type), type.width))
+            start.append(builder.fitted(self.before[i], type))
         types = [value.type for value in start]
         made = builder.emit(name, [*bounds, *start], types, attributes, regions=self.blocks)
         flat = list(self.flat)
@@ -343,7 +333,7 @@ def _fits(new: Number, type: Type) -> bool:
 def _fit(builder: Builder, new: Any, type: Type) -> Number | None:
     """Return a value converted to a placeholder's type, None if its type differs."""
     if isinstance(new, Number):
-        return builder.splat(new, type.width) if _fits(new, type) else None
-    if not is_number(new) or (isinstance(new, float) and type.dtype.kind != "float"):
-        return None
-    return builder.splat(builder.coerce(new, type), type.width)
+        fits = _fits(new, type)
+    else:
+        fits = is_number(new) and (not isinstance(new, float) or type.dtype.kind == "float")
+    return builder.fitted(new, type) if fits else None

@@ -1,10 +1,7 @@
-"""Matrix instructions: their shapes, their element layouts, and their issue and wait operations.
+"""Matrix instructions: their shapes, and the location of every element in a unit's registers.
 
-Requirements: every element's location is known, so masks, row reductions and epilogues can work on
-an instruction's registers. A new device's instruction is one row. Without such an instruction the
-same kernel runs on scalar and vector arithmetic, one unit at a time. Layouts are those of the
-manufacturers' manuals (NVIDIA's PTX ISA, AMD's Matrix Instruction Calculator), written in the
-algebra of CuTe.
+A new device's instruction is one row. Layouts are those of the manufacturers' manuals (NVIDIA's PTX
+ISA, AMD's Matrix Instruction Calculator), written in the algebra of CuTe.
 """
 
 from __future__ import annotations
@@ -111,35 +108,37 @@ def lane_places(shape: MatrixShape, side: Side) -> np.ndarray[Any, Any]:
     return np.stack([offsets % shape.extent(side)[0], offsets // shape.extent(side)[0]])
 
 
+def _sums(dtype: DType) -> DType:
+    """Return the type of the sums of an instruction on a dtype."""
+    return int32 if dtype is int8 else dtype if dtype is float64 else float32
+
+
+def _plane(
+    kind: str, extent: tuple[int, int, int], dtype: DType, a: Layout, b: Layout, c: Layout
+) -> MatrixShape:
+    """Return an instruction of a plane, named for its kind, extent and dtype."""
+    name = f"{kind}_{'x'.join(map(str, extent))}_{dtype.name}"
+    tf32 = dtype is float32 and kind == "mma"
+    return MatrixShape(name, *extent, dtype, _sums(dtype), a, b, c, tf32=tf32)
+
+
 def mma_16x8(dtype: DType) -> MatrixShape:
     """Return mma.sync.m16n8 of a plane of 32: float16, bfloat16 (k 16), int8 (k 32), TF32 (k 8)."""
     e = 4 // dtype.itemsize  # elements along k in a register of 32 bits
     k = 8 * e
-    return MatrixShape(
-        f"mma_16x8x{k}_{dtype.name}",
-        16,
-        8,
-        k,
-        dtype,
-        int32 if dtype is int8 else float32,
-        Layout(((4, 8), (e, 2, 2)), ((16 * e, 1), (16, 8, 64 * e))),
-        Layout(((4, 8), (e, 2)), ((e, k), (1, 4 * e))),
-        Layout(((4, 8), (2, 2)), ((32, 1), (16, 8))),
-        tf32=dtype is float32,
-    )
+    a = Layout(((4, 8), (e, 2, 2)), ((16 * e, 1), (16, 8, 64 * e)))
+    b = Layout(((4, 8), (e, 2)), ((e, k), (1, 4 * e)))
+    c = Layout(((4, 8), (2, 2)), ((32, 1), (16, 8)))
+    return _plane("mma", (16, 8, k), dtype, a, b, c)
 
 
-MMA_8X8X4_FLOAT64: Final = MatrixShape(
-    "mma_8x8x4_float64",
-    8,
-    8,
-    4,
-    float64,
-    float64,
-    Layout(((4, 8), 1), ((8, 1), 0)),
-    Layout(((4, 8), 1), ((1, 4), 0)),
-    Layout(((4, 8), 2), ((16, 1), 8)),
-)
+def _mma_8x8x4_float64() -> MatrixShape:
+    a = Layout(((4, 8), 1), ((8, 1), 0))
+    b = Layout(((4, 8), 1), ((1, 4), 0))
+    return _plane("mma", (8, 8, 4), float64, a, b, Layout(((4, 8), 2), ((16, 1), 8)))
+
+
+MMA_8X8X4_FLOAT64: Final = _mma_8x8x4_float64()
 
 
 def wgmma_64(n: int, dtype: DType, formats: tuple[DType, DType] | None = None) -> MatrixShape:
@@ -152,23 +151,13 @@ def wgmma_64(n: int, dtype: DType, formats: tuple[DType, DType] | None = None) -
         raise ValueError(f"wgmma has n from 8 to 256 by eights, not {n}")
     e = 4 // dtype.itemsize
     k = 8 * e
+    name = f"wgmma_64x{n}x{k}_{'_'.join(f.name for f in formats or (dtype,))}"
+    a = Layout(((4, 8, 4), (e, 2, 2)), ((64 * e, 1, 16), (64, 8, 256 * e)))
+    # No lane holds b: it is read from shared memory.
+    b = Layout((1, (k, n)), (0, (1, k)))
     c = Layout(((4, 8, 4), (2, 2, n // 8)), ((128, 1, 16), (64, 8, 512)))
-    factors = "_".join(f.name for f in formats or (dtype,))
-    return MatrixShape(
-        f"wgmma_64x{n}x{k}_{factors}",
-        64,
-        n,
-        k,
-        dtype,
-        int32 if dtype is int8 else float32,
-        Layout(((4, 8, 4), (e, 2, 2)), ((64 * e, 1, 16), (64, 8, 256 * e))),
-        # No lane holds b: it is read from shared memory.
-        Layout((1, (k, n)), (0, (1, k))),
-        c,
-        feature="async_matrix",
-        tf32=dtype is float32,
-        formats=formats,
-    )
+    more: dict[str, Any] = {"feature": "async_matrix", "tf32": dtype is float32, "formats": formats}
+    return MatrixShape(name, 64, n, k, dtype, _sums(dtype), a, b, c, **more)
 
 
 def _mfma(m: int, k: int, dtype: DType) -> MatrixShape:
@@ -177,40 +166,21 @@ def _mfma(m: int, k: int, dtype: DType) -> MatrixShape:
     e = k // groups
     blocks: Nested = (4, m // (4 * groups)) if m > 4 * groups else 4
     steps: Nested = (1, 4 * groups) if m > 4 * groups else 1
-    return MatrixShape(
-        f"mfma_{m}x{m}x{k}_{dtype.name}",
-        m,
-        m,
-        k,
-        dtype,
-        int32 if dtype is int8 else float32,
-        Layout(((m, groups), e), ((1, m * e), m)),
-        Layout(((m, groups), e), ((k, e), 1)),
-        Layout(((m, groups), blocks), ((m, 4), steps)),
-    )
+    a = Layout(((m, groups), e), ((1, m * e), m))
+    b = Layout(((m, groups), e), ((k, e), 1))
+    return _plane("mfma", (m, m, k), dtype, a, b, Layout(((m, groups), blocks), ((m, 4), steps)))
 
 
 def _wmma(dtype: DType) -> MatrixShape:
     """AMD's wmma of a plane of 32: 16 × 16 × 16, both halves of the plane with the same factors."""
-    return MatrixShape(
-        f"wmma_16x16x16_{dtype.name}",
-        16,
-        16,
-        16,
-        dtype,
-        float32,
-        Layout(((16, 2), 16), ((1, 0), 16)),
-        Layout(((16, 2), 16), ((16, 0), 1)),
-        Layout(((16, 2), 8), ((16, 1), 2)),
-    )
+    a, b = (Layout(((16, 2), 16), strides) for strides in (((1, 0), 16), ((16, 0), 1)))
+    return _plane("wmma", (16, 16, 16), dtype, a, b, Layout(((16, 2), 8), ((16, 1), 2)))
 
 
 def _simdgroup(dtype: DType) -> MatrixShape:
     """Metal's simdgroup_matrix of a plane of 32: 8 × 8 × 8, with the layout found by MLX."""
     lanes = Layout(((2, 4, 2, 2), 2), ((16, 1, 32, 4), 8))
-    return MatrixShape(
-        f"simdgroup_8x8x8_{dtype.name}", 8, 8, 8, dtype, float32, lanes, lanes, lanes
-    )
+    return _plane("simdgroup", (8, 8, 8), dtype, lanes, lanes, lanes)
 
 
 def scalar(m: int, n: int, k: int, dtype: DType = float32, c: DType | None = None) -> MatrixShape:
@@ -222,20 +192,12 @@ def scalar(m: int, n: int, k: int, dtype: DType = float32, c: DType | None = Non
     >>> scalar(4, 8, 1).name
     'scalar_4x8x1_float32'
     """
-    total = dtype if c is None else c
-    return MatrixShape(
-        f"scalar_{m}x{n}x{k}_{dtype.name}",
-        m,
-        n,
-        k,
-        dtype,
-        total,
-        Layout((1, (k, m)), (0, (m, 1))),
-        Layout((1, (n, k)), (0, (k, 1))),
-        Layout((1, (n, m)), (0, (m, 1))),
-        feature="",
-        pieces=(1, n, n),
+    a, b, total = (
+        Layout((1, sizes), (0, (step, 1)))
+        for sizes, step in (((k, m), m), ((n, k), k), ((n, m), m))
     )
+    name = f"scalar_{m}x{n}x{k}_{dtype.name}"
+    return MatrixShape(name, m, n, k, dtype, c or dtype, a, b, total, "", pieces=(1, n, n))
 
 
 _SHAPES = (

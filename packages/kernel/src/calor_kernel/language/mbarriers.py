@@ -15,7 +15,7 @@ from calor_kernel.language.builder import current
 from calor_kernel.language.functions import barrier, unit_index
 from calor_kernel.language.memory import Pointer, shared
 from calor_kernel.language.roles import clustered, has
-from calor_kernel.language.statements import branch
+from calor_kernel.language.statements import when
 from calor_kernel.language.values import Number
 
 
@@ -37,12 +37,11 @@ class Mbarriers:
         self.count = count
         self.pointer: Pointer = shared(count, uint64, align=8)
 
-        def initialize() -> tuple[Any, ...]:
+        def initialize() -> None:
             for i in range(count):
                 self._emit("mbarrier_init", i, arrivals)
-            return ()
 
-        branch(unit_index() == 0, initialize, lambda: (), (), ())
+        when(unit_index() == 0, initialize)
         if meet:
             barrier("cluster" if clustered() else "cube")
 
@@ -68,7 +67,6 @@ class Mbarriers:
         return builder.coerce(index, Type(builder.index))
 
     def _emit(self, name: str, index: Any, *numbers: Any) -> None:
-        builder = current()
-        place = self.place(index)
+        builder, place = current(), self.place(index)
         operands = [place, *(builder.coerce(n, place.type) for n in numbers)]
         builder.emit(name, operands, memory=self.pointer.memory)

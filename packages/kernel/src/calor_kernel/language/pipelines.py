@@ -1,7 +1,6 @@
-"""Pipelines: multi-stage buffering in shared memory.
+"""Pipelines: multi-stage buffering in shared memory, in the same way for every device.
 
-Requirements: a kernel states its copies and their uses in the same way for every device. The
-pipeline becomes copy engines with barriers in memory, asynchronous copies in groups, loads to
+A pipeline becomes copy engines with barriers in memory, asynchronous copies in groups, loads to
 registers with later stores, or plain copies for a single unit. No data is visible before ``wait``,
 and no stage is written before all units have released it; lanes checks both.
 
@@ -21,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 from calor.dtypes import DType, bool_
@@ -32,7 +32,7 @@ from calor_kernel.language.layouts import Layout
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.memory import Pointer, private, shared
 from calor_kernel.language.roles import has, units_of
-from calor_kernel.language.statements import branch
+from calor_kernel.language.statements import when
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.tensor_maps import UNROLLED, TensorMap, each_piece
 
@@ -136,8 +136,10 @@ class Pipeline:
         self.loaded, self.block = [], current().block
         if self.empty is not None:
             self.empty.wait(self.filling[0], self.filling[1] ^ 1)
-        elif self.how != "direct":
-            self._meet_if_dirty()
+        # If the build does not know that a barrier came in between, it adds one.
+        elif self.how != "direct" and self.dirty[0].known is not False:
+            barrier("cube")
+            self.dirty[0] = False
 
     def target(self, tile: int) -> Pointer:
         """Return the memory of a tile in the stage being filled."""
@@ -201,12 +203,11 @@ class Pipeline:
         full = self.full
         assert full is not None
 
-        def issue() -> tuple[Any, ...]:
+        def issue() -> None:
             full.expect(self.filling[0], source.nbytes)
             source.fetch(self.target(tile), position, full, self.filling[0])
-            return ()
 
-        branch(unit_index() == self.producers[0], issue, lambda: (), (), ())
+        when(unit_index() == self.producers[0], issue)
 
     def commit(self, later: bool = False) -> None:
         """Mark the stage as in flight, with all copies since ``acquire``, or none.
@@ -216,20 +217,11 @@ class Pipeline:
         if not later:
             self._store_loaded()
         if self.full is not None:
-            self._arrive_full(self.full)
+            arrives: Any = unit_index() == self.producers[0] if self.how == "engine" else True
+            when(arrives, partial(self.full.arrive, self.filling[0]))
         elif self.how == "async":
             current().emit("commit_async", (), (), {"group": _GROUP})
         self._advance(self.filling)
-
-    def _arrive_full(self, full: Mbarriers) -> None:
-        def arrive() -> tuple[Any, ...]:
-            full.arrive(self.filling[0])
-            return ()
-
-        if self.how == "engine":
-            branch(unit_index() == self.producers[0], arrive, lambda: (), (), ())
-        else:
-            arrive()
 
     # Consumers.
     def wait(self, pending: int | None = None) -> None:
@@ -258,14 +250,8 @@ class Pipeline:
         """Signal that this unit is done with the stage, which may be filled again."""
         self._store_loaded()
         if self.empty is not None:
-            empty = self.empty
             barrier("plane")
-
-            def arrive() -> tuple[Any, ...]:
-                empty.arrive(self.working[0])
-                return ()
-
-            branch(lane_position() == 0, arrive, lambda: (), (), ())
+            when(lane_position() == 0, partial(self.empty.arrive, self.working[0]))
         else:
             self.dirty[0] = True
         self._advance(self.working)
@@ -277,12 +263,6 @@ class Pipeline:
         state[0] = select(last, 0, later)
         state[0].nonnegative = True
         state[1] = select(last, state[1] ^ 1, state[1])
-
-    def _meet_if_dirty(self) -> None:
-        # If the build does not know that a barrier came in between, it adds one.
-        if self.dirty[0].known is not False:
-            barrier("cube")
-            self.dirty[0] = False
 
     def _store_loaded(self) -> None:
         """Store the loaded elements, for the way "stores"."""
@@ -315,16 +295,15 @@ class Pipeline:
         """Store the box held in registers. The build often knows whether there is one."""
         for tile, memory, held in zip(self.tiles, self.memory, self.held, strict=False):
 
-            def store(tile: Tile = tile, memory: Pointer = memory, held: _Held = held) -> Any:
+            def store(tile: Tile = tile, memory: Pointer = memory, held: _Held = held) -> None:
                 target = memory.at(held.stage[0] * tile.size)
 
                 def move(i: int, place: tuple[Any, ...]) -> None:
                     target.store(tile.at(*place), held.values[i])
 
                 each_piece(tile.box, self._unit(), self.producers[1], tile.width, move)
-                return ()
 
-            branch(held.here[0], store, lambda: (), (), ())
+            when(held.here[0], store)
             held.here[0] = False
 
 

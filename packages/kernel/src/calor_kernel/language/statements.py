@@ -1,23 +1,20 @@
 """Rewritten statements of a kernel: decided at build time, or turned into regions.
 
-Requirements: the same ``if`` and ``for`` serve build-time values and device values. Loops carry
-exactly the values that change. :mod:`calor_kernel.language.rewrite` writes these names into
-kernels.
+:mod:`calor_kernel.language.rewrite` writes these names into kernels.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import gcd
 from typing import Any
 
 from calor.dtypes import bool_
 from calor_kernel.errors import KernelSyntaxError, KernelTypeError
 from calor_kernel.ir import fold
-from calor_kernel.ir.nodes import Block, Value
-from calor_kernel.ir.types import Type
-from calor_kernel.language.builder import Builder, current
+from calor_kernel.ir.nodes import Block
+from calor_kernel.language.builder import current
 from calor_kernel.language.carry import (
     Body,
     Frame,
@@ -32,26 +29,7 @@ from calor_kernel.language.carry import (
 from calor_kernel.language.loops import DeviceRange, loop, loop_range, repeat
 from calor_kernel.language.values import Number
 
-__all__ = [
-    "abs_",
-    "both",
-    "branch",
-    "check",
-    "choose",
-    "either",
-    "host",
-    "host_sequence",
-    "loop",
-    "loop_range",
-    "max_",
-    "min_",
-    "opposite",
-    "peek",
-    "print_",
-    "range_",
-    "repeat",
-    "within",
-]
+__all__ = ["loop", "loop_range", "repeat"]
 
 
 def peek(read: Callable[[], Any], name: str) -> Any:
@@ -64,24 +42,23 @@ def peek(read: Callable[[], Any], name: str) -> Any:
 
 def host(condition: Any) -> Any:
     """Return a condition, which must be known at build time because it leads out of a function."""
-    if isinstance(condition, Number):
-        if isinstance(condition.known, bool):
-            return condition.known
-        where = current().position() or (None, None)
-        raise KernelSyntaxError(
-            "return, break and continue need conditions known at build time; assign a "
-            "result in both branches instead",
-            *where,
-        )
-    return condition
+    if not isinstance(condition, Number):
+        return condition
+    if isinstance(condition.known, bool):
+        return condition.known
+    raise KernelSyntaxError(
+        "return, break and continue need conditions known at build time; assign a "
+        "result in both branches instead",
+        *(current().position() or (None, None)),
+    )
 
 
 def host_sequence(sequence: Any) -> Any:
     """Return the sequence of a loop with break or continue, which must be known at build time."""
     if isinstance(sequence, DeviceRange):
-        where = current().position() or (None, None)
         raise KernelSyntaxError(
-            "break and continue need a loop that is unrolled; use while with a condition", *where
+            "break and continue need a loop that is unrolled; use while with a condition",
+            *(current().position() or (None, None)),
         )
     return sequence
 
@@ -114,41 +91,33 @@ def branch(
         [leaf for value in end for leaf in leaves(value)] + held
         for end, held in zip(ends, items, strict=True)
     ]
-    labels = _labels(names, ends[0], len(flats[0]))
+    labels = frame.labels(ends[0])
     types = [merged(builder, a, b, label) for a, b, label in zip(*flats, labels, strict=True)]
     for block, flat in zip(blocks, flats, strict=True):
         with builder.inside(block):
-            block.yields = _typed(builder, flat, types)
+            pairs = zip(flat, types, strict=True)
+            block.yields = tuple(builder.fitted(leaf, t) for leaf, t in pairs if t is not None)
     kept = [t for t in types if t is not None]
     results = builder.emit("if", (condition,), kept, regions=blocks)
     for value, a, b in zip(results, blocks[0].yields, blocks[1].yields, strict=True):
         value.nonnegative = fold.not_negative(a, b)
         value.divisible = gcd(a.divisible, b.divisible)
     made = iter(results)
-    result = [
-        next(made) if t is not None else (a if a is b or not _gone(a, b) else Undefined(label))
-        for t, a, b, label in zip(types, *flats, labels, strict=True)
-    ]
+    result = []
+    for t, a, b, label in zip(types, *flats, labels, strict=True):
+        lost = a is not b and (isinstance(a, Undefined) or isinstance(b, Undefined))
+        result.append(next(made) if t is not None else Undefined(label) if lost else a)
     return frame.set(result, ends[0])
 
 
-def _gone(a: Any, b: Any) -> bool:
-    return isinstance(a, Undefined) or isinstance(b, Undefined)
+def when(condition: Any, body: Callable[[], None]) -> None:
+    """Run a body that changes register arrays and memory only, if a condition holds."""
 
+    def run() -> Values:
+        body()
+        return ()
 
-def _labels(names: Sequence[str], values: Sequence[Any], count: int) -> list[str]:
-    found = [n for n, v in zip(names, values, strict=True) for _ in leaves(v)]
-    return found + ["a register array"] * (count - len(found))
-
-
-def _typed(
-    builder: Builder, flat: Sequence[Any], types: Sequence[Type | None]
-) -> tuple[Value, ...]:
-    return tuple(
-        builder.splat(builder.coerce(leaf, t), t.width)
-        for leaf, t in zip(flat, types, strict=True)
-        if t is not None
-    )
+    branch(condition, run, lambda: (), (), ())
 
 
 def within(context: Any, body: Body, values: Values, names: tuple[str, ...]) -> Values:
@@ -162,22 +131,17 @@ def within(context: Any, body: Body, values: Values, names: tuple[str, ...]) -> 
 # Conditions.
 def both(a: Any, b: Callable[[], Any]) -> Any:
     """``a and b``: b is computed if a holds, or unconditionally if that is harmless."""
-    if not isinstance(a, Number):
-        return a and b()
-    return _logical("and", a, b)
+    return _logical("and", a, b) if isinstance(a, Number) else a and b()
 
 
 def either(a: Any, b: Callable[[], Any]) -> Any:
     """``a or b``: b is computed if a does not hold, or unconditionally if that is harmless."""
-    if not isinstance(a, Number):
-        return a or b()
-    return _logical("or", a, b)
+    return _logical("or", a, b) if isinstance(a, Number) else a or b()
 
 
 def _logical(name: str, a: Number, second: Callable[[], Any]) -> Any:
     builder = current()
-    if a.dtype is not bool_:
-        raise KernelTypeError(f"{name} takes bools, not {a.type}; compare with != 0")
+    _check_bool(name, a)
     if isinstance(a.known, bool):
         return second() if a.known is (name == "and") else a
     # Lanes are computed together, independent of the other operand.
@@ -190,9 +154,13 @@ def _logical(name: str, a: Number, second: Callable[[], Any]) -> Any:
         then, otherwise = sides if name == "and" else reversed(sides)
         return branch(a, then, otherwise, (None,), ("the condition",))[0]
     b = builder.coerce(made)
-    if b.dtype is not bool_:
-        raise KernelTypeError(f"{name} takes bools, not {b.type}; compare with != 0")
+    _check_bool(name, b)
     return builder.binary(name, a, b)
+
+
+def _check_bool(name: str, value: Number) -> None:
+    if value.dtype is not bool_:
+        raise KernelTypeError(f"{name} takes bools, not {value.type}; compare with != 0")
 
 
 def opposite(a: Any) -> Any:

@@ -1,9 +1,7 @@
 """Tensor maps: the shape and strides of an argument whose boxes a device copies itself.
 
-Requirements: one line, "the box at these coordinates", becomes one instruction and a descriptor on
-devices with a copy engine (TMA), and copies by the units on others. Elements outside the tensor are
-zeros. A descriptor is computed from the launch's own arguments, so launches remain buffers and
-numbers.
+A copy of a box is one instruction and a descriptor on devices with a copy engine (TMA), and copies
+by the units on others. A descriptor is computed from the launch's own arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from calor_kernel.language.layouts import Layout
 from calor_kernel.language.loops import DeviceRange, loop
 from calor_kernel.language.mbarriers import Mbarriers
 from calor_kernel.language.memory import Pointer
-from calor_kernel.language.statements import branch
+from calor_kernel.language.statements import when
 from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
@@ -55,26 +53,16 @@ class Descriptor:
         return self.name, self.sizes, self.strides, self.box, bits, self.rounded
 
 
+@dataclass(slots=True, eq=False)
 class TensorMap:
     """A tensor in global memory, copied box by box; made by :func:`tensor_map`."""
 
-    __slots__ = ("at", "box", "pointer", "rounded", "sizes", "strides")
-
-    def __init__(
-        self,
-        pointer: Pointer,
-        sizes: tuple[Any, ...],
-        strides: tuple[Any, ...],
-        box: tuple[int, ...],
-        at: Layout | Swizzled,
-        rounded: bool = False,
-    ) -> None:
-        self.rounded = rounded
-        self.pointer = pointer
-        self.sizes = sizes
-        self.strides = strides
-        self.box = box
-        self.at = at
+    pointer: Pointer
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    box: tuple[int, ...]
+    at: Layout | Swizzled
+    rounded: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -122,9 +110,7 @@ class TensorMap:
         (multicast), each at the same address and counted at its own barrier.
         """
         builder = current()
-        of_index = builder.coerce(target.offset)
-        numbers = [barriers.place(index), *position, *self.sizes, *self.strides]
-        operands = [of_index, *(builder.cast(builder.coerce(n), of_index.dtype) for n in numbers)]
+        operands = self._operands(target, barriers.place(index), *position)
         said = {
             "source": self.pointer.memory,
             "barrier": barriers.pointer.memory,
@@ -143,7 +129,7 @@ class TensorMap:
         """
         builder = current()
         if "tensor_copy" in builder.features and source.memory.space == "shared":
-            branch(unit == 0, lambda: self._put(source, position), lambda: (), (), ())
+            when(unit == 0, lambda: self._put(source, position))
             return
         width = self.width(position)
 
@@ -152,15 +138,19 @@ class TensorMap:
 
         self.share(position, unit, units, width, move)
 
-    def _put(self, source: Pointer, position: Sequence[Any]) -> tuple[Any, ...]:
+    def _put(self, source: Pointer, position: Sequence[Any]) -> None:
         builder = current()
-        index = builder.coerce(source.offset)
-        numbers = [*position, *self.sizes, *self.strides]
-        operands = [index, *(builder.cast(builder.coerce(n), index.dtype) for n in numbers)]
+        operands = self._operands(source, *position)
         said = {"source": source.memory, "map": self.descriptor(), "group": _PUTS}
         builder.emit("store_tensor", operands, (), said, memory=self.pointer.memory)
         builder.emit("commit_async", (), (), {"group": _PUTS})
-        return ()
+
+    def _operands(self, shared: Pointer, *numbers: Any) -> list[Number]:
+        """Return an index of shared memory and numbers, with the sizes and strides, of one type."""
+        builder = current()
+        index = builder.coerce(shared.offset)
+        rest = (*numbers, *self.sizes, *self.strides)
+        return [index, *(builder.cast(n, index.dtype) for n in rest)]
 
     def share(
         self,
@@ -250,14 +240,9 @@ def each_piece(
 
     def turn(i: Any) -> tuple[Any, ...]:
         number = unit + i * units
-
-        def inside() -> tuple[Any, ...]:
-            body(i, unravel(number * width, box))
-            return ()
-
-        if count % units == 0:
-            return inside()
-        return branch(number < count, inside, lambda: (), (), ())
+        inside = True if count % units == 0 else number < count
+        when(inside, lambda: body(i, unravel(number * width, box)))
+        return ()
 
     if rounds <= UNROLLED:
         for i in range(rounds):

@@ -1,12 +1,12 @@
 """Device values and their Python operators.
 
-Requirements: a device value has no truth value and no conversion to a Python number, so a kernel
-cannot accidentally depend on it at build time. Python numbers adopt the type of the other operand.
-Two device values of different types are never mixed silently.
+A device value has no truth value and no conversion to a Python number, so a kernel cannot depend on
+it at build time. Python numbers adopt the type of the other operand.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from calor.dtypes import DType
@@ -18,23 +18,35 @@ from calor_kernel.ir.types import Type
 class Operators(Protocol):
     """Records the operations of values: the builder of the kernel."""
 
-    def unary(self, name: str, a: Any) -> Number:
-        """Return an operation of one value."""
+    def unary(self, name: str, a: Any) -> Number: ...
 
-    def binary(self, name: str, a: Any, b: Any) -> Number:
-        """Return an operation of two values; one may be a Python number."""
+    def binary(self, name: str, a: Any, b: Any) -> Number: ...
 
-    def floor_divide(self, a: Any, b: Any) -> Number:
-        """Return the quotient, rounded down for integers."""
+    def floor_divide(self, a: Any, b: Any) -> Number: ...
 
-    def floor_modulo(self, a: Any, b: Any) -> Number:
-        """Return the remainder, with the sign of the divisor."""
+    def floor_modulo(self, a: Any, b: Any) -> Number: ...
 
-    def cast(self, value: Any, dtype: DType) -> Number:
-        """Return a value in another type."""
+    def cast(self, value: Any, dtype: DType) -> Number: ...
 
-    def extract(self, value: Any, lane: Any) -> Number:
-        """Return a lane of a vector."""
+    def extract(self, value: Any, lane: Any) -> Number: ...
+
+
+def _operator(name: str) -> Callable[[Number, Any], Number]:
+    """Return the method of a binary operator."""
+
+    def method(self: Number, other: Any) -> Number:
+        return self.builder.binary(name, self, other)
+
+    return method
+
+
+def _reflected(name: str) -> Callable[[Number, Any], Number]:
+    """Return the method of a binary operator whose first operand is a Python number."""
+
+    def method(self: Number, other: Any) -> Number:
+        return self.builder.binary(name, other, self)
+
+    return method
 
 
 class Number(Value):
@@ -92,30 +104,20 @@ class Number(Value):
 
     __hash__ = Value.__hash__
 
-    # Arithmetic.
-    def __add__(self, other: Any) -> Number:
-        return self.builder.binary("add", self, other)
-
-    def __radd__(self, other: Any) -> Number:
-        return self.builder.binary("add", other, self)
-
-    def __sub__(self, other: Any) -> Number:
-        return self.builder.binary("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Number:
-        return self.builder.binary("sub", other, self)
-
-    def __mul__(self, other: Any) -> Number:
-        return self.builder.binary("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Number:
-        return self.builder.binary("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Number:
-        return self.builder.binary("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Number:
-        return self.builder.binary("div", other, self)
+    # Arithmetic, bits and comparisons.
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __lshift__, __rlshift__ = _operator("shl"), _reflected("shl")
+    __rshift__, __rrshift__ = _operator("shr"), _reflected("shr")
+    __and__ = __rand__ = _operator("and")
+    __or__ = __ror__ = _operator("or")
+    __xor__ = __rxor__ = _operator("xor")
+    __eq__ = _operator("eq")  # type: ignore[assignment]
+    __ne__ = _operator("ne")  # type: ignore[assignment]
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
 
     def __floordiv__(self, other: Any) -> Number:
         return self.builder.floor_divide(self, other)
@@ -138,55 +140,8 @@ class Number(Value):
     def __abs__(self) -> Number:
         return self.builder.unary("abs", self)
 
-    # Bits.
-    def __and__(self, other: Any) -> Number:
-        return self.builder.binary("and", self, other)
-
-    __rand__ = __and__
-
-    def __or__(self, other: Any) -> Number:
-        return self.builder.binary("or", self, other)
-
-    __ror__ = __or__
-
-    def __xor__(self, other: Any) -> Number:
-        return self.builder.binary("xor", self, other)
-
-    __rxor__ = __xor__
-
     def __invert__(self) -> Number:
         return self.builder.unary("not", self)
-
-    def __lshift__(self, other: Any) -> Number:
-        return self.builder.binary("shl", self, other)
-
-    def __rlshift__(self, other: Any) -> Number:
-        return self.builder.binary("shl", other, self)
-
-    def __rshift__(self, other: Any) -> Number:
-        return self.builder.binary("shr", self, other)
-
-    def __rrshift__(self, other: Any) -> Number:
-        return self.builder.binary("shr", other, self)
-
-    # Comparisons.
-    def __eq__(self, other: object) -> Number:  # type: ignore[override]
-        return self.builder.binary("eq", self, other)
-
-    def __ne__(self, other: object) -> Number:  # type: ignore[override]
-        return self.builder.binary("ne", self, other)
-
-    def __lt__(self, other: Any) -> Number:
-        return self.builder.binary("lt", self, other)
-
-    def __le__(self, other: Any) -> Number:
-        return self.builder.binary("le", self, other)
-
-    def __gt__(self, other: Any) -> Number:
-        return self.builder.binary("gt", self, other)
-
-    def __ge__(self, other: Any) -> Number:
-        return self.builder.binary("ge", self, other)
 
     # Lanes.
     def __getitem__(self, lane: int) -> Number:
