@@ -56,7 +56,6 @@ def test_one_function_in_every_form(layout: Layout) -> None:
     assert offsets(layout) == direct
     assert [layout(layout.position(i)) for i in range(layout.size)] == direct
     assert offsets(layout.coalesce()) == direct
-    assert offsets(layout.flatten()) == direct
     assert max(direct) < layout.cosize
     assert eval(repr(layout), {"Layout": Layout}) == layout
     assert layout.coalesce().rank <= max(len(layout.modes()), 1)
@@ -99,17 +98,6 @@ def test_no_complement_of_what_overlaps(layout: Layout) -> None:
         layout.complement(16)
 
 
-@given(layouts(injective=True))
-def test_inverses(layout: Layout) -> None:
-    right = layout.right_inverse()
-    assert [layout(right(i)) for i in range(right.size)] == list(range(right.size))
-    try:
-        left = layout.left_inverse()
-    except ValueError:
-        assume(False)
-    assert [left(layout(i)) for i in range(layout.size)] == list(range(layout.size))
-
-
 @pytest.mark.parametrize(
     ("layout", "tiler"),
     [
@@ -124,34 +112,14 @@ def test_inverses(layout: Layout) -> None:
 )
 def test_division_covers_the_layout(layout: Layout, tiler: Any) -> None:
     zipped = layout.zipped_divide(tiler)
-    tile, tiles = zipped
+    tile, _ = zipped
     assert sorted(offsets(zipped)) == sorted(offsets(layout))
     assert sorted(offsets(layout.divide(tiler))) == sorted(offsets(layout))
     first = layout.compose(tiler)
     if isinstance(tiler, tuple):
         first = Layout.of(first[i] for i in range(len(tiler)))
-        assert layout.tiled_divide(tiler).rank == 1 + tiles.rank
     assert offsets(tile) == offsets(first)
     assert zipped(0, 0) == layout(0)
-
-
-@given(layouts(injective=True), layouts(injective=True))
-def test_product_is_copies_that_do_not_meet(a: Layout, b: Layout) -> None:
-    assume(a.size * b.size <= 2000)
-    try:
-        made = a.product(b)
-    except ValueError:
-        assume(False)
-    assert offsets(made[0]) == offsets(a)
-    assert len(set(offsets(made))) == a.size * b.size
-    rest = a.complement(a.size * b.cosize)
-    assert offsets(made[1]) == [rest(b(i)) for i in range(b.size)]
-
-
-def test_blocked_product_is_a_block_matrix() -> None:
-    made = Layout((2, 5), (5, 1)).blocked_product(Layout((3, 4)))
-    assert str(made) == "((2,3),(5,4)):((5,10),(1,30))"
-    assert made((1, 2), (4, 3)) == 9 + 10 * (2 + 3 * 3)
 
 
 @given(
@@ -184,12 +152,6 @@ def test_a_swizzled_tile_has_no_bank_conflicts() -> None:
     assert str(tile) == "S(3,3,3)o(8,64):(64,1)"
 
 
-def test_slices() -> None:
-    layout = Layout((4, (2, 3), 5), (1, (4, 8), 24))
-    rest, offset = layout.slice(None, (1, 2), None)
-    assert (rest, offset) == (Layout((4, 5), (1, 24)), 20)
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -197,12 +159,10 @@ def test_slices() -> None:
         (lambda: Layout((2, 3), 1), "nested"),
         (lambda: Layout(2)[1], "one mode"),
         (lambda: Layout((2, 3))(1, 2, 3), "2 coordinates"),
-        (lambda: Layout((2, 3)).slice(1), "2 coordinates"),
         (lambda: Layout((4, 2), (1, 8)).compose(6), "no layout"),
         (lambda: Layout((6, 2), (1, 8)).compose(Layout(2, 4)), "no layout"),
         (lambda: Layout((3, 2), (0, 1)).compose(Layout((3, 3), (1, 1))), "modes overlap"),
         (lambda: Layout(4).compose((2, 2)), "2 modes"),
-        (lambda: Layout(4).blocked_product(Layout((2, 2))), "ranks"),
     ],
 )
 def test_errors(wrong: Any, message: str) -> None:

@@ -1,7 +1,7 @@
 """Constant folding: known numbers in their types, and redundant operations.
 
-Requirements: a folded number equals the device's result bit for bit. Uncertain cases (a float that
-a device may contract, a division by zero) are not folded.
+A folded number equals the device's result bit for bit. Uncertain cases (a float that a device may
+contract, a division by zero) are not folded.
 """
 
 from __future__ import annotations
@@ -59,12 +59,10 @@ def bits(known: Any) -> Any:
     return np.float64(known).tobytes() if isinstance(known, float) else known
 
 
-def power_of_two(value: Value) -> int | None:
-    """Return n if the value is known to be 2**n."""
-    number = value.known
-    if isinstance(number, int) and not isinstance(number, bool) and number > 0:
-        return number.bit_length() - 1 if number & (number - 1) == 0 else None
-    return None
+def power_of_two(number: Any) -> int | None:
+    """Return n if a known number is 2**n."""
+    whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    return number.bit_length() - 1 if whole and number & (number - 1) == 0 else None
 
 
 def not_negative(*values: Value) -> bool:

@@ -1,8 +1,7 @@
 """Register arrays: values of one type with build-time indices.
 
-Requirements: every access is resolved at build time, so a compiler sees single values and keeps
-them in registers. The builder carries the changes of loops and branches, also those made in helper
-functions.
+A compiler sees single values and keeps them in registers. The builder carries the changes of loops
+and branches, also those made in helper functions.
 """
 
 from __future__ import annotations
@@ -81,8 +80,3 @@ def registers(
     shape = shape if isinstance(shape, tuple) else (shape,)
     first = builder.splat(builder.coerce(fill, Type(dtype)), width)
     return Registers(builder, shape, Type(dtype, width), first)
-
-
-def arrays_of(builder: Builder) -> list[Registers]:
-    """Return the live register arrays of a kernel, in order of creation."""
-    return sorted(builder.arrays, key=lambda array: array.number)

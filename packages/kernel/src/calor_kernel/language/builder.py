@@ -237,7 +237,7 @@ class Builder(Emitter[Number]):
 
     def _divided(self, sign: str, instead: str, a: Any, b: Any) -> tuple[Any, Any, int | None]:
         """Return the operands of a division of integers, and n if the divisor is known as 2**n."""
-        power = fold.power_of_two(self.coerce(b))
+        power = fold.power_of_two(self.coerce(b).known)
         a, b = self.pair(a, b)
         if a.dtype.kind == "float":
             raise KernelTypeError(f"{sign} is for integers; write {instead}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Type
-from calor_kernel.language.arrays import arrays_of
+from calor_kernel.language.arrays import Registers
 from calor_kernel.language.builder import Builder
 from calor_kernel.language.values import Number
 from calor_kernel.language.values import Undefined as Undefined
@@ -33,9 +33,7 @@ class Region(ABC):
         """Do nothing: the region was never entered."""
 
     @abstractmethod
-    def make(
-        self, body: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], names: tuple[str, ...]
-    ) -> tuple[Any, ...]:
+    def make(self, body: Body, values: Values, names: tuple[str, ...]) -> Values:
         """Emit the region of a body over named values; return the values of the names after it."""
 
 
@@ -102,7 +100,7 @@ class Frame:
         self.builder = builder
         self.values = list(values)
         self.names = tuple(names)
-        self.arrays = arrays_of(builder)
+        self.arrays: list[Registers] = sorted(builder.arrays, key=lambda array: array.number)
         self.items = [list(a.items) for a in self.arrays]
 
     def restore(self) -> None:

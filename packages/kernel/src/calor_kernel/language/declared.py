@@ -1,9 +1,6 @@
 """Declared parameters: a kernel's annotations declare its run-time parameters.
 
-Requirements: the declaration is the only source for kinds and order of parameters, both in the
-kernel's body and in its launches. A type checker sees device values with their operators and memory
-with its methods. Related numbers form one frozen dataclass, so the two sides cannot differ in their
-order. Annotations are read once per kernel.
+They are the only source for kinds and order of parameters, in the kernel's body and its launches.
 
 A parameter is one of
 
@@ -106,11 +103,9 @@ class Divisor(One):
     """A FastDivmod parameter: three numbers of a build."""
 
     def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
-        """Yield the names of the parameters of a build."""
         yield from (f"{name}_{field.name}" for field in fields(FastDivmod))
 
     def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
-        """Return the divisor."""
         return FastDivmod(next(values), next(values), next(values))
 
 
@@ -122,16 +117,13 @@ class Group:
     fields: tuple[tuple[str, Form], ...]
 
     def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
-        """Yield the names of the parameters of a build."""
         for field, form in self.fields:
             yield from form.names(f"{name}_{field}", counts)
 
     def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
-        """Return the dataclass with device values in its fields."""
         return self.made(*(form.taken(values, counts) for _, form in self.fields))
 
     def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
-        """Pass on the fields in their order."""
         if not isinstance(given, self.made):
             raise KernelTypeError(f"{name} is a {self.made.__name__}, not {given!r}")
         for field, form in self.fields:
@@ -145,16 +137,13 @@ class Several:
     form: Form
 
     def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
-        """Yield the names of the parameters of a build."""
         for number in range(next(counts)):
             yield from self.form.names(f"{name}_{number}", counts)
 
     def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
-        """Return the tuple."""
         return tuple([self.form.taken(values, counts) for _ in range(next(counts))])
 
     def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
-        """Pass on the items in their order."""
         if not isinstance(given, tuple | list):
             raise KernelTypeError(f"{name} is a tuple, not {given!r}")
         counts.append(len(given))
@@ -169,16 +158,13 @@ class Maybe:
     form: Form
 
     def names(self, name: str, counts: Iterator[int]) -> Iterator[str]:
-        """Yield the names of the parameters of a build."""
         if next(counts):
             yield from self.form.names(name, counts)
 
     def taken(self, values: Iterator[Any], counts: Iterator[int]) -> Any:
-        """Return the argument, or None if it was omitted."""
         return self.form.taken(values, counts) if next(counts) else None
 
     def spread(self, name: str, given: object, leaf: Leaf, counts: list[int]) -> None:
-        """Pass on the argument if it was given."""
         counts.append(int(given is not None))
         if given is not None:
             self.form.spread(name, given, leaf, counts)

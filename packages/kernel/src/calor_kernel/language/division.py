@@ -1,8 +1,7 @@
 """Index division: by run-time divisors, into coordinates, and divisibility assumptions.
 
-Requirements: a kernel converts linear indices to coordinates in its innermost code with run-time
-sizes, so a division must cost only a multiplication and a shift. Results are exact for every index.
-A known divisor widens accesses without a hint at each of them.
+Kernels divide indices by run-time sizes in their innermost code, so a division costs only a
+multiplication and a shift. Results are exact for every index.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def divide(dividend: Any, divisor: Any) -> tuple[Any, Any]:
     a, b = builder.pair(dividend, divisor)
     if isinstance(divisor, int) and divisor == 1:
         return dividend, 0
-    power = fold.power_of_two(divisor) if isinstance(divisor, Number) else _power(divisor)
+    power = fold.power_of_two(divisor.known if isinstance(divisor, Number) else divisor)
     if power is not None:
         quotient, rest = builder.binary("shr", a, power), builder.binary("and", a, (1 << power) - 1)
     else:
@@ -125,10 +124,6 @@ def divide(dividend: Any, divisor: Any) -> tuple[Any, Any]:
         rest = builder.binary("sub", a, builder.binary("mul", quotient, b))
     quotient.nonnegative = rest.nonnegative = True
     return quotient, rest
-
-
-def _power(number: int) -> int | None:
-    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
 
 
 def unravel(index: Number | int, sizes: Sequence[Number | int | FastDivmod]) -> tuple[Any, ...]:

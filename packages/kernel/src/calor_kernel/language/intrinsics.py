@@ -1,9 +1,7 @@
-"""Intrinsics: native text inside a kernel, with a reference that every device can check.
+"""Intrinsics: native text inside a kernel, with a NumPy function as its meaning.
 
-Requirements: users add instructions that the language lacks, without changing a printer. The
-semantics is a NumPy function, so lanes runs kernels with intrinsics and a test can compare the two
-(the idea is Exo's; Ikarashi et al., "Exocompilation for productive programming of hardware
-accelerators", 2022). Kernels with intrinsics can be pickled to other processes.
+The idea is Exo's (Ikarashi et al., "Exocompilation for productive programming of hardware
+accelerators", 2022).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The decorators of kernels and of their helper functions.
 
-Requirements: the source is rewritten once, at the first build. A build is a pure function of the
-signature and the keyword-only arguments, so equal builds may share one compiled kernel.
+A build is a pure function of the signature and the keyword-only arguments, so equal builds may
+share one compiled kernel.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Layouts: functions from coordinates to offsets, as build-time values with an algebra.
 
-Requirements: a kernel states a layout once, and copies, fragments and bank-conflict-free shared
-memory follow from it. A layout is immutable, compared and hashed by value, so it can be a
-build-time argument. On device numbers it emits shifts and masks if sizes are powers of two. The
-algebra is that of CuTe (NVIDIA's CUTLASS 3; Shah et al., "CuTe layout representation and algebra",
-2024): shapes and strides are nested tuples, and the *first* mode is the fastest, so that an index
-runs through the coordinates from left to right.
+The algebra is that of CuTe (NVIDIA's CUTLASS 3; Shah et al., "CuTe layout representation and
+algebra", 2024): shapes and strides are nested tuples, and the *first* mode is the fastest, so that
+an index runs through the coordinates from left to right.
 """
 
 from __future__ import annotations
@@ -100,10 +97,6 @@ class Layout:
         """Return (size, stride) of every mode, without the nesting."""
         return list(zip(_flat(self.shape), _flat(self.stride), strict=True))
 
-    def flatten(self) -> Layout:
-        """Return the same function with flat modes."""
-        return _of_modes(self.modes())
-
     def coalesce(self) -> Layout:
         """Return the same function of an index with the fewest modes.
 
@@ -152,18 +145,6 @@ class Layout:
             index, place = divide(index, size)
             found.append(place)
         return _like(self.shape, [*found, index])
-
-    def slice(self, *position: Any) -> tuple[Layout, Any]:
-        """Return the layout of the modes given as None, and the offset of the others.
-
-        >>> Layout.rows(8, 4).slice(2, None)
-        (Layout(shape=(4,), stride=(1,)), 8)
-        """
-        if len(position) != self.rank:
-            raise ValueError(f"{self} takes {self.rank} coordinates, not {len(position)}")
-        pairs = list(zip(self, position, strict=True))
-        offset = sum(mode._offset(p) for mode, p in pairs if p is not None)
-        return Layout.of(mode for mode, p in pairs if p is None), offset
 
     # The algebra.
     def compose(self, other: Tiler) -> Layout:
@@ -236,49 +217,6 @@ class Layout:
         tiled, rest = made[: len(tiler)], made[len(tiler) :]
         tile = Layout.of(m[0] for m in tiled)
         return Layout.of((tile, Layout.of([*(m[1] for m in tiled), *rest])))
-
-    def tiled_divide(self, tiler: Tiler) -> Layout:
-        """Return ((the tile's modes), the tiles' modes…), as zipped_divide without one nesting."""
-        made = self.zipped_divide(tiler)
-        return Layout.of((made[0], *made[1])) if isinstance(tiler, tuple) else made
-
-    def product(self, other: Layout) -> Layout:
-        """Return (this, copies of it at the other's offsets), CuTe's logical_product.
-
-        >>> print(Layout((2, 2), (4, 1)).product(Layout(6)))
-        ((2,2),(2,3)):((4,1),(2,8))
-        """
-        return Layout.of((self, self.complement(self.size * other.cosize).compose(other)))
-
-    def blocked_product(self, other: Layout) -> Layout:
-        """Return copies of this one, of equal rank, mode by mode: a block matrix of blocks."""
-        if self.rank != other.rank:
-            raise ValueError(f"{self} and {other} have different ranks")
-        blocks, places = self.product(other)
-        return Layout.of(Layout.of(pair) for pair in zip(blocks, places, strict=True))
-
-    def right_inverse(self) -> Layout:
-        """Return the longest layout r with ``self(r(i)) == i`` for each i below its size.
-
-        >>> print(Layout.rows(4, 8).right_inverse())
-        (8,4):(4,1)
-        """
-        modes = self.coalesce().modes()
-        starts = _running([n for n, _ in modes])
-        made: list[Mode] = []
-        reached = 1
-        for stride, size, start in sorted(
-            (s, n, p) for (n, s), p in zip(modes, starts, strict=True)
-        ):
-            if stride != reached:
-                break
-            made.append((size, start))
-            reached *= size
-        return _of_modes(made).coalesce()
-
-    def left_inverse(self) -> Layout:
-        """Return a layout l with ``l(self(i)) == i`` for each i; ValueError if there is none."""
-        return Layout.of((self, self.complement(self.cosize))).right_inverse()
 
 
 # Modes without nesting.

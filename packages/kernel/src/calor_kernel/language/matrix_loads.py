@@ -1,8 +1,7 @@
 """Collective loads of operands from shared memory by a plane (NVIDIA's ldmatrix).
 
-Requirements: one instruction loads an operand of 16-bit elements from rows or columns of eight,
-with one start address per lane. Fragment and layout tables determine its applicability, so that a
-kernel only calls ``load``.
+One instruction loads an operand of 16-bit elements from rows or columns of eight, with one start
+address per lane.
 """
 
 from __future__ import annotations

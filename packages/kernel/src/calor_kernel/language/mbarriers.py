@@ -1,7 +1,6 @@
 """Barriers in shared memory (mbarriers), which count arrivals and bytes of copies.
 
-Requirements: roles pass stages to each other without a barrier of the whole cube. A barrier goes
-through phases; a wait names a phase by its parity, so nobody waits for a completed phase.
+A barrier goes through phases; a wait names a phase by its parity.
 """
 
 from __future__ import annotations

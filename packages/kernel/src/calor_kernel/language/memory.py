@@ -50,12 +50,12 @@ class Pointer:
             made = builder.cast(made, offset.dtype)
         return builder.binary("add", offset, made)
 
-    def _align(self, place: Number, said: int, width: int) -> int:
-        """Return the known alignment of a vector's address in bytes."""
-        if said or width == 1 or place.width > 1 or not self.memory.align:
-            return said
-        known = gcd(self.memory.align, place.divisible * self.dtype.itemsize)
-        return known if known > self.dtype.itemsize else 0
+    def _said(self, place: Number, align: int, width: int, **given: Any) -> dict[str, Any]:
+        """Return the attributes of an access, with the known alignment of a vector's address."""
+        if not align and width > 1 and place.width == 1 and self.memory.align:
+            known = gcd(self.memory.align, place.divisible * self.dtype.itemsize)
+            align = known if known > self.dtype.itemsize else 0
+        return {name: value for name, value in {"align": align, **given}.items() if value}
 
     def __getitem__(self, index: Any) -> Number:
         return self.load(index)
@@ -90,9 +90,8 @@ class Pointer:
         if mask is not None:
             mask = builder.splat(builder.coerce(mask), width)
             operands += [mask, builder.splat(builder.coerce(other, type), width)]
-        said = _access(
-            self._align(place, align, width), order, scope, nontemporal, mask is not None
-        )
+        said = {"order": order, "scope": scope, "nontemporal": nontemporal}
+        said = self._said(place, align, width, **said, masked=mask is not None)
         return builder.emit("load", operands, (type,), said, memory=self.memory)[0]
 
     def store(
@@ -122,9 +121,8 @@ class Pointer:
         operands: list[Number] = [place, value]
         if mask is not None:
             operands.append(builder.splat(builder.coerce(mask), value.width))
-        said = _access(
-            self._align(place, align, value.width), order, scope, nontemporal, mask is not None
-        )
+        said = {"order": order, "scope": scope, "nontemporal": nontemporal}
+        said = self._said(place, align, value.width, **said, masked=mask is not None)
         builder.emit("store", operands, (), said, memory=self.memory)
 
     def atomic(
@@ -153,17 +151,6 @@ class Pointer:
         """Prefetch an element's cache line; ``locality`` 0 (once) to 3 (keep)."""
         said = {"write": write, "locality": locality}
         self.builder.emit("prefetch", (self._index(index),), (), said, memory=self.memory)
-
-
-def _access(align: int, order: str, scope: str, nontemporal: bool, masked: bool) -> dict[str, Any]:
-    given = {
-        "align": align,
-        "order": order,
-        "scope": scope,
-        "nontemporal": nontemporal,
-        "masked": masked,
-    }
-    return {k: v for k, v in given.items() if v}
 
 
 def shared(size: int, dtype: DType, *, align: int = 0) -> Pointer:

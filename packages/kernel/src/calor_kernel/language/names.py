@@ -1,7 +1,6 @@
 """The names that a piece of a kernel's syntax tree assigns and reads, and its exits.
 
-Requirements: a loop or a branch becomes a function of the names that it assigns, so these must be
-exact. A function that would see a stale value of such a name is detected, not run.
+A loop or a branch becomes a function of the names that it assigns, so these must be exact.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ def leaves(body: Iterable[ast.stmt]) -> bool:
     return any(look(s, False) for s in body)
 
 
-def always(test: ast.expr) -> bool:
-    """Return whether a condition is constantly true."""
-    return isinstance(test, ast.Constant) and bool(test.value)
+def endless(loop: ast.While) -> bool:
+    """Return whether a loop with a constantly true condition is never left."""
+    return isinstance(loop.test, ast.Constant) and bool(loop.test.value) and not leaves(loop.body)
 
 
 def stale(function: ast.FunctionDef) -> Iterator[tuple[ast.stmt, str, str]]:

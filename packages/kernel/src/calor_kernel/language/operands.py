@@ -1,8 +1,7 @@
 """Accumulators as operands of the next product, in registers.
 
-Requirements: the layouts determine where an instruction leaves its sums and where the next one
-reads its factors, so a kernel only calls ``operand_of``. Units keep their elements, or swap with
-the unit whose number differs in one bit; anything else goes through shared memory.
+Units keep their elements, or swap with the unit whose number differs in one bit; anything else goes
+through shared memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Matrix products of fragments: synchronous, or issued and waited for.
 
-Requirements: one call serves every instruction, and devices without one, by scalar and vector
-arithmetic. An asynchronous product must be waited for before its result is read, which lanes
-checks.
+One call serves every instruction, and devices without one, by scalar and vector arithmetic.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Rewrites a kernel's syntax tree, once, into calls on the builder.
 
-Requirements: a kernel remains plain Python. Only constructs with a different build-time meaning are
-rewritten: ``if``, ``for``, ``while``, ``assert``, conditional expressions, ``and``/``or``/``not``,
-chained comparisons and a few built-in functions. Constructs outside ``ACCEPTED`` raise a
-KernelSyntaxError with file and line. The idea of calls on a builder is TileLang's; that of branches
-as functions over the names that they assign is AutoGraph's (Moldovan et al., 2019).
+Only constructs with a different build-time meaning are rewritten. The idea of calls on a builder is
+TileLang's; that of branches as functions over the names that they assign is AutoGraph's (Moldovan
+et al., 2019).
 """
 
 from __future__ import annotations
@@ -92,7 +90,10 @@ def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
         )
     definition.decorator_list = []
     # Defaults were evaluated when the function was defined, and are copied from it.
-    _drop_defaults(definition.args)
+    given = definition.args
+    given.defaults, given.kw_defaults = [], [None] * len(given.kwonlyargs)
+    for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs):
+        argument.annotation = None
     rewriter = _Rewriter(function, code.co_filename)
     rewriter.check(definition)
     rewritten = rewriter.function(definition)
@@ -145,13 +146,6 @@ def _cell(content: Any) -> Any:
     return (lambda: content).__closure__[0]  # type: ignore[index]
 
 
-def _drop_defaults(arguments: ast.arguments) -> None:
-    arguments.defaults = []
-    arguments.kw_defaults = [None] * len(arguments.kwonlyargs)
-    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        argument.annotation = None
-
-
 def _define(name: str, parameters: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
     # Python 3.12 added a required field.
     fields: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
@@ -183,11 +177,7 @@ class _Rewriter(ast.NodeTransformer):
                 self.refuse(node, "a kernel assigns names and elements, not attributes")
             if isinstance(node, ast.FunctionDef) and node is not tree and node.decorator_list:
                 self.refuse(node, "a function inside a kernel takes no decorator, and needs none")
-            if (
-                isinstance(node, ast.While)
-                and names.always(node.test)
-                and not names.leaves(node.body)
-            ):
+            if isinstance(node, ast.While) and names.endless(node):
                 self.refuse(node, "this while never ends; give it a condition, or a break")
 
     def refuse(self, node: ast.AST, message: str) -> None:
@@ -198,26 +188,21 @@ class _Rewriter(ast.NodeTransformer):
         before = self.builtins, self.local
         self.local = names.assigned(node.body) | names.parameters(node.args)
         self.builtins = self.builtins - self.local
-        self.check_closures(node)
+        # The body of a loop or a branch has its own values of the names that it assigns, so a
+        # function that reads one of them cannot be called there.
+        for statement, function, name in names.stale(node):
+            kind = type(statement).__name__.lower()
+            self.refuse(
+                statement,
+                f"{function!r} reads {name!r}, which changes in this {kind}; hand it over as an "
+                f"argument",
+            )
         node.body = self.statements(node.body)
         node.returns = None
         self.builtins, self.local = before
         return node
 
-    def check_closures(self, node: ast.FunctionDef) -> None:
-        """Refuse functions that read a name which changes at the point of their call.
-
-        The body of a loop or a branch has its own values of the names that it assigns.
-        """
-        for statement, function, name in names.stale(node):
-            self.refuse(
-                statement,
-                f"{function!r} reads {name!r}, which changes in this "
-                f"{type(statement).__name__.lower()}; hand it over as an argument",
-            )
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        return self.function(node)
+    visit_FunctionDef = function
 
     def statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
@@ -229,11 +214,7 @@ class _Rewriter(ast.NodeTransformer):
     # Statements.
     def visit_If(self, node: ast.If) -> Any:
         if names.leaves([*node.body, *node.orelse]):
-            # A function cannot return for its caller, so the condition must be known at build time.
-            node.test = self.at(node, self.call("host", self.visit(node.test)))
-            node.body = self.statements(node.body)
-            node.orelse = self.statements(node.orelse)
-            return node
+            return self.decided(node)
         changed = sorted(names.assigned([*node.body, *node.orelse], self.local))
         then, otherwise = self.fresh("then"), self.fresh("otherwise")
         made = [
@@ -242,6 +223,13 @@ class _Rewriter(ast.NodeTransformer):
         ]
         call = self.call("branch", self.visit(node.test), self.name(then), self.name(otherwise))
         return [*made, self.assign(node, changed, call)]
+
+    def decided(self, node: ast.If | ast.While) -> ast.stmt:
+        """Return a statement that leaves its function or loop, so the build must know its test."""
+        node.test = self.at(node, self.call("host", self.visit(node.test)))
+        node.body = self.statements(node.body)
+        node.orelse = self.statements(node.orelse)
+        return node
 
     def visit_For(self, node: ast.For) -> Any:
         if names.leaves(node.body):
@@ -259,9 +247,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> Any:
         if names.leaves(node.body):
-            node.test = self.at(node, self.call("host", self.visit(node.test)))
-            node.body = self.statements(node.body)
-            return node
+            return self.decided(node)
         changed = sorted(names.assigned(node.body, self.local))
         test, body = self.fresh("test"), self.fresh("body")
         question = _define(test, _parameters(changed), [ast.Return(self.visit(node.test))])

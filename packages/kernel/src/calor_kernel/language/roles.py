@@ -1,19 +1,13 @@
-"""Roles: different work for different units of a cube, and requests of a launch.
-
-Requirements: ``with role(0):`` holds the work of some units, so that a copying part and a computing
-part stand side by side (warp specialization). A value assigned in a role exists only in it, because
-the other units do not have it. A device with too few units refuses roles when the kernel is built.
-"""
+"""Roles: work of some units of a cube (warp specialization), and requests of a launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Block
 from calor_kernel.language.builder import Builder, current
-from calor_kernel.language.carry import Frame, Region, Undefined, leaves, same, shape
+from calor_kernel.language.carry import Body, Frame, Region, Undefined, Values, leaves, same, shape
 from calor_kernel.language.features import FEATURES
 
 # The planes that share a matrix instruction and a register budget.
@@ -64,36 +58,25 @@ class role(Region):
                 f"roles for devices of few units"
             )
 
-    def make(
-        self, body: Callable[..., tuple[Any, ...]], values: tuple[Any, ...], names: tuple[str, ...]
-    ) -> tuple[Any, ...]:
+    def make(self, body: Body, values: Values, names: tuple[str, ...]) -> Values:
         """Emit the region, and return the values of the names after it."""
         builder = self.builder
         frame = Frame(builder, values, names)
         with builder.inside(Block()) as block:
             end = body(*frame.set(frame.before()))
-            items: list[list[Any]] = [list(a.items) for a in frame.arrays]
+            items = frame.flat(())
         frame.restore()
-        said = {"first": self.first, "count": self.count}
-        if self.registers:
-            said["registers"] = self.registers
-        if self.apart:
-            said["apart"] = True
+        asked = {"registers": self.registers, "apart": self.apart}
+        said = {"first": self.first, "count": self.count, **{k: v for k, v in asked.items() if v}}
         builder.emit("role", (), (), said, regions=[block])
-        for array, after in zip(frame.arrays, items, strict=True):
-            kept: list[Any] = [
-                a if same(a, b) else Undefined("a register array that a role changes")
-                for a, b in zip(array.items, after, strict=True)
-            ]
-            array.items = kept
-        return tuple(
-            a if _same(a, b) else Undefined(name)
-            for a, b, name in zip(values, end, names, strict=True)
-        )
-
-
-def _same(a: Any, b: Any) -> bool:
-    return shape(a) == shape(b) and all(map(same, leaves(a), leaves(b)))
+        lost = Undefined("a register array that a role changes")
+        pairs = zip(frame.flat(()), items, strict=True)
+        frame.set([a if same(a, b) else lost for a, b in pairs], ())
+        kept = []
+        for a, b, name in zip(values, end, names, strict=True):
+            unchanged = shape(a) == shape(b) and all(map(same, leaves(a), leaves(b)))
+            kept.append(a if unchanged else Undefined(name))
+        return tuple(kept)
 
 
 def units_of(builder: Builder) -> int:

@@ -1,9 +1,4 @@
-"""Swizzles: XORed offset bits against bank conflicts.
-
-Requirements: a tile in shared memory is written along rows and read along columns, or in blocks,
-without bank conflicts. A swizzled layout is called like a layout, with Python or device numbers.
-(XOR swizzles, as in CuTe.)
-"""
+"""Swizzles: XORed offset bits against bank conflicts, as in CuTe."""
 
 from __future__ import annotations
 
