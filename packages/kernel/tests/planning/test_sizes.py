@@ -116,14 +116,6 @@ def test_what_is_asked_is_a_guard(question, guard):
     assert list(trace.guards) == [guard]
 
 
-def test_without_watching_hints_answer():
-    trace = Trace([5, 6])
-    a, _ = trace.symbols
-    with trace.unguarded():
-        assert a < 100
-    assert not trace.guards
-
-
 def waste(step, n):
     """Return what rounding up to a multiple of a step adds, beside a little for each step."""
     return -(-n // step) * (step + 0.5)

@@ -1,7 +1,7 @@
 """Choices among symbolic sizes: ``min``, ``max`` and comparisons for lowerings.
 
-Requirements: for plain integers they are Python's functions. For a size they build an expression,
-so one plan serves both sides of a threshold.
+For plain integers they are Python's functions. For a size they build an expression, so one plan
+serves both sides of a threshold.
 """
 
 from __future__ import annotations

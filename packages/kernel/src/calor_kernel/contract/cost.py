@@ -1,9 +1,7 @@
 """Roofline estimates of launches: the larger of transfer and compute time, plus the start.
 
-Requirements: the estimate chooses between coverings of a graph and orders the blueprints to try, so
-it must be cheap and rank correctly. Measured ceilings replace assumptions if available.
-
-Source: Williams, Waterman and Patterson, Roofline (2009).
+The estimate chooses between coverings of a graph and orders the blueprints to try. Source:
+Williams, Waterman and Patterson, Roofline (2009).
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Fusers: cover several nodes of a graph with one piece of work.
 
-Requirements: a fuser offers groups with their costs and the planner chooses, so that independent
-fusers can serve one graph. A lowering is asked for a group as for any op, so the answer is cached
-by structure and tuned in the same way. Without fusers a graph gives the same results within the
-stated bounds.
-
-A fuser is an object with a name and :meth:`Fuser.groups`. A package provides one by the hook
-``calor_fusers``; a backend may be made with fusers of its own.
+A fuser offers groups with their costs and the planner chooses, so that independent fusers can serve
+one graph. A package provides a fuser by the hook ``calor_fusers``; a backend may be made with
+fusers of its own.
 
 >>> class Nothing(Fuser):
 ...     name = "nothing"

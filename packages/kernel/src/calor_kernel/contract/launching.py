@@ -1,8 +1,7 @@
 """Launches of kernels with declared parameters.
 
-Requirements: arguments are given by name; signature, order and build-time keywords follow from the
-kernel's declaration. A missing, unknown or mismatched argument is an error at the launch, with the
-names of kernel and parameter. Symbolic sizes are accepted like numbers, without guards.
+Arguments are given by name; signature, order and build-time keywords follow from the kernel's
+declaration. Symbolic sizes are accepted like numbers, without guards.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Movement ops as views: strides without a copy, if possible.
 
-Requirements: movement costs no launch if strides can express it. A function returns None if the
-result is no view of the operand; the planner then copies the operand to a dense one, of which
-reshape and bitcast are always views. The rule for reshape is NumPy's: axes that are contiguous in
-memory are merged and split freely.
+A function returns None if the result is no view of the operand; the planner then copies the operand
+to a dense one, of which reshape and bitcast are always views.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -96,25 +95,9 @@ def _flip(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
     return View(result.shape, tuple(strides), view.dtype, offset)
 
 
-def _real(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
-    return _part(view, result, 0)
-
-
-def _imag(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
-    return _part(view, result, 1)
-
-
-def _part(view: View, result: Spec, number: int) -> View:
+def _part(view: View, attributes: Mapping[str, Any], result: Spec, number: int) -> View:
     strides = tuple(2 * s for s in view.strides)
     return View(view.shape, strides, result.dtype, 2 * view.offset + number)
-
-
-def _conj(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
-    return None if view.dtype.is_complex else view
-
-
-def _cast(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
-    return view if view.dtype is result.dtype else None
 
 
 def _bitcast(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
@@ -134,23 +117,19 @@ def _bitcast(view: View, attributes: Mapping[str, Any], result: Spec) -> View | 
     return View(result.shape, strides, result.dtype, view.offset // parts)
 
 
-def _same(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
-    return view
-
-
 MOVEMENTS: Final[Mapping[str, Movement]] = {
     "reshape": _reshape,
     "permute": _permute,
     "expand": _expand,
     "slice": _slice,
     "flip": _flip,
-    "real": _real,
-    "imag": _imag,
-    "conj": _conj,
-    "cast": _cast,
+    "real": partial(_part, number=0),
+    "imag": partial(_part, number=1),
+    "conj": lambda view, attributes, result: None if view.dtype.is_complex else view,
+    "cast": lambda view, attributes, result: view if view.dtype is result.dtype else None,
     "bitcast": _bitcast,
-    "stop_gradient": _same,
-    "barrier": _same,
+    "stop_gradient": lambda view, attributes, result: view,
+    "barrier": lambda view, attributes, result: view,
 }
 # Always views of a dense operand, so no device needs a kernel for them.
 ALWAYS_OF_DENSE: Final = frozenset(

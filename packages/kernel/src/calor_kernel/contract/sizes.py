@@ -1,23 +1,31 @@
 """Symbolic sizes: polynomials of a graph's sizes, used by lowerings like numbers.
 
-Requirements: a lowering runs once for all sizes with the same decisions, and needs no changes. A
-Size has the value of the first graph (``hint``). Arithmetic gives Sizes. A truth value or a
-conversion to an integer uses the hint and adds a guard, so the result is valid wherever the guards
-hold. A Size is no ``int``, so no code can read it unnoticed. Facts that follow from polynomials and
-bounds alone need no guard.
+A Size has the value of the first graph (``hint``). A truth value or a conversion to an integer uses
+the hint and adds a guard, so the result is valid wherever the guards hold. Facts that follow from
+polynomials and bounds alone need no guard.
 """
 
 from __future__ import annotations
 
+import operator as op
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd, inf
 from operator import index
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 Monomial = tuple[int, ...]
 Terms = Mapping[Monomial, int]
+
+_OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_HOLDS: Final[Mapping[str, Callable[[int, int], bool]]] = MappingProxyType(
+    {"==": op.eq, "!=": op.ne, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
+)
+_OPERATORS: Final[Mapping[str, Callable[[int, int], int]]] = MappingProxyType(
+    {"//": op.floordiv, "%": op.mod, "<<": op.lshift, "&": op.and_, "|": op.or_, "^": op.xor}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +47,7 @@ class Trace(Protocol):
     functions: list[Callable[..., int]]
     tabled: bool
 
-    def size(self, terms: Terms) -> Any:
-        """Return the unique Size of a polynomial, or a number if it is constant."""
+    def size(self, terms: Terms) -> Any: ...
 
     def atom(
         self,
@@ -49,14 +56,21 @@ class Trace(Protocol):
         needs: Iterable[Size | int],
         low: float = -inf,
         high: float = inf,
-    ) -> Size | int:
-        """Return the atom of a Python expression, or a number if the bounds determine it."""
+    ) -> Size | int: ...
 
-    def function(self, key: Any, make: Callable[[], Callable[..., int]]) -> int:
-        """Return the number of a function used in the expressions, created on first use."""
+    def function(self, key: Any, make: Callable[[], Callable[..., int]]) -> int: ...
 
-    def guard(self, condition: str, size: Size) -> None:
-        """Note a condition on a size."""
+    def guard(self, condition: str, size: Size) -> None: ...
+
+
+def _compared(relation: str) -> Callable[[Size, Any], Any]:
+    """Return the method of a comparison."""
+    holds = _HOLDS[relation]
+
+    def method(self: Size, other: Any) -> Any:
+        return self._ask(other, relation, holds)
+
+    return method
 
 
 class Size:
@@ -273,41 +287,28 @@ class Size:
             return hinted, hinted
         return hinted, None
 
-    def _ask(self, other: Any, relation: str, holds: Callable[[int], bool]) -> Any:
+    def _ask(self, other: Any, relation: str, holds: Callable[[int, int], bool]) -> Any:
         found = self._sign(other)
         if found is None:
             return NotImplemented
         hinted, known = found
         if known is not None:
-            return holds(known)
+            return holds(known, 0)
         difference = _primitive(self - other)
         known = _bounded(difference, relation)
         if known is not None:
-            assert known == holds(hinted), difference.text
+            assert known == holds(hinted, 0), difference.text
             return known
-        if holds(hinted):
+        if holds(hinted, 0):
             self.trace.guard(f"{difference.text}{relation}0", difference)
             return True
         self.trace.guard(f"{difference.text}{_OPPOSITE[relation]}0", difference)
         return False
 
-    def __eq__(self, other: object) -> Any:
-        return self._ask(other, "==", lambda s: s == 0)
-
-    def __ne__(self, other: object) -> Any:
-        return self._ask(other, "!=", lambda s: s != 0)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._ask(other, "<", lambda s: s < 0)
-
-    def __le__(self, other: Any) -> Any:
-        return self._ask(other, "<=", lambda s: s <= 0)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._ask(other, ">", lambda s: s > 0)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._ask(other, ">=", lambda s: s >= 0)
+    __eq__ = _compared("==")
+    __ne__ = _compared("!=")
+    __lt__, __le__ = _compared("<"), _compared("<=")
+    __gt__, __ge__ = _compared(">"), _compared(">=")
 
     def __bool__(self) -> bool:
         return bool(self != 0)
@@ -326,9 +327,6 @@ class Size:
 
     def __repr__(self) -> str:
         return f"<{self.hint}>"
-
-
-_OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def _times(x: float, y: float) -> float:
@@ -368,16 +366,6 @@ def _binary(operator: str, a: Size | int, b: Size | int) -> Any:
     """Return a non-polynomial result as an atom without bounds."""
     hint = _OPERATORS[operator](hint_of(a), hint_of(b))
     return trace_of(a, b).atom(f"({text_of(a)}){operator}({text_of(b)})", hint, (a, b))
-
-
-_OPERATORS: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "<<": lambda a, b: a << b,
-    "&": lambda a, b: a & b,
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
-}
 
 
 def _quotient(trace: Trace, a: Size | int, b: Size | int) -> Any:

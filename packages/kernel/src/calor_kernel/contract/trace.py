@@ -1,7 +1,6 @@
 """Traces: the questions asked of symbolic sizes during planning.
 
-Requirements: equal polynomials are one object, so equal questions are one guard. Guards and
-computations are Python expressions, compiled to one function at the end.
+Equal polynomials are one object, so equal questions are one guard.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ class Trace:
         self.functions: list[Callable[..., int]] = []
         # Earlier answers of choices among equivalent ways; None if they are not used.
         self.habits = habits
-        self.watched = True
         # Whether tables compare sizes structurally.
         self.tabled = False
         self._numbers: dict[Any, int] = {}
@@ -91,7 +89,7 @@ class Trace:
 
     def guard(self, condition: str, size: Size) -> None:
         """Note a condition on a size."""
-        if self.watched and condition not in self.guards:
+        if condition not in self.guards:
             if len(self.guards) >= _MOST_GUARDS:
                 raise TooManyGuards
             self.guards[condition] = size.atoms
@@ -104,12 +102,3 @@ class Trace:
             yield
         finally:
             self.tabled = before
-
-    @contextmanager
-    def unguarded(self) -> Iterator[None]:
-        """Answer by the hints, without guards: for choices that are correct at all sizes."""
-        before, self.watched = self.watched, False
-        try:
-            yield
-        finally:
-            self.watched = before

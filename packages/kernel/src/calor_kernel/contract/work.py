@@ -1,8 +1,7 @@
 """The library's answer to the planner: the launches of an op, and their memory.
 
-Requirements: a family sees views (buffer, offset, shape, strides), so data movement is free. A
-launch is data. Its kernel is identified by its build arguments, so equal kernels are compiled once
-and found on disk without being built. Sizes are run-time arguments.
+A family sees views (buffer, offset, shape, strides), so data movement is free. A launch
+is data; its kernel is identified by its build arguments, so equal kernels are compiled once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Kernel IR: operations with operands, results and regions, in static single assignment form.
 
-Requirements: the IR holds exactly the information that printers need. Control flow is structured (a
-region is a block with arguments and a yield), because C wants ``for`` and LLVM wants phis, and both
-follow from regions. Every operation knows its source line. Memory is addressed by (memory, index),
-never by a pointer.
+Control flow is structured (a region is a block with arguments and a yield), because C wants ``for``
+and LLVM wants phis, and both follow from regions. Memory is addressed by (memory, index).
 """
 
 from __future__ import annotations

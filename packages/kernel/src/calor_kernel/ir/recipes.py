@@ -1,8 +1,7 @@
 """Operations composed of simpler ones, for languages without them: each as a block.
 
-Requirements: the results equal those of :mod:`calor_kernel.ir.ops`. Only sums, products,
-comparisons and integers are used, so a language can print the blocks as functions, or a pass can
-inline them.
+Only sums, products, comparisons and integers are used, so a language can print the blocks as
+functions, or a pass can inline them.
 """
 
 from __future__ import annotations

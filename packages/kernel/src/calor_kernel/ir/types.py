@@ -1,8 +1,4 @@
-"""Types in a kernel: values (element type and lanes), and parameters.
-
-Requirements: types are compared by equality and usable as keys. Element types are core's dtypes. A
-vector has any number of lanes; a printer or the pass ``split_vectors`` adapts it to the hardware.
-"""
+"""Types in a kernel: values (element type and lanes), and parameters."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 """Uniformity analysis: data flow over a kernel, loops included.
 
-Requirements: a barrier that some units do not reach hangs or is undefined, so the condition of a
-collective operation must be uniform over its scope. The answer is conservative: "differs" in doubt.
+A barrier that some units do not reach hangs or is undefined, so the condition of a collective
+operation must be uniform over its scope. The answer is "differs" in doubt.
 
-Definitions: memory shared by units is read without a race, that is, between barriers no unit writes
-what another reads, so a load at one index gives all units the same value. A load with an order
-observes other units and differs. A unit's private memory, atomics and scans differ. Planes are
-full.
+Memory shared by units is read without a race, so a load at one index gives all units the same
+value. A load with an order observes other units and differs. A unit's private memory, atomics and
+scans differ. Planes are full.
 """
 
 from __future__ import annotations

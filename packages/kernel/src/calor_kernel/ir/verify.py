@@ -1,8 +1,4 @@
-"""The verifier: rules for every kernel, checked after it is built and after every pass.
-
-Requirements: rules are data, each a name and a function that yields violations. An error names the
-operation, its source line and the rule. Printers and lanes rely on the rules and check none.
-"""
+"""The verifier: rules for every kernel, checked after it is built and after every pass."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Prints a kernel in a C-like language.
 
-Requirements: people read the text, in golden files and in compilers' messages, so values with a
-single use are inlined and names are those of the kernel. No read of memory moves across a write.
-Regions become ``for``, ``while`` and ``if`` with variables for carried values. Language-specific
-parts are in :class:`calor_kernel.printers.dialect.Dialect`.
+People read the text, in golden files and in compilers' messages, so values with a single use are
+inlined and names are those of the kernel. No read of memory moves across a write.
 """
 
 from __future__ import annotations
@@ -22,11 +20,6 @@ from calor_kernel.printers import memory, units, vectors
 from calor_kernel.printers.dialect import Dialect, Statement
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.printer import Printer
-
-# Longer expressions get a name.
-_LONG: Final = 72
-_AXES: Final = "xyz"
-_INDENT: Final = "  "
 
 
 def print_kernel(kernel: Kernel, dialect: Dialect) -> str:
@@ -210,7 +203,7 @@ def _hint(operation: Operation) -> str:
     if name.endswith("_position") or name == "cube_count":
         axis: Any = operation.attributes.get("axis")
         base = name.removesuffix("_position") if name != "cube_count" else "cubes"
-        return base if axis is None else f"{base}_{_AXES[axis]}"
+        return base if axis is None else f"{base}_{'xyz'[axis]}"
     return "t"
 
 

@@ -1,8 +1,6 @@
 """The differences between C-like languages: data, and a few short methods.
 
-Requirements: a new language of the family is one subclass that mostly fills in tables. The common
-printer holds nothing specific to one language. An operation that a language lacks raises a typed
-error with its name; it is never printed wrongly.
+An operation that a language lacks raises a typed error with its name; it is never printed wrongly.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Arithmetic operations as expressions of the C family.
 
-Requirements: the results equal those of :mod:`calor_kernel.ir.ops`. Signed integers never overflow:
-they are computed in unsigned types unless known to be sizes or indices. Operations with functions
-in the language are in its templates. The same rules apply to vectors lane by lane if a language has
-no whole-vector operation.
+Signed integers never overflow: they are computed in unsigned types unless known to be sizes or
+indices. Operations with functions in the language are in its templates.
 """
 
 from __future__ import annotations
@@ -45,6 +43,7 @@ _LOGICAL: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
 )
 _WRAPPING = frozenset(("add", "sub", "mul"))
 _HALVES = (float16, bfloat16)
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,13 @@ class Scalars:
         if unary is not None:
             return unary
         return ex.call(self.helpers.name(name, dtype), *operands)
+
+    def of(
+        self, name: str, dtype: DType, *operands: Expression, attributes: Mapping[str, Any] = _NONE
+    ) -> Expression:
+        """Return a scalar operation whose operands and result share a dtype."""
+        type = Type(dtype)
+        return self.operation(name, type, [type] * len(operands), operands, attributes)
 
     # Building blocks.
     def template(self, name: str, dtype: DType) -> str | None:

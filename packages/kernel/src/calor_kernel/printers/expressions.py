@@ -1,8 +1,7 @@
-"""C-like expressions with their precedence.
+"""C-like expressions with their precedence, so that parentheses are exactly those needed.
 
-Requirements: parentheses are exactly those needed. Wrapping integer arithmetic is computed in
-unsigned types, and a chain of such operations converts once. Reads of memory are tracked, so that
-they never move across a write.
+Wrapping integer arithmetic is computed in unsigned types, and a chain of such operations converts
+once. Reads of memory are tracked, so that they never move across a write.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Helper functions in plain C for operations without an operator in the language.
 
-Requirements: the functions avoid undefined and implementation-defined behaviour of C, so every
-compiler gives the result specified in :mod:`calor_kernel.ir.ops`. Only the functions used by a
-kernel are printed. A language may override any of them in its ``templates``.
+The functions avoid undefined and implementation-defined behaviour of C. A language may override any
+of them in its ``templates``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Loads, stores, atomics and copies in the C family.
 
-Requirements: a mask guards each lane's access, because masked-off elements may be out of bounds. A
-load expression moves to its use only if no write comes between.
+A mask guards each lane's access, because masked-off elements may be out of bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from calor_kernel.ir.nodes import Block, Memory, Operation
@@ -38,7 +37,10 @@ def load(printer: Printer, operation: Operation, block: Block) -> None:
         )
         made = ex.reading(replace(made, reads=memory.writable), index)
     else:
-        lanes = _lanes(printer, operation, type, masked)
+        lanes = []
+        for place, rest in _pieces(printer, operation, type.width):
+            found = printer.elements.value(memory, place)
+            lanes.append(printer.dialect.choose(rest[0], found, rest[1]) if masked else found)
         made = lanes[0] if type.width == 1 else printer.dialect.vector(type, lanes)
         made = ex.reading(made, *lanes)
     printer.define(operation.result, made, memory.name + "_", block)
@@ -49,21 +51,20 @@ def _aligned(operation: Operation, type: Type) -> bool:
     return bool(align) and align % type.nbytes == 0
 
 
-def _lanes(printer: Printer, operation: Operation, type: Type, masked: bool) -> list[Expression]:
-    memory, dialect, elements = memory_of(operation), printer.dialect, printer.elements
-    if type.width == 1:
-        index, *rest = (printer.operand(v) for v in operation.operands)
-        found = elements.value(memory, elements.place(memory, index))
-        return [dialect.choose(rest[0], found, rest[1]) if masked else found]
-    operands = [(printer.atom(v), v.type) for v in operation.operands]
-    lanes = []
-    for lane in range(type.width):
-        index, *rest = (dialect.lane(e, t, lane) if t.width > 1 else e for e, t in operands)
-        if operands[0][1].width == 1:
-            index = moved(index, lane)
-        found = elements.value(memory, elements.place(memory, index))
-        lanes.append(dialect.choose(rest[0], found, rest[1]) if masked else found)
-    return lanes
+def _pieces(
+    printer: Printer, operation: Operation, width: int
+) -> Iterator[tuple[Expression, list[Expression]]]:
+    """Yield each lane's element in its stored form, and its other operands."""
+    memory, values = memory_of(operation), operation.operands
+    if width == 1:
+        index, *rest = (printer.operand(v) for v in values)
+        yield printer.elements.place(memory, index), rest
+        return
+    atoms = [(printer.atom(v), v.type) for v in values]
+    for lane in range(width):
+        index, *rest = (printer.dialect.lane(e, t, lane) if t.width > 1 else e for e, t in atoms)
+        index = moved(index, lane) if values[0].type.width == 1 else index
+        yield printer.elements.place(memory, index), rest
 
 
 def ordered_load(printer: Printer, operation: Operation, block: Block) -> None:
@@ -80,7 +81,7 @@ def ordered_load(printer: Printer, operation: Operation, block: Block) -> None:
 
 def store(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a store: one element, consecutive ones, or a scatter."""
-    memory, dialect, elements = memory_of(operation), printer.dialect, printer.elements
+    memory, dialect = memory_of(operation), printer.dialect
     index_value, value_value, *mask_value = operation.operands
     type = value_value.type
     order = operation.attributes.get("order")
@@ -91,30 +92,16 @@ def store(printer: Printer, operation: Operation, block: Block) -> None:
         name = printer.memories[memory]
         printer.line(dialect.vector_store(name, memory, index, value, type, aligned))
         return
-    if type.width == 1:
-        index, value, *mask = (printer.operand(v) for v in operation.operands)
-        printer.settle()
-        place = elements.place(memory, index)
-        if order:
-            if order != "relaxed":
-                printer.line(dialect.fence(operation.attributes.get("scope") or "device", order))
-            place = dialect.ordered(memory, place)
-        _guarded(printer, mask, elements.written(memory, place, value))
-        return
-    if order:
+    if order and type.width > 1:
         dialect.refuse("ordered stores of vectors")
-    operands = [(printer.atom(v), v.type) for v in operation.operands]
+    pieces = list(_pieces(printer, operation, type.width))
     printer.settle()
-    for lane in range(type.width):
-        index, value, *mask = (dialect.lane(e, t, lane) if t.width > 1 else e for e, t in operands)
-        if index_value.type.width == 1:
-            index = moved(index, lane)
-        place = elements.place(memory, index)
-        _guarded(printer, mask, elements.written(memory, place, value))
-
-
-def _guarded(printer: Printer, mask: Sequence[Expression], statement: str) -> None:
-    printer.line(f"if ({mask[0].text}) {{ {statement} }}" if mask else statement)
+    if order and order != "relaxed":
+        printer.line(dialect.fence(operation.attributes.get("scope") or "device", order))
+    for place, (value, *mask) in pieces:
+        place = dialect.ordered(memory, place) if order else place
+        statement = printer.elements.written(memory, place, value)
+        printer.line(f"if ({mask[0].text}) {{ {statement} }}" if mask else statement)
 
 
 def atomic(printer: Printer, operation: Operation, block: Block) -> None:

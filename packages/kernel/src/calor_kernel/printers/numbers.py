@@ -1,8 +1,7 @@
 """Numbers as literals that every C-like compiler reads back exactly.
 
-Requirements: no rounding between the kernel and the device, so fractions without an exact decimal
-form are written in hexadecimal. C has no literals of the smallest integers, so they are written as
-differences.
+Fractions without an exact decimal form are written in hexadecimal. C has no literals of the
+smallest integers, so they are written as differences.
 """
 
 from __future__ import annotations

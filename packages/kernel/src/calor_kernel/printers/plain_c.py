@@ -20,7 +20,6 @@ from typing import ClassVar, Final
 
 from calor.dtypes import ALL, DType, bool_, float32, float64, int64
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
-from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, Values, words
 from calor_kernel.printers.elementwise import Scalars
@@ -119,9 +118,7 @@ class PlainC(Dialect):
     def _changed(self, kind: str, dtype: DType, helpers: Helpers) -> str:
         if kind == "exchange":
             return "a"
-        type = Type(dtype)
-        operands = [Expression("old"), Expression("a")]
-        return Scalars(self, helpers).operation(kind, type, [type, type], operands, {}).text
+        return Scalars(self, helpers).of(kind, dtype, Expression("old"), Expression("a")).text
 
     def printed(self, text: str, values: Sequence[Values]) -> str:
         """Return a call of printf."""

@@ -1,8 +1,7 @@
-"""Plane operations composed of shuffles.
+"""Plane operations composed of shuffles, for languages without others.
 
-Requirements: a language needs only a shuffle. Sums add halves first, as on lanes, so all units and
-all devices have the same bits. NaN and zeros in min and max follow the scalar rules, unlike in
-hardware reductions.
+Sums add halves first, as on lanes, so all units and all devices have the same bits. NaN and zeros
+in min and max follow the scalar rules, unlike in hardware reductions.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ def plane(printer: Printer, operation: Operation, operands: Sequence[Expression]
         return ex.call(_scan(printer, kind, dtype, exclusive), operands[0], lane)
     wide = uint64 if printer.kernel.plane > 32 else uint32
     place = dialect.position("lane_position", 0, wide)
-    pair, types = [dialect.cast(wide, operands[0]), place], [Type(wide)] * 2
-    bit = printer.scalars.operation("shl", Type(wide), types, pair, {})
+    bit = printer.scalars.of("shl", wide, dialect.cast(wide, operands[0]), place)
     made = ex.call(_reduction(printer, "or", wide), bit)
     result = operation.result.type.dtype
     return made if result is wide else dialect.cast(result, made)
@@ -59,12 +57,6 @@ def _alone(printer: Printer, operation: Operation, operands: Sequence[Expression
     return operands[0]
 
 
-def _combined(printer: Printer, kind: str, dtype: DType, a: str, b: str) -> str:
-    type = Type(dtype)
-    operands = [Expression(a), Expression(b)]
-    return printer.scalars.operation(kind, type, [type, type], operands, {}).text
-
-
 def _function(
     printer: Printer, name: str, dtype: DType, lines: Sequence[str], *more: tuple[DType, str]
 ) -> str:
@@ -72,8 +64,8 @@ def _function(
     return printer.helpers.add(name, text)
 
 
-def _shuffled(printer: Printer, kind: str, dtype: DType, distance: int) -> str:
-    return printer.dialect.shuffle(kind, dtype, _VALUE, Expression(str(distance), bare=True)).text
+def _shuffled(printer: Printer, kind: str, dtype: DType, distance: int) -> Expression:
+    return printer.dialect.shuffle(kind, dtype, _VALUE, Expression(str(distance), bare=True))
 
 
 def _distances(printer: Printer) -> list[int]:
@@ -85,7 +77,7 @@ def _reduction(printer: Printer, kind: str, dtype: DType) -> str:
     lines = []
     for distance in _distances(printer):
         other = _shuffled(printer, "xor", dtype, distance)
-        lines.append(f"x = {_combined(printer, kind, dtype, 'x', other)};")
+        lines.append(f"x = {printer.scalars.of(kind, dtype, _VALUE, other).text};")
     return _function(printer, f"plane_{kind}_{dtype.name}", dtype, lines)
 
 
@@ -99,12 +91,12 @@ def _scan(printer: Printer, kind: str, dtype: DType, exclusive: bool) -> str:
 
     lines = [dialect.declare(Type(dtype), "y")]
     for distance in reversed(_distances(printer)):
-        lines.append(f"y = {_shuffled(printer, 'up', dtype, distance)};")
-        combined = _combined(printer, kind, dtype, "y", "x")
+        lines.append(f"y = {_shuffled(printer, 'up', dtype, distance).text};")
+        combined = printer.scalars.of(kind, dtype, Expression("y"), _VALUE).text
         lines.append(f"x = {chosen('>=', distance, combined, 'x')};")
     if exclusive:
         neutral = dialect.literal(identity(kind, dtype), dtype).text
-        lines.append(f"y = {_shuffled(printer, 'up', dtype, 1)};")
+        lines.append(f"y = {_shuffled(printer, 'up', dtype, 1).text};")
         lines.append(f"x = {chosen('==', 0, neutral, 'y')};")
     name = f"plane_{'exclusive_' if exclusive else ''}scan_{kind}_{dtype.name}"
     return _function(printer, name, dtype, lines, (int32, "lane"))

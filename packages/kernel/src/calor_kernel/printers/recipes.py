@@ -1,7 +1,6 @@
 """Helper functions printed from recipes, by the printer of the kernel that uses them.
 
-Requirements: one recipe serves all languages, printed with each language's protection of float
-operations. Helpers without a recipe are language-specific functions.
+Helpers without a recipe are language-specific functions.
 """
 
 from __future__ import annotations

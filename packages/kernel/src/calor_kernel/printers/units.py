@@ -1,8 +1,4 @@
-"""Collective operations, prints and inline texts in the C family.
-
-Requirements: a kernel for one unit prints no barrier. Every memory ordering is an effect, which no
-load crosses.
-"""
+"""Collective operations, prints and inline texts in the C family."""
 
 from __future__ import annotations
 

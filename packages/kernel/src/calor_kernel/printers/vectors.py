@@ -1,14 +1,13 @@
 """Vector operations: whole if the language supports them, else lane by lane.
 
-Requirements: the rules for scalars hold for each lane. Reductions combine halves first, as defined
-in :mod:`calor_kernel.ir.ops`, so every device rounds alike.
+Reductions combine halves first, so every device rounds alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calor.dtypes import DType, uint8, uint16, uint32, uint64
+from calor.dtypes import uint8, uint16, uint32, uint64
 from calor_kernel.ir.nodes import Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
@@ -72,19 +71,13 @@ def _split(printer: Printer, atom: Expression, type: Type) -> list[Expression]:
     return [printer.dialect.lane(atom, type, i) for i in range(type.width)]
 
 
-def _combined(
-    printer: Printer, name: str, dtype: DType, operation: Operation, *parts: Expression
-) -> Expression:
-    type = Type(dtype)
-    return printer.scalars.operation(name, type, [type] * len(parts), parts, operation.attributes)
-
-
 def _reduced(printer: Printer, operation: Operation, lanes: list[Expression]) -> Expression:
-    kind, dtype = operation.attributes["kind"], operation.operands[0].type.dtype
+    said, dtype = operation.attributes, operation.operands[0].type.dtype
+    kind = said["kind"]
     while len(lanes) > 1:
         half = (len(lanes) + 1) // 2
         pairs = zip(lanes[:half], lanes[half:], strict=False)
-        joined = [_combined(printer, kind, dtype, operation, a, b) for a, b in pairs]
+        joined = [printer.scalars.of(kind, dtype, a, b, attributes=said) for a, b in pairs]
         lanes = joined + lanes[len(joined) : half]
     return lanes[0]
 
@@ -93,6 +86,7 @@ def _dot(
     printer: Printer, operation: Operation, lanes: Sequence[list[Expression]]
 ) -> list[Expression]:
     """Return operand 2 plus, per lane, the dot product of its group of lanes."""
+    scalars = printer.scalars
     a, b, totals = lanes
     source, second = operation.operands[0].type.dtype, operation.operands[1].type.dtype
     wide = operation.result.type.dtype
@@ -100,10 +94,8 @@ def _dot(
     made = []
     for i, total in enumerate(totals):
         for j in range(i * group, (i + 1) * group):
-            x = printer.scalars.cast(a[j], source, wide)
-            y = printer.scalars.cast(b[j], second, wide)
-            product = _combined(printer, "mul", wide, operation, x, y)
-            total = _combined(printer, "add", wide, operation, total, product)
+            x, y = scalars.cast(a[j], source, wide), scalars.cast(b[j], second, wide)
+            total = scalars.of("add", wide, total, scalars.of("mul", wide, x, y))
         made.append(total)
     return made
 

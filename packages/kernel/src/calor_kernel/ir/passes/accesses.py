@@ -1,10 +1,9 @@
 """Lowers accesses for languages with arrays of whole words and without pointers.
 
-Requirements: elements below 32 bits share words of a buffer. They are read by shifts. A unit that
-writes a whole word stores it; otherwise atomics change single bits and preserve the neighbours. In
-shared and private memory each element has a word of its own, bools too, because NVIDIA's Vulkan
-loses writes to arrays of bools in shared memory. A masked-off element may be out of bounds, so a
-mask becomes a branch.
+Elements below 32 bits share words of a buffer. A unit that writes a whole word stores it; otherwise
+atomics change single bits and preserve the neighbours. In shared and private memory each element
+has a word of its own, bools too, because NVIDIA's Vulkan loses writes to arrays of bools in shared
+memory. A masked-off element may be out of bounds, so a mask becomes a branch.
 """
 
 from __future__ import annotations

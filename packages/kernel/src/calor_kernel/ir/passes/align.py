@@ -1,8 +1,7 @@
 """Alignment analysis: known divisors of indices through loops and branches.
 
-Requirements: an index that a loop advances in steps of eight is a multiple of eight in every round,
-however the loop is written. Assumptions on values are preserved. An access states its alignment,
-because a wide access at an unaligned address fails or is slow.
+An index that a loop advances in steps of eight is a multiple of eight in every round. An access
+states its alignment, because a wide access at an unaligned address fails or is slow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Indices in units of vectors, for languages with arrays of vectors.
 
-Requirements: an address remains a sum with a constant part, as in machine addressing modes, without
-a shift at each access. Sums hoisted out of a loop are not computed again.
+An address remains a sum with a constant part, as in machine addressing modes, without a shift at
+each access.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Folds cubes of three axes into fewer, for devices with a limit along an axis.
-
-Requirements: any kernel can be folded, with the same results. Launches within the device's limits
-use the unfolded kernel, at no cost.
-"""
+"""Folds cubes of three axes into fewer, for devices with a limit along an axis."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Dead code elimination: operations, unused results of regions, unused carried values.
 
-Requirements: an operation stays if it writes memory, orders, waits or prints, or if a live
-operation reads it. A carried value stays only if it is read after the loop or by a live operation;
-an accumulator that only reads itself is removed.
+A carried value stays only if it is read after the loop or by a live operation; an accumulator that
+only reads itself is removed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Lowers half types to their bits and integer operations, for targets without them.
 
-Requirements: conversions round once, to nearest even, from any type. Subnormals are kept, NaN stays
-NaN and becomes quiet. Values that are only moved stay 16 bits. Arithmetic is done in float32, as
-kernels usually do, and rounded; this equals a single rounding except among bfloat16's subnormals.
+Conversions round once, to nearest even, from any type. Arithmetic is done in float32 and rounded;
+this equals a single rounding except among bfloat16's subnormals.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Loop-invariant code motion.
 
-Requirements: only operations without effects that cannot fail are hoisted, because the loop may run
-no round. A load of read-only memory is hoisted if the loop surely runs. Operations under a
-condition inside a loop stay there.
+Only operations without effects that cannot fail are hoisted, because the loop may run no round. A
+load of read-only memory is hoisted if the loop surely runs.
 """
 
 from __future__ import annotations

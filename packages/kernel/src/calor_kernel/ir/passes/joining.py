@@ -1,8 +1,7 @@
 """Flags float operations that compilers cannot contract, so they need no protection.
 
-Requirements: if a language lets its compiler contract products into sums or reorder sums, results
-can only be hidden from it, at a cost. A product that is never part of a sum, and an fma used only
-by other fmas, need not be hidden.
+A product that is never part of a sum, and an fma used only by other fmas, need not be hidden from a
+compiler that contracts products into sums.
 """
 
 from __future__ import annotations

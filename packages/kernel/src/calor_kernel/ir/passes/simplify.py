@@ -1,8 +1,7 @@
 """Folding after other passes and unrolling, and if-conversion of cheap branches.
 
-Requirements: equal operations of a scope are shared. A branch that selects between numbers becomes
-a few operations without a jump, which keeps vector lanes and units of a plane converged. A loop of
-no round or of one round is removed.
+A branch that selects between numbers becomes a few operations without a jump, which keeps vector
+lanes and units of a plane converged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Full unrolling of the loops that request it.
+"""Full unrolling of the loops that request it, for languages without an unroll pragma.
 
-Requirements: it serves languages without an unroll pragma. Sums of an index and constants are
-folded, so that rounds differ by a constant in an address.
+Sums of an index and constants are folded, so that rounds differ by a constant in an address.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Splits vectors of any width into the widths of a target.
 
-Requirements: every operation is handled, so a kernel is written once for any width. Dtypes may have
-different widths (sixteen lanes of a byte, four of a float), so operands are cut alike before they
-are combined. Whole-vector operations of a target, such as matrix fragments, get packed vectors.
+Dtypes may have different widths (sixteen lanes of a byte, four of a float), so operands are cut
+alike before they are combined.
 """
 
 from __future__ import annotations
