@@ -180,8 +180,8 @@ def form_of(kernel: Kernel) -> str:
 
 def cuda() -> DescribedDevice:
     """Return an NVIDIA H200."""
+    from calor_cuda.cuda_cpp import CudaCpp
     from calor_cuda.description import describe
-    from calor_cupy.cuda_cpp import CudaCpp
 
     native = {"library": "CuPy", "driver": 13000, "runtime": 13000, "target": "sm_90a"}
     info = describe({**H200, "totalGlobalMem": 141 << 30}, native)

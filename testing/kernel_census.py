@@ -214,14 +214,15 @@ def described(device: str) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in ("CALOR_CACHE", "CALOR_TUNE", "CALOR_KEEP")}
     os.environ.update(CALOR_CACHE="0", CALOR_TUNE="off", CALOR_COMPILE_WORKERS="0")
     # The process may have opened the device itself; a test before this one may have.
-    opened = [_taken(backends, device), _taken(registry._devices, device)]
+    tables: Sequence[dict[str, Any]] = (backends, registry._devices)
+    opened = [_taken(table, device) for table in tables]
     backends[device] = KernelBackend(device, lambda index: made)
     np.random.default_rng = lambda *seed: Zeros()  # type: ignore[assignment]
     try:
         yield
     finally:
         np.random.default_rng = generator
-        for table, found in zip((backends, registry._devices), opened, strict=True):
+        for table, found in zip(tables, opened, strict=True):
             _taken(table, device)
             table.update(found)
         for name, value in before.items():

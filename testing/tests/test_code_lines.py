@@ -11,7 +11,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 # The most lines of code of a device's plugin, beside its bindings and what prints its language.
 # What some say to the doctor is beside too. Files are named, and folders.
 BARS = {
-    "cuda": (450, {"bindings", "pycuda_driver", "pycuda_capsules"}),
+    "cuda": (450, {"bindings", "pycuda_driver", "pycuda_capsules", "cuda_cpp"}),
     "hip": (250, {"bindings", "dialect", "tables"}),
     "metal": (250, {"_bindings", "diagnosis", "dialect", "atomics", "matrices", "tables"}),
     "opencl": (250, {"_bindings", "diagnosis", "opencl_c"}),
@@ -35,10 +35,11 @@ def test_the_printer_of_wgsl_is_small() -> None:
 
 # What a language of the C family says of itself: its dialect. Beside are tables of its words, its
 # atomics, and what only some processors have: matrices, asynchronous copies, vector arithmetic.
-# Plain C is all in one file; HIP's dialect adds to CUDA's.
+# Plain C is all in one file; The dialects of CUDA and HIP add to that of C++ for GPUs.
 DIALECTS = {
     "C": "packages/kernel/src/calor_kernel/printers/plain_c.py",
-    "CUDA C++": "packages/cupy/src/calor_cupy/cuda_cpp/dialect.py",
+    "C++ for GPUs": "packages/cupy/src/calor_cupy/gpu_cpp/dialect.py",
+    "CUDA C++": "plugins/cuda/src/calor_cuda/cuda_cpp/dialect.py",
     "HIP C++": "plugins/hip/src/calor_hip/dialect.py",
     "Metal": "plugins/metal/src/calor_metal/dialect.py",
     "OpenCL C": "plugins/opencl/src/calor_opencl/opencl_c/dialect.py",
@@ -54,7 +55,7 @@ def test_every_dialect_of_c_is_counted() -> None:
     files = [
         p for top in ("packages", "plugins") for p in (PLUGINS.parent / top).glob("*/src/**/*.py")
     ]
-    found = re.compile(r"^class \w+\((Dialect|CudaCpp)\)", re.M)
+    found = re.compile(r"^class \w+\((Dialect|GpuCpp)\)", re.M)
     languages = {
         p.relative_to(PLUGINS.parent).as_posix()
         for p in files

@@ -19,7 +19,7 @@ from calor.dtypes import (
     uint32,
 )
 from calor.specs import spec
-from calor_cupy.cuda_cpp import CudaCpp
+from calor_cuda.cuda_cpp import CudaCpp
 from calor_interpreter.device import MANY_UNITS
 from calor_kernel.contract.work import Request, View
 from calor_kernel.ir.types import Buffer, Scalar

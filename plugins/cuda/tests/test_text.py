@@ -7,8 +7,8 @@ import pytest
 
 from calor.dtypes import bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint32
 from calor.errors import CompileError
-from calor_cupy.cuda_cpp import CudaCpp
-from calor_cupy.cuda_cpp.warpgroups import Placed, placed_of
+from calor_cuda.cuda_cpp import CudaCpp
+from calor_cuda.cuda_cpp.warpgroups import Placed, placed_of
 from calor_kernel.language import (
     Buffer,
     Layout,

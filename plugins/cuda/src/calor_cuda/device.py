@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from calor_cupy.cuda_cpp.dialect import STATIC_BYTES
+from calor_cuda.cuda_cpp.dialect import STATIC_BYTES
 from calor_cupy.driver.device import Stream, StreamQueue
 from calor_cupy.driver.links import CupyLinks
 from calor_cupy.driver.peers import PeerMemory

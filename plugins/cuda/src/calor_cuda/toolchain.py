@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from calor.errors import CompileError, DeviceError
-from calor_cupy.cuda_cpp import CudaCpp
+from calor_cuda.cuda_cpp import CudaCpp
 from calor_kernel.device.printing import PrintingToolchain
 
 from .bindings import INSTALL

@@ -1,6 +1,6 @@
-"""The dialect HIP C++ for AMD's CDNA and RDNA processors: CUDA C++ with clang's builtins.
+"""The dialect HIP C++ for AMD's CDNA and RDNA processors, with clang's builtins.
 
-Requirements: everything that AMD's processors share with NVIDIA's is in the CUDA C++ dialect. The
+Requirements: everything that AMD's processors share with NVIDIA's is in calor-cupy's dialect. The
 wave size is the target's, 64 or 32. The printer contracts expressions, never the compiler
 (``-ffp-contract=off``). Results equal those of other devices, so no function of the device
 libraries is called.
@@ -13,10 +13,9 @@ from types import MappingProxyType
 from typing import Final
 
 from calor.dtypes import DType, bool_, float32, float64, uint32
-from calor_cupy.cuda_cpp import CudaCpp
-from calor_kernel.ir.nodes import Kernel, Memory, Operation
+from calor_cupy.gpu_cpp import GpuCpp
+from calor_kernel.ir.nodes import Kernel, Operation
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import Helpers, Values
 from calor_kernel.printers.expressions import Expression
 
 from . import matrices, tables
@@ -25,7 +24,7 @@ from . import matrices, tables
 SHARED_BYTES: Final = 64 << 10
 
 
-class HipCpp(CudaCpp):
+class HipCpp(GpuCpp):
     """HIP C++ without headers; ``wave`` is the wave size, ``instructions`` are the matrix ones."""
 
     name = "HIP C++"
@@ -36,7 +35,7 @@ class HipCpp(CudaCpp):
     templates = tables.TEMPLATES
     own_helpers = tables.HELPERS
     statements = MappingProxyType({"mma": matrices.mma})
-    reserved = CudaCpp.reserved | tables.RESERVED
+    reserved = GpuCpp.reserved | tables.RESERVED
 
     def __init__(self, wave: int = 64) -> None:
         self.wave = wave
@@ -55,12 +54,6 @@ class HipCpp(CudaCpp):
             return self.cast(dtype, value)
         return ex.call("__builtin_bit_cast", Expression(self.types[dtype]), value)
 
-    def vector_operation(
-        self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
-    ) -> Expression | None:
-        """Return None: clang selects two-lane instructions itself."""
-        return None
-
     def barrier(self, scope: str, name: int, count: int) -> str:
         """Return a barrier of a cube or of a wave."""
         if name or count or scope not in ("cube", "plane"):
@@ -70,10 +63,6 @@ class HipCpp(CudaCpp):
     def fence(self, scope: str, order: str) -> str:
         """Return a fence for the memory of a scope."""
         return f'__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "{tables.SCOPES[scope]}");'
-
-    def prefetch(self, memory: Memory, place: Expression) -> str:
-        """Return nothing: the processors have no prefetch instruction."""
-        return ""
 
     def shuffle(self, kind: str, dtype: DType, value: Expression, lane: Expression) -> Expression:
         """Return a shuffle within a wave by ds_bpermute, which moves 32 bits."""
@@ -96,10 +85,6 @@ class HipCpp(CudaCpp):
         made = ex.call(f"__builtin_amdgcn_ballot_w{self.wave}", *operands)
         return self.cast(operation.result.type.dtype, made)
 
-    def printed(self, text: str, values: Sequence[Values]) -> str:
-        """Raise an error: printing is a function of the device libraries."""
-        self.refuse("prints")
-
     def pieces(self, kernel: Kernel) -> Mapping[str, str]:
         """Return the functions that a kernel may need before it."""
         return tables.pieces(self.wave, kernel.cube)
@@ -109,7 +94,7 @@ class HipCpp(CudaCpp):
         return f"__attribute__((amdgpu_flat_work_group_size({kernel.units}, {kernel.units})))"
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
-        """Return the macros of function and memory kinds, followed by the CUDA C++ text."""
+        """Return the macros of function and memory kinds, followed by the text."""
         if kernel.shared_bytes > SHARED_BYTES:
             self.refuse(f"cubes with {kernel.shared_bytes} bytes of shared memory")
         return f"{tables.HEADER}\n{super().kernel(kernel, names, body, helpers)}"

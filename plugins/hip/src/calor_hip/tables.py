@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from calor_cupy.cuda_cpp.tables import VECTOR_PIECES
+from calor_cupy.gpu_cpp.tables import INLINE, VECTOR_PIECES
 from calor_kernel.printers.dialect import words
 
 HEADER: Final = "".join(
@@ -72,12 +72,11 @@ TEMPLATES: Final = MappingProxyType(
     }
 )
 
-_INLINE: Final = "__device__ __forceinline__"
 _RELAXED: Final = "__ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT"
 
 
 def _helper(name: str, result: str, parameter: str, made: str) -> tuple[str, str]:
-    return name, f"static {_INLINE} {result} {name}({parameter}) {{\n  return {made};\n}}"
+    return name, f"static {INLINE} {result} {name}({parameter}) {{\n  return {made};\n}}"
 
 
 # Functions that replace helpers in C, by the helper's name and its dtypes.
@@ -109,7 +108,7 @@ def _fetch(kind: str) -> str:
     # this attribute generates loops instead.
     own = "[[clang::atomic(no_remote_memory, no_fine_grained_memory)]] " if kind == "add" else ""
     body = f"T old;\n  {own}{{ old = __hip_atomic_{call}(p, (T)x, {_RELAXED}); }}\n  return old;"
-    return f"template <class T, class U> {_INLINE} T atomic_{kind}(T *p, U x) {{\n  {body}\n}}\n"
+    return f"template <class T, class U> {INLINE} T atomic_{kind}(T *p, U x) {{\n  {body}\n}}\n"
 
 
 def pieces(wave: int, cube: tuple[int, int, int]) -> dict[str, str]:
@@ -123,24 +122,24 @@ def pieces(wave: int, cube: tuple[int, int, int]) -> dict[str, str]:
     made = dict(VECTOR_PIECES)
     for axis, size in zip("xyz", cube, strict=True):
         made[f"cubes_{axis}("] = (
-            f"{_INLINE} unsigned int cubes_{axis}() {{\n"
+            f"{INLINE} unsigned int cubes_{axis}() {{\n"
             f"  return __builtin_amdgcn_grid_size_{axis}() / {size};\n}}\n"
         )
-    made["lane_of_plane("] = f"{_INLINE} unsigned int lane_of_plane() {{\n  return {lanes};\n}}\n"
+    made["lane_of_plane("] = f"{INLINE} unsigned int lane_of_plane() {{\n  return {lanes};\n}}\n"
     made["plane_of_cube("] = (
-        f"{_INLINE} unsigned int plane_of_cube() {{\n  return ({index}) / {wave};\n}}\n"
+        f"{INLINE} unsigned int plane_of_cube() {{\n  return ({index}) / {wave};\n}}\n"
     )
     for group, scope, wait in (
         ("cube", "workgroup", "__builtin_amdgcn_s_barrier"),
         ("plane", "wavefront", "__builtin_amdgcn_wave_barrier"),
     ):
         made[f"meet_{group}("] = (
-            f"{_INLINE} void meet_{group}() {{\n"
+            f"{INLINE} void meet_{group}() {{\n"
             f'  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "{scope}");\n  {wait}();\n'
             f'  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "{scope}");\n}}\n'
         )
     made["from_lane("] = (
-        f"template <class T> {_INLINE} T from_lane(T x, unsigned int lane) {{\n"
+        f"template <class T> {INLINE} T from_lane(T x, unsigned int lane) {{\n"
         "  int parts[sizeof(T) / 4];\n  __builtin_memcpy(parts, &x, sizeof x);\n#pragma unroll\n"
         "  for (int i = 0; i < sizeof(T) / 4; i++)\n"
         "    parts[i] = __builtin_amdgcn_ds_bpermute((int)(lane << 2), parts[i]);\n"
@@ -153,13 +152,13 @@ def pieces(wave: int, cube: tuple[int, int, int]) -> dict[str, str]:
         ("down", f"lane_of_plane() + n < {wave} ? lane_of_plane() + n : lane_of_plane()"),
     ):
         made[f"shuffle_{kind}("] = (
-            f"template <class T> {_INLINE} T shuffle_{kind}(T x, unsigned int n) {{\n"
+            f"template <class T> {INLINE} T shuffle_{kind}(T x, unsigned int n) {{\n"
             f"  return from_lane(x, {lane});\n}}\n"
         )
     for kind in ("add", "min", "max", "and", "or", "xor", "exchange"):
         made[f"atomic_{kind}("] = _fetch(kind)
     made["atomic_compare("] = (
-        f"template <class T, class U> {_INLINE} T atomic_compare(T *p, U expected, U x) {{\n"
+        f"template <class T, class U> {INLINE} T atomic_compare(T *p, U expected, U x) {{\n"
         "  T seen = (T)expected;\n"
         "  __hip_atomic_compare_exchange_strong(p, &seen, (T)x, __ATOMIC_RELAXED, "
         f"{_RELAXED});\n  return seen;\n}}\n"

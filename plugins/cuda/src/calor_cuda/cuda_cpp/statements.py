@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from calor_cupy.cuda_cpp import asynchronous, tma, warpgroups
+from calor_cuda.cuda_cpp import asynchronous, tma, warpgroups
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers.printer import Printer
 

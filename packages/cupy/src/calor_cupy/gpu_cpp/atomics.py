@@ -1,4 +1,4 @@
-"""Atomics in CUDA C++.
+"""Atomics in C++ for GPUs.
 
 Requirements: native atomic functions are used if available. Other float updates are
 compare-and-swap loops on the bits, so a NaN ends the loop too.
@@ -7,7 +7,6 @@ compare-and-swap loops on the bits, so a NaN ends the loop too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from calor.dtypes import int64, uint64
 from calor_kernel.ir.nodes import Operation
@@ -17,18 +16,6 @@ from calor_kernel.printers.dialect import Dialect, Helpers
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
 
-NAMES = MappingProxyType(
-    {
-        "add": "atomicAdd",
-        "min": "atomicMin",
-        "max": "atomicMax",
-        "and": "atomicAnd",
-        "or": "atomicOr",
-        "xor": "atomicXor",
-        "exchange": "atomicExch",
-        "compare": "atomicCAS",
-    }
-)
 _SIGNED = ("min", "max")
 
 

@@ -1,5 +1,5 @@
 """Kernels as text of CUDA C++, for devices of calor-cuda and whoever else compiles it."""
 
-from calor_cupy.cuda_cpp.dialect import CudaCpp
+from calor_cuda.cuda_cpp.dialect import CudaCpp
 
 __all__ = ["CudaCpp"]

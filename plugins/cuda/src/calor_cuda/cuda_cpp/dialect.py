@@ -1,53 +1,40 @@
 """The dialect of CUDA C++, for processors of compute capability 8.0 and newer.
 
 Requirements: the text needs no header, so any run-time compiler accepts it. The printer alone
-contracts, never the compiler (``--fmad=false``). float16 and bfloat16 are held as bits. Vectors are
-structures of up to 16 bytes, one access if aligned, and are computed lane by lane. (PTX is NVIDIA's
-Parallel Thread Execution ISA.)
+contracts, never the compiler (``--fmad=false``). (PTX is NVIDIA's Parallel Thread Execution ISA.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
-from calor.dtypes import ALL, DType, bool_, float32, float64, int32, int64, uint32
-from calor_cupy.cuda_cpp import atomics, tables, tma
-from calor_cupy.cuda_cpp.statements import STATEMENTS
+from calor.dtypes import DType, bool_, float32, float64, int32, int64, uint32
+from calor_cuda.cuda_cpp import tables, tma
+from calor_cuda.cuda_cpp.statements import STATEMENTS
+from calor_cupy.gpu_cpp import GpuCpp
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
-from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, Values
+from calor_kernel.printers.dialect import Helpers, Values
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.formats import listed, printf
+from calor_kernel.printers.formats import printf
 
 STATIC_BYTES: Final = 48 << 10
 
 
-class CudaCpp(Dialect):
+class CudaCpp(GpuCpp):
     """CUDA C++ with calor's names of number types."""
 
     name = "CUDA C++"
     inline_names = ("cuda", "c")
-    function_prefix = "static __device__ __forceinline__"
-    restrict = "__restrict__"
     # Shared memory beyond this is requested by the launch.
-    static_bytes: int = STATIC_BYTES
-    atomic_names = atomics.NAMES
+    static_bytes = STATIC_BYTES
+    atomic_names = tables.ATOMICS
     positions = tables.POSITIONS
-    spaces = tables.SPACES
-    suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ull"})
-    types = tables.TYPES
     templates = tables.TEMPLATES
     own_helpers = tables.HELPERS
     fast_fma = True
     statements = STATEMENTS
-    reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED | {d.name for d in ALL}
-
-    def widths(self, dtype: DType) -> tuple[int, ...]:
-        """Return the vector widths up to 16 bytes, the widest access."""
-        return tuple(n for n in (1, 2, 4, 8, 16) if n * dtype.itemsize <= 16)
 
     def special(self, number: float, dtype: DType) -> Expression:
         """Return an infinity or NaN, which the compiler cannot name without headers."""
@@ -68,7 +55,6 @@ class CudaCpp(Dialect):
         made = ex.call(f"__{names[source]}_as_{names[whole]}", value)
         return made if whole is dtype else self.cast(dtype, made)
 
-    # Vectors.
     def vector_operation(
         self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
     ) -> Expression | None:
@@ -80,50 +66,6 @@ class CudaCpp(Dialect):
         types = self.vector_type(target), self.vector_type(source)
         name, text = tables.rounded_pairs(target.dtype, target.width, *types)
         return ex.call(helpers.add(name, text), *operands)
-
-    def vector_type(self, type: Type) -> str:
-        """Return the name of a structure, declared if used."""
-        return f"{self.held(type.dtype).name}x{type.width}"
-
-    def vector(self, type: Type, lanes: Sequence[Expression]) -> Expression:
-        """Return a structure of lanes."""
-        inner = ", ".join(lane.text for lane in lanes)
-        return ex.reading(Expression(f"{self.vector_type(type)}{{{inner}}}"), *lanes)
-
-    def lane(self, value: Expression, type: Type, lane: int) -> Expression:
-        """Return a lane of a structure."""
-        return ex.reading(Expression(f"{value.at(ex.ATOM)}.v[{lane}]"), value)
-
-    def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
-        """Return a gather, with one access per lane."""
-        return ex.call(f"gather<{self.vector_type(type)}>", place)
-
-    def scatter(self, memory: Memory, type: Type, place: Expression, value: Expression) -> str:
-        """Return a scatter, with one access per lane."""
-        return f"scatter({place.text}, {value.text});"
-
-    def bools_of(self, value: Expression, stored: Type, type: Type) -> Expression:
-        """Return each lane converted."""
-        return ex.call(f"lanes<{self.vector_type(type)}>", value)
-
-    def bytes_of(self, value: Expression, stored: Type, type: Type) -> Expression:
-        """Return each lane converted."""
-        return ex.call(f"lanes<{self.vector_type(stored)}>", value)
-
-    # Statements.
-    def declare_memories(self, kernel: Kernel, names: Sequence[str]) -> Sequence[str]:
-        """Return array declarations; large shared ones are parts of dynamic shared memory."""
-        large, at, lines = kernel.shared_bytes > self.static_bytes, 0, []
-        for memory, name in zip(kernel.memories, names, strict=True):
-            type, align = self.storage(memory.type.dtype), max(memory.align, memory.type.nbytes)
-            if memory.space == "shared" and large:
-                at = -(-at // align) * align
-                lines.append(f"{type} *{name} = ({type} *)(launched_memory + {at});")
-                at += memory.type.nbytes * (memory.size or 0)
-                continue
-            space = "__shared__ " if memory.space == "shared" else ""
-            lines.append(f"{space}__align__({align}) {type} {name}[{memory.size}];")
-        return lines
 
     def barrier(self, scope: str, name: int, count: int) -> str:
         """Return a barrier of a scope, or one of the sixteen named ones."""
@@ -142,16 +84,6 @@ class CudaCpp(Dialect):
         if scope == "device" and order != "seq_cst":
             return 'asm volatile("fence.acq_rel.gpu;" ::: "memory");'
         return f"__threadfence{tables.FENCES.get(scope, '')}();"
-
-    def atomic(
-        self,
-        operation: Operation,
-        place: Expression,
-        values: Sequence[Expression],
-        helpers: Helpers,
-    ) -> Expression:
-        """Return an atomic function, or a loop around one."""
-        return atomics.atomic(self, self.atomic_names, operation, place, values, helpers)
 
     def prefetch(self, memory: Memory, place: Expression) -> str:
         """Return a prefetch of global memory into the L2 cache."""
@@ -199,18 +131,9 @@ class CudaCpp(Dialect):
             return bounds
         return f"{bounds} __cluster_dims__({', '.join(map(str, cluster))})"
 
-    def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
-        """Return the kernel after the parts of the prelude and the helpers that it uses."""
-        declared = [self.parameter(p, names[p.name]) for p in kernel.parameters]
-        if kernel.shared_bytes > self.static_bytes:
-            helpers = f"extern __shared__ __align__(1024) uint8 launched_memory[];\n\n{helpers}"
+    def whole(self, kernel: Kernel, declared: Sequence[str], body: str, helpers: str) -> str:
+        """Return the kernel, with its tensor maps as parameters."""
         maps = tma.declared_maps(kernel)
         if maps:
-            helpers = f"{tma.TYPE}\n{helpers}"
-            declared += maps
-            body = f"{tma.fetched_maps(len(maps))}{body}"
-        return (
-            f"{tables.prelude(helpers + body, self.pieces(kernel))}{helpers}"
-            f'extern "C" __global__ void {self.bounds(kernel)}\n'
-            f"{self.entry(kernel.name)}({listed(declared)}) {{\n{body}}}\n"
-        )
+            helpers, body = f"{tma.TYPE}\n{helpers}", f"{tma.fetched_maps(len(maps))}{body}"
+        return super().whole(kernel, [*declared, *maps], body, helpers)
