@@ -117,7 +117,7 @@ def costs(session: nox.Session) -> None:
     measured = Path(session.create_tmp()).resolve() / "costs.jsonl"
     measured.unlink(missing_ok=True)
     python = shared(session)
-    run(session, python, "-m", "pytest", *PARALLEL, "--full", "--costs", str(measured))
+    run(session, python, "-m", "pytest", *PARALLEL, "--costs", str(measured))
     run(session, python, "tools/choose_tests.py", str(measured))
 
 

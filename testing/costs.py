@@ -1,9 +1,10 @@
 """A pytest plugin: which tests are left to full runs (``--full``), by what they cost.
 
-``--costs FILE`` appends a line for each test to a file: the seconds of processor time that it took,
-in this process and its children, and what it covers. ``tools/choose_tests.py`` picks from these
-lines the costly tests that cover nothing that the others do not, and stores them in
-``testing/left_to_full_runs.json``. A run without ``--full`` leaves out what is stored there.
+A run with ``--costs FILE`` leaves out slow tests alone, and appends a line for each test to a file:
+the seconds of processor time that it took, in this process and its children, and what it covers.
+``tools/choose_tests.py`` picks from these lines the costly tests that cover nothing that the others
+do not, and stores them in ``testing/left_to_full_runs.json``. A run without ``--full`` leaves out
+what is stored there. Slow tests are not measured: other tests cannot rely on what they cover.
 
 A stored test is known by its name and parameters, not by its file, so that it is found where files
 are moved. Where two tests have one name and the same parameters, both are run.
@@ -120,8 +121,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = items
     if not config.getoption("--full"):
         kept = [item for item in items if not item.get_closest_marker("slow")]
-        named = any("::" in argument for argument in config.args)
-        stored = set() if named else left_out([item.nodeid for item in kept], stored_names())
+        # What other runs leave out is measured too; what only full runs have covers nothing there.
+        every = any("::" in argument for argument in config.args) or config.getoption("--costs")
+        stored = set() if every else left_out([item.nodeid for item in kept], stored_names())
         kept = [item for item in kept if item.nodeid not in stored]
     kept = kept[:: config.getoption("--sample")]
     gone = set(items).difference(kept)

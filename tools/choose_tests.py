@@ -1,4 +1,4 @@
-"""Choose the tests that only full runs have, from what `pytest --full --costs FILE` measured.
+"""Choose the tests that only full runs have, from what `pytest --costs FILE` measured.
 
     python tools/choose_tests.py FILE
 
@@ -57,7 +57,7 @@ def choose(tests: list[Measured], least: float = LEAST) -> list[Measured]:
 def main(arguments: list[str] | None = None, stored: Path = STORED) -> None:
     """Store the choice, and print what it saves."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("file", type=Path, help="what pytest --full --costs wrote")
+    parser.add_argument("file", type=Path, help="what pytest --costs wrote")
     given = parser.parse_args(arguments)
     tests = read(given.file.read_text("utf-8").splitlines())
     gone = choose(tests)
