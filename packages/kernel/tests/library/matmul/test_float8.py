@@ -10,10 +10,10 @@ from calor_kernel.library.matmul import gpu_ways, lowering
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
-from .test_units import TOGETHER
+from .test_units import ALONE
 
 E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
-INFOS = {"one unit": ONE_UNIT, "many units": MANY_UNITS, "engine": TOGETHER}
+INFOS = {"one unit": ONE_UNIT, "many units": MANY_UNITS, "engine": ALONE}
 # Shapes of a and b, batch pairs, and the orders in which they lie in memory.
 SMALL = ((13, 40), (40, 17), ((), ()), (None, (1, 0)))
 ROWS = [
@@ -31,7 +31,7 @@ def backend(request):
 @pytest.fixture
 def engine():
     """A device that has been asked nothing, since it remembers what it was told."""
-    return KernelBackend("lanes", lambda index: LanesDevice(TOGETHER))
+    return KernelBackend("lanes", lambda index: LanesDevice(ALONE))
 
 
 @pytest.fixture(autouse=True)
