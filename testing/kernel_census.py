@@ -3,6 +3,7 @@
     python testing/kernel_census.py --device cuda,cpu --suite gpu,rows --only softmax --json FILE
     python testing/kernel_census.py --device cuda --compare FILE
     python testing/kernel_census.py --winners FILE
+    python testing/kernel_census.py --device all --ways testing/ways_won.json
 
 Cases are planned for devices that are only described, kernels are printed and not compiled, and
 nothing runs. Of each task the census keeps the chosen way, the ways that were offered, what dropped
@@ -11,6 +12,8 @@ task the bytes of scratch memory. ``--compare`` prints what differs from a file,
 with 1 if anything does: a change of the kernel library that keeps kernels keeps the census.
 A launch whose text differs and whose operations are the same is called renamed, which is no
 difference; ``--exact`` makes it one. ``--winners`` lists how many cases each way wins in a file.
+``--ways`` stores in how many cases each row of the families' tables is the first choice: a test
+asks that every row wins some case.
 """
 
 from __future__ import annotations
@@ -79,19 +82,22 @@ class Census:
 
     cases: dict[str, list[Json]] = field(default_factory=dict)
     kernels: dict[str, Json] = field(default_factory=dict)
+    ways: dict[str, Counter[str]] = field(default_factory=dict)
     _offers: dict[int, tuple[Any, Json]] = field(default_factory=dict)
 
     @contextmanager
     def case(self, name: str) -> Iterator[None]:
         """Keep what is recorded from here on under a name."""
         found: list[Json] = []
-        record = Recorder.record
+        record, won = Recorder.record, set()
 
         def noted(recorder: Any, *given: Any, **named: Any) -> Any:
             made = record(recorder, *given, **named)
             for task in self.tasks(recorder, made):
                 if task not in found:
                     found.append(task)
+            pairs = zip(recorder.draft.tasks, recorder.works, strict=True)
+            won.update((task.op, work.way) for task, work in pairs if work.way)
             return made
 
         Recorder.record = noted  # type: ignore[method-assign, assignment]
@@ -100,6 +106,8 @@ class Census:
         finally:
             Recorder.record = record  # type: ignore[method-assign]
         self.cases[name] = found
+        for op, way in won:
+            self.ways.setdefault(op, Counter())[way] += 1
 
     def tasks(self, recorder: Any, recording: Any) -> Iterator[Json]:
         """Yield the tasks of a recording with their launches."""
@@ -163,7 +171,9 @@ class Census:
 
     def json(self) -> Json:
         """Return the census as plain data."""
-        return json.loads(json.dumps({"cases": self.cases, "kernels": self.kernels}))
+        ways = {op: dict(sorted(found.items())) for op, found in sorted(self.ways.items())}
+        made = {"cases": self.cases, "kernels": self.kernels, "ways": ways}
+        return json.loads(json.dumps(made))
 
 
 def argument(given: Any) -> Json:
@@ -326,6 +336,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--compare", type=Path, metavar="FILE", help="a census to compare with")
     parser.add_argument("--exact", action="store_true", help="renamed kernels are differences")
     parser.add_argument("--winners", type=Path, metavar="FILE", help="list the ways of a census")
+    parser.add_argument("--ways", type=Path, metavar="FILE", help="store which rows win")
     options = parser.parse_args(arguments)
     if options.winners:
         for device, census in json.loads(options.winners.read_text("utf-8")).items():
@@ -358,6 +369,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(
             json.dumps(made, separators=(",", ":"), sort_keys=True) + "\n", "utf-8"
         )
+    if options.ways:
+        stored = json.loads(options.ways.read_text("utf-8")) if options.ways.exists() else {}
+        stored |= {device: census["ways"] for device, census in made.items()}
+        options.ways.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", "utf-8")
     if lines:
         print("\n".join(lines))
     return int(bool(lines))

@@ -95,5 +95,6 @@ def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
             first = way.tier
         for work in made:
             group = work.group + max(way.tier - first, 0)
-            works.append(replace(work, variant=work.variant or way.name, group=group))
+            variant = work.variant or way.name
+            works.append(replace(work, variant=variant, group=group, way=way.name))
     return Candidates.of(sorted(works, key=lambda work: work.group), dropped)

@@ -178,7 +178,8 @@ class Work:
 
     ``variant``: distinguishes this candidate from the family's others; it is the same at similar
     sizes, so stored tuning results apply. ``group``: the priority; the tuner times group 0 first,
-    and a later group only if the earlier ones leave something to gain.
+    and a later group only if the earlier ones leave something to gain. ``way``: the row of the
+    family's table that made it.
     """
 
     launches: tuple[Launch, ...]
@@ -187,6 +188,7 @@ class Work:
     failures: tuple[Failure, ...] = ()
     variant: str = ""
     group: int = 0
+    way: str = ""
 
 
 @dataclass(frozen=True, slots=True)
