@@ -11,15 +11,17 @@ import pytest
 from calor.dtypes import float32, int64
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Build
-from calor_kernel.device import workers
+from calor_kernel.device import images, workers
 from calor_kernel.device.description import build_text, describe
 from calor_kernel.device.images import Images, outline, outline_data
 from calor_kernel.device.kernels import Kernels
+from calor_kernel.device.printing import PrintingToolchain
 from calor_kernel.device.workers import image_of
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import cube_position, kernel, shared
 from calor_kernel.library.copying import copy_dense, copy_rows
+from calor_kernel.printers import PlainC
 
 SIZE = Scalar(int64, nonnegative=True)
 
@@ -122,6 +124,36 @@ def test_a_second_process_compiles_nothing(own_cache):
     third = Kernels(LanesDevice(replace(device.info, features=frozenset())))
     third.load([dense(8)])
     assert (third.compiled, third.found) == (1, 0)
+
+
+class OtherC(PlainC):
+    """A dialect in another package than its toolchain."""
+
+
+class PrintingOther(PrintingToolchain):
+    """A toolchain whose dialect is another package's."""
+
+    target = "text"
+    dialect = OtherC()
+
+    def compile(self, source, name):
+        return source.encode()
+
+
+PrintingOther.__module__ = "json"
+
+
+def test_images_depend_on_the_packages_of_toolchain_and_dialect(monkeypatch):
+    """An image that an older dialect printed is not found."""
+    sources = {"json": "toolchain 1", OtherC.__module__: "dialect 1"}
+    monkeypatch.setattr(images, "module_digest", lambda name: sources.get(name, ""))
+    device = LanesDevice()
+    device.toolchain = PrintingOther()
+    keys = [images.Images(device).key(dense(8))]
+    for name in sources:
+        sources[name] += " changed"
+        keys.append(images.Images(device).key(dense(8)))
+    assert len(set(keys)) == 3
 
 
 def test_numbers_that_compare_equal_are_different_kernels():

@@ -40,7 +40,7 @@ class Images:
         parts = (
             str(_FORM),
             sources_digest(),
-            module_digest(type(toolchain).__module__),
+            *dict.fromkeys(module_digest(c.__module__) for c in toolchain.classes()),
             f"{type(toolchain).__module__}.{type(toolchain).__qualname__}",
             toolchain.target,
             ",".join(sorted(device.info.features)),

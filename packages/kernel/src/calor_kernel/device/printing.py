@@ -21,6 +21,10 @@ class PrintingToolchain(Toolchain):
     dialect: Dialect
     number: int | None = None
 
+    def classes(self) -> tuple[type, ...]:
+        """Return the toolchain's classes, and those of its dialect."""
+        return (*super().classes(), *type(self.dialect).__mro__)
+
     def source(self, kernel: Kernel) -> str:
         """Return the text; CompileError if the dialect lacks a required construct."""
         return print_kernel(kernel, self.dialect)

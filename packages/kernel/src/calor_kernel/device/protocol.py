@@ -107,6 +107,10 @@ class Toolchain(ABC):
 
     target: str
 
+    def classes(self) -> tuple[type, ...]:
+        """Return the classes whose packages make text and image, beside calor-kernel's own."""
+        return type(self).__mro__
+
     @abstractmethod
     def source(self, kernel: Kernel) -> str:
         """Return the kernel's source in the device's language, or raise CompileError."""
