@@ -1,53 +1,66 @@
-"""Depthwise convolutions, row by row.
+"""Depthwise convolutions and their gradients, row by row.
 
-Requirements: memory is the limit, so rows are read in place, with a stride of two as well, and
-nothing is copied. Masks handle the ends of rows; the middle needs none.
+Requirements: memory is the limit, so rows are read and written in place, with strides too, and
+nothing is copied. Masks handle the ends of rows; the middle needs none. The unit that writes an
+element of the input gradient computes its whole sum.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
-from calor.dtypes import DType, int32
+from calor.dtypes import DType
 from calor_kernel.language import (
-    cast,
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Registers,
+    Size,
+    Stride,
     cube_position,
-    fma,
     kernel,
+    min,
+    range,
     registers,
     splat,
 )
-from calor_kernel.library.conv.phase_planes import iota
-from calor_kernel.library.conv.row_windows import Along, ask_ahead, masks_of, read_taps
+from calor_kernel.library.conv.row_windows import (
+    AHEAD,
+    Along,
+    Back,
+    Extent,
+    GivenRows,
+    SeenRows,
+    ask_ahead,
+    each_row,
+    masks_of,
+    read_taps,
+    write_phases,
+)
+from calor_kernel.library.conv.vector_tiles import (
+    Strides,
+    add_products,
+    below,
+    multiply_add,
+    within,
+)
+from calor_kernel.library.conv.weight_gradient_rows import sums
 
 
 @kernel
 def convolve_rows(
-    x: Any,
-    w: Any,
-    c: Any,
-    lines: Any,
-    turns: Any,
-    groups: Any,
-    x_outer: Any,
-    x_group: Any,
-    x_row: Any,
-    w_group: Any,
-    w_output: Any,
-    w_height: Any,
-    w_width: Any,
-    c_outer: Any,
-    c_group: Any,
-    c_output: Any,
-    c_row: Any,
-    taps: Any,
-    stride: Any,
-    start: Any,
-    height: Any,
-    out_height: Any,
-    out_width: Any,
-    width_start: Any,
-    width: Any,
+    x: In,
+    w: In,
+    c: Out,
+    over: SeenRows[Number],
+    groups: Size,
+    x_steps: Strides[Number],
+    w_steps: Strides[Number],
+    w_width: Stride,
+    c_steps: Strides[Number],
+    c_row: Stride,
     *,
     along: Along,
     dilation: int,
@@ -55,58 +68,153 @@ def convolve_rows(
     lanes: int,
     accumulate: DType,
 ) -> None:
-    """Compute ``turns`` of the ``lines``, output rows, for ``outputs`` output channels each.
+    """Compute rows of pixels of ``outputs`` output channels each.
 
-    ``taps``, ``stride``, ``start`` and ``height`` say which input rows an output row reads, with
-    the ``dilation``.
+    The inner axis of x is its rows. The axes of w are groups, output channels and rows of taps.
     """
-    first = cube_position(0) * turns
-    last = min(first + turns, lines)
-    plane, y = first // out_height, first % out_height
-    image, group = plane // groups, plane % groups
-    for _ in range(first, last):
-        top = y * stride + start
-        begin = (max(-top, 0) + (dilation - 1)) // dilation
-        end = min(taps, (max(height - top, 0) + (dilation - 1)) // dilation)
-        at = image * x_outer + group * x_group + top * x_row
-        of = group * w_group
-        to = image * c_outer + group * c_group + y * c_row
-        for o in range(0, out_width, lanes):
-            left = o * along.stride + width_start
-            acc = registers(outputs, accumulate, lanes)
-            ask_ahead(x, at + left, x_row, stride, along, lanes)
-            middle = (left >= 0) and (left + along.spread(lanes) <= width)
-            if middle:
+
+    def add_row(acc: Registers, taps: Iterable[Number], of: Number) -> None:
+        for k, value in enumerate(list(taps)):
+            weights = [w[of + k * w_width + r * w_steps.middle] for r in range(outputs)]
+            add_products(acc, weights, [value.to(accumulate)])
+
+    def row(line: Number, image: Number, group: Index, y: Number) -> None:
+        top = y * over.stride + over.high.start
+        begin, end = over.inside(top, dilation)
+        at = x_steps.at(image, group) + top * x_steps.inner
+        of = group * w_steps.outer
+        to = c_steps.at(image, group) + y * c_row
+        for o in range(0, over.wide.count, lanes):
+            left = o * along.stride + over.wide.start
+            acc = registers((outputs, 1), accumulate, lanes)
+            ask_ahead(x, at + left, x_steps.inner, over.stride, along, lanes)
+            if (left >= 0) and (left + along.spread(lanes) <= over.wide.size):
                 for k in range(begin, end):
-                    row = at + k * dilation * x_row
-                    seen = read_taps(x, row + left, along, lanes, None)
-                    add_taps(acc, seen, w, of + k * w_height, w_width, w_output)
+                    seen = at + k * dilation * x_steps.inner + left
+                    add_row(acc, read_taps(x, seen, along, lanes), of + k * w_steps.inner)
             else:
-                masks = masks_of(left, along, lanes, width)
+                masks = masks_of(left, along, lanes, over.wide.size)
                 for k in range(begin, end):
-                    row = at + k * dilation * x_row
-                    seen = read_taps(x, row + left, along, lanes, masks)
-                    add_taps(acc, seen, w, of + k * w_height, w_width, w_output)
-            inside = iota(lanes) < splat(cast(out_width - o, int32), lanes)
+                    seen = at + k * dilation * x_steps.inner + left
+                    add_row(acc, read_taps(x, seen, along, lanes, masks), of + k * w_steps.inner)
+            inside = below(over.wide.count - o, lanes)
             for r in range(outputs):
-                c.store(to + r * c_output + o, acc[r].to(c.dtype), mask=inside)
-        y += 1
-        if y == out_height:
-            y = y * 0
-            group += 1
-            if group == groups:
-                group = group * 0
-                image += 1
+                c.store(to + r * c_steps.inner + o, acc[r, 0].to(c.dtype), mask=inside)
+
+    each_row(over, over.high.count, groups, row)
 
 
-def add_taps(acc: Any, seen: list[Any], w: Any, of: Any, w_width: Any, w_output: Any) -> None:
-    """Add the products of a row's taps and their inputs."""
-    wide = acc.type.dtype
-    for k, value in enumerate(seen):
-        value = value.to(wide)
-        for r in range(len(acc)):
-            weight = splat(w[of + k * w_width + r * w_output].to(wide), value.width)
-            if wide.kind == "float":
-                acc[r] = fma(weight, value, acc[r])
-            else:
-                acc[r] = acc[r] + weight * value
+@kernel
+def weigh_rows(
+    x: In,
+    g: In,
+    c: Out,
+    images: Size,
+    outputs: Size,
+    x_steps: Strides[Number],
+    g_steps: Strides[Number],
+    g_row: Stride,
+    high: Extent[Number],
+    wide: Extent[Number],
+    *,
+    along: Along,
+    taps: int,
+    stride: int,
+    dilation: int,
+    lanes: int,
+    accumulate: DType,
+) -> None:
+    """Compute the weight gradient of output channel y and its input channel x.
+
+    The inner axis of x is its rows. An output row reads ``taps`` rows of it.
+    """
+    group, output = cube_position(0), cube_position(1)
+    acc = registers((taps, along.taps), accumulate, lanes)
+    for image in range(images):
+        x_at, g_at = x_steps.at(image, group), g_steps.at(image, group) + output * g_steps.inner
+        for y in range(high.count):
+            top = y * stride + high.start
+            for o in range(0, wide.count, lanes):
+                left = o * along.stride + wide.start
+                g_place = g_at + y * g_row + o
+                value = g.load(g_place, lanes, mask=below(wide.count - o, lanes)).to(accumulate)
+                # For the last, partial vector of an output row only the inputs of its pixels are
+                # read.
+                limit = min(wide.count - o, lanes) * along.stride
+                masks = masks_of(left, along, lanes, wide.size, limit)
+                ask_ahead(x, x_at + top * x_steps.inner + left, x_steps.inner, stride, along, lanes)
+                g.prefetch(g_place + AHEAD // g.dtype.itemsize)
+                for k in range(taps):
+                    row = top + k * dilation
+                    if (row >= 0) & (row < high.size):
+                        at = x_at + row * x_steps.inner + left
+                        for j, seen in enumerate(list(read_taps(x, at, along, lanes, masks))):
+                            acc[k, j] = multiply_add(value, seen.to(accumulate), acc[k, j])
+    to = (group * outputs + output) * (taps * along.taps)
+    for number, total in enumerate(sums(list(acc))):
+        c[to + number] = total.to(c.dtype)
+
+
+@kernel
+def spread_rows(
+    g: In,
+    w: In,
+    c: Out,
+    over: GivenRows[Number],
+    groups: Size,
+    g_steps: Strides[Number],
+    g_row: Stride,
+    w_steps: Strides[Number],
+    w_width: Stride,
+    *,
+    back: Back,
+    taps: int,
+    stride: int,
+    dilation: int,
+    outputs: int,
+    lanes: int,
+    accumulate: DType,
+) -> None:
+    """Compute rows of the dense input gradient, each from ``outputs`` output channels.
+
+    The axes of w are groups, output channels and rows of taps.
+    """
+    high, span = over.high, back.stride
+
+    def row(line: Number, image: Number, group: Index, y: Number) -> None:
+        at = g_steps.at(image, group)
+        for j in range(0, (over.width + (span - 1)) // span, lanes):
+            acc = registers(span, accumulate, lanes)
+            for r in range(outputs):
+                for k in range(taps):
+                    place = y - high.start - k * dilation
+                    if (place >= 0) & (place % stride == 0) & (place < high.count * stride):
+                        windows = at + r * g_steps.inner + place // stride * g_row
+                        of = group * w_steps.outer + r * w_steps.middle + k * w_steps.inner
+                        add_windows(acc, g, windows, j, over.out_width, w, of, w_width, back)
+            write_phases(list(acc), c, line * over.width + j * span, over.width - j * span)
+
+    each_row(over, high.size, groups, row)
+
+
+def add_windows(
+    acc: Registers,
+    g: Pointer,
+    windows: Number,
+    j: Number,
+    out_width: Number,
+    w: Pointer,
+    of: Number,
+    w_width: Number,
+    back: Back,
+) -> None:
+    """Add an output row's part to each stride phase of the elements from ``stride * j`` on."""
+    lanes, wide = acc.type.width, acc.type.dtype
+    read: dict[int, Number] = {}
+    for phase in range(back.stride):
+        for k, further in back.phase(phase):
+            if further not in read:
+                inside = within(j + further, lanes, out_width)
+                read[further] = g.load(windows + j + further, lanes, mask=inside).to(wide)
+            weight = splat(w[of + k * w_width].to(wide), lanes)
+            acc[phase] = multiply_add(weight, read[further], acc[phase])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Output
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.conv.depthwise import convolve_rows
-from calor_kernel.library.conv.depthwise_gradients import spread_rows, weigh_rows
-from calor_kernel.library.conv.padded_rows import SIZE, STRIDE, Placement, moved, three
-from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
-from calor_kernel.library.conv.row_windows import Along, Back
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Launch, Output
+from calor_kernel.library.conv.depthwise import convolve_rows, spread_rows, weigh_rows
+from calor_kernel.library.conv.padded_rows import Placement, effort, three, vectors
+from calor_kernel.library.conv.problem import Axis, Correlation
+from calor_kernel.library.conv.row_windows import Along, Back, Extent, GivenRows, SeenRows
+from calor_kernel.library.conv.vector_tiles import Strides
 
 # Maxima of the output channels of an input channel, and of taps along a row, in one kernel.
 _OUTPUTS, _TAPS = 4, 31
@@ -25,11 +23,7 @@ _GRAIN = 1 << 16
 
 
 def row_launch(
-    problem: Correlation,
-    axes: Sequence[Axis],
-    places: Sequence[Argument],
-    to: Placement,
-    info: DeviceInfo,
+    problem: Correlation, axes: Sequence[Axis], to: Placement, info: DeviceInfo
 ) -> Launch | None:
     """Return the launch of a depthwise convolution, None if the problem is no such one."""
     images, groups, outputs = problem.leads
@@ -38,55 +32,32 @@ def row_launch(
         return None
     if outputs.size > _OUTPUTS or wide.terms > _TAPS:
         return None
-    dtype, accumulate = problem.a.dtype, accumulator(problem.a.dtype)
-    lines = images.size * groups.size * high.count
-    turns = max(1, _GRAIN // (wide.count * outputs.size * dtype.itemsize))
-    numbers = [
-        lines,
-        turns,
-        groups.size,
-        images.a,
-        groups.a,
-        high.a,
-        groups.b,
-        outputs.b,
-        high.b,
-        wide.b,
-        to.leads[0],
-        to.leads[1],
-        to.leads[2],
-        to.axes[1],
-        high.terms,
-        high.result,
-        high.start,
-        high.size,
-        high.count,
-        wide.count,
-        wide.start,
-        wide.size,
-    ]
-    keywords: dict[str, Any] = {
-        "along": Along(wide.terms, wide.result, wide.summed),
-        "dilation": high.summed,
-        "outputs": outputs.size,
-        "lanes": max(1, info.vector_bytes // accumulate.itemsize),
-        "accumulate": accumulate,
-    }
-    build = _build(convolve_rows, problem, numbers, keywords)
-    arguments = (
-        moved(places[0], problem.a.offset),
-        moved(places[1], problem.b.offset),
-        to.memory,
-        *numbers,
+    accumulate, lanes = vectors(problem, info)
+    rows = images.size * groups.size * high.count
+    turns = max(1, _GRAIN // (wide.count * outputs.size * problem.a.dtype.itemsize))
+    return launch(
+        convolve_rows,
+        Grid.line(-(-rows // turns)),
+        effort(problem, "conv rows"),
+        x=operand(0, problem.a),
+        w=operand(1, problem.b),
+        c=Bound(to.memory, problem.a.dtype),
+        over=SeenRows(rows, turns, high.terms, high.result, _extent(high), _extent(wide)),
+        groups=groups.size,
+        x_steps=Strides(images.a, groups.a, high.a),
+        w_steps=Strides(groups.b, outputs.b, high.b),
+        w_width=wide.b,
+        c_steps=Strides(*to.leads),
+        c_row=to.axes[1],
+        along=Along(wide.terms, wide.result, wide.summed),
+        dilation=high.summed,
+        outputs=outputs.size,
+        accumulate=accumulate,
+        lanes=lanes,
     )
-    flops = 2 * problem.size * problem.terms
-    nbytes = (problem.a.size + problem.b.size + problem.size) * dtype.itemsize
-    return Launch(build, (-(-lines // turns), 1, 1), arguments, flops, nbytes, "conv rows")
 
 
-def weight_rows(
-    forward: Correlation, axes: Sequence[Axis], places: Sequence[Argument], info: DeviceInfo
-) -> Launch | None:
+def weight_rows(forward: Correlation, axes: Sequence[Axis], info: DeviceInfo) -> Launch | None:
     """Return the launch of a depthwise weight gradient, None if the problem is no such one.
 
     ``forward`` is the convolution, with the output gradient for its second operand.
@@ -95,46 +66,34 @@ def weight_rows(
     _, high, wide = axes
     if not _is_flat(forward, axes) or high.terms * wide.terms > _SUMS or wide.b != 1:
         return None
-    dtype, accumulate = forward.a.dtype, accumulator(forward.a.dtype)
-    numbers = [
-        images.size,
-        outputs.size,
-        images.a,
-        groups.a,
-        high.a,
-        images.b,
-        groups.b,
-        outputs.b,
-        high.b,
-        high.start,
-        high.size,
-        high.count,
-        wide.count,
-        wide.start,
-        wide.size,
-    ]
-    keywords: dict[str, Any] = {
-        "along": Along(wide.terms, wide.result, wide.summed),
-        "taps": high.terms,
-        "stride": high.result,
-        "dilation": high.summed,
-        "lanes": max(1, info.vector_bytes // accumulate.itemsize),
-        "accumulate": accumulate,
-    }
-    arguments = (
-        moved(places[0], forward.a.offset),
-        moved(places[1], forward.b.offset),
-        Output(0),
-        *numbers,
-    )
-    flops = 2 * images.size * groups.size * outputs.size * prod(a.count * a.terms for a in axes)
+    dtype = forward.a.dtype
+    accumulate, lanes = vectors(forward, info)
+    products = images.size * groups.size * outputs.size * prod(a.count * a.terms for a in axes)
     nbytes = (forward.a.size + forward.b.size) * dtype.itemsize
-    build = _build(weigh_rows, forward, numbers, keywords)
-    cubes = (groups.size, outputs.size, 1)
-    return Launch(build, cubes, arguments, flops, nbytes, "conv weigh rows")
+    return launch(
+        weigh_rows,
+        Grid((groups.size, outputs.size, 1)),
+        Effort("conv weigh rows", 2 * products, nbytes),
+        x=operand(0, forward.a),
+        g=operand(1, forward.b),
+        c=Bound(Output(), dtype),
+        images=images.size,
+        outputs=outputs.size,
+        x_steps=Strides(images.a, groups.a, high.a),
+        g_steps=Strides(images.b, groups.b, outputs.b),
+        g_row=high.b,
+        high=_extent(high),
+        wide=_extent(wide),
+        along=Along(wide.terms, wide.result, wide.summed),
+        taps=high.terms,
+        stride=high.result,
+        dilation=high.summed,
+        lanes=lanes,
+        accumulate=accumulate,
+    )
 
 
-def input_rows(problem: Correlation, places: Sequence[Argument], info: DeviceInfo) -> Launch | None:
+def input_rows(problem: Correlation, info: DeviceInfo) -> Launch | None:
     """Return the launch of a depthwise input gradient with a stride, None for other problems.
 
     ``problem`` is the result of ``for_input``.
@@ -146,46 +105,34 @@ def input_rows(problem: Correlation, places: Sequence[Argument], info: DeviceInf
     plain = all(axis.divide == 1 for axis in problem.axes)
     if plain or wide.terms * wide.divide > _SUMS or (wide.a != 1 and wide.size != 1):
         return None
-    dtype, accumulate = problem.a.dtype, accumulator(problem.a.dtype)
-    lines = images.size * groups.size * high.count
+    dtype = problem.a.dtype
+    accumulate, lanes = vectors(problem, info)
+    rows = images.size * groups.size * high.count
     turns = max(1, _GRAIN // (wide.count * dtype.itemsize))
-    numbers = [
-        lines,
-        turns,
-        groups.size,
-        images.a,
-        groups.a,
-        problem.depth.a,
-        high.a,
-        groups.b,
-        problem.depth.b,
-        high.b,
-        wide.b,
-        -high.start,
-        high.count,
-        wide.count,
-        high.size,
-        wide.size,
-    ]
-    keywords: dict[str, Any] = {
-        "back": Back(wide.terms, wide.divide, -wide.summed, -wide.start),
-        "taps": high.terms,
-        "stride": high.divide,
-        "dilation": -high.summed,
-        "outputs": problem.depth.size,
-        "lanes": max(1, info.vector_bytes // accumulate.itemsize),
-        "accumulate": accumulate,
-    }
-    arguments = (
-        moved(places[0], problem.a.offset),
-        moved(places[1], problem.b.offset),
-        Output(0),
-        *numbers,
-    )
     flops = 2 * problem.b.size * problem.a.size // max(groups.size * problem.depth.size, 1)
-    nbytes = (problem.a.size + problem.size) * dtype.itemsize
-    build = _build(spread_rows, problem, numbers, keywords)
-    return Launch(build, (-(-lines // turns), 1, 1), arguments, flops, nbytes, "conv spread rows")
+    # The windows are the rows of the output gradient.
+    high_extent = Extent(-high.start, high.size, high.count)
+    return launch(
+        spread_rows,
+        Grid.line(-(-rows // turns)),
+        Effort("conv spread rows", flops, (problem.a.size + problem.size) * dtype.itemsize),
+        g=operand(0, problem.a),
+        w=operand(1, problem.b),
+        c=Bound(Output(), dtype),
+        over=GivenRows(rows, turns, high_extent, wide.count, wide.size),
+        groups=groups.size,
+        g_steps=Strides(images.a, groups.a, problem.depth.a),
+        g_row=high.a,
+        w_steps=Strides(groups.b, problem.depth.b, high.b),
+        w_width=wide.b,
+        back=Back(wide.terms, wide.divide, -wide.summed, -wide.start),
+        taps=high.terms,
+        stride=high.divide,
+        dilation=-high.summed,
+        outputs=problem.depth.size,
+        lanes=lanes,
+        accumulate=accumulate,
+    )
 
 
 def _is_flat(problem: Correlation, axes: Sequence[Axis]) -> bool:
@@ -195,16 +142,5 @@ def _is_flat(problem: Correlation, axes: Sequence[Axis]) -> bool:
     return flat and problem.depth.size == 1 and (wide.a == 1 or wide.size == 1)
 
 
-def _build(
-    function: KernelFunction,
-    problem: Correlation,
-    numbers: Sequence[int],
-    keywords: dict[str, Any],
-) -> Build:
-    signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(problem.a.dtype, writable=False),
-        Buffer(problem.b.dtype, writable=False),
-        Buffer(problem.a.dtype),
-        *(SIZE if n >= 0 else STRIDE for n in numbers),
-    )
-    return Build(function, signature, tuple(sorted(keywords.items())))
+def _extent(axis: Axis) -> Extent[int]:
+    return Extent(axis.start, axis.count, axis.size)

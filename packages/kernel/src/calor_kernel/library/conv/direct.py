@@ -6,34 +6,78 @@ alone. On a CPU a unit computes a vector of elements and gathers their operands.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Input, Output, Work
 from calor_kernel.language import (
+    In,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Registers,
+    Size,
+    SizeOf,
+    StrideOf,
     absolute_position,
     constant,
     fma,
     helper,
     kernel,
     quotient,
+    range,
     registers,
     select,
     splat,
     unravel,
 )
+from calor_kernel.library.conv.problem import PARTS, Correlation, accumulator
+from calor_kernel.library.conv.vector_tiles import multiply_add
 
-# The count of numbers of a lead axis and of a spatial axis, in the order of their fields.
-LEAD, AXIS = 3, 9
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class LeadNumbers(Generic[N]):
+    """The numbers of a :class:`calor_kernel.library.conv.problem.Lead`."""
+
+    size: SizeOf[N]
+    a: StrideOf[N]
+    b: StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisNumbers(Generic[N]):
+    """The numbers of a :class:`calor_kernel.library.conv.problem.Axis`."""
+
+    count: SizeOf[N]
+    terms: SizeOf[N]
+    result: SizeOf[N]
+    summed: StrideOf[N]
+    start: StrideOf[N]
+    divide: SizeOf[N]
+    size: SizeOf[N]
+    a: StrideOf[N]
+    b: StrideOf[N]
+
+
+Axes = Sequence[AxisNumbers[Number]]
 
 
 @kernel
 def direct(
-    a: Any,
-    b: Any,
-    c: Any,
-    count: Any,
-    *numbers: Any,
-    rank: int,
+    a: In,
+    b: In,
+    c: Out,
+    count: Size,
+    leads: tuple[LeadNumbers[Number], ...],
+    axes: tuple[AxisNumbers[Number], ...],
+    *,
     width: int,
     complexes: bool,
     divided: bool,
@@ -41,28 +85,27 @@ def direct(
 ) -> None:
     """Compute ``width`` elements of the result: three lead axes, then the spatial ones.
 
-    ``numbers``: three lead axes, the summed axis, and ``rank`` spatial axes. ``complexes``:
-    elements are pairs. ``divided``: whether an axis has a divisor.
+    ``leads``: three lead axes and the summed axis. ``complexes``: elements are pairs. ``divided``:
+    whether an axis has a divisor.
     """
-    leads = [numbers[i * LEAD : i * LEAD + LEAD] for i in range(4)]
-    axes = [numbers[4 * LEAD + i * AXIS : 4 * LEAD + (i + 1) * AXIS] for i in range(rank)]
+    *outer, depth = leads
     first = absolute_position() * width
     index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
     inside = index < count
-    sizes = [lead[0] for lead in leads[:3]] + [axis[0] for axis in axes]
     # An index beyond the end is clamped to the last element, so that it is valid.
-    place = unravel(select(inside, index, count - 1), sizes)
+    place = unravel(
+        select(inside, index, count - 1), [lead.size for lead in outer] + [x.count for x in axes]
+    )
     a_at = index * 0
     b_at = index * 0
-    for position, lead in zip(place[:3], leads[:3], strict=True):
-        a_at = a_at + position * lead[1]
-        b_at = b_at + position * lead[2]
-    starts = [p * axis[2] + axis[4] for p, axis in zip(place[3:], axes, strict=True)]
+    for position, lead in zip(place[:3], outer, strict=True):
+        a_at = a_at + position * lead.a
+        b_at = b_at + position * lead.b
+    starts = [p * axis.result + axis.start for p, axis in zip(place[3:], axes, strict=True)]
     total = registers(2 if complexes else 1, accumulate, width)
-    depth = leads[3]
-    for d in range(depth[0]):
+    for d in range(depth.size):
         add_terms(
-            total, a, b, axes, starts, a_at + d * depth[1], b_at + d * depth[2], inside, divided
+            total, a, b, axes, starts, a_at + d * depth.a, b_at + d * depth.b, inside, divided
         )
     if complexes:
         for part in range(2):
@@ -73,51 +116,76 @@ def direct(
 
 @helper
 def add_terms(
-    total: Any,
-    a: Any,
-    b: Any,
-    axes: list[Any],
-    starts: list[Any],
-    a_at: Any,
-    b_at: Any,
-    inside: Any,
+    total: Registers,
+    a: Pointer,
+    b: Pointer,
+    axes: Axes,
+    starts: list[Number],
+    a_at: Number,
+    b_at: Number,
+    inside: Mask,
     divided: bool,
 ) -> None:
     """Add the products over the spatial axes from a given one on."""
     if not axes:
         add_product(total, a, b, a_at, b_at, inside)
     else:
-        _, terms, _, summed, _, by, size, a_stride, b_stride = axes[0]
-        for j in range(terms):
-            place = starts[0] + j * summed
+        axis = axes[0]
+        for j in range(axis.terms):
+            place = starts[0] + j * axis.summed
             valid = inside & (place >= 0)
             if divided:
-                whole = quotient(place, splat(by, place.width))
-                valid = valid & (whole * by == place)
+                whole = quotient(place, splat(axis.divide, place.width))
+                valid = valid & (whole * axis.divide == place)
                 place = whole
-            valid = valid & (place < size)
-            add_terms(
-                total,
-                a,
-                b,
-                axes[1:],
-                starts[1:],
-                a_at + place * a_stride,
-                b_at + j * b_stride,
-                valid,
-                divided,
-            )
+            valid = valid & (place < axis.size)
+            a_next, b_next = a_at + place * axis.a, b_at + j * axis.b
+            add_terms(total, a, b, axes[1:], starts[1:], a_next, b_next, valid, divided)
 
 
-def add_product(total: Any, a: Any, b: Any, a_at: Any, b_at: Any, valid: Any) -> None:
+def add_product(
+    total: Registers, a: Pointer, b: Pointer, a_at: Number, b_at: Number, valid: Mask
+) -> None:
     """Add a valid product; of complex numbers if there are two totals."""
     wide = total.type.dtype
     if len(total) == 1:
         x = a.load(a_at, mask=valid).to(wide)
         y = b.load(b_at, mask=valid).to(wide)
-        total[0] = fma(x, y, total[0]) if wide.kind == "float" else total[0] + x * y
+        total[0] = multiply_add(x, y, total[0])
         return
     real, imaginary = (a.load(2 * a_at + i, mask=valid) for i in range(2))
     other, rest = (b.load(2 * b_at + i, mask=valid) for i in range(2))
     total[0] = fma(-imaginary, rest, fma(real, other, total[0]))
     total[1] = fma(imaginary, other, fma(real, rest, total[1]))
+
+
+def direct_work(problem: Correlation, info: DeviceInfo) -> Work:
+    """Return the work of the general direct convolution."""
+    count = problem.size
+    if not count:
+        return Work(())
+    a, b = problem.a, problem.b
+    part = PARTS.get(a.dtype, a.dtype)
+    parts = 2 if a.dtype in PARTS else 1
+    units = min(info.max_units, 128)
+    width = 1 if units > 1 else max(1, info.vector_bytes // 8)
+    made = launch(
+        direct,
+        Grid.line(-(-count // (units * width)), units),
+        Effort(
+            "conv direct",
+            2 * count * problem.terms * parts * parts,
+            (a.size + b.size + count) * a.dtype.itemsize,
+        ),
+        a=Bound(Input(0, a.offset * parts), part),
+        b=Bound(Input(1, b.offset * parts), part),
+        c=Bound(Output(), part),
+        count=count,
+        leads=[LeadNumbers(*astuple(lead)) for lead in (*problem.leads, problem.depth)],
+        axes=[AxisNumbers(*astuple(axis)) for axis in problem.axes],
+        width=width,
+        complexes=parts == 2,
+        divided=any(axis.divide > 1 for axis in problem.axes),
+        accumulate=accumulator(a.dtype),
+    )
+    return Work((made,))

@@ -10,74 +10,62 @@ first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, bool_, int64
 from calor_kernel.language import (
+    In,
+    Number,
+    Out,
+    Registers,
+    Size,
+    SizeOf,
+    Stride,
+    StrideOf,
     constant,
     cube_position,
-    fma,
-    helper,
     kernel,
-    loop_range,
+    min,
     private,
+    range,
     registers,
-    splat,
 )
-from calor_kernel.library.matmul.packing import transpose
+from calor_kernel.library.conv.vector_tiles import (
+    Strides,
+    add_products,
+    store_transposed,
+    unrolled,
+)
+
+N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """Parameters of a tile: ``rows`` pixels ``step`` apart, panels ``width`` wide."""
+class TapAxis(Generic[N]):
+    """An axis of ``taps``; their input pixels are ``tap`` elements apart."""
 
-    x: Any
-    w: Any
-    step: int
-    width: int
-
-    def multiply(self, acc: Any, x_at: Any, w_at: Any) -> None:
-        """Add the products of one term to a tile of sums."""
-        rows, vectors = acc.shape
-        lanes, wide = acc.type.width, acc.type.dtype
-        columns = [self.w.load(w_at + v * lanes, lanes) for v in range(vectors)]
-        for r in range(rows):
-            value = splat(self.x[x_at + r * self.step].to(wide), lanes)
-            for v in range(vectors):
-                if wide.kind == "float":
-                    acc[r, v] = fma(value, columns[v], acc[r, v])
-                else:
-                    acc[r, v] = acc[r, v] + value * columns[v]
+    taps: SizeOf[N]
+    tap: StrideOf[N]
 
 
 @kernel
 def across_channels(
-    x: Any,
-    w: Any,
-    c: Any,
-    outputs: Any,
-    channels: Any,
-    groups: Any,
-    panels: Any,
-    x_outer: Any,
-    x_group: Any,
-    x_step: Any,
-    c_outer: Any,
-    c_group: Any,
-    c_row: Any,
-    height: Any,
-    width: Any,
-    lines: Any,
-    depth_step: Any,
-    height_step: Any,
-    depth_taps: Any,
-    height_taps: Any,
-    width_taps: Any,
-    depth_tap: Any,
-    height_tap: Any,
-    width_tap: Any,
-    block_panels: Any,
-    block_lines: Any,
+    x: In,
+    w: In,
+    c: Out,
+    outputs: Size,
+    channels: Size,
+    groups: Size,
+    panels: Size,
+    x_steps: Strides[Number],
+    c_steps: Strides[Number],
+    height: Size,
+    width: Size,
+    lines: Size,
+    line_steps: tuple[Stride, ...],
+    axes: tuple[TapAxis[Number], ...],
+    block_panels: Size,
+    block_lines: Size,
     *,
     rows: int,
     vectors: int,
@@ -90,64 +78,58 @@ def across_channels(
     """Compute a block of the result: panels of channels from x, lines from y.
 
     A line is a row of ``width`` output pixels; a tile has ``rows`` of them by ``vectors`` vectors
-    of channels. z counts images and groups. Input pixels are ``step`` apart, and taps ``width_tap``
-    and so on. ``room``: the taps that memory holds (1 for a window of one tap).
+    of channels. z counts images and groups. Planes and rows of input pixels are ``line_steps``
+    apart, pixels ``step``. ``axes``: depth, height and width. ``room``: the taps that memory holds
+    (1 for a window of one tap).
     """
     image = cube_position(2)
     outer, group = image // groups, image % groups
-    taps = depth_taps * height_taps * width_taps
+    deep, high, wide = axes
+    taps = deep.taps * high.taps * wide.taps
     span = vectors * lanes
     at = private(room, int64) if room > 1 else None
     if at is not None:
         tap = 0
-        for kd in range(depth_taps):
-            for kh in range(height_taps):
-                for kw in range(width_taps):
-                    at[tap] = kd * depth_tap + kh * height_tap + kw * width_tap
+        for kd in range(deep.taps):
+            for kh in range(high.taps):
+                for kw in range(wide.taps):
+                    at[tap] = kd * deep.tap + kh * high.tap + kw * wide.tap
                     tap += 1
-    tile = Tile(x, w, step, span)
-    x_start = outer * x_outer + group * x_group
-    c_start = outer * c_outer + group * c_group
+    x_start, c_start = x_steps.at(outer, group), c_steps.at(outer, group)
+    inside = constant(tuple(lane < rows for lane in range(lanes)), bool_) if rows < lanes else None
+
+    def add(acc: Registers, x_at: Number, w_at: Number) -> None:
+        """Add the products of one term to a tile of sums."""
+        columns = [w.load(w_at + v * lanes, lanes) for v in range(vectors)]
+        add_products(acc, (x[x_at + r * step] for r in range(rows)), columns)
+
+    def add_terms(acc: Registers, x_at: Number, w_at: Number) -> None:
+        """Add the products of all terms to a tile of sums."""
+        if at is None:
+            unrolled(
+                channels, unroll, lambda k: add(acc, x_at + k * x_steps.inner, w_at + k * span)
+            )
+        else:
+            for channel in range(channels):
+                x_channel = x_at + channel * x_steps.inner
+                for k in range(taps):
+                    add(acc, x_channel + at[k], w_at + k * span)
+                w_at += taps * span
+
     first_panel = cube_position(0) * block_panels
     first_line = cube_position(1) * block_lines
     last_line = min(first_line + block_lines, lines)
     for panel in range(first_panel, min(first_panel + block_panels, panels)):
         w_start = (group * panels + panel) * (channels * taps * span)
         for line in range(first_line, last_line):
-            x_line = x_start + line // height * depth_step + line % height * height_step
+            x_line = x_start + line // height * line_steps[0] + line % height * line_steps[1]
             for place in range(0, width, rows):
                 # The last tile overlaps the one before where no whole tile is left.
                 first = min(place, width - rows)
-                x_at = x_line + first * step
                 acc = registers((rows, vectors), accumulate, lanes)
-                if at is None:
-                    main = channels // unroll * unroll
-                    for k in loop_range(0, main, unroll):
-                        for u in range(unroll):
-                            tile.multiply(acc, x_at + (k + u) * x_step, w_start + (k + u) * span)
-                    for k in range(main, channels):
-                        tile.multiply(acc, x_at + k * x_step, w_start + k * span)
-                else:
-                    w_at = w_start
-                    for channel in range(channels):
-                        x_channel = x_at + channel * x_step
-                        for k in range(taps):
-                            tile.multiply(acc, x_channel + at[k], w_at + k * span)
-                        w_at += taps * span
+                add_terms(acc, x_line + first * step, w_start)
                 to = c_start + line * width + first
-                write_tile(acc, c, to, c_row, panel * span, outputs)
-
-
-@helper
-def write_tile(acc: Any, c: Any, to: Any, c_row: Any, first: Any, outputs: Any) -> None:
-    """Write a tile, one output channel at a time."""
-    rows, vectors = acc.shape
-    lanes = acc.type.width
-    inside = constant(tuple(lane < rows for lane in range(lanes)), bool_) if rows < lanes else None
-    for v in range(vectors):
-        square = [acc[min(r, rows - 1), v] for r in range(lanes)]
-        square = transpose(square)
-        for lane in range(lanes):
-            output = first + v * lanes + lane
-            if output < outputs:
-                c.store(to + output * c_row, square[lane].to(c.dtype), mask=inside)
+                for v in range(vectors):
+                    square = [acc[min(r, rows - 1), v] for r in range(lanes)]
+                    output = panel * span + v * lanes
+                    store_transposed(square, c, to, c_steps.inner, output, outputs, inside)

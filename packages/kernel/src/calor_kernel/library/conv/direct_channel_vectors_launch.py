@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
-from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Grid, launch, operand
+from calor_kernel.contract.work import Input, Output
 from calor_kernel.library.conv.blueprints import across_tile
-from calor_kernel.library.conv.direct_channel_vectors import across_channels
+from calor_kernel.library.conv.direct_channel_vectors import TapAxis, across_channels
 from calor_kernel.library.conv.padded_rows import (
-    SIZE,
-    STRIDE,
     Placement,
     Steps,
+    effort,
     lines_copied,
-    moved,
-    pad_launch,
+    pad,
     three,
+    vectors,
 )
-from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
+from calor_kernel.library.conv.problem import Axis, Correlation
+from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.matmul.lowering import pack_operand
 from calor_kernel.library.matmul.problem import Operand
 
@@ -41,7 +39,7 @@ def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | Non
         return "its windows are those of a gradient"
     axes = three(problem)
     wide, taps = axes[2], prod(a.terms for a in axes)
-    lanes = info.vector_bytes // accumulator(problem.a.dtype).itemsize
+    _, lanes = vectors(problem, info)
     if lanes < 4 or lanes & (lanes - 1):
         return f"the device has no vectors of {problem.a.dtype} for it"
     if problem.leads[2].size < _CHANNELS:
@@ -57,109 +55,85 @@ def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | Non
     return None if ordered(problem, axes) else "the weights of a channel are not contiguous"
 
 
-def channel_vectors_steps(
-    problem: Correlation,
-    places: Sequence[Argument],
-    to: Placement,
-    steps: Steps,
-    info: DeviceInfo,
-) -> None:
+def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
     """Add the launches of a convolution that :func:`channel_vectors_refusal` accepts."""
     axes = three(problem)
     images, groups, rows = problem.leads
-    wide, taps = axes[2], prod(a.terms for a in axes)
-    accumulate = accumulator(problem.a.dtype)
-    lanes = info.vector_bytes // accumulate.itemsize
-    p = across_tile(
-        wide.count, rows.size, problem.terms, prod(a.count for a in axes[:2]), images.size, info
-    )
-    seen = within(problem, places[0], steps, info)
-    panels = -(-rows.size // (p.vectors * lanes))
-    packed = steps.memory(
-        groups.size * panels * p.vectors * lanes * problem.terms * accumulate.itemsize
-    )
-    weights = Operand((0, groups.b), rows.b, 1, problem.b.offset, problem.b.dtype)
+    deep, high, wide = axes
+    taps, lines = prod(a.terms for a in axes), deep.count * high.count
+    accumulate, lanes = vectors(problem, info)
+    p = across_tile(wide.count, rows.size, problem.terms, lines, images.size, info)
+    seen = within_padding(problem, steps, info)
     width = p.vectors * lanes
+    panels = -(-rows.size // width)
+    packed = steps.memory(groups.size * panels * width * problem.terms * accumulate.itemsize)
+    weights = Operand((0, groups.b), rows.b, 1, problem.b.offset, problem.b.dtype)
     pack = pack_operand(
         rows.size, problem.terms, (1, groups.size), weights, width, lanes, 1, accumulate,
-        places[1], packed,
+        Input(1), packed,
     )  # fmt: skip
     steps.launches.append(replace(pack, label="conv pack", prepares=True))
-    numbers = [
-        rows.size,
-        problem.depth.size,
-        groups.size,
-        panels,
-        seen.image,
-        seen.group,
-        seen.channel,
-        *to.leads,
-        axes[1].count,
-        wide.count,
-        axes[0].count * axes[1].count,
-        axes[0].result * seen.strides[0],
-        axes[1].result * seen.strides[1],
-        *(a.terms for a in axes),
-        *(a.summed * s for a, s in zip(axes, seen.strides, strict=True)),
-        p.block_panels,
-        p.block_lines,
-    ]
-    keywords: dict[str, Any] = {
-        "rows": p.rows,
-        "vectors": p.vectors,
-        "lanes": lanes,
-        "accumulate": accumulate,
-        "room": 1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
-        "step": wide.result * seen.strides[2],
-        "unroll": 2,
-    }
-    signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(seen.dtype, writable=False),
-        Buffer(accumulate, writable=False),
-        Buffer(problem.a.dtype),
-        *(SIZE if n >= 0 else STRIDE for n in numbers),
+    steps.launches.append(
+        launch(
+            across_channels,
+            Grid(
+                (
+                    -(-panels // p.block_panels),
+                    -(-lines // p.block_lines),
+                    images.size * groups.size,
+                )
+            ),
+            effort(problem, f"conv across {p.rows}x{width}"),
+            x=seen.memory,
+            w=Bound(packed, accumulate),
+            c=Bound(Output(), problem.a.dtype),
+            outputs=rows.size,
+            channels=problem.depth.size,
+            groups=groups.size,
+            panels=panels,
+            x_steps=seen.steps,
+            c_steps=Strides(*Placement.dense(problem).leads),
+            height=high.count,
+            width=wide.count,
+            lines=lines,
+            line_steps=(deep.result * seen.strides[0], high.result * seen.strides[1]),
+            axes=[TapAxis(a.terms, a.summed * s) for a, s in zip(axes, seen.strides, strict=True)],
+            block_panels=p.block_panels,
+            block_lines=p.block_lines,
+            rows=p.rows,
+            vectors=p.vectors,
+            lanes=lanes,
+            accumulate=accumulate,
+            room=1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
+            step=wide.result * seen.strides[2],
+            unroll=2,
+        )
     )
-    build = Build(across_channels, signature, tuple(sorted(keywords.items())))
-    cubes = (
-        -(-panels // p.block_panels),
-        -(-axes[0].count * axes[1].count // p.block_lines),
-        images.size * groups.size,
-    )
-    flops = 2 * problem.size * problem.terms
-    nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
-    label = f"conv across {p.rows}x{width}"
-    arguments = (seen.place, packed, to.memory, *numbers)
-    steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """The windows' operand without padding: strides of images, groups, channels and three axes."""
 
-    place: Argument
-    dtype: DType
-    image: int
-    group: int
-    channel: int
+    memory: Bound
+    steps: Strides[int]
     strides: tuple[int, ...]
 
 
-def within(problem: Correlation, place: Argument, steps: Steps, info: DeviceInfo) -> Seen:
+def within_padding(problem: Correlation, steps: Steps, info: DeviceInfo) -> Seen:
     """Return the operand if all windows lie within it, else a padded copy and its launch."""
     axes = three(problem)
     images, groups, _ = problem.leads
-    source = moved(place, problem.a.offset)
+    source = operand(0, problem.a)
     if all(a.start >= 0 and _reach(a) < a.size for a in axes):
-        source = moved(source, sum(a.start * a.a for a in axes))
+        first = problem.a.offset + sum(a.start * a.a for a in axes)
+        source = replace(source, place=Input(0, first))
         strides = tuple(axis.a for axis in axes)
-        return Seen(source, problem.a.dtype, images.a, groups.a, problem.depth.a, strides)
-    accumulate = accumulator(problem.a.dtype)
-    lanes = info.vector_bytes // accumulate.itemsize
+        return Seen(source, Strides(images.a, groups.a, problem.depth.a), strides)
     other = replace(problem, axes=tuple(_padded(a) for a in axes))
-    lines = lines_copied(other, other.axes, accumulate, False)
-    memory = steps.memory(images.size * lines.image * accumulate.itemsize)
-    steps.launches.append(pad_launch(other, other.axes, lines, source, memory, lanes))
-    return Seen(memory, accumulate, lines.image, lines.group, lines.channel, lines.units)
+    lines = lines_copied(other, other.axes, False)
+    memory = pad(other, other.axes, lines, source, steps, info)
+    return Seen(memory, lines.steps, lines.units)
 
 
 def _reach(axis: Axis) -> int:

@@ -8,285 +8,270 @@ de Geijn, 2008).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from calor.dtypes import DType, bool_, int64
+from calor.dtypes import DType, bool_, int32, int64
 from calor_kernel.language import (
+    In,
+    Index,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Registers,
+    Size,
+    Stride,
     cube_position,
-    fma,
     helper,
     kernel,
-    loop_range,
+    max,
+    min,
     private,
+    range,
     registers,
     splat,
 )
-from calor_kernel.library.conv.row_axes import Line, line_axes
+from calor_kernel.library.conv.row_axes import Line, LineNumbers
+from calor_kernel.library.conv.vector_tiles import Strides, add_products, iota, share, unrolled
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
-    """Lines and weights: strides of channels, and starts of taps in memory of the unit.
+class RowTiles:
+    """What a kernel of :func:`shifted` is built for.
 
-    ``seen`` has a mask for each tap and vector of a panel; None without padding.
+    Tiles have ``tile`` or ``rest`` (rows, vectors). ``room``: the taps that memory holds (1 for a
+    window of one tap). ``ordered``: whether the weights of a channel are adjacent, or those of a
+    row for a window of one tap. ``row_step_of_weights``: the stride of rows of weights if it is
+    known at build time, else 0. ``masked``: whether taps read padding; a vector spans up to
+    ``wraps`` ends of rows then. ``ragged``: whether the memory ends with a line. In the result a
+    vector has at most ``pieces`` rows; 0 says that line and result have the same layout.
     """
 
-    x: Any
-    w: Any
-    x_step: Any
-    w_step: Any
-    at: Any
-    of: Any
-    seen: Any
-
-    def multiply(
-        self,
-        acc: Any,
-        x_at: Any,
-        w_at: list[Any],
-        of: Any,
-        masks: list[Any],
-    ) -> None:
-        """Add the products of one term to a tile of sums."""
-        rows, vectors = acc.shape
-        lanes, wide = acc.type.width, acc.type.dtype
-        columns = [
-            self.x.load(x_at + v * lanes, lanes, mask=masks[v]).to(wide) for v in range(vectors)
-        ]
-        for r in range(rows):
-            value = splat(self.w[w_at[r] + of].to(wide), lanes)
-            for v in range(vectors):
-                if wide.kind == "float":
-                    acc[r, v] = fma(value, columns[v], acc[r, v])
-                else:
-                    acc[r, v] = acc[r, v] + value * columns[v]
-
-    def weight(self, start: Any, tap: Any) -> Any:
-        """Return the position of a tap's weights; without a list they are in order."""
-        return start + (tap if self.of is None else self.of[tap])
-
-    def masks(self, tap: Any, vectors: int, lanes: int, plain: list[Any]) -> list[Any]:
-        """Return the masks of a tap."""
-        if self.seen is None:
-            return plain
-        return [self.seen.load((tap * vectors + v) * lanes, lanes) for v in range(vectors)]
+    tile: tuple[int, int]
+    rest: tuple[int, int]
+    lanes: int
+    accumulate: DType
+    strides: tuple[int, int, int]
+    room: int
+    ordered: bool
+    row_step_of_weights: int
+    masked: bool
+    ragged: bool
+    pieces: int
+    wraps: int
+    element_step: int
+    unroll: int
 
 
 @kernel
 def shifted(
-    x: Any,
-    w: Any,
-    c: Any,
-    rows_total: Any,
-    channels: Any,
-    panels: Any,
-    whole: Any,
-    groups: Any,
-    x_outer: Any,
-    x_group: Any,
-    x_step: Any,
-    w_group: Any,
-    w_row: Any,
-    w_step: Any,
-    c_outer: Any,
-    c_group: Any,
-    c_row: Any,
-    block_rows: Any,
-    block_panels: Any,
-    count: Any,
-    length: Any,
-    high: Any,
-    plane_step: Any,
-    row_step: Any,
-    *axes: Any,
-    tile: tuple[int, int],
-    rest: tuple[int, int],
-    lanes: int,
-    accumulate: DType,
-    strides: tuple[int, int, int],
-    room: int,
-    ordered: bool,
-    row_step_of_weights: int,
-    masked: bool,
-    ragged: bool,
-    pieces: int,
-    wraps: int,
-    element_step: int,
-    unroll: int,
+    x: In,
+    w: In,
+    c: Out,
+    rows_total: Size,
+    channels: Size,
+    panels: Size,
+    whole: Size,
+    groups: Size,
+    x_steps: Strides[Number],
+    w_steps: Strides[Number],
+    c_steps: Strides[Number],
+    c_plane: Stride,
+    c_row: Stride,
+    block_rows: Size,
+    block_panels: Size,
+    pixels: LineNumbers[Number],
+    *,
+    how: RowTiles,
 ) -> None:
     """Compute a block of the result: panels of pixels from x, rows from y.
 
-    A row is an output channel. The first ``whole`` panels have tiles of (rows, vectors) ``tile``,
-    the others ``rest``; z counts images and groups. ``room``: the taps that memory holds (1 for a
-    window of one tap). ``ordered``: whether the weights of a channel are adjacent, or those of a
-    row for a window of one tap. ``row_step_of_weights``: ``w_row`` if it is known at build time,
-    else 0. ``masked``: whether taps read padding. ``ragged``: whether the memory ends with a line.
+    A row is an output channel; the axes of w are groups, rows and input channels. The first
+    ``whole`` panels have tiles ``how.tile``, the others ``how.rest``; z counts images and groups.
     """
+    lanes, most = how.lanes, max(how.tile[1], how.rest[1])
     image = cube_position(2)
     outer, group = image // groups, image % groups
-    deep, tall, wide = line_axes(axes, strides)
-    line = Line(deep, tall, wide, count, length, high, plane_step, row_step, element_step, pieces)
-    at = private(room, int64) if room > 1 else None
-    of = private(room, int64) if room > 1 and not ordered else None
-    most = max(tile[1], rest[1])
-    seen = private(room * most * lanes, bool_, align=64) if masked else None
-    operands = Operands(x, w, x_step, w_step, at, of, seen)
-    x_start = outer * x_outer + group * x_group
-    if room > 1:
-        list_taps(operands, line)
+    line = Line(pixels, how.strides)
+    at = private(how.room, int64) if how.room > 1 else None
+    of = private(how.room, int64) if how.room > 1 and not how.ordered else None
+    seen = private(how.room * most * lanes, bool_, align=64) if how.masked else None
+    x_start = x_steps.at(outer, group)
+    if at is not None:
+        list_taps(line, at, of)
     else:
-        x_start += deep.at(deep.taps - 1) + tall.at(tall.taps - 1) + wide.at(wide.taps - 1)
-    w_start = group * w_group
-    c_start = outer * c_outer + group * c_group
-    first_row = cube_position(1) * block_rows
+        x_start += line.shift(*(axis.taps - 1 for axis in pixels.axes))
+    w_start, c_start = group * w_steps.outer, c_steps.at(outer, group)
     # The last block takes the remaining rows, so that each block has a whole tile of rows.
-    last_row = first_row + block_rows
-    if last_row + block_rows > rows_total:
-        last_row = rows_total
+    first_row, last_row = share(cube_position(1), block_rows, rows_total)
     # A stride known at build time needs no registers.
-    w_row = row_step_of_weights or w_row
+    w_row = how.row_step_of_weights or w_steps.middle
+
+    def add(
+        acc: Registers, x_at: Number, w_at: list[Number], to: Number, mask: Sequence[Mask | None]
+    ) -> None:
+        """Add the products of one term to a tile of sums."""
+        columns = [x.load(x_at + v * lanes, lanes, mask=mask[v]) for v in range(acc.shape[1])]
+        weights = (w[start + to] for start in w_at)
+        add_products(acc, weights, [column.to(how.accumulate) for column in columns])
+
+    def add_channels(
+        acc: Registers, x_at: Number, w_at: list[Number], plain: Sequence[Mask | None]
+    ) -> None:
+        """Add the products of all channels, for windows of one tap."""
+        masks = masks_at(seen, 0, plain, lanes)
+        step = 1 if how.ordered else w_steps.inner
+        unrolled(
+            channels,
+            how.unroll,
+            lambda k: add(acc, x_at + k * x_steps.inner, w_at, k * step, masks),
+        )
+
+    def add_taps(
+        acc: Registers,
+        x_at: Number,
+        w_at: list[Number],
+        to: Number,
+        at: Pointer,
+        plain: Sequence[Mask | None],
+    ) -> None:
+        """Add the products of all taps of a channel, whose weights begin at ``to``."""
+
+        def add_tap(k: Number) -> None:
+            tap = to + (k if of is None else of[k])
+            add(acc, x_at + at[k], w_at, tap, masks_at(seen, k, plain, lanes))
+
+        unrolled(line.taps, how.unroll, add_tap)
+
+    def compute(shape: tuple[int, int], first: Number) -> None:
+        """Compute rows of one panel of pixels, which begins at ``first`` on the line."""
+        rows, vectors = shape
+        starts = [first + v * lanes for v in range(vectors)]
+        targets = [targets_of(line, start, c_plane, c_row, how) for start in starts]
+        plain = [line.near(start, lanes) if how.ragged else None for start in starts]
+        if seen is not None:
+            list_masks(line, seen, first, vectors, how)
+        x_first = x_start + first
+        tiles = (last_row - first_row + (rows - 1)) // rows
+        part = (channels + tiles - 1) // tiles
+        asked = x_first * 0
+        for step in range(first_row, last_row, rows):
+            # The last tile overlaps the one before where no whole tile is left.
+            row = min(step, last_row - rows)
+            w_at = [w_start + row * w_row + r * w_row for r in range(rows)]
+            next_asked = min(asked + part, channels)
+            for channel in range(asked, next_asked):
+                start = x_first + vectors * lanes + channel * x_steps.inner
+                ask_ahead(line, x, at, start, vectors, lanes)
+            asked = next_asked
+            acc = registers(shape, how.accumulate, lanes)
+            if at is None:
+                add_channels(acc, x_first, w_at, plain)
+            else:
+                for channel in range(channels):
+                    x_at, to = x_first + channel * x_steps.inner, channel * w_steps.inner
+                    add_taps(acc, x_at, w_at, to, at, plain)
+            for r in range(rows):
+                for v in range(vectors):
+                    write(c, c_start + (row + r) * c_steps.inner, acc[r, v], targets[v], how)
+
     first_panel = cube_position(0) * block_panels
     for panel in range(first_panel, min(first_panel + block_panels, panels)):
-        first = panel * (tile[1] * lanes)
         if panel < whole:
-            compute_panel(
-                tile, accumulate, lanes, operands, line, c, first, x_start, w_start,
-                w_row, c_start, c_row, first_row, last_row, channels, wraps, ordered, ragged,
-                unroll,
-            )  # fmt: skip
+            compute(how.tile, panel * (how.tile[1] * lanes))
         else:
-            first = whole * (tile[1] * lanes) + (panel - whole) * (rest[1] * lanes)
-            compute_panel(
-                rest, accumulate, lanes, operands, line, c, first, x_start, w_start,
-                w_row, c_start, c_row, first_row, last_row, channels, wraps, ordered, ragged,
-                unroll,
-            )  # fmt: skip
+            rest = (panel - whole) * (how.rest[1] * lanes)
+            compute(how.rest, whole * (how.tile[1] * lanes) + rest)
 
 
 @helper
-def list_taps(operands: Operands, line: Line) -> None:
+def list_taps(line: Line, at: Pointer, of: Pointer | None) -> None:
     """Write the start of each tap, on the line and in the weights of a channel."""
-    deep, high, wide = line.deep, line.high, line.wide
+    deep, high, wide = line.of.axes
     tap = 0
     for kd in range(deep.taps):
         for kh in range(high.taps):
             for kw in range(wide.taps):
-                operands.at[tap] = deep.at(kd) + high.at(kh) + wide.at(kw)
-                if operands.of is not None:
-                    operands.of[tap] = kd * deep.weight + kh * high.weight + kw * wide.weight
+                at[tap] = line.shift(kd, kh, kw)
+                if of is not None:
+                    of[tap] = kd * deep.weight + kh * high.weight + kw * wide.weight
                 tap += 1
 
 
 @helper
-def list_masks(
-    operands: Operands, line: Line, first: Any, vectors: int, lanes: int, wraps: int
-) -> None:
+def list_masks(line: Line, seen: Pointer, first: Number, vectors: int, how: RowTiles) -> None:
     """Write the mask of each tap for the pixels of a panel."""
+    deep, high, wide = line.axes
     for v in range(vectors):
-        start = first + v * lanes
-        near = line.near(start, lanes)
-        plane, y, column = line.places(start, lanes, wraps)
+        start = first + v * how.lanes
+        near = line.near(start, how.lanes)
+        plane, y, column = line.places(start, how.lanes, how.wraps)
         tap = 0
-        for kd in range(line.deep.taps):
-            deep = near & line.deep.sees(plane, kd)
-            for kh in range(line.high.taps):
-                high = deep & line.high.sees(y, kh)
-                for kw in range(line.wide.taps):
-                    inside = high & line.wide.sees(column, kw)
-                    operands.seen.store((tap * vectors + v) * lanes, inside)
+        for kd in range(deep.of.taps):
+            below = near & deep.sees(plane, kd)
+            for kh in range(high.of.taps):
+                beside = below & high.sees(y, kh)
+                for kw in range(wide.of.taps):
+                    inside = beside & wide.sees(column, kw)
+                    seen.store((tap * vectors + v) * how.lanes, inside)
                     tap += 1
+
+
+def masks_at(
+    seen: Pointer | None, tap: Index, plain: Sequence[Mask | None], lanes: int
+) -> Sequence[Mask | None]:
+    """Return the masks of a tap for the vectors of a panel."""
+    if seen is None:
+        return plain
+    return [seen.load((tap * len(plain) + v) * lanes, lanes) for v in range(len(plain))]
 
 
 @helper
 def ask_ahead(
-    operands: Operands, line: Line, at: Any, first: Any, last: Any, vectors: int, lanes: int
+    line: Line, x: Pointer, at: Pointer | None, start: Number, vectors: int, lanes: int
 ) -> None:
-    """Prefetch some channels' part of the next panel to the second-level cache."""
-    for channel in range(first, last):
-        start = at + channel * operands.x_step
-        if operands.at is None:
-            for v in range(vectors):
-                operands.x.prefetch(start + v * lanes, locality=2)
-        else:
-            for row in range(line.deep.taps * line.high.taps):
-                place = start + operands.at[row * line.wide.taps]
-                for v in range(vectors + 1):
-                    operands.x.prefetch(place + v * lanes, locality=2)
+    """Prefetch a channel's part of the next panel to the second-level cache."""
+    deep, high, wide = line.of.axes
+    if at is None:
+        for v in range(vectors):
+            x.prefetch(start + v * lanes, locality=2)
+    else:
+        for row in range(deep.taps * high.taps):
+            place = start + at[row * wide.taps]
+            for v in range(vectors + 1):
+                x.prefetch(place + v * lanes, locality=2)
 
 
 @helper
-def compute_panel(
-    shape: tuple[int, int],
-    accumulate: DType,
-    lanes: int,
-    operands: Operands,
-    line: Line,
-    c: Any,
-    first: Any,
-    x_start: Any,
-    w_start: Any,
-    w_row: Any,
-    c_start: Any,
-    c_row: Any,
-    first_row: Any,
-    last_row: Any,
-    channels: Any,
-    wraps: int,
-    ordered: bool,
-    ragged: bool,
-    unroll: int,
-) -> None:
-    """Compute rows of one panel of pixels, which begins at ``first`` on the line."""
-    rows, vectors = shape
-    starts = [first + v * lanes for v in range(vectors)]
-    targets = [line.targets(start, lanes) for start in starts]
-    plain = [line.near(start, lanes) if ragged else None for start in starts]
-    if operands.seen is not None:
-        list_masks(operands, line, first, vectors, lanes, wraps)
-    x_first = x_start + first
-    taps = line.deep.taps * line.high.taps * line.wide.taps
-    tiles = (last_row - first_row + (rows - 1)) // rows
-    share = (channels + tiles - 1) // tiles
-    asked = x_first * 0
-    for step in range(first_row, last_row, rows):
-        # The last tile overlaps the one before where no whole tile is left.
-        row = min(step, last_row - rows)
-        w_at = [w_start + row * w_row + r * w_row for r in range(rows)]
-        next_asked = min(asked + share, channels)
-        ask_ahead(operands, line, x_first + vectors * lanes, asked, next_asked, vectors, lanes)
-        asked = next_asked
-        acc = registers(shape, accumulate, lanes)
-        if operands.at is None:
-            masks = operands.masks(0, vectors, lanes, plain)
-            w_step = 1 if ordered else operands.w_step
-            main = channels // unroll * unroll
-            for k in loop_range(0, main, unroll):
-                for u in range(unroll):
-                    operands.multiply(
-                        acc, x_first + (k + u) * operands.x_step, w_at, (k + u) * w_step, masks
+def targets_of(
+    line: Line, first: Number, c_plane: Number, c_row: Number, how: RowTiles
+) -> list[tuple[Number, Mask]]:
+    """Return, for each row in a vector, the position of its lane 0, and its lanes."""
+    _, high, wide = line.axes
+    near = line.near(first, how.lanes)
+    if how.pieces == 0:
+        return [(first * how.element_step, near)]
+    row, column = first // line.of.length, first % line.of.length
+    made: list[tuple[Number, Mask]] = []
+    for _ in range(how.pieces):
+        place = column.to(int32) + iota(how.lanes)
+        plane, y = row // line.of.rows, row % line.of.rows
+        at = plane * c_plane + y * c_row + column * how.element_step
+        inside = (place >= 0) & wide.has(place) & splat(y < high.of.count, how.lanes)
+        made.append((at, inside & near))
+        row, column = row + 1, column - line.of.length
+    return made
 
-                    )  # fmt: skip
-            for k in range(main, channels):
-                operands.multiply(
-                    acc, x_first + k * operands.x_step, w_at, k * w_step, masks
-                )  # fmt: skip
+
+def write(
+    c: Pointer, at: Number, value: Number, targets: list[tuple[Number, Mask]], how: RowTiles
+) -> None:
+    """Write a vector of the result."""
+    value = value.to(c.dtype)
+    for place, inside in targets:
+        if how.element_step == 1:
+            c.store(at + place, value, mask=inside)
         else:
-            main = taps // unroll * unroll
-            for channel in range(channels):
-                x_at, of = x_first + channel * operands.x_step, channel * operands.w_step
-                for k in loop_range(0, main, unroll):
-                    for u in range(unroll):
-                        operands.multiply(
-                            acc, x_at + operands.at[k + u], w_at, operands.weight(of, k + u),
-                            operands.masks(k + u, vectors, lanes, plain),
-                        )  # fmt: skip
-                if unroll > 1:
-                    for k in range(main, taps):
-                        operands.multiply(
-                            acc, x_at + operands.at[k], w_at, operands.weight(of, k),
-                            operands.masks(k, vectors, lanes, plain),
-                        )  # fmt: skip
-        for r in range(rows):
-            for v in range(vectors):
-                line.store(c, c_start + (row + r) * c_row, acc[r, v], targets[v])
+            lane = iota(value.width).to(place.dtype)
+            c.store(at + place + lane * how.element_step, value, mask=inside)

@@ -8,12 +8,11 @@ form rows in memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Scratch, View
-from calor_kernel.library.conv.direct_channel_vectors_launch import ordered, within
+from calor_kernel.contract.work import Argument, Input, View
+from calor_kernel.library.conv.direct_channel_vectors_launch import ordered, within_padding
 from calor_kernel.library.conv.padded_rows import Steps, three
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.blueprints import dots
@@ -48,35 +47,33 @@ def gemv_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     return None if ordered(problem, axes) else "the weights of a channel are not contiguous"
 
 
-def gemv_steps(
-    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
-) -> None:
+def gemv_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
     """Add the launches of a convolution that :func:`gemv_refusal` accepts."""
     images, _, rows = problem.leads
     axes = three(problem)
     count = prod(axis.count for axis in axes)
-    seen = within(problem, places[0], steps, info)
+    seen = within_padding(problem, steps, info)
+    source: Argument = seen.memory.place
+    dtype = seen.memory.dtype
     terms = problem.terms
     strides = [s * axis.result for s, axis in zip(seen.strides, axes, strict=True)]
     inner = [s * axis.summed for s, axis in zip(seen.strides, axes, strict=True)]
     view = View(
         (images.size, *(a.count for a in axes), problem.depth.size, *(a.terms for a in axes)),
-        (seen.image, *strides, seen.channel, *inner),
-        seen.dtype,
+        (seen.steps.outer, *strides, seen.steps.inner, *inner),
+        dtype,
     )
     of_places, of_terms = range(1, 1 + len(axes)), range(1 + len(axes), len(view.shape))
     across, along = merged(view, of_places), merged(view, of_terms)
     if across is not None and along == (terms, 1):
-        columns = Operand((seen.image, 0), across[1], 1, 0, seen.dtype)
-        source = seen.place
+        columns = Operand((seen.steps.outer, 0), across[1], 1, 0, dtype)
     else:
-        source = steps.memory(view.size * seen.dtype.itemsize)
-        assert isinstance(source, Scratch)
-        steps.launches += copy_to_scratch(view, seen.place, source.number, info)
-        columns = Operand((count * terms, 0), terms, 1, 0, seen.dtype)
+        memory = steps.memory(view.size * dtype.itemsize)
+        steps.launches += copy_to_scratch(view, source, memory.number, info)
+        columns, source = Operand((count * terms, 0), terms, 1, 0, dtype), memory
     weights = Operand((0, 0), rows.b, 1, problem.b.offset, problem.b.dtype)
     product = Product((images.size, 1), rows.size, count, terms, weights, columns, problem.a.dtype)
-    operands = [places[1], source]
+    operands = [Input(1), source]
     if count == 1:
         # A column is a row of the transposed product, and the result has the same layout.
         product, operands = product.swapped(), operands[::-1]

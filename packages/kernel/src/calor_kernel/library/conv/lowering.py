@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
-from calor.dtypes import float32, int64
+from calor.dtypes import float32
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import (
-    Build,
     Input,
-    Launch,
-    Output,
     Refusal,
     Request,
     Work,
     lowering,
 )
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.conv.direct import direct
+from calor_kernel.library.conv.direct import direct_work
 from calor_kernel.library.conv.direct_channel_vectors_launch import (
     channel_vectors_refusal,
     channel_vectors_steps,
@@ -43,7 +39,6 @@ from calor_kernel.library.conv.pointwise_gemm import by_products
 from calor_kernel.library.conv.problem import (
     PARTS,
     Correlation,
-    accumulator,
     for_input,
     for_weight,
     forward,
@@ -57,9 +52,6 @@ from calor_kernel.library.conv.weight_gradient_rows_launch import (
 )
 from calor_kernel.library.conv.weight_gradient_simt_launch import weights_by_patches
 
-_SIZE = Scalar(int64, nonnegative=True)
-_STRIDE = Scalar(int64)
-_AXIS = (_SIZE, _SIZE, _SIZE, *(_STRIDE,) * 2, _SIZE, _SIZE, _STRIDE, _STRIDE)
 _OPERANDS: Final = Input(0), Input(1)
 
 
@@ -100,19 +92,22 @@ def _simt(one: Convolution, request: Request) -> Iterable[Work]:
     return make(one.seen, one.info, request.candidates)
 
 
-def _few_images(one: Convolution, request: Request) -> str | None:
+def _refused(
+    refusal: Callable[[Correlation, DeviceInfo], str | None],
+) -> Callable[[Convolution, Request], str | None]:
+    """Return the reason of a way that depends on the problem and the device alone."""
+    return lambda one, request: refusal(one.problem, one.info)
+
+
+def _few_images(problem: Correlation, info: DeviceInfo) -> str | None:
     """Return why packing weights for tiles of small images does not pay, or is impossible."""
-    return small_width_refusal(one.problem, one.info, _MANY)
+    return small_width_refusal(problem, info, _MANY)
 
 
-def _fewer_images(one: Convolution, request: Request) -> str | None:
-    if _few_images(one, request) is None:
+def _fewer_images(problem: Correlation, info: DeviceInfo) -> str | None:
+    if _few_images(problem, info) is None:
         return "it is the first choice already"
-    return small_width_refusal(one.problem, one.info)
-
-
-def _channel_vectors(one: Convolution, request: Request) -> str | None:
-    return channel_vectors_refusal(one.problem, one.info)
+    return small_width_refusal(problem, info)
 
 
 # Images up to this many pixels waste less in tiles across channels if weights are packed.
@@ -120,50 +115,38 @@ _SMALL = 256
 # From this many pixels of all images on, packing weights costs less than pixels on padding.
 _MANY = 256
 
-_GEMV: Final[Way[Convolution]] = Way(
-    "gemv",
-    lambda one, request: gemv_refusal(one.problem, one.info),
-    _made(lambda p, steps, info: gemv_steps(p, _OPERANDS, steps, info)),
+_GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps))
+_SMALL_WIDTH: Final[Way[Convolution]] = Way(
+    "small width", _refused(_few_images), _made(small_width_steps)
 )
-_SMALL_WIDTH_WORKS = _made(lambda p, steps, info: small_width_steps(p, _OPERANDS, steps, info))
-_SMALL_WIDTH: Final[Way[Convolution]] = Way("small width", _few_images, _SMALL_WIDTH_WORKS)
-_FEW_IMAGES: Final[Way[Convolution]] = Way("small width", _fewer_images, _SMALL_WIDTH_WORKS, tier=2)
+_FEW_IMAGES: Final[Way[Convolution]] = replace(
+    _SMALL_WIDTH, refuses=_refused(_fewer_images), tier=2
+)
 _ROWS: Final[Way[Convolution]] = Way(
     "rows",
-    lambda one, request: rows_refusal(
-        one.problem, _OPERANDS, Placement.dense(one.problem), one.info
-    ),
-    _made(lambda p, steps, info: rows_steps(p, _OPERANDS, Placement.dense(p), steps, info)),
+    _refused(lambda p, info: rows_refusal(p, Placement.dense(p), info)),
+    _made(lambda p, steps, info: rows_steps(p, Placement.dense(p), steps, info)),
     tier=1,
     paired=True,
 )
 _CHANNEL_VECTORS: Final[Way[Convolution]] = Way(
     "channel vectors",
-    _channel_vectors,
-    _made(
-        lambda p, steps, info: channel_vectors_steps(p, _OPERANDS, Placement.dense(p), steps, info)
-    ),
+    _refused(channel_vectors_refusal),
+    _made(channel_vectors_steps),
     tier=1,
     paired=True,
 )
 _PHASES: Final[Way[Convolution]] = Way(
-    "phases",
-    lambda one, request: phases_refusal(one.problem, _OPERANDS, one.info),
-    _made(lambda p, steps, info: phases_steps(p, _OPERANDS, steps, info)),
-    tier=1,
+    "phases", _refused(phases_refusal), _made(phases_steps), tier=1
 )
-_SMALL_WIDTH_GRADIENT: Final[Way[Convolution]] = Way(
-    "small width",
-    lambda one, request: small_width_refusal(one.problem, one.info),
-    _SMALL_WIDTH_WORKS,
+_SMALL_WIDTH_GRADIENT: Final[Way[Convolution]] = replace(
+    _SMALL_WIDTH, refuses=_refused(small_width_refusal)
 )
 _WEIGHT_ROWS: Final[Way[Convolution]] = Way(
-    "weight rows",
-    lambda one, request: weight_rows_refusal(one.problem, _OPERANDS, one.info),
-    _made(lambda p, steps, info: weight_rows_steps(p, _OPERANDS, steps, info)),
+    "weight rows", _refused(weight_rows_refusal), _made(weight_rows_steps)
 )
 _DIRECT: Final[Way[Convolution]] = Way(
-    "direct", serves, lambda one, request: [_direct(one.problem, one.info)], spare=True
+    "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
 )
 _FORWARD: Final = (_GEMV, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _FEW_IMAGES, _DIRECT)
 _FORWARD_PACKED: Final = (_GEMV, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _FEW_IMAGES, _DIRECT)
@@ -228,49 +211,10 @@ def _lowered(
     """Return the candidates of a problem; ``ways``: those for cubes of one unit."""
     info = request.info
     if problem.a.dtype in PARTS or problem.size * problem.terms == 0:
-        return [_direct(problem, info)]
+        return [direct_work(problem, info)]
     exact = request.attributes.get("precision", "highest") == "highest"
     rounded = not exact and problem.a.dtype is float32
     if info.max_units == 1:
         return ranked(ways, Convolution(problem, problem, info), request)
     one = Convolution(problem, thinned(problem), info, rounded)
     return ranked(_OF_UNITS, one, request)
-
-
-def _direct(problem: Correlation, info: DeviceInfo) -> Work:
-    """Return the work of the general direct convolution."""
-    count = problem.size
-    if not count:
-        return Work(())
-    dtype = problem.a.dtype
-    part = PARTS.get(dtype, dtype)
-    accumulate = accumulator(dtype)
-    parts = 2 if dtype in PARTS else 1
-    units = min(info.max_units, 128)
-    width = 1 if units > 1 else max(1, info.vector_bytes // 8)
-    numbers = [n for lead in (*problem.leads, problem.depth) for n in astuple(lead)]
-    numbers += [n for axis in problem.axes for n in astuple(axis)]
-    keywords: dict[str, Any] = {
-        "rank": len(problem.axes),
-        "width": width,
-        "complexes": parts == 2,
-        "divided": any(axis.divide > 1 for axis in problem.axes),
-        "accumulate": accumulate,
-    }
-    read = Buffer(part, writable=False)
-    signature: tuple[Buffer | Scalar, ...] = (read, read, Buffer(part), _SIZE)
-    signature += ((_SIZE, _STRIDE, _STRIDE) * 4) + _AXIS * len(problem.axes)
-    cube = (units, 1, 1)
-    build = Build(direct, signature, tuple(sorted(keywords.items())), cube)
-    cubes = (-(-count // (units * width)), 1, 1)
-    a, b = problem.a, problem.b
-    arguments = (
-        Input(0, a.offset * parts),
-        Input(1, b.offset * parts),
-        Output(0),
-        count,
-        *numbers,
-    )
-    flops = 2 * count * problem.terms * parts * parts
-    nbytes = (a.size + b.size + count) * dtype.itemsize
-    return Work((Launch(build, cubes, arguments, flops, nbytes, "conv direct"),))

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
 
-from calor.dtypes import DType, int64
+from calor.dtypes import DType
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, Place, launch
 from calor_kernel.contract.work import (
     Argument,
-    Build,
     Input,
     Launch,
     Output,
@@ -21,14 +22,11 @@ from calor_kernel.contract.work import (
     Work,
     row_major,
 )
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.conv.phase_planes import pad_planes
-from calor_kernel.library.conv.problem import Axis, Correlation
+from calor_kernel.library.conv.phase_planes import PlaneAxis, pad_planes
+from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
+from calor_kernel.library.conv.row_axes import AxisNumbers, LineNumbers
+from calor_kernel.library.conv.vector_tiles import Strides
 
-SIZE = Scalar(int64, nonnegative=True)
-STRIDE = Scalar(int64)
-# The kinds of numbers of an axis of a line.
-LINE_AXIS = (SIZE, SIZE, SIZE, SIZE, *(STRIDE,) * 3, SIZE, STRIDE, SIZE)
 _NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 1, 0, 0)
 
 
@@ -58,10 +56,7 @@ class Lines:
     ``length`` pixels, planes have ``rows`` rows.
     """
 
-    dtype: DType
-    image: int
-    group: int
-    channel: int
+    steps: Strides[int]
     first: tuple[int, ...]
     inside: tuple[int, ...]
     jumps: tuple[int, ...]
@@ -74,6 +69,30 @@ class Lines:
         deep, high, wide = (a.count for a in axes)
         return ((deep - 1) * self.rows + high - 1) * self.length + wide
 
+    def numbers(self, axes: Sequence[Axis]) -> LineNumbers[int]:
+        """Return the numbers of a launch."""
+        rows = zip(axes, self.jumps, self.first, self.units, self.inside, strict=True)
+        made = tuple(
+            AxisNumbers(
+                a.terms, phases_of(a), jump, a.summed, a.start, first, unit, inside, a.b, a.count
+            )
+            for a, jump, first, unit, inside in rows
+        )
+        return LineNumbers(self.count(axes), self.length, self.rows, made)
+
+    def sees_padding(self, axes: Sequence[Axis]) -> bool:
+        """Return whether a tap reads beyond the lines."""
+        return any(
+            shift_of(a, 0) < first or a.count - 1 + shift_of(a, a.terms - 1) >= inside
+            for a, first, inside in zip(axes, self.first, self.inside, strict=True)
+        )
+
+    def wraps(self, axes: Sequence[Axis], lanes: int) -> int:
+        """Return how many row ends a vector of pixels may span."""
+        if axes[0].count == 1 and axes[1].count == 1:
+            return 0
+        return (lanes + self.length - 2) // self.length
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -81,15 +100,26 @@ class Placement:
 
     leads: tuple[int, int, int]
     axes: tuple[int, int, int]
-    memory: Argument
+    memory: Place
 
     @staticmethod
     def dense(problem: Correlation) -> Placement:
         """Return the layout of a result in memory of its own."""
         sizes = [lead.size for lead in problem.leads] + [a.count for a in three(problem)]
-        strides = row_major(sizes)
-        leads, axes = strides[:3], strides[3:]
-        return Placement((leads[0], leads[1], leads[2]), (axes[0], axes[1], axes[2]), Output(0))
+        images, groups, rows, *axes = row_major(sizes)
+        return Placement((images, groups, rows), (axes[0], axes[1], axes[2]), Output(0))
+
+
+def vectors(problem: Correlation, info: DeviceInfo) -> tuple[DType, int]:
+    """Return the dtype of a problem's sums, and how many of them fill a vector."""
+    accumulate = accumulator(problem.a.dtype)
+    return accumulate, max(1, info.vector_bytes // accumulate.itemsize)
+
+
+def effort(problem: Correlation, label: str) -> Effort:
+    """Return the work and traffic of a whole problem."""
+    nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
+    return Effort(label, 2 * problem.size * problem.terms, nbytes)
 
 
 def three(problem: Correlation) -> tuple[Axis, ...]:
@@ -127,10 +157,7 @@ def lines_in_place(problem: Correlation, axes: Sequence[Axis]) -> Lines | None:
     if rows < high.count or (deep.count > 1 and deep.a % length):
         return None
     lines = Lines(
-        problem.a.dtype,
-        problem.leads[0].a,
-        problem.leads[1].a,
-        problem.depth.a,
+        Strides(problem.leads[0].a, problem.leads[1].a, problem.depth.a),
         (0, 0, 0),
         tuple(a.size for a in axes),
         (0, 0, 0),
@@ -142,9 +169,7 @@ def lines_in_place(problem: Correlation, axes: Sequence[Axis]) -> Lines | None:
     return lines if lines.count(axes) <= wanted + wanted // 2 else None
 
 
-def lines_copied(
-    problem: Correlation, axes: Sequence[Axis], accumulate: DType, masks: bool
-) -> Lines:
+def lines_copied(problem: Correlation, axes: Sequence[Axis], masks: bool) -> Lines:
     """Return the lines of ``pad_planes``, with or without padding on them."""
     first, extents = [], []
     for axis in axes:
@@ -162,10 +187,7 @@ def lines_copied(
     group = problem.depth.size * channel
     inside = tuple(a + n for a, n in zip(first, extents, strict=True))
     return Lines(
-        accumulate,
-        problem.leads[1].size * group,
-        group,
-        channel,
+        Strides(problem.leads[1].size * group, group, channel),
         tuple(first),
         inside,
         jumps,
@@ -175,61 +197,46 @@ def lines_copied(
     )
 
 
-def pad_launch(
+def pad(
     problem: Correlation,
     axes: Sequence[Axis],
     lines: Lines,
-    source: Argument,
-    memory: Argument,
-    lanes: int,
-) -> Launch:
-    channels = problem.leads[1].size * problem.depth.size
-    numbers = [channels, problem.leads[0].a, problem.depth.a]
-    for axis, first, inside in zip(axes, lines.first, lines.inside, strict=True):
-        numbers += [phases_of(axis), inside - first, first, axis.summed, axis.start]
-        numbers += [axis.size, axis.a]
-    unit = axes[2].result if axes[2].a == 1 and axes[2].result <= 2 else 0
-    # 64-bit indices of gathered elements fill two vectors.
-    width = lanes if unit else max(lanes // 2, 1)
-    axis_numbers = (SIZE, SIZE, STRIDE, SIZE, STRIDE, SIZE, STRIDE)
-    signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(problem.a.dtype, writable=False),
-        Buffer(lines.dtype),
-        SIZE,
-        STRIDE,
-        STRIDE,
-        *axis_numbers * 3,
+    source: Bound,
+    steps: Steps,
+    info: DeviceInfo,
+    spare: int = 0,
+) -> Bound:
+    """Add the copy of an operand to lines, and return its memory.
+
+    ``spare``: how many elements of it are read beyond its end, and ignored.
+    """
+    accumulate, lanes = vectors(problem, info)
+    images, channels = problem.leads[0].size, problem.leads[1].size * problem.depth.size
+    size = images * lines.steps.outer
+    memory = Bound(steps.memory((size + spare) * accumulate.itemsize), accumulate)
+    wide = axes[2]
+    unit = wide.result if wide.a == 1 and wide.result <= 2 else 0
+    made = launch(
+        pad_planes,
+        Grid((channels, images, 1)),
+        Effort(
+            "conv planes",
+            nbytes=size * accumulate.itemsize + problem.a.size * problem.a.dtype.itemsize,
+        ),
+        x=source,
+        lines=memory,
+        channels=channels,
+        outer=problem.leads[0].a,
+        step=problem.depth.a,
+        axes=[
+            PlaneAxis(phases_of(a), inside - first, first, a.summed, a.start, a.size, a.a)
+            for a, first, inside in zip(axes, lines.first, lines.inside, strict=True)
+        ],
+        strides=tuple(axis.result for axis in axes),
+        # 64-bit indices of gathered elements fill two vectors.
+        lanes=lanes if unit else max(lanes // 2, 1),
+        unit=unit,
+        both=unit == 2 and phases_of(wide) == 2,
     )
-    strides = tuple(axis.result for axis in axes)
-    both = unit == 2 and phases_of(axes[2]) == 2
-    keywords = (("both", both), ("lanes", width), ("strides", strides), ("unit", unit))
-    build = Build(pad_planes, signature, keywords)
-    images = problem.leads[0].size
-    nbytes = images * channels * lines.channel * lines.dtype.itemsize
-    nbytes += problem.a.size * problem.a.dtype.itemsize
-    arguments = (source, memory, *numbers)
-    return Launch(build, (channels, images, 1), arguments, 0, nbytes, "conv planes")
-
-
-def line_numbers(lines: Lines, axes: Sequence[Axis]) -> list[int]:
-    """Return the numbers of a launch for the axes of lines, as LINE_AXIS declares them."""
-    numbers: list[int] = []
-    for i, axis in enumerate(axes):
-        numbers += [axis.terms, phases_of(axis), lines.jumps[i], axis.summed, axis.start]
-        numbers += [lines.first[i], lines.units[i], lines.inside[i], axis.b, axis.count]
-    return numbers
-
-
-def sees_padding(lines: Lines, axes: Sequence[Axis]) -> bool:
-    """Return whether a tap reads beyond the lines."""
-    return any(
-        shift_of(a, 0) < first or a.count - 1 + shift_of(a, a.terms - 1) >= inside
-        for a, first, inside in zip(axes, lines.first, lines.inside, strict=True)
-    )
-
-
-def wraps(lines: Lines, axes: Sequence[Axis], lanes: int) -> int:
-    """Return how many row ends a vector of pixels may span."""
-    if axes[0].count == 1 and axes[1].count == 1:
-        return 0
-    return (lanes + lines.length - 2) // lines.length
+    steps.launches.append(made)
+    return memory

@@ -6,8 +6,9 @@ for all rows of a window. Memory is prefetched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from calor.dtypes import int32
 from calor_kernel.language import (
@@ -15,16 +16,21 @@ from calor_kernel.language import (
     Mask,
     Number,
     Pointer,
-    Registers,
+    SizeOf,
+    StrideOf,
     cast,
     constant,
+    cube_position,
     helper,
+    max,
     min,
     range,
     shuffle,
     splat,
 )
-from calor_kernel.library.conv.phase_planes import iota
+from calor_kernel.library.conv.vector_tiles import iota, within
+
+N = TypeVar("N")
 
 # Bytes from a read to its prefetch.
 AHEAD = 1 << 14
@@ -41,6 +47,10 @@ class Along:
     def spread(self, lanes: int) -> int:
         """Return how many elements the window of a vector of pixels spans."""
         return lanes * self.stride + (self.taps - 1) * self.dilation
+
+    def steps(self, k: int, lanes: int) -> tuple[int, ...]:
+        """Return the elements of tap k for each pixel of a vector."""
+        return tuple(i * self.stride + k * self.dilation for i in range(lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,81 @@ class Back:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Extent(Generic[N]):
+    """An axis of ``size`` elements with ``count`` windows; the first begins at ``start``."""
+
+    start: StrideOf[N]
+    count: SizeOf[N]
+    size: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRows(Generic[N]):
+    """Rows of windows; a cube has ``turns`` of the ``rows``.
+
+    ``window``, ``stride`` and ``high`` say which rows of an operand a row of windows reads.
+    """
+
+    rows: SizeOf[N]
+    turns: SizeOf[N]
+    window: SizeOf[N]
+    stride: SizeOf[N]
+    high: Extent[N]
+    wide: Extent[N]
+
+    def inside(self: SeenRows[Number], top: Number, dilation: int) -> tuple[Number, Number]:
+        """Return the first row of a window that is not padding, and the first one beyond."""
+        begin = (max(-top, 0) + (dilation - 1)) // dilation
+        end = (max(self.high.size - top, 0) + (dilation - 1)) // dilation
+        return begin, min(self.window, end)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows(Generic[N]):
+    """Rows of ``width`` elements, and rows of ``out_width`` windows that read them.
+
+    A cube has ``turns`` of the ``rows``.
+    """
+
+    rows: SizeOf[N]
+    turns: SizeOf[N]
+    high: Extent[N]
+    width: SizeOf[N]
+    out_width: SizeOf[N]
+
+
+@helper
+def each_row(
+    over: SeenRows[Number] | GivenRows[Number],
+    of_plane: Number,
+    groups: Number | None,
+    body: Callable[[Number, Number, Index, Number], None],
+) -> None:
+    """Call ``body`` for each row of a cube: its number, its plane, and its row in the plane.
+
+    With groups, a plane is an image and one of its groups; else its group is 0.
+    """
+    first = cube_position(0) * over.turns
+    last = min(first + over.turns, over.rows)
+    image, y = first // of_plane, first % of_plane
+    group: Index = 0
+    if groups is not None:
+        image, group = image // groups, image % groups
+    for row in range(first, last):
+        body(row, image, group, y)
+        y += 1
+        if y == of_plane:
+            y = y * 0
+            if groups is None:
+                image += 1
+            else:
+                group += 1
+                if group == groups:
+                    group = group * 0
+                    image += 1
+
+
 @helper
 def ask_ahead(x: Pointer, at: Number, x_row: Number, rows: Index, along: Along, lanes: int) -> None:
     """Prefetch later rows; hardware does not predict alternating rows."""
@@ -86,49 +171,37 @@ def masks_of(
         place = left + k * along.dilation
         end = width if limit is None else min(width, place + limit)
         if along.stride <= 2:
-            firsts = [place + part * lanes for part in range(along.stride)]
-            made.append([_between(first, 1, lanes, end) for first in firsts])
+            made.append([within(place + p * lanes, lanes, end) for p in range(along.stride)])
         else:
-            made.append([_between(place, along.stride, lanes, end)])
+            made.append([within(place, lanes, end, along.stride)])
     return made
 
 
-def _between(first: Index, step: int, lanes: int, end: Index) -> Mask:
-    place = splat(cast(first, int32), lanes) + constant(
-        tuple(i * step for i in range(lanes)), int32
-    )
-    return (place >= 0) & (place < splat(cast(end, int32), lanes))
-
-
 def read_taps(
-    x: Pointer, at: Number, along: Along, lanes: int, masks: list[list[Mask]] | None
-) -> list[Number]:
-    """Return the elements of each tap of a row from a position on, masked if there are masks."""
-    seen: list[Number] = []
+    x: Pointer, at: Number, along: Along, lanes: int, masks: list[list[Mask]] | None = None
+) -> Iterator[Number]:
+    """Yield the elements of each tap of a row from a position on, masked if there are masks."""
     pair: list[Number] = []
     for k in range(along.taps):
         place = at + k * along.dilation
         mask: Sequence[Mask | None] = masks[k] if masks is not None else [None, None]
         if along.stride == 1:
-            seen.append(x.load(place, lanes, mask=mask[0]))
+            yield x.load(place, lanes, mask=mask[0])
         elif along.stride == 2:
             odd = along.dilation == 1 and k % 2 == 1
             if not odd:
                 pair = [x.load(place + i * lanes, lanes, mask=mask[i]) for i in range(2)]
-            order = tuple(range(1 if odd else 0, 2 * lanes, 2))
-            seen.append(shuffle(pair[0], order, pair[1]))
+            yield shuffle(pair[0], tuple(range(1 if odd else 0, 2 * lanes, 2)), pair[1])
         else:
             steps = constant(tuple(i * along.stride for i in range(lanes)), place.dtype)
-            seen.append(x.load(place + steps, mask=mask[0]))
-    return seen
+            yield x.load(place + steps, mask=mask[0])
 
 
-@helper
-def write_phases(acc: Registers, c: Pointer, to: Number, left: Index) -> None:
+def write_phases(phases: Sequence[Number], c: Pointer, to: Number, left: Index) -> None:
     """Write the alternating phases of a row, up to ``left`` elements."""
-    lanes, span = acc.type.width, len(acc)
+    values = [value.to(c.dtype) for value in phases]
+    span, lanes = len(values), values[0].width
     lane, end = iota(lanes), splat(cast(left, int32), lanes)
-    values = [value.to(c.dtype) for value in acc]
     if span == 1:
         c.store(to, values[0], mask=lane < end)
     elif span == 2:

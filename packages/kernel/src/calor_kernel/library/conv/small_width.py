@@ -8,51 +8,52 @@ images have many.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from calor_kernel.language import cube_position, helper, kernel, loop_range, splat
-from calor_kernel.library.conv.phase_planes import iota
+from calor_kernel.language import (
+    In,
+    Number,
+    Out,
+    Size,
+    cube_position,
+    kernel,
+    loop_range,
+    min,
+)
+from calor_kernel.library.conv.vector_tiles import Slide, Strides, below
 from calor_kernel.library.matmul.packing import transpose
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of ``count`` output pixels over one of ``size`` pixels, known at build time.
+    """A row of output pixels over one of input pixels, known at build time.
 
-    Tap k of output pixel o reads ``(o * step + k * dilation + start) / divide``, if that is an
+    Tap k of output pixel o reads ``(o * stride + k * dilation + start) / divide``, if that is an
     integer.
     """
 
-    count: int
-    taps: int
-    step: int
-    dilation: int
-    start: int
+    of: Slide[int]
     divide: int
-    size: int
 
     def pairs(self) -> list[tuple[int, int, int]]:
         """Return (input pixel, output pixel, tap) of all products without padding, in order."""
         found = []
-        for place in range(self.count):
-            for tap in range(self.taps):
-                at = place * self.step + tap * self.dilation + self.start
-                if at % self.divide == 0 and 0 <= at // self.divide < self.size:
+        for place in range(self.of.count):
+            for tap in range(self.of.window):
+                at = place * self.of.stride + tap * self.of.dilation + self.of.start
+                if at % self.divide == 0 and 0 <= at // self.divide < self.of.size:
                     found.append((at // self.divide, place, tap))
         return sorted(found)
 
 
 @kernel
 def gather_channels(
-    x: Any,
-    c: Any,
-    channels: Any,
-    panels: Any,
-    groups: Any,
-    places: Any,
-    x_outer: Any,
-    x_group: Any,
-    x_channel: Any,
+    x: In,
+    c: Out,
+    channels: Size,
+    panels: Size,
+    groups: Size,
+    places: Size,
+    x_steps: Strides[Number],
     *,
     vectors: int,
     lanes: int,
@@ -65,23 +66,15 @@ def gather_channels(
     """
     cube = cube_position(0)
     panel, image = cube % panels, cube // panels
-    start = image // groups * x_outer + image % groups * x_group
+    start = x_steps.at(image // groups, image % groups)
     span = vectors * lanes
     for v in loop_range(0, vectors):
         first = panel * span + v * lanes
-        rows = [start + min(first + i, channels - 1) * x_channel for i in range(lanes)]
+        rows = [start + min(first + i, channels - 1) * x_steps.inner for i in range(lanes)]
         to = cube * places * span + v * lanes
         for place in loop_range(0, places, lanes):
-            inside = (
-                None if whole else iota(lanes) < splat((places - place).to(iota(1).dtype), lanes)
-            )
+            inside = None if whole else below(places - place, lanes)
             square = transpose([x.load(row + place, lanes, mask=inside) for row in rows])
             for i in range(lanes):
-                write(c, to + (place + i) * span, square[i].to(c.dtype), place + i, places, whole)
-
-
-@helper
-def write(c: Any, to: Any, value: Any, place: Any, places: Any, whole: bool) -> None:
-    """Write a vector if its pixel exists."""
-    if whole or place < places:
-        c.store(to, value)
+                if whole or place + i < places:
+                    c.store(to + (place + i) * span, square[i].to(c.dtype))

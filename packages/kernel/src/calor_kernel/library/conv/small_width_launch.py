@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
-from calor.dtypes import DType
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Output, Scratch, View
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Input, Output, View
 from calor_kernel.library.conv.blueprints import narrow_tile, narrow_weights
-from calor_kernel.library.conv.padded_rows import SIZE, STRIDE, Placement, Steps, moved, three
-from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
+from calor_kernel.library.conv.padded_rows import Placement, Steps, effort, three, vectors
+from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.small_width import Row, gather_channels
 from calor_kernel.library.conv.small_width_forward import convolve_narrow, pack_narrow
 from calor_kernel.library.conv.small_width_weight_gradient import weigh_narrow
+from calor_kernel.library.conv.vector_tiles import Slide, Strides
 
 # Maximum of taps along a row in a kernel.
 _TAPS = 5
@@ -25,31 +24,6 @@ _TAPS = 5
 _DEPTH = 4
 # Input channels whose weights a cube packs.
 _BLOCK = 32
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """An operand: its memory, strides of images, groups, channels and lines, and its planes."""
-
-    view: View
-    place: Argument
-    image: int
-    group: int
-    channel: int
-    channels: int
-    line: int
-    height: int
-    width: int
-
-    @property
-    def places(self) -> int:
-        """The number of pixels of an image."""
-        return self.height * self.width
-
-    @property
-    def flat(self) -> bool:
-        """Whether the pixels of an image are dense."""
-        return self.height == 1 or self.line == self.width
 
 
 def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1) -> str | None:
@@ -62,7 +36,7 @@ def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1)
     axes = three(problem)
     images, _, rows = problem.leads
     (high, _), (wide, _) = _upwards(axes[1]), _upwards(axes[2])
-    lanes = info.vector_bytes // accumulator(problem.a.dtype).itemsize
+    _, lanes = vectors(problem, info)
     if not _is_narrow(axes, lanes):
         return "its images are no planes, or their rows are longer than a vector"
     if rows.size < lanes or problem.depth.size < _DEPTH:
@@ -83,66 +57,70 @@ def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1)
     return None
 
 
-def small_width_steps(
-    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
-) -> None:
+def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
     """Add the launches of a problem that :func:`small_width_refusal` takes."""
-    axes = three(problem)
     images, groups, rows = problem.leads
-    _, high, wide = axes
+    depth = problem.depth
+    _, high, wide = three(problem)
     # With taps in ascending order, the same kernels compute both ops.
     (high, on), (wide, further) = _upwards(high), _upwards(wide)
-    weights = moved(places[1], problem.b.offset + on + further)
-    accumulate = accumulator(problem.a.dtype)
-    lanes = info.vector_bytes // accumulate.itemsize
+    back = wide.b < 0
+    first = problem.b.offset + on + further + (1 - high.terms * wide.terms if back else 0)
+    accumulate, lanes = vectors(problem, info)
     p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
     assert p is not None
     span = p.vectors * lanes
     panels = -(-rows.size // span)
     terms = groups.size * panels * span * problem.terms
-    packed = steps.memory(terms * accumulate.itemsize)
-    steps.launches.append(_pack(problem, high, wide, panels, p.vectors, lanes, weights, packed))
-    flops = 2 * problem.size * problem.terms
-    block = p.block(flops // (panels * groups.size), images.size, info)
-    to = Placement.dense(problem).leads
-    numbers = [
-        images.size,
-        panels,
-        rows.size,
-        problem.depth.size,
-        block,
-        images.a,
-        groups.a,
-        problem.depth.a,
-        high.a,
-        *to,
-        high.terms,
-        high.result,
-        high.summed,
-        high.start,
-        high.count,
-        high.size,
-    ]
-    keywords: dict[str, Any] = {
-        "along": _row(wide),
-        "divide": high.divide,
-        "together": p.together,
-        "vectors": p.vectors,
-        "lanes": lanes,
-        "accumulate": accumulate,
-    }
-    signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(problem.a.dtype, writable=False),
-        Buffer(accumulate, writable=False),
-        Buffer(problem.a.dtype),
-        *(SIZE if n >= 0 else STRIDE for n in numbers),
+    packed = Bound(steps.memory(terms * accumulate.itemsize), accumulate)
+    block = least(_BLOCK, depth.size)
+    pack = launch(
+        pack_narrow,
+        Grid((groups.size * panels, greatest(1, depth.size // block), 1)),
+        Effort(
+            "conv pack", nbytes=problem.b.size * (problem.b.dtype.itemsize + accumulate.itemsize)
+        ),
+        w=Bound(Input(1, first), problem.b.dtype),
+        c=packed,
+        rows=rows.size,
+        depth=depth.size,
+        panels=panels,
+        block=block,
+        w_steps=Strides(groups.b, rows.b, depth.b),
+        taps=high.terms,
+        along=wide.terms,
+        back=back,
+        vectors=p.vectors,
+        lanes=lanes,
     )
-    build = Build(convolve_narrow, signature, tuple(sorted(keywords.items())))
-    cubes = (greatest(1, images.size // block), panels, groups.size)
-    nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
-    label = f"conv narrow {p.together}x{wide.count}x{span}"
-    arguments = (moved(places[0], problem.a.offset), packed, Output(0), *numbers)
-    steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
+    steps.launches.append(replace(pack, prepares=True))
+    of_panel = 2 * problem.size * problem.terms // (panels * groups.size)
+    block = p.block(of_panel, images.size, info)
+    steps.launches.append(
+        launch(
+            convolve_narrow,
+            Grid((greatest(1, images.size // block), panels, groups.size)),
+            effort(problem, f"conv narrow {p.together}x{wide.count}x{span}"),
+            x=operand(0, problem.a),
+            w=packed,
+            c=Bound(Output(), problem.a.dtype),
+            images=images.size,
+            panels=panels,
+            outputs=rows.size,
+            depth=depth.size,
+            block_images=block,
+            x_steps=Strides(images.a, groups.a, depth.a),
+            x_line=high.a,
+            c_steps=Strides(*Placement.dense(problem).leads),
+            down=_slide(high),
+            along=Row(_slide(wide), wide.divide),
+            divide=high.divide,
+            together=p.together,
+            vectors=p.vectors,
+            lanes=lanes,
+            accumulate=accumulate,
+        )
+    )
 
 
 def _upwards(axis: Axis) -> tuple[Axis, int]:
@@ -154,74 +132,54 @@ def _upwards(axis: Axis) -> tuple[Axis, int]:
     return replace(axis, summed=-axis.summed, start=start, b=-axis.b), back * axis.b
 
 
-def _pack(
-    problem: Correlation,
-    high: Axis,
-    wide: Axis,
-    panels: int,
-    vectors: int,
-    lanes: int,
-    weights: Argument,
-    packed: Scratch,
-) -> Launch:
-    """Return the launch that packs weights to panels of output channels."""
-    _, groups, rows = problem.leads
-    depth = problem.depth
-    block = least(_BLOCK, depth.size)
-    numbers = [rows.size, depth.size, panels]
-    keywords: dict[str, Any] = {"along": wide.terms, "lanes": lanes, "vectors": vectors}
-    keywords |= {"taps": high.terms, "back": wide.b < 0}
-    weights = moved(weights, 1 - high.terms * wide.terms if wide.b < 0 else 0)
-    numbers += [block, groups.b, rows.b, depth.b]
-    accumulate = accumulator(problem.a.dtype)
-    signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(problem.b.dtype, writable=False),
-        Buffer(accumulate),
-        *(SIZE if n >= 0 else STRIDE for n in numbers),
-    )
-    build = Build(pack_narrow, signature, tuple(sorted(keywords.items())))
-    cubes = (groups.size * panels, greatest(1, depth.size // block), 1)
-    nbytes = problem.b.size * (problem.b.dtype.itemsize + accumulate.itemsize)
-    arguments = (weights, packed, *numbers)
-    return Launch(build, cubes, arguments, 0, nbytes, "conv pack", prepares=True)
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An operand: strides of images, groups, channels and lines, and its planes."""
+
+    number: int
+    view: View
+    steps: Strides[int]
+    channels: int
+    line: int
+    height: int
+    width: int
+
+    @property
+    def places(self) -> int:
+        """The number of pixels of an image."""
+        return self.height * self.width
+
+    def fits(self, lanes: int) -> bool:
+        """Return whether the pixels of an image are dense, and channels fill a vector."""
+        return (self.height == 1 or self.line == self.width) and self.channels >= lanes
 
 
-def _weight_sides(forward: Correlation, places: Sequence[Argument]) -> tuple[_Side, _Side]:
+def _weight_sides(forward: Correlation) -> tuple[_Side, _Side]:
     """Return the input and the output gradient."""
     images, groups, outputs = forward.leads
-    _, high, wide = three(forward)
-    x = _Side(
-        forward.a, moved(places[0], forward.a.offset), images.a, groups.a, forward.depth.a,
-        forward.depth.size, high.a, high.size, wide.size,
-    )  # fmt: skip
-    g = _Side(
-        forward.b, moved(places[1], forward.b.offset), images.b, groups.b, outputs.b,
-        outputs.size, high.b, high.count, wide.count,
-    )  # fmt: skip
-    return x, g
+    depth, (_, high, wide) = forward.depth, three(forward)
+    x, g = Strides(images.a, groups.a, depth.a), Strides(images.b, groups.b, outputs.b)
+    return (
+        _Side(0, forward.a, x, depth.size, high.a, high.size, wide.size),
+        _Side(1, forward.b, g, outputs.size, high.b, high.count, wide.count),
+    )
 
 
-def small_width_weight_refusal(
-    forward: Correlation, places: Sequence[Argument], info: DeviceInfo
-) -> str | None:
+def small_width_weight_refusal(forward: Correlation, info: DeviceInfo) -> str | None:
     """Return why tiles of small images do not suit a weight gradient, None if they do."""
     axes = three(forward)
-    lanes = info.vector_bytes // accumulator(forward.a.dtype).itemsize
+    _, lanes = vectors(forward, info)
     if not _is_narrow(axes, lanes):
         return "its images are no planes, or their rows are longer than a vector"
     if axes[2].b != 1 and axes[2].count > 1:
         return "the rows of the result's gradient are not contiguous"
-    if not any(s.flat and s.channels >= lanes for s in _weight_sides(forward, places)):
+    if not any(side.fits(lanes) for side in _weight_sides(forward)):
         return f"neither operand has {lanes} channels of contiguous images"
     return None
 
 
 def small_width_weight_steps(
-    forward: Correlation,
-    axes: Sequence[Axis],
-    places: Sequence[Argument],
-    steps: Steps,
-    info: DeviceInfo,
+    forward: Correlation, axes: Sequence[Axis], steps: Steps, info: DeviceInfo
 ) -> None:
     """Add the launches of a weight gradient that :func:`small_width_weight_refusal` accepts.
 
@@ -229,93 +187,71 @@ def small_width_weight_steps(
     """
     images, groups, outputs = forward.leads
     _, high, wide = axes
-    accumulate = accumulator(forward.a.dtype)
-    lanes = info.vector_bytes // accumulate.itemsize
-    x, g = _weight_sides(forward, places)
+    accumulate, lanes = vectors(forward, info)
+    x, g = _weight_sides(forward)
     # Vectors run along channels of one operand; the smaller one is cheaper to copy.
-    sides = [s for s in (x, g) if s.flat and s.channels >= lanes]
-    panel = min(sides, key=lambda s: s.places * s.channels)
+    panel = min((s for s in (x, g) if s.fits(lanes)), key=lambda s: s.places * s.channels)
     of_input, single = panel is x, g if panel is x else x
     p = narrow_weights(single.channels, panel.channels, wide.terms, lanes, info)
     span = p.vectors * lanes
     panels = -(-panel.channels // span)
     batch = images.size * groups.size
-    memory = steps.memory(batch * panels * span * panel.places * accumulate.itemsize)
+    size = batch * panels * span * panel.places
+    memory = Bound(steps.memory(size * accumulate.itemsize), accumulate)
+    nbytes = panel.view.size * (panel.view.dtype.itemsize + accumulate.itemsize)
     steps.launches.append(
-        _gather(panel, groups.size, batch, panels, p.vectors, lanes, accumulate, memory)
+        launch(
+            gather_channels,
+            Grid.line(batch * panels),
+            Effort("conv gather", nbytes=nbytes),
+            x=operand(panel.number, panel.view),
+            c=memory,
+            channels=panel.channels,
+            panels=panels,
+            groups=groups.size,
+            places=panel.places,
+            x_steps=panel.steps,
+            vectors=p.vectors,
+            lanes=lanes,
+            whole=panel.places % lanes == 0,
+        )
     )
     flops = 2 * prod(a.count * a.terms for a in axes) * batch * outputs.size * x.channels
     block = p.block(flops // max(panels * groups.size, 1), single.channels, info)
-    taps = high.terms * wide.terms
-    inner, outer = taps, x.channels * taps
-    numbers = [
-        images.size,
-        groups.size,
-        panels,
-        single.channels,
-        panel.channels,
-        block,
-        panel.places * span,
-        single.image,
-        single.group,
-        single.channel,
-        single.line,
-        outputs.size * outer,
-        *((outer, inner) if of_input else (inner, outer)),
-        high.terms,
-        high.result,
-        high.summed,
-        high.start,
-        high.count,
-        high.size,
-    ]
-    keywords: dict[str, Any] = {
-        "along": _row(wide),
-        "of_input": of_input,
-        "rows": p.rows,
-        "vectors": p.vectors,
-        "lanes": lanes,
-        "accumulate": accumulate,
-    }
-    signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(accumulate, writable=False),
-        Buffer(single.view.dtype, writable=False),
-        Buffer(forward.a.dtype),
-        *(SIZE if n >= 0 else STRIDE for n in numbers),
+    inner = high.terms * wide.terms
+    outer = x.channels * inner
+    rows, columns = (outer, inner) if of_input else (inner, outer)
+    steps.launches.append(
+        launch(
+            weigh_narrow,
+            Grid((panels, greatest(1, single.channels // block), groups.size)),
+            Effort(
+                f"conv weigh narrow {p.rows}x{wide.terms}x{span}",
+                flops,
+                (x.view.size + g.view.size) * forward.a.dtype.itemsize,
+            ),
+            panel_memory=memory,
+            s=operand(single.number, single.view),
+            c=Bound(Output(), forward.a.dtype),
+            images=images.size,
+            groups=groups.size,
+            panels=panels,
+            rows_total=single.channels,
+            columns_total=panel.channels,
+            block_rows=block,
+            panel_size=panel.places * span,
+            s_steps=single.steps,
+            s_line=single.line,
+            c_steps=Strides(outputs.size * outer, rows, columns),
+            down=_slide(high),
+            along=Row(_slide(wide), 1),
+            of_input=of_input,
+            rows=p.rows,
+            vectors=p.vectors,
+            lanes=lanes,
+            accumulate=accumulate,
+        )
     )
-    build = Build(weigh_narrow, signature, tuple(sorted(keywords.items())))
-    cubes = (panels, greatest(1, single.channels // block), groups.size)
-    nbytes = (x.view.size + g.view.size) * forward.a.dtype.itemsize
-    label = f"conv weigh narrow {p.rows}x{wide.terms}x{span}"
-    arguments = (memory, single.place, Output(0), *numbers)
-    steps.launches.append(Launch(build, cubes, arguments, flops, nbytes, label))
-
-
-def _gather(
-    side: _Side,
-    groups: int,
-    batch: int,
-    panels: int,
-    vectors: int,
-    lanes: int,
-    accumulate: DType,
-    memory: Scratch,
-) -> Launch:
-    """Return the launch that copies an operand to channels last."""
-    numbers = [
-        side.channels, panels, groups, side.places, side.image, side.group, side.channel
-    ]  # fmt: skip
-    signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(side.view.dtype, writable=False),
-        Buffer(accumulate),
-        *(SIZE if n >= 0 else STRIDE for n in numbers),
-    )
-    whole = side.places % lanes == 0
-    keywords = (("lanes", lanes), ("vectors", vectors), ("whole", whole))
-    build = Build(gather_channels, signature, keywords)
-    nbytes = side.view.size * (side.view.dtype.itemsize + accumulate.itemsize)
-    arguments = (side.place, memory, *numbers)
-    return Launch(build, (batch * panels, 1, 1), arguments, 0, nbytes, "conv gather")
 
 
 def _is_narrow(axes: Sequence[Axis], lanes: int) -> bool:
@@ -327,5 +263,5 @@ def _is_narrow(axes: Sequence[Axis], lanes: int) -> bool:
     return flat and rows and few and lanes >= 4 and not lanes & (lanes - 1)
 
 
-def _row(axis: Axis) -> Row:
-    return Row(axis.count, axis.terms, axis.result, axis.summed, axis.start, axis.divide, axis.size)
+def _slide(axis: Axis) -> Slide[int]:
+    return Slide(axis.count, axis.terms, axis.result, axis.summed, axis.start, axis.size)

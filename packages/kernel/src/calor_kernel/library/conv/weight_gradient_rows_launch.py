@@ -5,35 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
-from calor.dtypes import DType, bool_
+from calor.dtypes import bool_
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Output
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Output
 from calor_kernel.library.conv.blueprints import dot_tile
 from calor_kernel.library.conv.depthwise_launch import weight_rows
 from calor_kernel.library.conv.padded_rows import (
-    LINE_AXIS,
-    SIZE,
-    STRIDE,
     Lines,
     Steps,
-    line_numbers,
+    effort,
     lines_copied,
     lines_in_place,
-    moved,
-    pad_launch,
-    sees_padding,
+    pad,
     three,
-    wraps,
+    vectors,
 )
-from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
+from calor_kernel.library.conv.problem import Axis, Correlation, Lead
 from calor_kernel.library.conv.small_width_launch import (
     small_width_weight_refusal,
     small_width_weight_steps,
 )
-from calor_kernel.library.conv.weight_gradient_rows import dot_lines, list_seen
+from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.conv.weight_gradient_rows import DotTiles, dot_lines, list_seen
 
 # Bytes of masks, for all taps and pixels.
 _MASKS = 1 << 26
@@ -59,9 +54,7 @@ def forward_of(problem: Correlation) -> Correlation:
     )
 
 
-def weight_rows_refusal(
-    problem: Correlation, places: Sequence[Argument], info: DeviceInfo
-) -> str | None:
+def weight_rows_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     """Return why dot products of rows do not suit a weight gradient, None if they do.
 
     ``problem`` is the result of ``for_weight``.
@@ -70,9 +63,9 @@ def weight_rows_refusal(
         return "it has more than three spatial axes"
     forward = forward_of(problem)
     axes = three(forward)
-    if small_width_weight_refusal(forward, places, info) is None:
+    if small_width_weight_refusal(forward, info) is None:
         return None
-    if weight_rows(forward, axes, places, info) is not None:
+    if weight_rows(forward, axes, info) is not None:
         return None
     lines, _, step, taps = _seen_lines(forward, axes, info)
     if step * taps > _MASKS:
@@ -84,66 +77,97 @@ def _seen_lines(
     forward: Correlation, axes: Sequence[Axis], info: DeviceInfo
 ) -> tuple[Lines, bool, int, int]:
     """Return the input's rows, whether they are copied, pixels in whole vectors, and the taps."""
-    accumulate = accumulator(forward.a.dtype)
-    lanes = max(1, info.vector_bytes // accumulate.itemsize)
-    lines = lines_in_place(forward, axes)
-    copied = lines is None
-    if lines is None:
-        lines = lines_copied(forward, axes, accumulate, True)
+    _, lanes = vectors(forward, info)
+    in_place = lines_in_place(forward, axes)
+    lines = in_place or lines_copied(forward, axes, True)
     step = -(-lines.count(axes) // lanes) * lanes
-    return lines, copied, step, prod(a.terms for a in axes)
+    return lines, in_place is None, step, prod(a.terms for a in axes)
 
 
-def weight_rows_steps(
-    problem: Correlation, places: Sequence[Argument], steps: Steps, info: DeviceInfo
-) -> None:
+def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
     """Add the launches of a weight gradient that :func:`weight_rows_refusal` accepts."""
-    forward, images = forward_of(problem), problem.depth
+    forward = forward_of(problem)
     axes = three(forward)
-    if small_width_weight_refusal(forward, places, info) is None:
-        small_width_weight_steps(forward, axes, places, steps, info)
+    if small_width_weight_refusal(forward, info) is None:
+        small_width_weight_steps(forward, axes, steps, info)
         return
-    by_row = weight_rows(forward, axes, places, info)
+    by_row = weight_rows(forward, axes, info)
     if by_row is not None:
         steps.launches.append(by_row)
         return
-    accumulate = accumulator(problem.a.dtype)
-    lanes = max(1, info.vector_bytes // accumulate.itemsize)
+    accumulate, lanes = vectors(problem, info)
+    images, (groups, rows, columns) = problem.depth, problem.leads
     lines, copied, step, taps = _seen_lines(forward, axes, info)
     count = lines.count(axes)
-    x, g = moved(places[0], problem.a.offset), moved(places[1], problem.b.offset)
+    x, g = operand(0, problem.a), operand(1, problem.b)
     if copied:
-        memory = steps.memory(images.size * lines.image * accumulate.itemsize)
-        steps.launches.append(pad_launch(forward, axes, lines, x, memory, lanes))
-        x = memory
-    g_lines = _gradient_lines(forward, axes, lines)
-    g_dtype = problem.b.dtype
-    if g_lines is None:
+        x = pad(forward, axes, lines, x, steps, info)
+    g_steps = _gradient_steps(forward, axes, lines)
+    if g_steps is None:
         other = _as_input(forward, axes, lines)
-        g_lines = lines_copied(other, other.axes, accumulate, True)
-        memory = steps.memory(images.size * g_lines.image * accumulate.itemsize)
-        steps.launches.append(pad_launch(other, other.axes, g_lines, g, memory, lanes))
-        g, g_dtype = memory, accumulate
-    gaps = count != prod(a.count for a in axes)
-    masked = gaps or sees_padding(lines, axes)
-    seen: Argument = Output(0)
+        g_lines = lines_copied(other, other.axes, True)
+        g_steps, g = g_lines.steps, pad(other, other.axes, g_lines, g, steps, info)
+    masked = count != prod(a.count for a in axes) or lines.sees_padding(axes)
+    seen = Bound(steps.memory(step * taps) if masked else Output(0), bool_)
+    strides = (axes[0].result, axes[1].result, axes[2].result)
     if masked:
-        seen = steps.memory(step * taps)
-        steps.launches.append(_list(lines, axes, seen, count, step, lanes))
+        turns = 64
+        listed = launch(
+            list_seen,
+            Grid.line(-(-step // (turns * lanes))),
+            Effort("conv masks", nbytes=step * taps),
+            seen=seen,
+            pixels=lines.numbers(axes),
+            step=step,
+            turns=turns,
+            lanes=lanes,
+            strides=strides,
+            wraps=lines.wraps(axes, lanes),
+        )
+        steps.launches.append(replace(listed, prepares=True))
+    near = axes[2].terms if axes[2].terms > 1 else taps
+    p = dot_tile(rows.size, columns.size, taps, near, images.size * count, groups.size, info)
     steps.launches.append(
-        _dots(problem, axes, lines, (x, g, seen), g_lines, g_dtype, step, masked, info)
+        launch(
+            dot_lines,
+            Grid(
+                (
+                    columns.size // p.columns,
+                    rows.size // p.block_rows,
+                    groups.size * (taps // p.block_taps),
+                )
+            ),
+            effort(problem, f"conv dots {p.rows}x{p.columns}x{p.taps}"),
+            x=x,
+            g=g,
+            seen=seen,
+            c=Bound(Output(), problem.a.dtype),
+            images=images.size,
+            rows_total=rows.size,
+            columns_total=columns.size,
+            x_steps=lines.steps,
+            g_steps=g_steps,
+            c_steps=Strides(rows.size * columns.size * taps, columns.size * taps, taps),
+            mask_step=step,
+            block_rows=p.block_rows,
+            block_taps=p.block_taps,
+            pixels=lines.numbers(axes),
+            how=DotTiles(p.rows, p.columns, p.taps, lanes, accumulate, strides, masked),
+        )
     )
 
 
-def _gradient_lines(forward: Correlation, axes: Sequence[Axis], lines: Lines) -> Lines | None:
-    """Return the output gradient as lines if its rows have the input's layout, else None."""
+def _gradient_steps(
+    forward: Correlation, axes: Sequence[Axis], lines: Lines
+) -> Strides[int] | None:
+    """Return the strides of the output gradient if its rows have the input's layout, else None."""
     deep, high, wide = axes
     images, groups, rows = forward.leads
     fits = wide.b == 1 or wide.count == 1
     fits = fits and (high.count == 1 or high.b == lines.length)
     if not fits or (deep.count > 1 and deep.b != lines.rows * lines.length):
         return None
-    return replace(lines, image=images.b, group=groups.b, channel=rows.b)
+    return Strides(images.b, groups.b, rows.b)
 
 
 def _as_input(forward: Correlation, axes: Sequence[Axis], lines: Lines) -> Correlation:
@@ -158,90 +182,6 @@ def _as_input(forward: Correlation, axes: Sequence[Axis], lines: Lines) -> Corre
         (Lead(images.size, images.b, 0), Lead(groups.size, groups.b, 0), Lead(1, 0, 0)),
         Lead(rows.size, rows.b, 0),
         moved_axes,
-        replace(forward.b),
+        forward.b,
         forward.b,
     )
-
-
-def _list(
-    lines: Lines, axes: Sequence[Axis], seen: Argument, count: int, step: int, lanes: int
-) -> Launch:
-    turns = 64
-    numbers = [count, lines.length, lines.rows, step, turns, *line_numbers(lines, axes)]
-    keywords: dict[str, Any] = {
-        "lanes": lanes,
-        "strides": tuple(a.result for a in axes),
-        "wraps": wraps(lines, axes, lanes),
-    }
-    build = Build(
-        list_seen,
-        (Buffer(bool_), *(SIZE,) * 5, *LINE_AXIS * 3),
-        tuple(sorted(keywords.items())),
-    )
-    nbytes = step * prod(a.terms for a in axes)
-    cubes = (-(-step // (turns * lanes)), 1, 1)
-    return Launch(build, cubes, (seen, *numbers), 0, nbytes, "conv masks", prepares=True)
-
-
-def _dots(
-    problem: Correlation,
-    axes: Sequence[Axis],
-    lines: Lines,
-    places: tuple[Argument, Argument, Argument],
-    g_lines: Lines,
-    g_dtype: DType,
-    step: int,
-    masked: bool,
-    info: DeviceInfo,
-) -> Launch:
-    groups, rows, columns = problem.leads
-    images = problem.depth
-    taps, count = prod(a.terms for a in axes), lines.count(axes)
-    accumulate = accumulator(problem.a.dtype)
-    lanes = max(1, info.vector_bytes // accumulate.itemsize)
-    near = axes[2].terms if axes[2].terms > 1 else taps
-    p = dot_tile(rows.size, columns.size, taps, near, images.size * count, groups.size, info)
-    numbers = [
-        images.size,
-        rows.size,
-        columns.size,
-        count,
-        lines.image,
-        lines.group,
-        lines.channel,
-        g_lines.image,
-        g_lines.group,
-        g_lines.channel,
-        rows.size * columns.size * taps,
-        columns.size * taps,
-        taps,
-        step,
-    ]
-    keywords: dict[str, Any] = {
-        "lanes": lanes,
-        "accumulate": accumulate,
-        "strides": tuple(a.result for a in axes),
-        "masked": masked,
-    }
-    numbers += [p.block_rows, p.block_taps]
-    keywords |= {"rows": p.rows, "columns": p.columns, "taps": p.taps}
-    cubes = (
-        columns.size // p.columns,
-        rows.size // p.block_rows,
-        groups.size * (taps // p.block_taps),
-    )
-    signs: tuple[Scalar, ...] = tuple(SIZE if n >= 0 else STRIDE for n in numbers)
-    signature: tuple[Buffer | Scalar, ...] = (
-        Buffer(lines.dtype, writable=False),
-        Buffer(g_dtype, writable=False),
-        Buffer(bool_, writable=False),
-        Buffer(problem.a.dtype),
-        *signs,
-        *LINE_AXIS * 3,
-    )
-    build = Build(dot_lines, signature, tuple(sorted(keywords.items())))
-    flops = 2 * problem.size * problem.terms
-    nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
-    arguments = (*places, Output(0), *numbers, *line_numbers(lines, axes))
-    label = f"conv dots {p.rows}x{p.columns}x{p.taps}"
-    return Launch(build, cubes, arguments, flops, nbytes, label)

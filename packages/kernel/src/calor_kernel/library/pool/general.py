@@ -8,7 +8,7 @@ vector of results and gathers their operands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from calor.dtypes import DType
 from calor_kernel.language import (
@@ -18,15 +18,12 @@ from calor_kernel.language import (
     Number,
     Out,
     Pointer,
-    Registers,
     Size,
     Stride,
     absolute_position,
     constant,
     helper,
     kernel,
-    max,
-    min,
     offset_of,
     quotient,
     range,
@@ -35,25 +32,80 @@ from calor_kernel.language import (
     splat,
     unravel,
 )
-from calor_kernel.library.pool.problem import Lead, Reduction, Slide
+from calor_kernel.library.conv.vector_tiles import Slide
+from calor_kernel.library.pool.problem import Lead, Reduction
 
 Slides = Sequence[Slide[Number]]
+Leads = Sequence[Lead[Number]]
 
 
-def results(count: Number, width: int) -> tuple[Number, Number, Mask]:
+def results(
+    count: Number, width: int, leads: Leads, sizes: Sequence[Number]
+) -> tuple[Number, Number, Mask, Sequence[Number], Sequence[Number]]:
     """Return the first result of this unit, the indices of all of them, and which exist.
 
-    Indices beyond the end are clamped to the last one.
+    Then their positions along the sliding axes, and those of their planes in each operand. Indices
+    beyond the end are clamped to the last one.
     """
     first = absolute_position() * width
     index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
     inside = index < count
-    return first, select(inside, index, count - 1), inside
+    index = select(inside, index, count - 1)
+    place = unravel(index, [*(a.size for a in leads), *sizes])
+    steps = zip(*(a.strides for a in leads), strict=True)
+    bases = [offset_of(place[: len(leads)], list(step), index * 0) for step in steps]
+    return first, index, inside, place[len(leads) :], bases
 
 
 def starts_of(places: Sequence[Number], slides: Slides) -> list[Number]:
     """Return the windows' starts along each sliding axis."""
     return [p * s.stride + s.start for p, s in zip(places, slides, strict=True)]
+
+
+@helper
+def each_place(
+    slides: Slides,
+    starts: Sequence[Number],
+    steps: Sequence[Sequence[Number]],
+    bases: Sequence[Number],
+    tap: Index | None,
+    inside: Mask,
+    step: Callable[[Slide[Number], Number, Number, Mask], tuple[Number, Mask]],
+    body: Callable[[Sequence[Number], Index | None, Mask], None],
+) -> None:
+    """Call ``body`` for each position of a window: its places in the operands, and its index.
+
+    ``step`` returns the place along an axis and which results have it. ``steps``: the strides of
+    each operand along the axes. Indices are counted over the whole window: from 0 of positions that
+    are seen, from 1 of those that see an element.
+    """
+    if not slides:
+        body(bases, tap, inside)
+    else:
+        slide = slides[0]
+        for k in range(slide.window):
+            at, valid = step(slide, starts[0], k, inside)
+            moved = [base + at * along[0] for base, along in zip(bases, steps, strict=True)]
+            index = None
+            if tap is not None and step is seen:
+                index = tap * slide.window + k
+            elif tap is not None:
+                index = (tap - 1) * slide.window + k + 1
+            rest = [along[1:] for along in steps]
+            each_place(slides[1:], starts[1:], rest, moved, index, valid, step, body)
+
+
+def seen(slide: Slide[Number], start: Number, k: Number, inside: Mask) -> tuple[Number, Mask]:
+    """Return the element that position k of a window sees; see ``each_place``."""
+    at = start + k * slide.dilation
+    return at, inside & (at >= 0) & (at < slide.size)
+
+
+def seeing(slide: Slide[Number], place: Number, k: Number, inside: Mask) -> tuple[Number, Mask]:
+    """Return the window whose position k sees an element; see ``each_place``."""
+    at = place - k * slide.dilation
+    i = quotient(at, splat(slide.stride, at.width))
+    return i, inside & (at >= 0) & (i < slide.count) & (i * slide.stride == at)
 
 
 @kernel
@@ -69,50 +121,15 @@ def reduce_windows(
     by: Reduction,
 ) -> None:
     """Reduce ``width`` windows. ``strides``: those of x along the slides."""
-    first, index, inside = results(count, width)
-    place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
-    base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
-    starts = starts_of(place[len(leads) :], slides)
+    first, _, inside, place, bases = results(count, width, leads, [s.count for s in slides])
     total = registers(1, by.wide, width, by.identity)
-    take_all(total, x, slides, starts, strides[0], base, inside, by)
+
+    def take(places: Sequence[Number], tap: Index | None, valid: Mask) -> None:
+        value = x.load(places[0], mask=valid, other=by.identity).to(by.wide)
+        total[0] = by.take(total[0], value)
+
+    each_place(slides, starts_of(place, slides), strides, bases, None, inside, seen, take)
     c.store(first, total[0].to(c.dtype), mask=inside)
-
-
-@helper
-def take_all(
-    total: Registers,
-    x: Pointer,
-    slides: Slides,
-    starts: list[Number],
-    strides: Sequence[Number],
-    base: Number,
-    inside: Mask,
-    by: Reduction,
-) -> None:
-    """Add the windows' elements to the total, along the axes from a given one on."""
-    if not slides:
-        value = x.load(base, mask=inside, other=by.identity).to(total.type.dtype)
-        if by.kind == "sum":
-            total[0] = total[0] + value
-        elif by.kind == "max":
-            total[0] = max(total[0], value)
-        else:
-            total[0] = min(total[0], value)
-    else:
-        slide = slides[0]
-        for k in range(slide.window):
-            at = starts[0] + k * slide.dilation
-            valid = inside & (at >= 0) & (at < slide.size)
-            take_all(
-                total,
-                x,
-                slides[1:],
-                starts[1:],
-                strides[1:],
-                base + at * strides[0],
-                valid,
-                by,
-            )
 
 
 @kernel
@@ -128,14 +145,10 @@ def choose_places(
     by: Reduction,
 ) -> None:
     """Write the index of each window's extreme, counted from 1; 0 if all is padding."""
-    first, index, inside = results(count, width)
-    place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
-    base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
-    starts = starts_of(place[len(leads) :], slides)
-    best = registers(1, by.wide, width)
-    number = registers(1, index.dtype, width)
-    compare_all(best, number, x, slides, starts, strides[0], base, index * 0, inside, by)
-    chosen.store(first, number[0].to(chosen.dtype), mask=inside)
+    first, index, inside, place, bases = results(count, width, leads, [s.count for s in slides])
+    starts = starts_of(place, slides)
+    number = choice(x, slides, starts, strides[0], bases[0], index * 0, inside, by)
+    chosen.store(first, number.to(chosen.dtype), mask=inside)
 
 
 @kernel
@@ -155,63 +168,42 @@ def pick_places(
 
     ``strides``: those of x along the slides, and those of u.
     """
-    first, index, inside = results(count, width)
-    place = unravel(index, [*(a.size for a in leads), *(s.count for s in slides)])
-    base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
-    at = offset_of(place[: len(leads)], [a.strides[1] for a in leads], index * 0)
-    starts = starts_of(place[len(leads) :], slides)
-    best = registers(1, by.wide, width)
-    number = registers(1, index.dtype, width)
-    compare_all(best, number, x, slides, starts, strides[0], base, index * 0, inside, by)
-    some = number[0] > 0
-    taps = unravel(select(some, number[0] - 1, 0), [s.window for s in slides])
-    seen = [start + k * s.dilation for start, k, s in zip(starts, taps, slides, strict=True)]
-    value = u.load(offset_of(seen, strides[1], at), mask=inside & some)
+    first, index, inside, place, bases = results(count, width, leads, [s.count for s in slides])
+    starts = starts_of(place, slides)
+    number = choice(x, slides, starts, strides[0], bases[0], index * 0, inside, by)
+    some = number > 0
+    taps = unravel(select(some, number - 1, 0), [s.window for s in slides])
+    there = [start + k * s.dilation for start, k, s in zip(starts, taps, slides, strict=True)]
+    value = u.load(offset_of(there, strides[1], bases[1]), mask=inside & some)
     c.store(first, value, mask=inside)
 
 
-@helper
-def compare_all(
-    best: Registers,
-    number: Registers,
+def choice(
     x: Pointer,
     slides: Slides,
-    starts: list[Number],
+    starts: Sequence[Number],
     strides: Sequence[Number],
     base: Number,
-    tap: Number,
+    zero: Number,
     inside: Mask,
     by: Reduction,
-) -> None:
-    """Find the first extreme of windows along the axes from a given one on.
+) -> Number:
+    """Return the position of each window's first extreme, counted from 1; 0 if all is padding."""
+    best = registers(1, by.wide, zero.width)
+    number = registers(1, zero.dtype, zero.width)
 
-    ``number`` counts positions of the window from 1, and is 0 before the first element.
-    """
-    if not slides:
-        value = x.load(base, mask=inside).to(best.type.dtype)
+    def compare(places: Sequence[Number], tap: Index | None, valid: Mask) -> None:
+        assert tap is not None
+        value = x.load(places[0], mask=valid).to(by.wide)
         better = value > best[0] if by.kind == "max" else value < best[0]
         if value.dtype.kind == "float":
             better = better | ((value != value) & (best[0] == best[0]))
-        better = inside & (better | (number[0] == 0))
+        better = valid & (better | (number[0] == 0))
         best[0] = select(better, value, best[0])
         number[0] = select(better, tap + 1, number[0])
-    else:
-        slide = slides[0]
-        for k in range(slide.window):
-            at = starts[0] + k * slide.dilation
-            valid = inside & (at >= 0) & (at < slide.size)
-            compare_all(
-                best,
-                number,
-                x,
-                slides[1:],
-                starts[1:],
-                strides[1:],
-                base + at * strides[0],
-                tap * slide.window + k,
-                valid,
-                by,
-            )
+
+    each_place(slides, starts, [strides], [base], zero, inside, seen, compare)
+    return number[0]
 
 
 @kernel
@@ -233,57 +225,14 @@ def gather_gradient(
     Unless ``all_places``, only windows with this element as ``chosen`` count. ``strides``: those of
     g along the slides, and those of ``chosen``.
     """
-    first, index, inside = results(count, width)
-    place = unravel(index, [*(a.size for a in leads), *(s.size for s in slides)])
-    base = offset_of(place[: len(leads)], [a.strides[0] for a in leads], index * 0)
-    at = offset_of(place[: len(leads)], [a.strides[1] for a in leads], index * 0)
-    starts = [p - s.start for p, s in zip(place[len(leads) :], slides, strict=True)]
+    first, _, inside, place, bases = results(count, width, leads, [s.size for s in slides])
+    starts = [p - s.start for p, s in zip(place, slides, strict=True)]
     total = registers(1, wide, width)
-    add_all(
-        total, g, chosen, slides, starts, strides[0], strides[1], base, at, 1, inside, all_places
-    )
-    c.store(first, total[0].to(c.dtype), mask=inside)
 
-
-@helper
-def add_all(
-    total: Registers,
-    g: Pointer,
-    chosen: Pointer,
-    slides: Slides,
-    starts: list[Number],
-    strides: Sequence[Number],
-    others: Sequence[Number],
-    base: Number,
-    at: Number,
-    tap: Index,
-    inside: Mask,
-    all_places: bool,
-) -> None:
-    """Add the windows' gradients to elements along the axes from a given one on."""
-    if not slides:
-        valid = inside
+    def add(places: Sequence[Number], tap: Index | None, valid: Mask) -> None:
         if not all_places:
-            valid = valid & (chosen.load(at, mask=inside).to(base.dtype) == tap)
-        total[0] = total[0] + g.load(base, mask=valid).to(total.type.dtype)
-    else:
-        slide = slides[0]
-        for k in range(slide.window):
-            place = starts[0] - k * slide.dilation
-            i = quotient(place, splat(slide.stride, place.width))
-            valid = inside & (place >= 0) & (i < slide.count) & (i * slide.stride == place)
-            add_all(
-                total,
-                g,
-                chosen,
-                slides[1:],
-                starts[1:],
-                strides[1:],
-                others[1:],
-                base + i * strides[0],
-                at + i * others[0],
-                # Positions are counted from 1 over the whole window.
-                (tap - 1) * slide.window + k + 1,
-                valid,
-                all_places,
-            )
+            valid = valid & (chosen.load(places[1], mask=valid).to(places[0].dtype) == tap)
+        total[0] = total[0] + g.load(places[0], mask=valid).to(wide)
+
+    each_place(slides, starts, strides, bases, 1, inside, seeing, add)
+    c.store(first, total[0].to(c.dtype), mask=inside)

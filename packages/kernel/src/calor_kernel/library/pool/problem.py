@@ -13,25 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from calor.dtypes import DType, float32, int32, int64, uint32, uint64
 from calor_kernel.contract.work import View
-from calor_kernel.language import SizeOf, StrideOf
+from calor_kernel.language import Mask, Number, SizeOf, StrideOf, max, min
+from calor_kernel.library.conv.vector_tiles import Slide
 
 N = TypeVar("N")
-
-
-@dataclass(frozen=True, slots=True)
-class Slide(Generic[N]):
-    """An axis along which windows slide: window i reads ``stride * i + dilation * k + start``.
-
-    The axis has ``size`` elements; positions outside are padding. There are ``count`` windows of
-    ``window`` positions.
-    """
-
-    count: SizeOf[N]
-    window: SizeOf[N]
-    stride: SizeOf[N]
-    dilation: SizeOf[N]
-    start: StrideOf[N]
-    size: SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +105,22 @@ class Reduction:
     def of(kind: str, dtype: DType) -> Reduction:
         """Return the reduction of elements of a dtype."""
         return Reduction(kind, working(dtype, kind), identity(dtype, kind))
+
+    def take(self, total: Number, value: Number) -> Number:
+        """Return a total with a value added to it."""
+        if self.kind == "sum":
+            return total + value
+        return max(total, value) if self.kind == "max" else min(total, value)
+
+    def improves(self, value: Number, best: Number) -> Mask:
+        """Return where a value is taken in place of the best one so far, of which the first counts.
+
+        Not less or equal means greater or NaN; after a NaN nothing is taken.
+        """
+        if self.wide.kind == "float":
+            within = value <= best if self.kind == "max" else value >= best
+            return ~within & (best == best)
+        return value > best if self.kind == "max" else value < best
 
 
 def working(dtype: DType, kind: str) -> DType:

@@ -7,8 +7,7 @@ order. Rows are read and written in order, with strides too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Iterable
 
 from calor.dtypes import DType, int32
 from calor_kernel.language import (
@@ -19,30 +18,28 @@ from calor_kernel.language import (
     Out,
     Pointer,
     Registers,
-    SizeOf,
-    StrideOf,
+    Stride,
     cast,
     constant,
-    cube_position,
-    helper,
     kernel,
-    min,
     range,
     registers,
     select,
     splat,
 )
-from calor_kernel.library.conv.phase_planes import iota
 from calor_kernel.library.conv.row_windows import (
     Along,
     Back,
+    GivenRows,
+    SeenRows,
     ask_ahead,
+    each_row,
     masks_of,
     read_taps,
     write_phases,
 )
+from calor_kernel.library.conv.vector_tiles import below, within
 from calor_kernel.library.pool.problem import Reduction
-from calor_kernel.library.pool.rows import SeenRows, seen
 
 
 @kernel
@@ -50,6 +47,8 @@ def choose_rows(
     x: In,
     chosen: Out,
     over: SeenRows[Number],
+    plane_step: Stride,
+    row_step: Stride,
     *,
     along: Along,
     dilation: int,
@@ -57,97 +56,58 @@ def choose_rows(
     by: Reduction,
 ) -> None:
     """Write the index of each window's extreme, counted from 1; 0 if all is padding."""
-    row_step, width = over.row_step, over.width
-    first = cube_position(0) * over.turns
-    last = min(first + over.turns, over.rows)
-    plane, y = first // over.windows, first % over.windows
-    for row in range(first, last):
-        top = y * over.stride + over.start
-        begin, end = seen(top, over.window, over.height, dilation)
-        at = plane * over.plane_step + top * row_step
-        for o in range(0, over.out_width, lanes):
-            left = o * along.stride + over.width_start
+    width = over.wide.size
+
+    def choose(row: Number, plane: Number, group: Index, y: Number) -> None:
+        top = y * over.stride + over.high.start
+        begin, end = over.inside(top, dilation)
+        at = plane * plane_step + top * row_step
+        for o in range(0, over.wide.count, lanes):
+            left = o * along.stride + over.wide.start
             ask_ahead(x, at + left, row_step, over.stride, along, lanes)
             # If nothing beats the identity, the first position is the choice.
             best = registers(1, by.wide, lanes, by.identity)
             number = registers(1, int32, lanes)
-            middle = (left >= 0) and (left + along.spread(lanes) <= width)
-            if middle:
+            if (left >= 0) and (left + along.spread(lanes) <= width):
                 number[0] = splat(cast(begin * along.taps + 1, int32), lanes)
                 for k in range(begin, end):
-                    places = read_taps(x, at + k * dilation * row_step + left, along, lanes, None)
-                    compare(best, number, places, k * along.taps, None, by.kind)
+                    places = read_taps(x, at + k * dilation * row_step + left, along, lanes)
+                    compare(best, number, places, k * along.taps, None, by)
             else:
                 masks = masks_of(left, along, lanes, width)
-                there = [tap_mask(left, k, along, lanes, width) for k in range(along.taps)]
+                firsts = [left + k * along.dilation for k in range(along.taps)]
+                there = [within(first, lanes, width, along.stride) for first in firsts]
                 for tap in reversed(range(along.taps)):
                     mark = splat(cast(begin * along.taps + (tap + 1), int32), lanes)
                     number[0] = select(there[tap], mark, number[0])
                 for k in range(begin, end):
                     places = read_taps(x, at + k * dilation * row_step + left, along, lanes, masks)
-                    compare(best, number, places, k * along.taps, there, by.kind)
-            if begin == end:
+                    compare(best, number, places, k * along.taps, there, by)
+            if begin >= end:
                 number[0] = constant(0, int32, lanes)
-            inside = iota(lanes) < splat(cast(over.out_width - o, int32), lanes)
-            chosen.store(row * over.out_width + o, number[0].to(chosen.dtype), mask=inside)
-        y += 1
-        if y == over.windows:
-            y = y * 0
-            plane += 1
+            inside = below(over.wide.count - o, lanes)
+            chosen.store(row * over.wide.count + o, number[0].to(chosen.dtype), mask=inside)
 
-
-def tap_mask(left: Number, k: int, along: Along, lanes: int, width: Number) -> Mask:
-    """Return the windows for which a tap reads no padding."""
-    steps = constant(tuple(i * along.stride + k * along.dilation for i in range(lanes)), int32)
-    place = splat(cast(left, int32), lanes) + steps
-    return (place >= 0) & (place < splat(cast(width, int32), lanes))
+    each_row(over, over.high.count, None, choose)
 
 
 def compare(
     best: Registers,
     number: Registers,
-    places: list[Number],
+    places: Iterable[Number],
     first: Index,
     there: list[Mask] | None,
-    kind: str,
+    by: Reduction,
 ) -> None:
     """Update the extremes by the taps of a row; their indices follow ``first``."""
     for k, value in enumerate(places):
-        value = value.to(best.type.dtype)
-        if best.type.dtype.kind == "float":
-            # Not less or equal means greater or NaN; after a NaN nothing is taken.
-            within = value <= best[0] if kind == "max" else value >= best[0]
-            better = ~within & (best[0] == best[0])
-        else:
-            better = value > best[0] if kind == "max" else value < best[0]
+        value = value.to(by.wide)
+        better = by.improves(value, best[0])
         if there is not None:
             better = better & there[k]
         best[0] = select(better, value, best[0])
         mark = splat(cast(first + (k + 1), int32), value.width)
         number[0] = select(better, mark, number[0])
-
-
-N = TypeVar("N")
-
-
-@dataclass(frozen=True, slots=True)
-class GivenRows(Generic[N]):
-    """Rows of elements, and the rows of windows that read them.
-
-    A cube has ``turns`` of the ``rows``; a plane has ``height`` of them, with ``width`` elements
-    each. Windows begin at the row ``start``; a plane has ``out_height`` rows of ``out_width``
-    windows. Their gradients have planes ``plane_step`` and rows ``row_step`` apart.
-    """
-
-    rows: SizeOf[N]
-    turns: SizeOf[N]
-    start: StrideOf[N]
-    height: SizeOf[N]
-    width: SizeOf[N]
-    out_height: SizeOf[N]
-    out_width: SizeOf[N]
-    plane_step: StrideOf[N]
-    row_step: StrideOf[N]
 
 
 @kernel
@@ -156,6 +116,8 @@ def gather_rows(
     chosen: In,
     c: Out,
     over: GivenRows[Number],
+    plane_step: Stride,
+    row_step: Stride,
     *,
     back: Back,
     taps: int,
@@ -169,30 +131,24 @@ def gather_rows(
 
     ``chosen`` is dense. Unless ``all_places``, a window's gradient goes to its chosen position.
     """
-    height, width, out_width = over.height, over.width, over.out_width
-    first = cube_position(0) * over.turns
-    last = min(first + over.turns, over.rows)
-    plane, y = first // height, first % height
-    span = back.stride
-    for line in range(first, last):
+    high, width, out_width, span = over.high, over.width, over.out_width, back.stride
+
+    def gather(line: Number, plane: Number, group: Index, y: Number) -> None:
         for j in range(0, (width + (span - 1)) // span, lanes):
             acc = registers(span, wide, lanes)
             for k in range(taps):
-                place = y - over.start - k * dilation
-                if (place >= 0) & (place % stride == 0) & (place < over.out_height * stride):
+                place = y - high.start - k * dilation
+                if (place >= 0) & (place % stride == 0) & (place < high.count * stride):
                     row = place // stride
-                    at = plane * over.plane_step + row * over.row_step
-                    of = (plane * over.out_height + row) * out_width
+                    at = plane * plane_step + row * row_step
+                    of = (plane * high.count + row) * out_width
                     mark = k * back.taps + 1
                     add_chosen(acc, g, at, chosen, of, j, out_width, mark, back, all_places)
-            write_phases(acc, c, line * width + j * span, width - j * span)
-        y += 1
-        if y == height:
-            y = y * 0
-            plane += 1
+            write_phases(list(acc), c, line * width + j * span, width - j * span)
+
+    each_row(over, high.size, None, gather)
 
 
-@helper
 def add_chosen(
     acc: Registers,
     g: Pointer,
@@ -212,10 +168,9 @@ def add_chosen(
     none = constant(0, wide, lanes)
     for phase in range(back.stride):
         for k, further in back.phase(phase):
+            begin = j + further
             if further not in values:
-                place = splat(cast(j + further, int32), lanes) + iota(lanes)
-                inside = (place >= 0) & (place < splat(cast(out_width, int32), lanes))
-                begin = j + further
+                inside = within(begin, lanes, out_width)
                 values[further] = g.load(at + begin, lanes, mask=inside).to(wide)
                 if not all_places:
                     marks[further] = chosen.load(of + begin, lanes, mask=inside)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View
-from calor_kernel.library.conv.row_windows import Along, Back
-from calor_kernel.library.pool.problem import Reduction, Slide, Windows, leading, working
-from calor_kernel.library.pool.rows import SeenRows, reduce_rows
-from calor_kernel.library.pool.rows_gradients import GivenRows, choose_rows, gather_rows
+from calor_kernel.library.conv.row_windows import Along, Back, Extent, GivenRows, SeenRows
+from calor_kernel.library.conv.vector_tiles import Slide
+from calor_kernel.library.pool.problem import Reduction, Windows, leading, working
+from calor_kernel.library.pool.rows import reduce_rows
+from calor_kernel.library.pool.rows_gradients import choose_rows, gather_rows
 
 _NO_SLIDE = Slide(1, 1, 1, 1, 0, 1)
 # Windows of a row that are reduced together, and bytes of input that a cube reads.
@@ -50,26 +51,17 @@ def rows_of(windows: Windows, x: View, info: DeviceInfo) -> Rows | None:
     return Rows(lead[0].size, lead[0].strides[0], row_step, high, windows.slides[-1])
 
 
-def _seen(rows: Rows, x: View) -> tuple[SeenRows[int], int]:
-    """Return the rows and positions of the windows, and the number of cubes."""
-    high, across = rows.high, rows.wide
-    turns = max(1, _GRAIN // max(across.size * high.stride * x.dtype.itemsize, 1))
+def _seen(rows: Rows, x: View) -> tuple[SeenRows[int], Grid]:
+    """Return the rows and positions of the windows, and the grid of cubes."""
+    high, wide = rows.high, rows.wide
+    turns = max(1, _GRAIN // max(wide.size * high.stride * x.dtype.itemsize, 1))
     count = rows.planes * high.count
-    made = SeenRows(
-        rows=count,
-        turns=turns,
-        windows=high.count,
-        window=high.window,
-        stride=high.stride,
-        start=high.start,
-        height=high.size,
-        plane_step=rows.plane_step,
-        row_step=rows.row_step,
-        out_width=across.count,
-        width_start=across.start,
-        width=across.size,
-    )
-    return made, -(-count // turns)
+    over = SeenRows(count, turns, high.window, high.stride, _extent(high), _extent(wide))
+    return over, Grid.line(-(-count // turns))
+
+
+def _extent(slide: Slide[int]) -> Extent[int]:
+    return Extent(slide.start, slide.count, slide.size)
 
 
 def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) -> Launch | None:
@@ -84,14 +76,16 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
     whole = rows.wide.count % lanes == 0 and x.dtype is by.wide
     stream = bool(shared) and nbytes > shared // 2 and whole
     nbytes += windows.elements * x.dtype.itemsize
-    over, cubes = _seen(rows, x)
+    over, grid = _seen(rows, x)
     return launch(
         reduce_rows,
-        Grid.line(cubes),
+        grid,
         Effort("window rows", windows.windows * windows.places, nbytes),
         x=operand(0, x),
         c=Bound(Output(), x.dtype),
         over=over,
+        plane_step=rows.plane_step,
+        row_step=rows.row_step,
         along=rows.along,
         dilation=rows.high.dilation,
         lanes=lanes,
@@ -109,15 +103,17 @@ def choice_of_rows(
     if rows is None:
         return None
     by = Reduction.of(kind, x.dtype)
-    over, cubes = _seen(rows, x)
+    over, grid = _seen(rows, x)
     nbytes = windows.elements * x.dtype.itemsize + windows.windows * chosen.dtype.itemsize
     return launch(
         choose_rows,
-        Grid.line(cubes),
+        grid,
         Effort("window choice rows", windows.windows * windows.places, nbytes),
         x=operand(1, x),
         chosen=chosen,
         over=over,
+        plane_step=rows.plane_step,
+        row_step=rows.row_step,
         along=rows.along,
         dilation=rows.high.dilation,
         lanes=max(1, info.vector_bytes // max(by.wide.itemsize, 4)),
@@ -144,17 +140,9 @@ def gradient_of_rows(
         g=operand(0, g),
         chosen=chosen,
         c=Bound(Output(), g.dtype),
-        over=GivenRows(
-            rows=count,
-            turns=turns,
-            start=high.start,
-            height=high.size,
-            width=across.size,
-            out_height=high.count,
-            out_width=across.count,
-            plane_step=rows.plane_step,
-            row_step=rows.row_step,
-        ),
+        over=GivenRows(count, turns, _extent(high), across.size, across.count),
+        plane_step=rows.plane_step,
+        row_step=rows.row_step,
         back=Back(across.window, across.stride, across.dilation, across.start),
         taps=high.window,
         stride=high.stride,

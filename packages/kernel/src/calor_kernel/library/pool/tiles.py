@@ -7,7 +7,9 @@ costs shuffles. Sums have the same order as those of windows over longer rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 from calor.dtypes import int32
 from calor_kernel.language import (
@@ -15,7 +17,6 @@ from calor_kernel.language import (
     Mask,
     Number,
     Out,
-    Pointer,
     Size,
     constant,
     cube_position,
@@ -25,11 +26,9 @@ from calor_kernel.language import (
     range,
     select,
     shuffle,
-    splat,
 )
-from calor_kernel.library.conv.phase_planes import iota
+from calor_kernel.library.conv.vector_tiles import below
 from calor_kernel.library.pool.problem import Reduction
-from calor_kernel.library.pool.rows import taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +44,22 @@ class Tile:
     lanes: int
 
     @property
+    def places(self) -> int:
+        """The number of positions of a window."""
+        return self.high * self.wide
+
+    @property
     def block(self) -> int:
         """The number of elements of the windows of a vector."""
-        return self.lanes * self.high * self.wide
+        return self.lanes * self.places
+
+    def windows(self, left: Number | None) -> Mask | None:
+        """Return which windows of a vector exist, None for all."""
+        return None if left is None else below(left, self.lanes)
+
+    def elements(self, left: Number | None) -> Mask | None:
+        """Return which elements of a vector's windows exist, None for all."""
+        return None if left is None else below(left * self.places, self.block)
 
     def place(self, i: int, j: int) -> tuple[int, ...]:
         """Return the offset of position (i, j) of each window in the block."""
@@ -71,15 +83,12 @@ class Tile:
 @kernel
 def reduce_tiles(x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, by: Reduction) -> None:
     """Reduce ``turns`` vectors of windows; there are ``windows`` in all."""
-    first = cube_position(0) * turns * tile.lanes
-    last = min(first + turns * tile.lanes, windows)
-    for at in range(first, last, tile.lanes):
-        if at + tile.lanes <= windows:
-            total = reduced(read(x, at, windows, tile, True), tile, by)
-            c.store(at, total.to(c.dtype))
-        else:
-            total = reduced(read(x, at, windows, tile, False), tile, by)
-            c.store(at, total.to(c.dtype), mask=rest(windows - at, tile.lanes))
+
+    def reduce_block(at: Number, left: Number | None) -> None:
+        total = reduced(x.load(at * tile.places, tile.block, mask=tile.elements(left)), tile, by)
+        c.store(at, total.to(c.dtype), mask=tile.windows(left))
+
+    each_block(windows, turns, tile.lanes, reduce_block)
 
 
 @kernel
@@ -87,45 +96,37 @@ def give_tiles(
     g: In, x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, by: Reduction
 ) -> None:
     """Write the gradients of ``turns`` vectors of windows to their extremes or all positions."""
-    first = cube_position(0) * turns * tile.lanes
-    last = min(first + turns * tile.lanes, windows)
-    for at in range(first, last, tile.lanes):
-        if at + tile.lanes <= windows:
-            given = g.load(at, tile.lanes)
-            made = spread(given, read(x, at, windows, tile, True), tile, by)
-            c.store(at * (tile.high * tile.wide), made)
+
+    def give_block(at: Number, left: Number | None) -> None:
+        given = g.load(at, tile.lanes, mask=tile.windows(left))
+        block = x.load(at * tile.places, tile.block, mask=tile.elements(left))
+        c.store(at * tile.places, spread(given, block, tile, by), mask=tile.elements(left))
+
+    each_block(windows, turns, tile.lanes, give_block)
+
+
+@helper
+def each_block(
+    windows: Number, turns: Number, lanes: int, body: Callable[[Number, Number | None], None]
+) -> None:
+    """Call ``body`` for each vector of a cube's windows, with how many there are if not whole."""
+    first = cube_position(0) * turns * lanes
+    last = min(first + turns * lanes, windows)
+    for at in range(first, last, lanes):
+        if at + lanes <= windows:
+            body(at, None)
         else:
-            given = g.load(at, tile.lanes, mask=rest(windows - at, tile.lanes))
-            made = spread(given, read(x, at, windows, tile, False), tile, by)
-            places = tile.high * tile.wide
-            c.store(at * places, made, mask=rest((windows - at) * places, tile.block))
-
-
-def rest(count: Number, lanes: int) -> Mask:
-    """Return which of the lanes are below a count."""
-    return iota(lanes) < splat(count.to(int32), lanes)
-
-
-def read(x: Pointer, at: Number, windows: Number, tile: Tile, whole: bool) -> Number:
-    """Return the block of the windows from ``at`` on."""
-    places = tile.high * tile.wide
-    if whole:
-        return x.load(at * places, tile.block)
-    return x.load(at * places, tile.block, mask=rest((windows - at) * places, tile.block))
+            body(at, windows - at)
 
 
 def reduced(block: Number, tile: Tile, by: Reduction) -> Number:
     """Return the reduced windows of a block: rows onto each other, then along the row."""
-    total: Number | None = None
-    for j in range(tile.wide):
-        column: Number | None = None
-        for i in range(tile.high):
-            value = shuffle(block, tile.place(i, j)).to(by.wide)
-            column = value if column is None else taken(by.kind, column, value)
-        assert column is not None
-        total = column if total is None else taken(by.kind, total, column)
-    assert total is not None
-    return total
+
+    def column(j: int) -> Number:
+        rows = (shuffle(block, tile.place(i, j)).to(by.wide) for i in range(tile.high))
+        return reduce(by.take, rows)
+
+    return reduce(by.take, map(column, range(tile.wide)))
 
 
 def spread(given: Number, block: Number, tile: Tile, by: Reduction) -> Number:
@@ -144,15 +145,10 @@ def choice(block: Number, tile: Tile, by: Reduction) -> Number:
     """Return the index of each window's extreme, the first one in row-major order."""
     best = shuffle(block, tile.place(0, 0)).to(by.wide)
     number = constant(0, int32, tile.lanes)
-    for place in range(1, tile.high * tile.wide):
+    for place in range(1, tile.places):
         i, j = place // tile.wide, place % tile.wide
         value = shuffle(block, tile.place(i, j)).to(by.wide)
-        if by.wide.kind == "float":
-            # Not less or equal means greater or NaN; after a NaN nothing is taken.
-            within = value <= best if by.kind == "max" else value >= best
-            better = ~within & (best == best)
-        else:
-            better = value > best if by.kind == "max" else value < best
+        better = by.improves(value, best)
         best = select(better, value, best)
         number = select(better, constant(place, int32, tile.lanes), number)
     return number

@@ -1,0 +1,136 @@
+"""Parts of the bodies for CPUs: strides, masks of vectors, register tiles and shares of work.
+
+Requirements: a convolution's bodies differ in what runs along the vectors: pixels or channels. What
+they have in common is written once, and costs nothing in a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from calor.dtypes import int32
+from calor_kernel.language import (
+    Index,
+    Mask,
+    Number,
+    Pointer,
+    Registers,
+    SizeOf,
+    StrideOf,
+    cast,
+    constant,
+    fma,
+    helper,
+    loop_range,
+    range,
+    splat,
+)
+from calor_kernel.library.matmul.packing import transpose
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Strides(Generic[N]):
+    """Strides of an operand's images, groups and channels, or of three other leading axes."""
+
+    outer: StrideOf[N]
+    middle: StrideOf[N]
+    inner: StrideOf[N]
+
+    def at(self: Strides[Number], outer: Index, middle: Index) -> Number:
+        """Return the position of the first inner element."""
+        return outer * self.outer + middle * self.middle
+
+
+@dataclass(frozen=True, slots=True)
+class Slide(Generic[N]):
+    """An axis along which windows slide: window i reads ``stride * i + dilation * k + start``.
+
+    The axis has ``size`` elements; positions outside are padding. There are ``count`` windows of
+    ``window`` positions.
+    """
+
+    count: SizeOf[N]
+    window: SizeOf[N]
+    stride: SizeOf[N]
+    dilation: SizeOf[N]
+    start: StrideOf[N]
+    size: SizeOf[N]
+
+
+def iota(lanes: int) -> Number:
+    """Return the vector 0, 1, … of 32-bit integers."""
+    return constant(tuple(range(lanes)), int32)
+
+
+def below(count: Index, lanes: int) -> Mask:
+    """Return which lanes are below a count."""
+    return iota(lanes) < splat(cast(count, int32), lanes)
+
+
+def within(first: Index, lanes: int, end: Index, step: int = 1) -> Mask:
+    """Return which lanes are elements of a row: ``first + step * lane``, from 0 up to ``end``."""
+    steps = constant(tuple(i * step for i in range(lanes)), int32)
+    place = splat(cast(first, int32), lanes) + steps
+    return (place >= 0) & (place < splat(cast(end, int32), lanes))
+
+
+def multiply_add(x: Number, y: Number, total: Number) -> Number:
+    """Return ``total + x * y``, rounded once for floating-point numbers."""
+    return fma(x, y, total) if total.dtype.kind == "float" else total + x * y
+
+
+def add_products(acc: Registers, rows: Iterable[Number], columns: Sequence[Number]) -> None:
+    """Add the products of each of the rows and all columns to a tile of sums.
+
+    A row's number may be a scalar. It is used before the next one is taken from the iterator.
+    """
+    lanes, wide = acc.type.width, acc.type.dtype
+    for r, value in enumerate(rows):
+        value = splat(value.to(wide), lanes) if value.width == 1 else value.to(wide)
+        for v, column in enumerate(columns):
+            acc[r, v] = multiply_add(value, column, acc[r, v])
+
+
+@helper
+def unrolled(count: Number, unroll: int, add: Callable[[Number], None]) -> None:
+    """Call ``add`` for the numbers below a count, ``unroll`` of them per turn of the loop."""
+    main = count // unroll * unroll
+    for k in loop_range(0, main, unroll):
+        for u in range(unroll):
+            add(k + u)
+    if unroll > 1:
+        for k in range(main, count):
+            add(k)
+
+
+@helper
+def share(cube: Number, size: Index, total: Number) -> tuple[Number, Number]:
+    """Return the start and end of a cube's share; the last cube takes the rest too."""
+    first = cube * size
+    last = first + size
+    if last + size > total:
+        last = total
+    return first, last
+
+
+@helper
+def store_transposed(
+    rows: list[Number],
+    c: Pointer,
+    to: Number,
+    step: Number,
+    first: Index,
+    count: Number,
+    inside: Mask | None,
+) -> None:
+    """Write columns ``first`` to ``count`` of a square of vectors, which are ``step`` apart.
+
+    ``inside``: the lanes of a column to write.
+    """
+    for lane, column in enumerate(transpose(rows)):
+        if first + lane < count:
+            c.store(to + (first + lane) * step, column.to(c.dtype), mask=inside)
