@@ -19,6 +19,7 @@ from calor_kernel.device.description import build_text
 from calor_kernel.errors import KernelTypeError, LaunchError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (
+    DivisorOf,
     Element,
     FastDivmod,
     In,
@@ -38,6 +39,7 @@ from calor_kernel.language.declared import Access
 from calor_kernel.planning.symbolic import hinted_value, sizes_in
 
 N = TypeVar("N")
+D = TypeVar("D")
 Words = Annotated[Pointer, Access("InOut", True, True, uint64)]
 SIZE, STRIDE = Scalar(int64, nonnegative=True), Scalar(int64)
 
@@ -80,6 +82,23 @@ def weigh(
         if bias is not None:
             total = total + bias[row]
         y[i] = total + float(least)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Generic[N, D]):
+    """Rows of ``length`` elements, ``step`` apart."""
+
+    length: DivisorOf[D]
+    step: StrideOf[N]
+
+
+@kernel
+def spread(x: In, y: Out, n: Size, rows: Rows[Number, FastDivmod]) -> None:
+    """Copy rows to strided rows."""
+    i = absolute_position()
+    if i < n:
+        row, column = rows.length.divmod(i)
+        y[row * rows.step + column] = x[i]
 
 
 @kernel
@@ -160,6 +179,15 @@ def test_groups_tuples_and_what_is_left_out():
     assert names[-2:] == ["rows_shift", "weight"]
     with_bias = weighed(bias=Bound(Input(2), float32))
     assert [p.name for p in with_bias.build.kernel().parameters][9] == "bias"
+
+
+def test_a_group_has_divisors_that_a_launch_gives_as_integers():
+    x, y = Bound(Input(0), float32), Bound(Output(), float32)
+    made = launch(spread, Grid.line(1, 8), Effort("spread"), x=x, y=y, n=6, rows=Rows(3, 4))
+    assert made.arguments[2:] == (6, *FastDivmod.arguments(3), 4)
+    data, result = np.arange(6, dtype=np.float32), np.zeros(8, np.float32)
+    run_on_lanes(made.build.kernel(), made.cubes, [data, result, *made.arguments[2:]])
+    np.testing.assert_array_equal(result, [0, 1, 2, 0, 3, 4, 5, 0])
 
 
 @pytest.mark.parametrize("biased", [False, True])

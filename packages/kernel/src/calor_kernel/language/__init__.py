@@ -7,6 +7,7 @@ from calor_kernel.ir.types import Buffer, Scalar, Type
 from calor_kernel.language.arrays import Registers, registers
 from calor_kernel.language.builtin_functions import max, min, range
 from calor_kernel.language.declared import (
+    DivisorOf,
     Element,
     In,
     Index,
@@ -86,6 +87,7 @@ from calor_kernel.language.values import Number
 __all__ = [
     "Band",
     "Buffer",
+    "DivisorOf",
     "Element",
     "FastDivmod",
     "Fragment",

@@ -8,8 +8,9 @@ A parameter is one of
 - ``Size``, ``Stride``: an integer of the build's index type; a size is at least 0,
 - ``Element``: a number of an element type given by the launch,
 - ``FastDivmod``: a divisor, for which a launch gives one integer,
-- a frozen dataclass whose fields are parameters; a generic one over the type of its numbers
-  (``SizeOf[N]``, ``StrideOf[N]``) also serves the planner, with integers,
+- a frozen dataclass whose fields are parameters; a generic one over the types of its numbers and
+  divisors (``SizeOf[N]``, ``StrideOf[N]``, ``DivisorOf[D]``) also serves the planner, with
+  integers,
 - ``tuple[P, ...]``: as many parameters as a launch gives,
 - ``P | None``: an optional parameter; the kernel sees None if a launch omits it.
 """
@@ -68,8 +69,10 @@ Stride = Annotated[Number, STRIDE]
 Element = Annotated[Number, ELEMENT]
 
 N = TypeVar("N")
+D = TypeVar("D")
 SizeOf = Annotated[N, SIZE]
 StrideOf = Annotated[N, STRIDE]
+DivisorOf = Annotated[D, DIVISOR]
 
 # Parameter types of helpers that accept both device numbers and build numbers.
 Index = Number | int
@@ -230,7 +233,9 @@ def form_of(annotation: Any) -> Form | None:
     origin = get_origin(annotation)
     if origin is Annotated:
         kinds = [m for m in annotation.__metadata__ if isinstance(m, Access | Quantity)]
-        return One(kinds[0]) if kinds else None
+        if not kinds:
+            return None
+        return Divisor(DIVISOR) if kinds[0] is DIVISOR else One(kinds[0])
     if annotation is FastDivmod:
         return Divisor(DIVISOR)
     if origin is tuple:
