@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Generic, TypeVar
 
 from calor_kernel.contract.work import Candidates, Dropped, Request, Work
@@ -34,9 +35,9 @@ class Way(Generic[P]):
     refuses : callable
         ``refuses(problem, request)`` returns why the way cannot solve a problem, or None.
     works : callable
-        ``works(problem, request)`` returns its candidates, the most promising first; more than one
-        only if the request wants candidates. Called only if the way does not refuse; an empty
-        result means that no tile of it suits the sizes.
+        ``works(problem, request)`` returns its candidates, the most promising first; only the first
+        is taken unless the request wants candidates. Called only if the way does not refuse; an
+        empty result means that no tile of it suits the sizes.
     tier : int
         Ways of a lower tier are more promising. A candidate's group is its own plus the distance to
         the tier of the first choice.
@@ -87,7 +88,7 @@ def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
         if reason is not None:
             dropped.append(Dropped(way.name, reason))
             continue
-        made = list(way.works(problem, request))[: None if request.candidates else 1]
+        made = list(islice(way.works(problem, request), None if request.candidates else 1))
         if not made:
             dropped.append(Dropped(way.name, "no tile of it suits the sizes"))
             continue

@@ -14,8 +14,8 @@ from calor_kernel.library.conv import (
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
-from calor_kernel.library.conv.mma_tiles import MORE, WEIGHTS, fits
-from calor_kernel.library.conv.weight_gradient_mma import units_of_place
+from calor_kernel.library.conv.implicit_gemm_mma import units_of_place
+from calor_kernel.library.conv.implicit_gemm_mma_plan import MORE, TILES, fits
 from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
@@ -362,14 +362,16 @@ def test_float32_where_it_may_be_rounded(op, row, more, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [bfloat16, float32], ids=str)
-@pytest.mark.parametrize("made", [*WEIGHTS, *MORE], ids=str)
+@pytest.mark.parametrize("made", [*TILES, *MORE], ids=str)
 def test_gradients_of_weights_by_any_tile(dtype, made, monkeypatch):
     """Those that are only timed too, with several tiles that edges cut, and parts of the sums."""
     monkeypatch.setitem(DIGITS, "float32", 2e-3)
     op, info = "conv_weight_gradient", replace(INFO, cores=16)
     row = ((3, 68, 14, 15), (72, 68, 2, 2), ONE, (NONE, NONE), ONE, 1)
     tiles = [(False, (made,), ())]
-    monkeypatch.setattr("calor_kernel.library.conv.mma_choice.tiles_of", lambda *_: tiles)
+    monkeypatch.setattr(
+        "calor_kernel.library.conv.implicit_gemm_mma_plan.tiles_of", lambda *_: tiles
+    )
     request = request_of(op, row, dtype, info)
     said = {**request.attributes, "precision": "high"}
     work, *_ = LOWERINGS[op](replace(request, attributes=said))

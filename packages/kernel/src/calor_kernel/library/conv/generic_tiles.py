@@ -7,87 +7,124 @@ coordinates take multiplications and shifts. Parts of a long sum are added in a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic
 
 from calor_kernel.language import (
     FastDivmod,
+    In,
+    Index,
+    Mask,
+    Number,
+    Out,
+    Size,
+    SizeOf,
+    Stride,
+    StrideOf,
     absolute_position,
     constant,
     cube_position,
     helper,
     kernel,
+    min,
     quotient,
+    range,
     unit_index,
     unravel,
 )
+from calor_kernel.language.declared import N
 from calor_kernel.library.gemm.generic import GenericPlan, generic_tile, multiply
-
-# The count of numbers of a spatial axis, beside those that count pixels and taps.
-AXIS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The spatial axes of a correlation: ``problem.Axis`` fields and fast divisors."""
+class TileAxis(Generic[N]):
+    """The fields of ``problem.Axis`` beside the numbers of pixels, of taps and the divisor."""
 
-    counts: Any
-    terms: Any
-    axes: Any
+    result: SizeOf[N]
+    summed: StrideOf[N]
+    start: StrideOf[N]
+    size: SizeOf[N]
+    a: StrideOf[N]
+    b: StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class LeadStrides(Generic[N]):
+    """The strides of an operand's groups, of its own lead axis and of the summed channels."""
+
+    group: StrideOf[N]
+    own: StrideOf[N]
+    depth: StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class TileResult(Generic[N]):
+    """The strides of the result's groups, rows and columns."""
+
+    group: SizeOf[N]
+    row: SizeOf[N]
+    column: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """The spatial axes of a correlation, and fast divisors for their pixels and taps."""
+
+    counts: Sequence[FastDivmod]
+    terms: Sequence[FastDivmod]
+    axes: Sequence[TileAxis[Number]]
     divides: tuple[int, ...]
 
-    def columns(self, column: Any) -> tuple[Any, list[Any], Any]:
+    def columns(self, column: Number) -> tuple[Number, list[Number], Number]:
         """Return a column's lead index, the starts of its window, and its offset in the result."""
         lead, *place = unravel(column, (0, *self.counts))
-        starts = [p * axis[0] + axis[2] for p, axis in zip(place, self.axes, strict=True)]
+        starts = [p * axis.result + axis.start for p, axis in zip(place, self.axes, strict=True)]
         inner = place[0]
         for p, count in zip(place[1:], self.counts[1:], strict=True):
             inner = inner * count.divisor + p
         return lead, starts, inner
 
-    def depths(self, k: Any) -> tuple[Any, Any]:
+    def depths(self, k: Number) -> tuple[Number, list[Number]]:
         """Return a term's channel, and its tap along each axis."""
         depth, *taps = unravel(k, (0, *self.terms))
         return depth, taps
 
     @helper
-    def offset(self, starts: list[Any], taps: Any) -> tuple[Any, Any]:
+    def offset(self, starts: list[Number], taps: list[Number]) -> tuple[Number, Mask]:
         """Return the offset of a window's term in the image, and whether it is not padding."""
         at = starts[0] * 0
         valid = starts[0] == starts[0]
         for start, tap, axis, by in zip(starts, taps, self.axes, self.divides, strict=True):
-            place = start + tap * axis[1]
+            place = start + tap * axis.summed
             valid = valid & (place >= 0)
             if by > 1:
                 whole = quotient(place, by)
                 valid = valid & (whole * by == place)
                 place = whole
-            valid = valid & (place < axis[3])
-            at = at + place * axis[4]
+            valid = valid & (place < axis.size)
+            at = at + place * axis.a
         return at, valid
 
 
 @kernel
 def tiled_correlation(
-    a: Any,
-    b: Any,
-    c: Any,
-    rows_total: Any,
-    columns_total: Any,
-    depth_total: Any,
-    splits: Any,
-    share: Any,
-    part_step: Any,
-    a_group: Any,
-    a_column: Any,
-    a_depth: Any,
-    b_group: Any,
-    b_row: Any,
-    b_depth: Any,
-    c_group: Any,
-    c_row: Any,
-    c_column: Any,
-    *numbers: Any,
+    a: In,
+    b: In,
+    c: Out,
+    rows_total: Size,
+    columns_total: Size,
+    depth_total: Size,
+    splits: Size,
+    share: Size,
+    part_step: Size,
+    a_strides: LeadStrides[Number],
+    b_strides: LeadStrides[Number],
+    c_strides: TileResult[Number],
+    counts: tuple[FastDivmod, ...],
+    terms: tuple[FastDivmod, ...],
+    axes: tuple[TileAxis[Number], ...],
+    *,
     plan: GenericPlan,
     divides: tuple[int, ...],
 ) -> None:
@@ -95,11 +132,9 @@ def tiled_correlation(
 
     Rows are the lead axis of b alone; columns are the lead axis of a alone by the output pixels. z
     counts groups and ``splits`` parts of the sum, of ``share`` terms each and ``part_step`` apart
-    in the result. ``numbers``: fast divisors for the pixels and taps of three axes, then the axes.
+    in the result. ``counts``, ``terms``: the pixels and taps of three axes.
     """
-    counts, terms = FastDivmod.groups(numbers[:9]), FastDivmod.groups(numbers[9:18])
-    axes = [numbers[18 + i * AXIS : 18 + (i + 1) * AXIS] for i in range(3)]
-    places = Places(counts, terms, axes, divides)
+    pixels = Pixels(counts, terms, axes, divides)
     depth, height, width, units = plan.depth, plan.height, plan.width, plan.units
     accumulate = plan.accumulate
     group, split = cube_position(2) // splits, cube_position(2) % splits
@@ -108,47 +143,47 @@ def tiled_correlation(
     tile = generic_tile(plan)
     # A unit fills one column of the right tile, and one term of the left tile.
     column = min(first_column + unit % width, columns_total - 1)
-    lead, starts, _ = places.columns(column)
-    a_start = group * a_group + lead * a_column
-    b_start = group * b_group
+    lead, starts, _ = pixels.columns(column)
+    a_start = group * a_strides.group + lead * a_strides.own
+    b_start = group * b_strides.group
     begin, end = split * share, min((split + 1) * share, depth_total)
 
-    def load_image(side: Any, start: Any) -> None:
+    def load_image(side: Index, start: Number) -> None:
         for turn in range(depth * width // units):
             p = unit // width + turn * (units // width)
             k = min(start + p, end - 1)
-            channel, taps = places.depths(k)
-            at, valid = places.offset(starts, taps)
+            channel, taps = pixels.depths(k)
+            at, valid = pixels.offset(starts, taps)
             value = constant(0, accumulate)
             if valid & (start + p < end):
-                value = a[a_start + channel * a_depth + at].to(accumulate)
+                value = a[a_start + channel * a_strides.depth + at].to(accumulate)
             tile.right[side * (depth * width) + p * width + unit % width] = value
 
-    def load_weights(side: Any, start: Any) -> None:
+    def load_weights(side: Index, start: Number) -> None:
         p = unit % depth
-        channel, taps = places.depths(min(start + p, end - 1))
-        of = b_start + channel * b_depth
+        channel, taps = pixels.depths(min(start + p, end - 1))
+        of = b_start + channel * b_strides.depth
         for tap, axis in zip(taps, axes, strict=True):
-            of = of + tap * axis[5]
+            of = of + tap * axis.b
         for turn in range(height * depth // units):
             row = unit // depth + turn * (units // depth)
             value = constant(0, accumulate)
             if (first_row + row < rows_total) and (start + p < end):
-                value = b[of + (first_row + row) * b_row].to(accumulate)
+                value = b[of + (first_row + row) * b_strides.own].to(accumulate)
             tile.left[side * (height * depth) + p * height + row] = value
 
     multiply(tile, (load_image, load_weights), begin, end)
     for j, column in tile.columns(first_column):
         if column < columns_total:
-            lead, _, inner = places.columns(column)
-            to = split * part_step + group * c_group + lead * c_column + inner
+            lead, _, inner = pixels.columns(column)
+            to = split * part_step + group * c_strides.group + lead * c_strides.column + inner
             for i, row in tile.rows(first_row):
                 if row < rows_total:
-                    c[to + row * c_row] = tile.sums[i, j].to(c.dtype)
+                    c[to + row * c_strides.row] = tile.sums[i, j].to(c.dtype)
 
 
 @kernel
-def add_parts(parts: Any, c: Any, count: Any, splits: Any) -> None:
+def add_each_part(parts: In, c: Out, count: Stride, splits: Stride) -> None:
     """Add the parts of each element in order; parts are ``count`` apart."""
     i = absolute_position()
     if i < count:

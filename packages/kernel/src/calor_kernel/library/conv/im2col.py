@@ -7,26 +7,35 @@ coordinates once for several channels and all taps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Generic
 
-from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
+from calor_kernel.contract.work import Launch
 from calor_kernel.language import (
     FastDivmod,
+    In,
+    Number,
+    Out,
+    Size,
+    SizeOf,
+    Stride,
+    StrideOf,
     assume_multiple,
     constant,
     cube_position,
     index_dtype,
     kernel,
+    min,
     pack,
+    range,
     select,
     unit_index,
 )
+from calor_kernel.language.declared import N
+from calor_kernel.library.conv.problem import Lead
 
 _UNITS, _ACCESS = 128, 16
 # Channels of a unit for windows of one tap, and of more.
@@ -34,31 +43,30 @@ _ALONE, _SEVERAL = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """An axis: the output ``places`` of the copy, and the inputs that they read, of ``size``.
+class SightAxis(Generic[N]):
+    """An axis of ``size`` inputs: tap i of pixel p reads ``start + p * step + i * move``."""
 
-    Tap i of pixel p reads ``start + p * step + i * move``; elements are ``stride`` apart.
-    """
-
-    places: int
-    taps: int
-    size: int
-    stride: int
-    start: int = 0
-    step: int = 1
-    move: int = 0
+    size: SizeOf[N]
+    stride: StrideOf[N]
+    start: StrideOf[N]
+    step: StrideOf[N]
+    move: StrideOf[N]
 
 
 @kernel
 def unfold(
-    x: Any,
-    y: Any,
-    channels: Any,
-    terms: Any,
-    room: Any,
-    outer: Any,
-    channel: Any,
-    *numbers: Any,
+    x: In,
+    y: Out,
+    channels: Size,
+    terms: Size,
+    room: Size,
+    outer: Stride,
+    channel: Stride,
+    down: SightAxis[Number],
+    across: SightAxis[Number],
+    pixels: FastDivmod,
+    pixel_row: FastDivmod,
+    *,
     taps: tuple[int, int],
     access: int,
     deep: int,
@@ -66,28 +74,25 @@ def unfold(
     """Copy output pixels, some for each unit along x, of ``deep`` channels along y.
 
     ``terms``: the output pixels of all images; a row of the copy has ``room`` for them. ``outer``
-    and ``channel``: the strides of images and channels. ``numbers``: of each axis the size, stride,
-    start, step and move, then the divisors of an image and of a row.
+    and ``channel``: the strides of images and channels. Divisors: the pixels of an image and a row.
     """
-    down, across = numbers[:5], numbers[5:10]
-    whole, line = FastDivmod.groups(numbers[10:16])
     first = (cube_position(0) * _UNITS + unit_index()) * access
     begin = cube_position(1) * deep
     if first < room:
         seen = []
         for e in range(access):
-            image, place = whole.divmod(first + e)
-            row, column = line.divmod(place)
-            top, left = down[2] + row * down[3], across[2] + column * across[3]
+            image, place = pixels.divmod(first + e)
+            row, column = pixel_row.divmod(place)
+            top, left = down.start + row * down.step, across.start + column * across.step
             seen.append((first + e < terms, image * outer, top, left))
         for c in range(begin, min(begin + deep, channels)):
             for i in range(taps[0]):
                 for j in range(taps[1]):
                     values = []
                     for there, start, top, left in seen:
-                        r, q = top + i * down[4], left + j * across[4]
-                        there = there & (r >= 0) & (r < down[0]) & (q >= 0) & (q < across[0])
-                        at = start + c * channel + r * down[1] + q * across[1]
+                        r, q = top + i * down.move, left + j * across.move
+                        there = there & (r >= 0) & (r < down.size) & (q >= 0) & (q < across.size)
+                        at = start + c * channel + r * down.stride + q * across.stride
                         # A mask would be a branch for each element.
                         value = x[select(there, at, 0)]
                         values.append(select(there, value, constant(0, x.dtype)))
@@ -96,45 +101,33 @@ def unfold(
 
 
 def unfold_launch(
-    source: Argument,
-    target: Argument,
-    dtype: DType,
-    leads: tuple[int, int],
-    strides: tuple[int, int],
-    axes: Sequence[Sight],
+    source: Bound,
+    target: Bound,
+    leads: tuple[Lead, Lead],
+    places: tuple[int, int],
+    taps: tuple[int, int],
+    axes: tuple[SightAxis[int], SightAxis[int]],
     room: int,
     info: DeviceInfo,
 ) -> Launch:
-    """Return the launch that copies ``leads``, images and channels, to lines of ``room`` pixels."""
+    """Return the launch that copies ``leads``, images and channels, to lines of ``room`` pixels.
+
+    ``places``: the output pixels of the copy, down and across, with ``taps`` each.
+    """
     images, channels = leads
-    down, across = axes
-    access = _ACCESS // dtype.itemsize
-    places, taps = down.places * across.places, down.taps * across.taps
-    deep = _SEVERAL if taps > 1 else _ALONE
+    item = source.dtype.itemsize
+    access, lines = _ACCESS // item, channels.size * prod(taps)
+    deep = _SEVERAL if taps != (1, 1) else _ALONE
     reach = sum(axis.size * abs(axis.stride) for axis in axes)
-    spans = (images * abs(strides[0]), channels * abs(strides[1]), channels * taps * room)
-    index = index_dtype(sum(spans[:2]) + reach, spans[2], room + _UNITS * access)
-    size, number = Scalar(index, nonnegative=True), Scalar(index)
-    wide = Scalar(index, nonnegative=True, divisible=access)
-    build = Build(
-        unfold,
-        (
-            *(Buffer(dtype, writable=False), Buffer(dtype, align=_ACCESS)),
-            *(size, size, wide, number, number),
-            *(size, number, number, number, number) * 2,
-            *FastDivmod.declared(index) * 2,
-        ),
-        (("access", access), ("deep", deep), ("taps", (down.taps, across.taps))),
-        (_UNITS, 1, 1),
-        info.planes[0],
-        index,
-    )
-    numbers = [
-        n for axis in axes for n in (axis.size, axis.stride, axis.start, axis.step, axis.move)
-    ]
-    for n in (places, across.places):
-        numbers += FastDivmod.arguments(n, index)
-    cubes = (-(-room // (_UNITS * access)), -(-channels // deep), 1)
-    nbytes = channels * (images * prod(axis.size for axis in axes) + taps * room) * dtype.itemsize
-    arguments = (source, target, channels, images * places, room, *strides, *numbers)
-    return Launch(build, cubes, arguments, 0, nbytes, "conv unfold")
+    reach += sum(lead.size * abs(lead.a) for lead in leads)
+    index = index_dtype(reach, lines * room, room + _UNITS * access)
+    cubes = (-(-room // (_UNITS * access)), -(-channels.size // deep), 1)
+    nbytes = (channels.size * images.size * prod(axis.size for axis in axes) + lines * room) * item
+    grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0], index)
+    return launch(
+        unfold, grid, Effort("conv unfold", 0, nbytes),
+        x=source, y=target.aligned(_ACCESS), channels=channels.size,
+        terms=images.size * prod(places), room=Multiple(room, access), outer=images.a,
+        channel=channels.a, down=axes[0], across=axes[1], pixels=prod(places),
+        pixel_row=places[1], access=access, deep=deep, taps=taps,
+    )  # fmt: skip

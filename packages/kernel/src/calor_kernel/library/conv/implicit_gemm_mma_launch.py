@@ -1,144 +1,61 @@
-"""Launches of implicit GEMM convolutions and input gradients by matrix instructions.
+"""Launches of implicit GEMM by matrix instructions: convolutions and both gradients.
 
-Requirements: for an input gradient with a stride, pixels with the same taps are a phase, so there
-are no products with the zeros between strides. The phases share the copies of both operands and one
-launch, since each phase alone is too short to fill a device. Few tiles with long sums are split
-into parts.
+Requirements: the phases of an input gradient share the copies of both operands and one launch,
+since each phase alone is too short to fill a device. Few tiles with long sums are split into parts.
+A weight gradient sums over the pixels of all images, so its parts are as many as cubes run at the
+same time, and not one more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
-from calor.dtypes import DType, float32
+from calor.dtypes import float32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Input, Output, View, row_major
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Effort, Grid, Multiple, launch
+from calor_kernel.contract.work import Request, Work, row_major
 from calor_kernel.language import index_dtype
-from calor_kernel.library.conv.implicit_gemm_mma import conv_fragments, run_of
-from calor_kernel.library.conv.mma_operands import (
-    Last,
-    Numbers,
-    Weights,
-    last,
-    launch,
+from calor_kernel.library.conv.implicit_gemm_mma import (
+    conv_fragments,
+    conv_weight_fragments,
+    run_of,
+)
+from calor_kernel.library.conv.implicit_gemm_mma_plan import plans_of, together
+from calor_kernel.library.conv.implicit_gemm_operands import (
+    ACCESS,
+    gradient_of,
+    image_of,
+    in_turn,
+    numbers_of,
+    phases_of,
+    pixels_of,
+    terms_of,
     two_axes,
     weights_of,
-    wide,
-    windows,
+    windows_of,
 )
 from calor_kernel.library.conv.padded_rows import Steps
-from calor_kernel.library.conv.problem import Axis, Correlation, Part, undivided
-from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
-from calor_kernel.library.gemm.mma import ACCESS, Fragments
+from calor_kernel.library.conv.problem import Convolution, Correlation
+from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
+from calor_kernel.library.conv.windows import ResultStrides, Strides
+from calor_kernel.library.gemm.mma import Fragments
 
-# Minimum of terms of a part of a sum.
-_SHARE = 256
-# Parts of sums begin at multiples of this many elements.
-_WHOLE = ALIGN // float32.itemsize
-# Maximum of phases of a launch.
-_PHASES = 4
+# Minimum of terms of a part of a sum, and maximum of phases of a launch.
+_SHARE, _PHASES = 256, 4
 
 
-def of_places(
-    problem: Correlation, plan: Fragments, steps: Steps, info: DeviceInfo, joined: bool = False
-) -> None:
-    """Add the launches of a convolution, or of an input gradient with its phases.
-
-    ``joined``: whether two phases are computed together where possible, for any dtype.
-    """
-    p, dtype = problem, problem.a.dtype
-    images, _, outputs = p.leads
-    axes = two_axes(p)
-    # Warp-group instructions truncate float32 to TF32.
-    rounded = plan.grouped and plan.dtype is float32
-    x = last(
-        Input(0, p.a.offset), dtype, (images.size, p.depth.size, (axes[0].size, axes[1].size)),
-        (images.a, p.depth.a, (axes[0].a, axes[1].a)), steps, info, rounded=rounded,
-    )  # fmt: skip
-    block = plan.depth if x.room % plan.depth == 0 else x.room
-    weights = weights_of(p, x.room, block, steps, info, rounded)
-    phases = phases_of(p, weights)
-    halves = 2 if in_turn(p) and (joined or joins(p)) else 1
-    tiles = -(-outputs.size // plan.rows) * sum(
-        -(-places_of(phase.problem) // plan.columns) for phase in phases
-    )
-    least = min(terms_of(phase.problem, x.room) for phase in phases)
-    splits = max(1, min(info.cores // max(tiles, 1), least // _SHARE))
-    result: Argument = Output(0)
-    part_step = -(-p.size // _WHOLE) * _WHOLE
-    if splits > 1:
-        result = steps.memory(splits * part_step * float32.itemsize)
-    strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
-    steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
-    to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
-    spans = (images.size * x.strides[0], outputs.size * weights.row, splits * part_step)
-    index = index_dtype(*spans, *(places_of(phase.problem) for phase in phases))
-    size = Scalar(index, nonnegative=True)
-    for first in range(0, len(phases), _PHASES):
-        some = phases[first : first + _PHASES]
-        made = [
-            numbers_of(phase, x, weights, block, splits, strides[3:], plan.depth, index)
-            for phase in some
-        ]
-        of_phases = [s for signature, _ in made for s in signature]
-        numbers = [n for _, values in made for n in values]
-        columns = max(places_of(phase.problem) for phase in some)
-        pairs = run_of(plan.shape) == 2 and halves == 2 and to[1] == 2 and axes[1].count % 4 == 0
-        if len(phases) == 1:
-            dense = to == (axes[1].count, 1) and run_of(plan.shape) == 2
-            pairs = dense and strides[2] % 2 == 0
-        together = halves * (2 if pairs else 1)
-        own = (outputs.size, weights.row, splits, part_step, strides[2], strides[0], *to)
-        even = Scalar(index, nonnegative=True, divisible=together)
-        signature = (size, wide(index, plan), size, even, even, even, size, size)
-        strided = (Scalar(index, divisible=plan.access),) * 3
-        kind = float32 if splits > 1 else dtype
-        target = Buffer(kind, align=16) if together > 1 else Buffer(kind)
-        count = len(some) // halves
-        ragged = outputs.size % plan.rows != 0
-        told = (
-            *(("halves", halves), ("pairs", pairs), ("phases", count), ("plan", plan)),
-            ("ragged", ragged),
-        )
-        cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits * count)
-        work = sum(places_of(one.problem) * terms_of(one.problem, x.room) for one in some)
-        steps.launches.append(
-            launch(
-                conv_fragments, told, plan, (weights.place, x.place, result), target,
-                ((*signature, *strided, *of_phases), (*own, *x.strides, *numbers)),
-                index, cubes, 2 * outputs.size * work, info,
-            )
-        )  # fmt: skip
-    if splits > 1:
-        sizes = (1, 1, p.size, part_step)
-        steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
-
-
-def phases_of(problem: Correlation, weights: Weights) -> list[Part]:
-    """Return the phases of output pixels, those with most taps first.
-
-    The taps are those of the copied weights.
-    """
-    taps = weights.taps[2 - len(problem.axes) :]
-    axes = tuple(replace(axis, b=step) for axis, step in zip(problem.axes, taps, strict=True))
-    p = replace(problem, axes=axes, b=View(problem.b.shape, problem.b.strides, problem.b.dtype))
-    if all(axis.divide == 1 and axis.summed > 0 for axis in axes):
-        return [Part(p, (0,) * len(axes), (1,) * len(axes))]
-    found = [part for part in undivided(p) if places_of(part.problem)]
-    terms: dict[tuple[int, ...], int] = {}
-    for part in found:
-        row = part.offsets[:-1]
-        terms[row] = terms.get(row, 0) + terms_of(part.problem, 1)
-    # Phases of one row of pixels stay together.
-    return sorted(found, key=lambda part: (-terms[part.offsets[:-1]], part.offsets))
-
-
-def in_turn(problem: Correlation) -> bool:
-    """Return whether the pixels of two phases alternate along a row."""
-    axis = problem.axes[-1]
-    return bool(axis.divide == 2 and axis.count % 2 == 0)
+def mma_works(one: Convolution, request: Request) -> Iterator[Work]:
+    """Yield the works of a problem, the likeliest first."""
+    problem, info = one.seen, one.info
+    make = _of_weights if problem.by_weight else _of_pixels
+    for plan, likely in plans_of(problem, info):
+        name = f"{plan.kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+        yield replace(make(problem, plan, info), variant=name, group=0 if likely else 1)
+        both = plan.grouped and likely and not problem.by_weight and in_turn(problem)
+        if both and not joins(problem):
+            work = _of_pixels(problem, plan, info, joined=True)
+            yield replace(work, variant=f"{name}, joined", group=1)
 
 
 def joins(problem: Correlation) -> bool:
@@ -147,41 +64,119 @@ def joins(problem: Correlation) -> bool:
     return bool(problem.a.dtype.itemsize == float32.itemsize)
 
 
-def places_of(problem: Correlation) -> int:
-    """Return the output pixels of all images."""
-    axes = two_axes(problem)
-    return problem.leads[0].size * axes[0].count * axes[1].count
+def _of_pixels(
+    problem: Correlation, plan: Fragments, info: DeviceInfo, joined: bool = False
+) -> Work:
+    """Return the launches of a convolution, or of an input gradient with its phases.
 
-
-def terms_of(problem: Correlation, room: int) -> int:
-    """Return the terms of a pixel with ``room`` for the channels of a tap."""
-    axes = two_axes(problem)
-    return room * axes[0].terms * axes[1].terms if problem.depth.size else 0
-
-
-def numbers_of(
-    phase: Part,
-    x: Last,
-    weights: Weights,
-    block: int,
-    splits: int,
-    strides: Sequence[int],
-    depth: int,
-    index: DType,
-) -> tuple[tuple[Scalar, ...], Numbers]:
-    """Return the parameters and the numbers of a phase, in the order of the kernel.
-
-    ``depth``: the terms of a step; each of the ``splits`` parts has whole steps.
+    ``joined``: whether two phases are computed together where possible, for any dtype.
     """
-    p = phase.problem
-    axes: tuple[Axis, Axis] = two_axes(p)
-    terms = terms_of(p, x.room)
-    share = max(-(-terms // (splits * depth)) * depth, depth)
-    offsets = (0,) * (2 - len(p.axes)) + phase.offsets
-    start = sum(s * by for s, by in zip(strides, offsets, strict=True))
-    of_weights = (p.b.offset, weights.block, axes[0].b, axes[1].b)
-    whole, numbers = windows(x, axes, [(a.result, a.summed) for a in axes], block, index)
-    size = Scalar(index, nonnegative=True)
-    access = Scalar(index, divisible=ACCESS // p.b.dtype.itemsize)
-    own = (places_of(p), terms, share, start, *of_weights)
-    return (*(size,) * 4, *(access,) * 4, *whole), (*own, *numbers)
+    p, dtype, steps = problem, problem.a.dtype, Steps()
+    (images, _, outputs), axes = p.leads, two_axes(p)
+    # Warp-group instructions truncate float32 to TF32.
+    rounded = plan.grouped and plan.dtype is float32
+    x = image_of(p, steps, info, rounded)
+    block = plan.depth if x.room % plan.depth == 0 else x.room
+    weights = weights_of(p, x.room, block, steps, info, rounded)
+    phases = phases_of(p, weights)
+    halves = 2 if in_turn(p) and (joined or joins(p)) else 1
+    tiles = -(-outputs.size // plan.rows) * sum(
+        -(-pixels_of(phase.problem) // plan.columns) for phase in phases
+    )
+    least = min(terms_of(phase.problem, x.room) for phase in phases)
+    splits = max(1, min(info.cores // max(tiles, 1), least // _SHARE))
+    part_step = -(-p.size // WHOLE) * WHOLE
+    target = target_of(steps, dtype, splits * part_step if splits > 1 else 0)
+    strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
+    steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
+    to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
+    spans = (images.size * x.strides[0], outputs.size * weights.row, splits * part_step)
+    index = index_dtype(*spans, *(pixels_of(phase.problem) for phase in phases))
+    pairs = run_of(plan.shape) == 2 and halves == 2 and to[1] == 2 and axes[1].count % 4 == 0
+    if len(phases) == 1:
+        dense = to == (axes[1].count, 1) and run_of(plan.shape) == 2
+        pairs = dense and strides[2] % 2 == 0
+    run = halves * (2 if pairs else 1)
+    for first in range(0, len(phases), _PHASES):
+        some = phases[first : first + _PHASES]
+        columns = max(pixels_of(phase.problem) for phase in some)
+        work = sum(pixels_of(one.problem) * terms_of(one.problem, x.room) for one in some)
+        steps.launches.append(
+            launch(
+                conv_fragments,
+                Grid(
+                    (
+                        *(-(-columns // plan.columns), -(-outputs.size // plan.rows)),
+                        splits * (len(some) // halves),
+                    ),
+                    (plan.units, 1, 1), info.planes[0], index,
+                ),
+                Effort(f"conv_fragments {plan.rows}x{plan.columns}", 2 * outputs.size * work),
+                w=weights.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS),
+                c=target.aligned(ACCESS if run > 1 else 0),
+                rows_total=outputs.size, w_row=Multiple(weights.row, plan.access), splits=splits,
+                part_step=Multiple(part_step, run),
+                result=ResultStrides(Multiple(strides[2], run), Multiple(strides[0], run), *to),
+                strides=Strides(*(Multiple(n, plan.access) for n in x.strides)),
+                phases=[
+                    numbers_of(phase, x.room, block, weights, splits, plan.depth, strides[3:])
+                    for phase in some
+                ],
+                plan=plan, pairs=pairs, halves=halves, ragged=outputs.size % plan.rows != 0,
+            )
+        )  # fmt: skip
+    add_parts(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
+    return steps.work()
+
+
+def _of_weights(problem: Correlation, plan: Fragments, info: DeviceInfo) -> Work:
+    """Return the launches of a weight gradient."""
+    p, dtype, steps = problem, problem.a.dtype, Steps()
+    (_, outputs, channels), axes, images = p.leads, two_axes(p), p.depth
+    x = image_of(p, steps, info)
+    g = gradient_of(p, steps, info)
+    taps = axes[0].count * axes[1].count
+    terms, columns = images.size * axes[0].terms * axes[1].terms, taps * x.room
+    tiles = -(-outputs.size // plan.rows) * -(-columns // plan.columns)
+    # One cube more than run at the same time would double the time.
+    slots = info.cores * together(plan, info)
+    splits = slots // tiles
+    if splits == 1 and info.cores < tiles < slots * 3 // 4:
+        # Some cores have one cube more than others; with two parts a cube is half as long.
+        splits = 2
+    splits = max(1, min(splits, terms // _SHARE))
+    share = -(-terms // (splits * plan.depth)) * plan.depth
+    splits = max(1, -(-terms // share))
+    count = outputs.size * columns
+    # Sums in the result's layout are written to it directly.
+    same = taps == 1 and x.room == channels.size
+    target = target_of(steps, dtype, splits * count if splits > 1 or not same else 0)
+    index = index_dtype(images.size * x.strides[0], terms * g.room, splits * count, columns)
+    down, across = (
+        replace(a, count=a.terms, terms=a.count, result=a.summed, summed=a.result) for a in axes
+    )
+
+    def wide(n: int) -> Multiple:
+        return Multiple(n, plan.access)
+
+    steps.launches.append(
+        launch(
+            conv_weight_fragments,
+            Grid(
+                (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits),
+                (plan.units, 1, 1), info.planes[0], index,
+            ),
+            Effort(
+                f"conv_weight_fragments {plan.rows}x{plan.columns}",
+                2 * outputs.size * columns * terms,
+            ),
+            g=g.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS), c=target.aligned(ACCESS),
+            rows_total=outputs.size, columns_total=wide(columns), terms=terms, splits=splits,
+            share=share, part_step=wide(count), g_place=wide(g.room),
+            strides=Strides(*map(wide, x.strides)), windows=windows_of((down, across), x.room),
+            plan=plan,
+        )
+    )  # fmt: skip
+    sizes = (1, 1, count, count) if same else (outputs.size, taps, channels.size, x.room)
+    add_parts(steps, target, dtype, sizes, splits, count, info)
+    return steps.work()

@@ -1,169 +1,312 @@
-"""Implicit GEMM convolutions in float32 by SIMT register tiles.
+"""Implicit GEMM convolutions and weight gradients in float32 by SIMT register tiles.
 
-Requirements: a unit loads the same pixel in all steps, and its neighbours load the adjacent ones,
-so a pixel's coordinates are computed once and reads are contiguous. The copy fills padding with
-zeros. A step's terms are channels of one tap where possible, and later steps are loaded while this
-one is multiplied. (Implicit GEMM, as in Chetlur et al., "cuDNN: efficient primitives for deep
-learning", 2014.)
+Requirements: operands are read in place along pixels, and neighbouring units read neighbouring
+elements. A unit has the same pixels, or the same lines of both operands, in all steps, so their
+coordinates are computed once. The copy fills padding with zeros. A step's terms are channels of one
+tap where possible, and later steps are loaded while this one is multiplied. (Implicit GEMM, as in
+Chetlur et al., "cuDNN: efficient primitives for deep learning", 2014.)
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic
 
 from calor_kernel.language import (
+    FastDivmod,
+    In,
+    Number,
+    Out,
     Pipeline,
+    Pointer,
+    Size,
+    SizeOf,
+    Stride,
+    StrideOf,
     assume_multiple,
     cube_position,
     helper,
     kernel,
     launch_attributes,
+    min,
+    range,
     unit_index,
     way_of_units,
 )
-from calor_kernel.library.conv.implicit_gemm_mma import phase_of, windows_of
+from calor_kernel.language.declared import N
+from calor_kernel.library.conv.windows import (
+    PhaseOnDevice,
+    Reader,
+    ResultStrides,
+    Start,
+    Strides,
+    TapStrides,
+    chosen,
+)
+from calor_kernel.library.gemm.pipeline import Loader
 from calor_kernel.library.gemm.simt import multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import FOUR, Patches
 
 
 @kernel
 def conv_patches(
-    w: Any,
-    x: Any,
-    c: Any,
-    rows_total: Any,
-    part_step: Any,
-    c_row: Any,
-    c_lead: Any,
-    c_down: Any,
-    c_across: Any,
-    w_channel: Any,
-    x_channel: Any,
-    *numbers: Any,
+    w: In,
+    x: In,
+    c: Out,
+    rows_total: Size,
+    part_step: Size,
+    result: ResultStrides[Number],
+    w_channel: Size,
+    x_channel: Stride,
+    strides: Strides[Number],
+    phases: tuple[PhaseOnDevice, ...],
+    *,
     plan: Patches,
-    phases: int,
     even: bool,
     run: int,
 ) -> None:
     """Compute a tile: output channels from y, output pixels and phase from x; a part from z.
 
-    Numbers of phases are those of ``implicit_gemm_mma.conv_fragments``. In ``w`` output channels
-    are dense; ``w_channel``, ``x_channel``: the strides of input channels. ``even``: whether a step
-    has channels of one tap. ``run``: adjacent output pixels of one access.
+    In ``w`` output channels are dense; ``w_channel``, ``x_channel``: the strides of input channels.
+    ``even``: whether a step has channels of one tap. ``run``: adjacent output pixels of an access.
     """
     launch_attributes(cubes_per_core=plan.together)
     # Neighbouring cubes have alternate phases, since these read and write neighbouring memory.
-    split, phase = cube_position(2), cube_position(0) % phases
+    split, number = cube_position(2), cube_position(0) % len(phases)
     first_row = cube_position(1) * plan.rows
-    first_column = cube_position(0) // phases * plan.columns
-    of_phase = phase_of(numbers[3:], phase, phases, 0, 1)
-    columns_total, terms, share, c_start, *rest = of_phase
-    windows = windows_of([*numbers[:3], *rest[4:]])
-    begin, end = split * share, min((split + 1) * share, terms)
+    first_column = cube_position(0) // len(phases) * plan.columns
+    phase = chosen(phases, number)
+    reader = Reader(phase.windows, strides)
+    begin, end = split * phase.share, min((split + 1) * phase.share, phase.terms)
     near = min(plan.units, plan.columns)
     mine = [
-        windows.start(first_column + far + unit_index() % near, columns_total)
+        reader.start(first_column + far + unit_index() % near, phase.columns)
         for far in range(0, plan.columns, near)
     ]
-    operands = (w, first_row, rows_total, rest[:4], w_channel), (x, mine, x_channel)
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     tile = simt_tile(plan)
-
-    def load_weights(pipe: Any, at: Any) -> None:
-        take_rows(pipe, operands[0], windows, at, end, plan, even)
-
-    def load_image(pipe: Any, at: Any) -> None:
-        take_places(pipe, operands[1], windows, at, end, plan, even)
-
-    multiply(tile, pipe, (load_weights, load_image), begin, end)
+    terms = Terms(reader, end, plan, even)
+    weights = weights_loader(w, phase.weights, w_channel, first_row, rows_total, terms)
+    multiply(tile, pipe, (weights, pixels_loader(x, mine, x_channel, terms)), begin, end)
     for j, place in tile.columns(first_column, run):
-        lead, within = windows.counts[0].divmod(place)
+        lead, within = phase.windows.pixels.divmod(place)
         at = within
         if run == 1:
-            high, wide = windows.counts[1].divmod(within)
-            at = c_start + high * c_down + wide * c_across
-        at = split * part_step + lead * c_lead + at
-        if place < columns_total:
+            high, wide = phase.windows.row.divmod(within)
+            at = phase.start + high * result.row + wide * result.pixel
+        at = split * part_step + lead * result.image + at
+        if place < phase.columns:
             for i, row in tile.rows(first_row):
                 if row < rows_total:
                     found = tile.value(i, j, run)
-                    c.store(assume_multiple(at + row * c_row, run), found.to(c.dtype))
+                    c.store(assume_multiple(at + row * result.channel, run), found.to(c.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms of a phase up to ``end``: a block of channels of each tap, then the next block."""
+
+    reader: Reader
+    end: Number
+    plan: Patches
+    even: bool
+
+    @helper
+    def of(self, term: Number) -> Start:
+        """Return the channel of a term, and the coordinates of its tap."""
+        windows = self.reader.windows
+        if self.even:
+            step = term // self.plan.depth
+            some, tap = windows.taps.divmod(step)
+            channel = some * self.plan.depth
+        else:
+            tap, channel = windows.channels.divmod(term)
+        down, across = windows.tap_row.divmod(tap)
+        return channel, down, across
+
+    @helper
+    def seen(
+        self, place: Start, channel_step: Number, channel: Number, down: Number, across: Number
+    ) -> tuple[Number, Number]:
+        """Return the position of a term in a pixel's window, and whether it is not padding."""
+        (at, top, left), windows = place, self.reader.windows
+        y, x = down * windows.down.move, across * windows.across.move
+        strides = self.reader.strides
+        far = y * strides.row + x * strides.pixel + channel * channel_step
+        return at + far, self.reader.inside(top + y, left + x)
 
 
 @helper
-def term_of(windows: Any, term: Any, depth: int, even: bool) -> Any:
-    """Return the channel of a term, and the coordinates of its tap.
-
-    Terms are a block of channels of each tap, then the next block: a step's channels if ``even``.
-    """
-    if even:
-        step = term // depth
-        some, tap = windows.taps[0].divmod(step)
-        channel = some * depth
-    else:
-        tap, channel = windows.channels.divmod(term)
-    down, across = windows.taps[1].divmod(tap)
-    return channel, down, across
-
-
-@helper
-def take_rows(
-    pipe: Any, operand: Any, windows: Any, begin: Any, end: Any, plan: Any, even: bool
-) -> None:
-    """Start copying a step's weights; neighbouring units copy neighbouring accesses."""
-    w, first, count, (start, _, down_step, across_step), channel_step = operand
+def weights_loader(
+    w: Pointer,
+    steps: TapStrides[Number],
+    channel_step: Number,
+    first: Number,
+    count: Number,
+    terms: Terms,
+) -> Loader:
+    """Return what copies a step's weights; neighbouring units copy neighbouring accesses."""
+    plan, even = terms.plan, terms.even
     lines = plan.rows // FOUR
     whole = lines * plan.depth
-    base = start + first
-    if even:
-        channel, down, across = term_of(windows, begin, plan.depth, even)
-        base = base + channel * channel_step + down * down_step + across * across_step
-    for turn in range(-(-whole // plan.units)):
-        piece = unit_index() + turn * plan.units
-        place, deep = piece % lines * FOUR, piece // lines
-        index = base + place
+
+    def load(pipe: Pipeline, begin: Number) -> None:
+        base = steps.first + first
         if even:
-            index = index + deep * channel_step
-        else:
-            channel, down, across = term_of(windows, begin + deep, plan.depth, even)
-            index = index + channel * channel_step + down * down_step + across * across_step
-        inside = (first + place < count) & (begin + (0 if even else deep) < end)
-        if (whole % plan.units == 0) or (piece < whole):
-            to = place + deep * (plan.rows + FOUR)
-            pipe.copy(0, to, w, assume_multiple(index, FOUR), FOUR, inside)
+            channel, down, across = terms.of(begin)
+            base = base + channel * channel_step + down * steps.down + across * steps.across
+        for turn in range(-(-whole // plan.units)):
+            piece = unit_index() + turn * plan.units
+            place, deep = piece % lines * FOUR, piece // lines
+            index = base + place
+            if even:
+                index = index + deep * channel_step
+            else:
+                channel, down, across = terms.of(begin + deep)
+                index = index + channel * channel_step + down * steps.down + across * steps.across
+            inside = (first + place < count) & (begin + (0 if even else deep) < terms.end)
+            if (whole % plan.units == 0) or (piece < whole):
+                to = place + deep * (plan.rows + FOUR)
+                pipe.copy(0, to, w, assume_multiple(index, FOUR), FOUR, inside)
+
+    return load
 
 
 @helper
-def take_places(
-    pipe: Any, operand: Any, windows: Any, begin: Any, end: Any, plan: Any, even: bool
-) -> None:
-    """Start copying a step's inputs; a unit copies those of the same pixels in each step."""
-    x, mine, channel_step = operand
+def pixels_loader(x: Pointer, mine: list[Start], channel_step: Number, terms: Terms) -> Loader:
+    """Return what copies a step's inputs; a unit copies those of the same pixels in each step."""
+    plan, even = terms.plan, terms.even
     near = min(plan.units, plan.columns)
-    column, first = unit_index() % near, unit_index() // near
     apart = plan.units // near
-    if even:
-        channel, down, across = term_of(windows, begin, plan.depth, even)
-        found = [seen(windows, one, channel_step, channel + first, down, across) for one in mine]
-    for turn in range(0, plan.depth, apart):
-        deep = first + turn
-        last = begin
-        if not even:
-            last = begin + deep
-            channel, down, across = term_of(windows, last, plan.depth, even)
-            found = [seen(windows, one, channel_step, channel, down, across) for one in mine]
-        for number, (index, inside) in enumerate(found):
-            source = index + turn * channel_step if even else index
-            to = column + number * near + deep * (plan.columns + FOUR)
-            pipe.copy(1, to, x, source, 1, inside & (last < end), near=True)
+
+    def load(pipe: Pipeline, begin: Number) -> None:
+        column, first = unit_index() % near, unit_index() // near
+        if even:
+            channel, down, across = terms.of(begin)
+            found = [terms.seen(one, channel_step, channel + first, down, across) for one in mine]
+        for turn in range(0, plan.depth, apart):
+            deep = first + turn
+            last = begin
+            if not even:
+                last = begin + deep
+                channel, down, across = terms.of(last)
+                found = [terms.seen(one, channel_step, channel, down, across) for one in mine]
+            for number, (index, inside) in enumerate(found):
+                source = index + turn * channel_step if even else index
+                to = column + number * near + deep * (plan.columns + FOUR)
+                pipe.copy(1, to, x, source, 1, inside & (last < terms.end), near=True)
+
+    return load
+
+
+@dataclass(frozen=True, slots=True)
+class GradientAxis(Generic[N]):
+    """Tap j sees pixel i of g at ``i * move + j * step + start`` of x; strides of x and of g."""
+
+    step: StrideOf[N]
+    move: StrideOf[N]
+    start: StrideOf[N]
+    size: SizeOf[N]
+    x: StrideOf[N]
+    g: StrideOf[N]
+
+
+@kernel
+def conv_weight_patches(
+    g: In,
+    x: In,
+    c: Out,
+    rows_total: Size,
+    columns_total: Size,
+    terms: Size,
+    share: Size,
+    part_step: Size,
+    c_row: Size,
+    g_row: Stride,
+    x_channel: Stride,
+    channels: Size,
+    down_axis: GradientAxis[Number],
+    across_axis: GradientAxis[Number],
+    x_image: Stride,
+    g_image: Stride,
+    pixels: FastDivmod,
+    pixel_row: FastDivmod,
+    columns: FastDivmod,
+    tap_row: FastDivmod,
+    *,
+    plan: Patches,
+    alike: int,
+    ragged: tuple[bool, bool],
+    padded: bool,
+    run: int,
+) -> None:
+    """Compute a tile: g's channels from y, taps of x's channels from x, a part of pixels from z.
+
+    Columns are the channels of a tap, without those from ``channels`` on, then those of the next
+    tap; each ``alike`` adjacent columns share a tap. If ``alike`` is 0, columns are the taps of a
+    channel, then those of the next. ``ragged``: whether tiles have rows beyond the last one, and
+    ``alike`` columns channels beyond it. ``padded``: whether windows reach padding. ``run``: the
+    result's columns of one access.
+    """
+    launch_attributes(cubes_per_core=plan.together)
+    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    split = cube_position(2)
+    begin, end = split * share, min((split + 1) * share, terms)
+    deep, line = unit_index() % plan.depth, unit_index() // plan.depth
+    apart = plan.units // plan.depth
+    together = alike or apart
+    mine = []
+    for begun in range(0, plan.columns, together):
+        column = first_column + begun + line
+        outer, inner = columns.divmod(first_column + begun if alike else column)
+        tap, channel = (outer, inner + line) if alike else (inner, outer)
+        down, right = tap_row.divmod(tap)
+        y = down * down_axis.step + down_axis.start
+        z = right * across_axis.step + across_axis.start
+        at = channel * x_channel + y * down_axis.x + z * across_axis.x
+        left = min(columns_total - column, channels - channel)
+        mine.append((y, z, at, left))
+    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    tile = simt_tile(plan)
+    g_start = (first_row + line) * g_row
+
+    def load(pipe: Pipeline, at: Number) -> None:
+        term = at + deep
+        there = term < end
+        lead, place = pixels.divmod(term)
+        down, right = pixel_row.divmod(place)
+        source = g_start + lead * g_image + down * down_axis.g + right * across_axis.g
+        for turn in range(0, plan.rows, apart):
+            inside = there
+            if ragged[0]:
+                inside = inside & (first_row + line + turn < rows_total)
+            to = line + turn + deep * (plan.rows + FOUR)
+            pipe.copy(0, to, g, source + turn * g_row, 1, inside, near=True)
+        y, z = down * down_axis.move, right * across_axis.move
+        source = lead * x_image + y * down_axis.x + z * across_axis.x
+        for number, (top, far, start, left) in enumerate(mine):
+            inside = there & (left > 0)
+            if padded:
+                inside = inside & within(y + top, down_axis.size)
+                inside = inside & within(z + far, across_axis.size)
+            for turn in range(0, together, apart):
+                seen = inside
+                if ragged[1] and turn:
+                    seen = seen & (left > turn)
+                to = line + turn + number * together + deep * (plan.columns + FOUR)
+                pipe.copy(1, to, x, source + start + turn * x_channel, 1, seen, near=True)
+
+    # Both operands have the same pixels: one loader computes their coordinates for both.
+    multiply(tile, pipe, (load,), begin, end)
+    to = split * part_step
+    for i, row in tile.rows(first_row):
+        for j, column in tile.columns(first_column, run):
+            if (row < rows_total) & (column < columns_total):
+                found = tile.value(i, j, run)
+                c.store(assume_multiple(to + row * c_row + column, run), found.to(c.dtype))
 
 
 @helper
-def seen(
-    windows: Any, place: Any, channel_step: Any, channel: Any, down: Any, across: Any
-) -> tuple[Any, Any]:
-    """Return the position of a term in a pixel's window, and whether it is not padding."""
-    at, top, left = place
-    y, x = down * windows.axes[0][1], across * windows.axes[1][1]
-    far = y * windows.strides[1] + x * windows.strides[2] + channel * channel_step
-    return at + far, windows.inside(top + y, left + x)
+def within(place: Number, size: Number) -> Number:
+    """Return whether a position is not padding."""
+    return (place >= 0) & (place < size)

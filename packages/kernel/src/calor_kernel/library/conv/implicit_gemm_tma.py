@@ -4,167 +4,141 @@ Requirements: as in :mod:`matmul.warpgroup_tma`, one unit issues the copies and 
 groups only multiply. The pixels of a tile are a box of images, rows and columns. A tap reads the
 same box at an offset, and TMA fills positions outside of the tensor with zeros, which is the
 padding. For an input gradient with a stride, two phases that alternate along a row are rows of one
-tile, with zeros for a tap that only one of them has. Sums are written with channels first.
-(Implicit GEMM as in Chetlur et al., "cuDNN: efficient primitives for deep learning", 2014; boxes of
-images instead of im2col tiles, NVIDIA, "CUDA Driver API", tensor maps.)
+tile, with zeros for a tap that only one of them has. A unit holds sums of many channels, whose
+pixels are far apart, so sums go through shared memory to wide accesses. If only one pixel of each
+stride cell has taps, whole cells are written, so that each memory line is written once. (Implicit
+GEMM as in Chetlur et al., "cuDNN: efficient primitives for deep learning", 2014; boxes of images
+instead of im2col tiles, NVIDIA, "CUDA Driver API", tensor maps.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic
 
-from calor.dtypes import DType
 from calor_kernel.language import (
+    Fragment,
+    In,
+    Index,
     Layout,
     Mbarriers,
+    Number,
+    Out,
+    Pointer,
     SharedMatrix,
-    Swizzle,
+    Size,
+    SizeOf,
+    StrideOf,
     Swizzled,
+    assume_multiple,
+    barrier,
     cube_count,
     cube_position,
     fragment,
     helper,
     kernel,
+    lane_position,
     launch_attributes,
+    pack,
+    range,
     role,
     select,
     shared,
     tensor_map,
     unit_index,
 )
-from calor_kernel.language.matrices import MatrixShape, wgmma_64
-from calor_kernel.library.conv.implicit_gemm_tma_store import ALONE, PITCH, Writes, write
-from calor_kernel.library.gemm.warpgroup import ASKING, LINE, MULTIPLYING, Ring
+from calor_kernel.language.declared import N
+from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of
+from calor_kernel.library.conv.implicit_gemm_tma_plan import PITCH, Cells, PlaceBoxes, Turns, Writes
+from calor_kernel.library.gemm.warpgroup import ASKING, MULTIPLYING, Ring
 
 # Maximum of pixel groups before the first one that a window may reach.
 _BEFORE = 1 << 16
+# Columns of sums that are written at a time; lanes and planes of a warp group, and its rows.
+_PART, _LANES, _PLANES, _ROWS = 64, 32, 4, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """Phases that are computed together; their weights have ``taps`` taps.
+class Filters(Generic[N]):
+    """The weights: ``rows`` of ``terms``, ``step`` apart, a block of channels of each tap."""
 
-    ``phases``: of each phase, the index of its first tap relative to that of the first phase, the
-    window column that this tap reads, and the number of its columns.
-    """
-
-    taps: int
-    phases: tuple[tuple[int, int, int], ...]
+    rows: SizeOf[N]
+    terms: SizeOf[N]
+    step: SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceBoxes:
-    """A plan: each warp group has 64 of the ``rows``, and all pixels of the tile.
+class Image(Generic[N]):
+    """The images: their sizes and their strides.
 
-    ``result``: the dtype of c. ``box``: the images, rows and columns of a tile's pixels. A step is
-    one line of channels of a tap, and ``stages`` of them are in shared memory. ``writes``: the
-    epilogue. ``turns``: the phases of the rows, if there are several.
+    Rows of pixels are grouped by the convolution's stride: ``high`` groups of ``phases``, ``down``
+    and ``row`` apart. So are columns: ``wide`` groups are ``across`` apart, their pixels
+    ``column``, and a group is a line of ``channels``.
     """
 
-    dtype: DType
-    result: DType
-    rows: int
-    box: tuple[int, int, int]
-    stages: int
-    cluster: int = 1
-    writes: Writes = ALONE
-    turns: Turns | None = None
+    images: SizeOf[N]
+    high: SizeOf[N]
+    phases: SizeOf[N]
+    wide: SizeOf[N]
+    channels: SizeOf[N]
+    image: SizeOf[N]
+    down: SizeOf[N]
+    row: SizeOf[N]
+    across: SizeOf[N]
+    column: SizeOf[N]
 
-    @property
-    def depth(self) -> int:
-        """The channels of a step."""
-        return LINE // int(self.dtype.itemsize)
 
-    @property
-    def places(self) -> int:
-        """The pixels of a tile."""
-        return self.box[0] * self.box[1] * self.box[2]
+@dataclass(frozen=True, slots=True)
+class Window(Generic[N]):
+    """The ``taps`` of a window, in rows of ``columns``.
 
-    @property
-    def columns(self) -> int:
-        """The columns of sums: the instruction's width for the pixels."""
-        return -(-self.places // 8) * 8
+    Tap (i, j) has the index ``first + i * down + j * across`` in the weights, and reads at ``start
+    + i * move`` from the stride times its pixel.
+    """
 
-    @property
-    def groups(self) -> int:
-        """The warp groups that multiply."""
-        return self.rows // 64
+    taps: SizeOf[N]
+    columns: SizeOf[N]
+    first: StrideOf[N]
+    down: StrideOf[N]
+    across: StrideOf[N]
+    start_down: StrideOf[N]
+    start_across: StrideOf[N]
+    move_down: StrideOf[N]
+    move_across: StrideOf[N]
 
-    @property
-    def channels(self) -> int:
-        """The output channels of a tile: each has one row per phase."""
-        return self.rows // self.writes.phases
 
-    @property
-    def units(self) -> int:
-        """The units of a cube."""
-        return 128 * (self.groups + 1)
+@dataclass(frozen=True, slots=True)
+class Result(Generic[N]):
+    """The sizes of an image's pixels, and the strides of its channels and of images."""
 
-    @property
-    def shape(self) -> MatrixShape:
-        """The instruction."""
-        return wgmma_64(self.columns, self.dtype)
-
-    @property
-    def shared_bytes(self) -> int:
-        """The shared memory of a cube."""
-        staged = self.rows * PITCH * int(self.result.itemsize)
-        return LINE * self.stages * (self.rows + self.columns) + staged + 1024
-
-    def swizzled(self, *sizes: int) -> Swizzled:
-        """Return the swizzled layout of lines along the last axis."""
-        layout = Layout.rows(*sizes)
-        bits = {2: 3, 4: 2}[int(self.dtype.itemsize)]
-        return Swizzled(Swizzle(3, bits, 3), layout)
+    high: SizeOf[N]
+    wide: SizeOf[N]
+    row: SizeOf[N]
+    image: SizeOf[N]
 
 
 @kernel
 def conv_boxes(
-    w: Any,
-    x: Any,
-    c: Any,
-    rows_total: Any,
-    terms: Any,
-    w_row: Any,
-    images: Any,
-    high: Any,
-    rows_apart: Any,
-    wide: Any,
-    channels: Any,
-    x_image: Any,
-    x_down: Any,
-    x_row: Any,
-    x_across: Any,
-    x_column: Any,
-    taps: Any,
-    across_taps: Any,
-    first_tap: Any,
-    down_tap: Any,
-    across_tap: Any,
-    start_down: Any,
-    start_across: Any,
-    move_down: Any,
-    move_across: Any,
-    c_high: Any,
-    c_wide: Any,
-    c_row: Any,
-    c_lead: Any,
-    share: Any,
-    part_step: Any,
-    *whole_sizes: Any,
+    w: In,
+    x: In,
+    c: Out,
+    filters: Filters[Number],
+    image: Image[Number],
+    window: Window[Number],
+    result: Result[Number],
+    share: Size,
+    part_step: Size,
+    cells: tuple[Size, ...],
+    *,
     plan: PlaceBoxes,
     strides: tuple[int, int],
 ) -> None:
     """Compute tiles of c; rows are output channels and columns are pixels of images.
 
-    ``w``: rows of ``terms``, a block of channels of each of ``taps``, then the next block. Tap (i,
-    j) has the index ``first_tap + i * down_tap + j * across_tap``, and reads at ``start + i *
-    move`` from ``strides`` times its pixel. Rows of x are grouped by stride, ``x_down`` and
-    ``x_row`` apart, and so are columns; a group of columns is a line of ``channels``. ``share``:
-    the steps of each part of the terms; y selects the part. ``whole_sizes``: rows and columns of
-    the result if its pixels are cells; with alternating phases, their row stride in the result and
-    the first row.
+    ``share``: the steps of each part of the terms; y selects the part. ``cells``: rows and columns
+    of the result if its pixels are cells; with alternating phases, their row stride in the result
+    and the first row. ``strides``: those of the convolution.
     """
     launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
@@ -172,12 +146,12 @@ def conv_boxes(
     # The rows of a phase in a warp group are one box.
     w_rows = plan.rows if plan.turns is None else 64 // plan.writes.phases
     w_map = tensor_map(
-        w, (rows_total, terms), (w_row, 1), (w_rows, depth), plan.swizzled(w_rows, depth),
-        rounded=plan.shape.tf32,
+        w, (filters.rows, filters.terms), (filters.step, 1), (w_rows, depth),
+        plan.swizzled(w_rows, depth), rounded=plan.shape.tf32,
     )  # fmt: skip
     box = (some_images, some_rows, 1, some_columns, depth)
-    sizes = (images, high, rows_apart, wide, channels)
-    apart = (x_image, x_down, x_row, x_across, 1)
+    sizes = (image.images, image.high, image.phases, image.wide, image.channels)
+    apart = (image.image, image.down, image.row, image.across, 1)
     x_map = tensor_map(x, sizes, apart, box, plan.swizzled(*box), rounded=plan.shape.tf32)
     w_size, x_size = plan.rows * depth, plan.columns * depth
     nbytes = (w_size + plan.places * depth) * plan.dtype.itemsize
@@ -192,71 +166,75 @@ def conv_boxes(
     empty = Mbarriers(plan.stages, 4 * plan.groups)
     right_at = Swizzled(w_at.swizzle, Layout((depth, plan.columns), (1, depth)))
     ring = Ring(left, right, (w_size, x_size), right_at, full, empty, plan.stages, depth)
-    downs, acrosses = -(-c_high // some_rows), -(-c_wide // some_columns)
-    rows = -(-rows_total // plan.channels)
-    whole = rows * downs * acrosses * -(-images // some_images)
+    downs, acrosses = -(-result.high // some_rows), -(-result.wide // some_columns)
+    rows = -(-filters.rows // plan.channels)
+    whole = rows * downs * acrosses * -(-image.images // some_images)
     every, split = cube_count(0), cube_position(1)
+
+    def first_of(tile: Number) -> tuple[Number, Number, Number, Number]:
+        """Return the channel, image, row and column at which a tile begins."""
+        row, place = tile % rows * plan.channels, tile // rows
+        across = place % acrosses * some_columns
+        down = place // acrosses % downs * some_rows
+        return row, place // acrosses // downs * some_images, down, across
+
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
 
             def copy(
-                stage: Any, row: Any, image: Any, down: Any, across: Any, some: Any, i: Any, j: Any
+                stage: Number, first: tuple[Number, ...], some: Number, i: Number, j: Number
             ) -> None:
+                row, some_image, down, across = first
                 rows_at = left.at(stage * w_size)
                 if plan.turns is None:
-                    term = some * taps + first_tap + i * down_tap + j * across_tap
+                    term = some * window.taps + window.first + i * window.down + j * window.across
                     w_map.fetch(rows_at, (row, term * depth), full, stage)
                 else:
-                    tap = some * plan.turns.taps + first_tap + i * down_tap
-                    found = terms_of(plan.turns, tap, j, across_tap, terms // depth)
+                    tap = some * plan.turns.taps + window.first + i * window.down
+                    found = terms_of(plan.turns, tap, j, window.across, filters.terms // depth)
                     for piece in range(plan.rows // w_rows):
                         group, phase = piece // len(found), piece % len(found)
                         of = row + group * w_rows, found[phase] * depth
                         w_map.fetch(rows_at.at(piece * w_rows * depth), of, full, stage)
-                below, row_of = whole_and_rest(start_down + i * move_down, strides[0])
-                beside, column_of = whole_and_rest(start_across + j * move_across, strides[1])
-                channel = column_of * x_column + some * depth
-                seen = (image, down + below, row_of, across + beside, channel)
+                below, row_of = whole_and_rest(window.start_down + i * window.move_down, strides[0])
+                beside, column_of = whole_and_rest(
+                    window.start_across + j * window.move_across, strides[1]
+                )
+                channel = column_of * image.column + some * depth
+                seen = (some_image, down + below, row_of, across + beside, channel)
                 x_map.fetch(right.at(stage * x_size), seen, full, stage)
 
-            stage, parity = images * 0, images * 0 + 1
+            stage, parity = image.images * 0, image.images * 0 + 1
             for tile in range(cube_position(0), whole, every):
-                row, place = tile % rows * plan.channels, tile // rows
-                across = place % acrosses * some_columns
-                down = place // acrosses % downs * some_rows
-                image = place // acrosses // downs * some_images
+                first = first_of(tile)
                 for number in range(share):
                     step = split * share + number
-                    some, tap = step // taps, step % taps
-                    i, j = tap // across_taps, tap % across_taps
-                    stage, parity = ring.load(
-                        stage, parity, nbytes, copy, row, image, down, across, some, i, j
-                    )
+                    some, tap = step // window.taps, step % window.taps
+                    i, j = tap // window.columns, tap % window.columns
+                    stage, parity = ring.load(stage, parity, nbytes, copy, first, some, i, j)
     with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
         top = (unit_index() // 128 - 1) * 64
-        stage, parity = images * 0, images * 0
+        stage, parity = image.images * 0, image.images * 0
 
-        def left_of(stage: Any) -> Any:
+        def left_of(stage: Number) -> Callable[[int], SharedMatrix]:
             lefts = SharedMatrix(left.at(stage * w_size), w_at)
             return lambda p: lefts.tile((shape.m, shape.k), (top, p))
 
         for tile in range(cube_position(0), whole, every):
-            row, place = tile % rows * plan.channels, tile // rows
-            across = place % acrosses * some_columns
-            down = place // acrosses % downs * some_rows
-            image = place // acrosses // downs * some_images
+            row, *pixel = first_of(tile)
             sums = fragment(shape, "c")
             stage, parity = ring.multiply(sums, shape, share, 1, stage, parity, left_of)
-            limits = (rows_total, images, c_high, c_wide, *whole_sizes)
-            to = (split * part_step, c_row, c_lead)
-            part = staged.at(top * PITCH)
-            first = row + top // plan.writes.phases, image, down, across
-            write(sums, part, c, to, first, limits, plan, plan.writes)
+            start, part = split * part_step, staged.at(top * PITCH)
+            own = row + top // plan.writes.phases
+            limits = (filters.rows, image.images)
+            write(sums, part, c, start, (own, *pixel), limits, result, cells, plan)
 
 
 @helper
-def terms_of(turns: Turns, tap: Any, column: Any, step: Any, beyond: Any) -> list[Any]:
+def terms_of(
+    turns: Turns, tap: Number, column: Number, step: Number, beyond: Number
+) -> list[Number]:
     """Return the tap index of each phase that reads a window column.
 
     For a phase that does not read it the index is ``beyond`` all terms, where TMA reads zeros.
@@ -269,9 +247,103 @@ def terms_of(turns: Turns, tap: Any, column: Any, step: Any, beyond: Any) -> lis
 
 
 @helper
-def whole_and_rest(place: Any, stride: int) -> tuple[Any, Any]:
+def whole_and_rest(place: Number, stride: int) -> tuple[Number, Index]:
     """Return the group of a position, possibly before the first, and the position in the group."""
     if stride == 1:
         return place, place * 0
     safe = place + stride * _BEFORE
     return safe // stride - _BEFORE, safe % stride
+
+
+@helper
+def write(
+    sums: Fragment,
+    part: Pointer,
+    c: Pointer,
+    start: Number,
+    first: Sequence[Number],
+    limits: tuple[Number, Number],
+    result: Result[Number],
+    whole: Sequence[Number],
+    plan: PlaceBoxes,
+) -> None:
+    """Write a warp group's sums; ``first``: the channel, image, row and column of the tile.
+
+    ``part``: shared memory of the warp group. ``limits``: the numbers of channels and images.
+    """
+    how, (_, some_rows, some_columns) = plan.writes, plan.box
+    below, right = sums.lane_place()
+    lane, plane = lane_position(), unit_index() // _LANES % _PLANES
+    # Lanes with pixels of one channel, and channels that a plane writes at a time.
+    side = min(_LANES, _PART // how.run)
+    together = _LANES // side
+    own, near, rows = plane, lane * how.run, _ROWS // how.phases
+    if together > 1:
+        own, near = plane * together + lane // side, lane % side * how.run
+    for begin in range(0, plan.columns, _PART):
+        barrier("warpgroup")
+        for _, far in columns_of([sums]):
+            if begin <= far < begin + _PART:
+                for r, found in rows_of(sums, far):
+                    place = (below + r) * PITCH + right + (far - begin)
+                    part.store(assume_multiple(place, 2), pack(found).to(c.dtype))
+        barrier("warpgroup")
+        for far in range(0, min(_PART, plan.columns - begin), side * how.run):
+            place = begin + far + near
+            line, x = place // some_columns, place % some_columns + first[3]
+            image, y = line // some_rows + first[1], line % some_rows + first[2]
+            inside = (place < plan.places) & (image < limits[1])
+            inside = inside & (y < result.high) & (x < result.wide)
+            # A mask would apply to each element and split the accesses.
+            if inside:
+                lead = start + image * result.image + (first[0] + own) * result.row
+                at = lead + (y * result.wide + x)
+                if how.phases > 1:
+                    at = lead + (y * whole[0] + whole[1] + x * how.phases)
+                for row in range(0, rows, _PLANES * together):
+                    value = in_turns(part, (own + row) * PITCH + far + near, how)
+                    if not how.ragged or (first[0] + own + row < limits[0]):
+                        if how.cells is None:
+                            there = assume_multiple(at + row * result.row, value.width)
+                            c.store(there, value)
+                        else:
+                            to = lead + row * result.row
+                            store_cells(c, how.cells, value, to, (y, x), whole)
+
+
+@helper
+def in_turns(part: Pointer, at: Number, how: Writes) -> Number:
+    """Return the sums of a run of pixels, with all phases of each pixel."""
+    step = _ROWS // how.phases * PITCH
+    found = [
+        part.load(assume_multiple(at + number * step, how.run), how.run)
+        for number in range(how.phases)
+    ]
+    if how.phases == 1:
+        return found[0]
+    return pack([value[k] for k in range(how.run) for value in found])
+
+
+@helper
+def store_cells(
+    c: Pointer,
+    cells: Cells,
+    value: Number,
+    start: Number,
+    place: tuple[Number, Number],
+    sizes: Sequence[Number],
+) -> None:
+    """Write adjacent cells from a row and column of cells on.
+
+    ``start``: the first element of a plane of the result; ``sizes``: its rows and columns.
+    """
+    high, wide = sizes
+    top, left = place[0] * cells.sizes[0], place[1] * cells.sizes[1]
+    for down in range(cells.sizes[0]):
+        made = cells.row(value, down)
+        y = top + down
+        for far in range(0, len(made), cells.access):
+            x = left + far
+            if not cells.cut or ((y < high) & (x < wide)):
+                at = assume_multiple(start + (y * wide + x), cells.access)
+                c.store(at, pack(made[far : far + cells.access]))

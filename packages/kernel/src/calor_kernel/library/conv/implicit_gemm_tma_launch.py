@@ -1,83 +1,143 @@
-"""Launches of TMA implicit GEMM convolutions: the suitable problems, and the box of a tile.
+"""Launches of TMA implicit GEMM: convolutions, and input gradients with their stride phases.
 
-Requirements: a tile's pixels are a box, so images whose rows do not fit it waste the pixels
-outside. A model of steps and idle cores chooses the fastest box. If only one pixel of each stride
-cell of an input gradient has taps, tiles hold those pixels alone.
+Requirements: if only one pixel of each stride cell of an input gradient has taps, tiles hold those
+pixels alone. With a stride of two, alternating pixels of a row are in one tile and are written
+together, so memory lines are written whole. A tap that only one phase has is multiplied by zeros
+for the other, which costs less than a separate write of each phase. Phases of other rows have fewer
+taps, so they are launches of their own and share the copies of both operands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from math import prod
 
-from calor.dtypes import bfloat16, float16, float32, int32
+from calor.dtypes import bfloat16, float16, int32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Input, Launch, Output, Work
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.library.conv.implicit_gemm_mma_launch import phases_of
-from calor_kernel.library.conv.implicit_gemm_tma import PlaceBoxes, conv_boxes
-from calor_kernel.library.conv.implicit_gemm_tma_store import Cells, Writes
-from calor_kernel.library.conv.mma_operands import Last, Weights, last, two_axes, weights_of
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
+from calor_kernel.contract.work import Launch, Request, Work
+from calor_kernel.library.conv.implicit_gemm_operands import (
+    Last,
+    Weights,
+    image_of,
+    in_turn,
+    phases_of,
+    two_axes,
+    weights_of,
+)
+from calor_kernel.library.conv.implicit_gemm_tma import Filters, Image, Result, Window, conv_boxes
+from calor_kernel.library.conv.implicit_gemm_tma_plan import (
+    MOST,
+    SPLITS,
+    Cells,
+    Made,
+    PlaceBoxes,
+    Turns,
+    Writes,
+    plans_of,
+)
 from calor_kernel.library.conv.padded_rows import Steps
-from calor_kernel.library.conv.problem import Correlation, Part, in_cells
-from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
+from calor_kernel.library.conv.problem import (
+    Axis,
+    Convolution,
+    Correlation,
+    Part,
+    in_cells,
+    undivided,
+)
+from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
 from calor_kernel.library.gemm.warpgroup import LINE
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
-_COLUMNS, _STAGES, _SPLITS = 256, 6, (1, 2, 3, 4, 6, 8, 9)
-# Minimum of steps of a part of a sum; a lower minimum and more numbers of parts, which are timed
-# too if cores are idle; the number of plans to time.
-SHARE, _LITTLE, _MORE_SPLITS, TIMED = 8, 2, (12, 16, 18, 24), 4
-# Positions in tensors and results are 32-bit numbers.
-_MOST = 1 << 31
-_WHOLE = ALIGN // float32.itemsize
-# For a core of an H200, in cycles: the rate of sums with one warp group and two, and of rows read;
-# the overhead of a step and of a tile; bytes of parts moved.
-_COMPUTED, _READ, _STEP, _TILE, _MOVED = {1: 23, 2: 33}, 0.5, 100, 2500, 10
+# Minimum of steps of a part if cores are idle; the number of plans to time; phases of a row, and
+# minimum of channels, which fill the rows of a tile with their phases.
+_LITTLE, _TIMED, _TWO, _LEAST = 2, 4, 2, 32
 
 
-# The cycles of a plan, the plan, and the parts of its sums.
-Made = tuple[float, PlaceBoxes, int]
+def tma_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why TMA cannot feed an implicit GEMM, None if it can."""
+    part = in_cells(one.seen)
+    return _refusal(part.problem if part is not None else one.seen, one)
+
+
+def _refusal(problem: Correlation, one: Convolution) -> str | None:
+    """Return why boxes do not cover a problem's windows; it is a part of the convolution."""
+    p, info = problem, one.info
+    if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
+        return "the device has no TMA with matrix instructions of warp groups"
+    if p.by_weight:
+        return "it is a weight gradient"
+    if not (p.a.dtype in (float16, bfloat16) or one.rounded):
+        return f"no matrix instruction of warp groups takes {p.a.dtype}"
+    if len(p.axes) > 2 or not all(type(axis.count) is int for axis in p.axes):
+        return "it has more than two spatial axes, or their sizes are not known yet"
+    if not all(axis.divide == 1 and axis.size % axis.result == 0 for axis in p.axes):
+        return "its stride is that of a gradient, or does not divide the image"
+    _, groups, outputs = p.leads
+    if groups.size != 1 or outputs.size < 64:
+        return "it has groups, or fewer than 64 output channels"
+    if max(SPLITS) * max(one.seen.size, p.a.size, p.b.size) >= MOST:
+        return "its positions are no 32-bit numbers"
+    depth = LINE // p.a.dtype.itemsize
+    return None if p.depth.size % depth == 0 else f"channels are no multiple of {depth}"
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A plan's result: rows and columns if pixels are cells, and elements of a channel.
+class _Form:
+    """A plan with the form of its result.
 
-    ``size``: all elements; ``unit``: rows begin at multiples of this many elements.
+    ``cells``: rows and columns if pixels are cells, or what alternating phases need. ``plane``: the
+    elements of a channel; ``unit``: rows begin at multiples of this many elements.
     """
 
     plan: PlaceBoxes
-    whole: tuple[int, ...]
+    cells: tuple[int, ...]
     plane: int
-    size: int
     unit: int
 
 
-def by_boxes(problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool) -> Iterator[Work]:
+def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that TMA can feed, the likeliest first."""
+    problem, info, wanted = one.seen, one.info, request.candidates
     part = in_cells(problem)
     seen = part.problem if part is not None else problem
-    if not suits(seen, problem.size, info, rounded):
-        return
-    rows = 128 if seen.leads[2].size > 64 else 64
-    found = sorted(plans_of(seen, problem.size, info, rows, SHARE), key=cycles_of)
+    found = plans_of(seen, problem.size, info, _rows_of(seen))
     several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
     # With several taps, smaller tiles of cubes that share a core finish sooner.
-    few = not found or (several and idle(seen, found[0], info))
+    few = not found or (several and _idle(seen, found[0], info))
     if few and not wanted:
         return
-    likely = found[: TIMED if wanted else 1]
-    timed = wanted and found and idle(seen, found[0], info)
+    likely = found[: _TIMED if wanted else 1]
+    timed = wanted and found and _idle(seen, found[0], info)
     more = _smaller(seen, problem.size, info, likely) if timed else []
     for made in (*likely, *more):
         _, plan, splits = made
-        steps = Steps()
-        _of_places(seen, _result_of(problem, part, plan), splits, steps, info)
-        box = "x".join(map(str, plan.box))
-        name = f"boxes {plan.rows}x({box}) by {plan.units}{f' in {splits}' if splits > 1 else ''}"
-        group = int(few or made not in likely)
-        yield replace(steps.work(), variant=name, group=group)
+        steps, form = Steps(), _form(problem, part, plan)
+        unit = max(form.unit, WHOLE)
+        step = -(-problem.size // unit) * unit
+        x = image_of(seen, steps, info)
+        weights = weights_of(seen, x.room, plan.depth, steps, info)
+        target = target_of(steps, problem.a.dtype, splits * step if splits > 1 else 0)
+        (phase,) = phases_of(seen, weights)
+        steps.launches.append(_launch(phase.problem, form, splits, step, x, weights, target, info))
+        add_parts(steps, target, problem.a.dtype, (1, 1, problem.size, step), splits, step, info)
+        name = f"boxes {_title(plan)}{f' in {splits}' if splits > 1 else ''}"
+        yield replace(steps.work(), variant=name, group=int(few or made not in likely))
+
+
+def _rows_of(problem: Correlation) -> int:
+    return 128 if problem.leads[2].size > 64 else 64
+
+
+def _title(plan: PlaceBoxes) -> str:
+    return f"{plan.rows}x({'x'.join(map(str, plan.box))}) by {plan.units}"
+
+
+def _idle(problem: Correlation, made: Made, info: DeviceInfo) -> bool:
+    """Return whether most cores have no cube of a plan."""
+    return bool(2 * made[1].tiles(problem) * made[2] < info.cores)
 
 
 def _smaller(
@@ -89,24 +149,15 @@ def _smaller(
     """
     made: dict[tuple[int, int], Made] = {}
     for rows in (64, 128) if problem.leads[2].size > 64 else (64,):
-        for one in sorted(plans_of(problem, size, info, rows, _LITTLE), key=cycles_of):
+        for one in plans_of(problem, size, info, rows, _LITTLE):
             made.setdefault((rows, one[2]), one)
     known = {(plan.rows, plan.box, splits) for _, plan, splits in likely}
     new = [m for m in made.values() if (m[1].rows, m[1].box, m[2]) not in known]
-    return sorted(new, key=cycles_of)[:TIMED]
+    return sorted(new, key=lambda one: one[0])[:_TIMED]
 
 
-def cycles_of(made: Made) -> float:
-    return made[0]
-
-
-def idle(problem: Correlation, made: Made, info: DeviceInfo) -> bool:
-    """Return whether most cores have no cube of a plan."""
-    return bool(2 * _tiles(problem, made[1]) * made[2] < info.cores)
-
-
-def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> Result:
-    """Return the result's layout for a plan; ``part``: the only phase with taps, if any."""
+def _form(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Form:
+    """Return a plan with its result's form; ``part``: the only phase with taps, if any."""
     high, wide = (axis.count for axis in two_axes(problem))
     plane, ragged = high * wide, problem.leads[2].size % plan.rows != 0
     most = 16 // plan.result.itemsize
@@ -114,178 +165,161 @@ def _result_of(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> Res
     if part is None:
         # Rows of all columns are adjacent.
         whole = columns == wide
-        run = together(most, columns * rows if whole else columns, plane if whole else wide)
-        return Result(replace(plan, writes=Writes(run, ragged)), (), plane, problem.size, run)
+        run = _together(most, columns * rows if whole else columns, plane if whole else wide)
+        return _Form(replace(plan, writes=Writes(run, ragged)), (), plane, run)
     down, across = (1, *part.steps)[-2:]
     top, left = (0, *part.offsets)[-2:]
-    run = together(max(most // across, 1), columns, -(-wide // across))
-    access = together(most, run * across, wide)
+    run = _together(max(most // across, 1), columns, -(-wide // across))
+    access = _together(most, run * across, wide)
     cells = Cells((down, across), (top, left), access, bool(high % down or wide % across))
-    made = replace(plan, writes=Writes(run, ragged, cells))
-    return Result(made, (high, wide), plane, problem.size, access)
+    return _Form(replace(plan, writes=Writes(run, ragged, cells)), (high, wide), plane, access)
 
 
-def together(most: int, *counts: int) -> int:
+def _together(most: int, *counts: int) -> int:
     """Return the most elements of an access that divides all counts."""
     return next(n for n in (8, 4, 2, 1) if n <= most and all(count % n == 0 for count in counts))
 
 
-def suits(problem: Correlation, size: int, info: DeviceInfo, rounded: bool) -> bool:
-    """Return whether boxes cover a problem's windows; ``size``: elements of the result."""
-    p = problem
-    if not all(map(info.has, _NEEDED)) or info.planes[0] != 32 or p.by_weight:
-        return False
-    if not (p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)):
-        return False
-    known = all(type(axis.count) is int for axis in p.axes)
-    moves = all(axis.divide == 1 and axis.size % axis.result == 0 for axis in p.axes)
-    _, groups, outputs = p.leads
-    fits = groups.size == 1 and outputs.size >= 64 and len(p.axes) <= 2
-    fits = fits and max(_SPLITS) * max(size, p.a.size, p.b.size) < _MOST
-    return bool(known and moves and fits and p.depth.size % (LINE // p.a.dtype.itemsize) == 0)
+def stride2_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why two phases of a row are not computed together, None if they are."""
+    p = one.seen
+    if len(p.axes) > 2 or not all(type(axis.count) is int for axis in p.axes):
+        return "it has more than two spatial axes, or their sizes are not known yet"
+    if not in_turn(p) or p.leads[2].size < _LEAST:
+        return f"it has no two phases in a row, or fewer than {_LEAST} channels"
+    windows = _windows(p)
+    if windows is None:
+        return "no window covers the taps of both phases"
+    reasons = (_refusal(window, one) for window in windows)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
-def _tiles(problem: Correlation, plan: PlaceBoxes) -> int:
-    images, _, outputs = problem.leads
-    down, across = two_axes(problem)
-    some, high, wide = plan.box
-    tiles = -(-outputs.size // plan.channels) * -(-images.size // some)
-    return tiles * -(-down.count // high) * -(-across.count // wide)
+def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
+    """Yield the works of an input gradient with two phases in a row, the likeliest first."""
+    problem, info = one.seen, one.info
+    windows = _windows(problem)
+    assert windows is not None
+    # The window with most taps takes longest.
+    most = max(windows, key=lambda window: window.terms)
+    found = [m for m in plans_of(most, problem.size, info, _rows_of(most)) if m[2] == 1]
+    few = not found or _idle(most, found[0], info)
+    if few and not request.candidates:
+        return
+    for _, plan, _ in found[: _TIMED if request.candidates else 1]:
+        steps = Steps()
+        x = image_of(problem, steps, info)
+        weights = weights_of(problem, x.room, plan.depth, steps, info)
+        for row in _rows(phases_of(problem, weights)):
+            window = _window(row)
+            assert window is not None
+            form = _form_of_phases(problem, row, window, plan)
+            step = -(-problem.size // max(form.unit, WHOLE)) * max(form.unit, WHOLE)
+            target = target_of(steps, problem.a.dtype, 0)
+            steps.launches.append(_launch(window, form, 1, step, x, weights, target, info))
+        yield replace(steps.work(), variant=f"phases {_title(plan)}", group=int(few))
 
 
-def plans_of(
-    problem: Correlation, size: int, info: DeviceInfo, rows: int, share: int
-) -> Iterator[Made]:
-    """Yield plans with ``rows``; ``size``: of the result; ``share``: minimum of steps of a part.
+def _rows(parts: list[Part]) -> list[list[Part]]:
+    """Return the phases of each row of the cells."""
+    ordered = sorted(parts, key=lambda part: part.offsets)
+    return [list(row) for _, row in groupby(ordered, key=lambda part: part.offsets[:-1])]
 
-    With a small share, tiles of few pixels are among them.
+
+def _windows(problem: Correlation) -> list[Correlation] | None:
+    """Return the window of each row of phases, None if a row has none.
+
+    The rows of tiles are those of both phases.
     """
-    down, across = two_axes(problem)
-    item = problem.a.dtype.itemsize
-    steps = problem.depth.size * item // LINE * down.terms * across.terms
-    pieces = -(-across.count // _COLUMNS)
-    least = _COLUMNS // (4 if share == SHARE else 8)
-    wide = -(-across.count // pieces)
-    wide += wide % 2 if pieces > 1 else 0
-    images = problem.leads[0].size
-    most = images if type(images) is int else _COLUMNS
-    for high in range(1, min(down.count, _COLUMNS // wide) + 1):
-        whole = high == down.count and pieces == 1
-        for some in range(1, min(_COLUMNS // (high * wide), most) + 1 if whole else 2):
-            plan = PlaceBoxes(problem.a.dtype, problem.a.dtype, rows, (some, high, wide), 2)
-            if plan.units <= info.max_units and (plan.columns >= least or whole):
-                yield from _divided(plan, _tiles(problem, plan), steps, size, share, info)
+    images, group, outputs = problem.leads
+    leads = images, group, replace(outputs, size=_TWO * outputs.size)
+    windows = [_window(row) for row in _rows(undivided(problem))]
+    found = [replace(window, leads=leads) for window in windows if window is not None]
+    return found if len(found) == len(windows) else None
 
 
-def _divided(
-    plan: PlaceBoxes, tiles: int, steps: int, size: int, share: int, info: DeviceInfo
-) -> Iterator[Made]:
-    """Yield a plan with each possible number of parts of its steps."""
-    computed = plan.rows * plan.columns / _COMPUTED[plan.groups]
-    step = max(computed, (plan.rows + plan.columns) / _READ) + _STEP
-    more = _MORE_SPLITS if share < SHARE else ()
-    for splits in (*_SPLITS, *more):
-        made = replace(plan, result=float32) if splits > 1 else plan
-        room = info.shared_bytes - made.shared_bytes
-        if room < 0 or (splits > 1 and (steps < share * splits or steps % splits)):
-            continue
-        if splits * size >= _MOST:
-            continue
-        stages = 2 + room // (LINE * (plan.rows + plan.columns))
-        rounds = -(-tiles * splits // info.cores)
-        cycles = rounds * (-(-steps // splits) * step + _TILE)
-        if splits > 1:
-            cycles += _TILE + 8 * splits * size / (info.cores * _MOVED)
-        yield float(cycles), replace(made, stages=min(stages, _STAGES)), splits
+def _window(row: list[Part]) -> Correlation | None:
+    """Return the problem of one window that covers all phases of a row, None if there is none."""
+    if len(row) != _TWO or any(part.problem.depth.size == 0 for part in row):
+        return None
+    axes = [part.problem.axes[-1] for part in row]
+    first, step = min(axis.start for axis in axes), axes[0].summed
+    if any((axis.start - first) % step or axis.count != axes[0].count for axis in axes):
+        return None
+    terms = max(_shift(axis, first) + axis.terms for axis in axes)
+    problem = row[0].problem
+    return replace(problem, axes=(*problem.axes[:-1], replace(axes[0], start=first, terms=terms)))
 
 
-def _of_places(
-    problem: Correlation, made: Result, splits: int, steps: Steps, info: DeviceInfo
-) -> None:
-    p, dtype, plan = problem, problem.a.dtype, made.plan
-    x, weights = copies_of(p, plan, steps, info)
-    (phase,) = phases_of(p, weights)
-    part_step = _part_step(made)
-    result: Argument = Output(0)
-    if splits > 1:
-        result = steps.memory(splits * part_step * float32.itemsize)
-    steps.launches.append(launch_of(phase.problem, made, splits, x, weights, result, info))
-    if splits > 1:
-        sizes = (1, 1, made.size, part_step)
-        steps.launches.append(sums_launch(result, dtype, sizes, splits, part_step, info))
+def _shift(axis: Axis, first: int) -> int:
+    """Return the window column of an axis's first tap, relative to ``first``."""
+    return int((axis.start - first) // axis.summed)
 
 
-def _part_step(made: Result) -> int:
-    """Return the stride of the parts of sums."""
-    unit = max(made.unit, int(_WHOLE))
-    return -(-made.size // unit) * unit
+def _form_of_phases(
+    problem: Correlation, row: list[Part], window: Correlation, plan: PlaceBoxes
+) -> _Form:
+    """Return a plan with its result's form for the phases of a row, and their taps."""
+    first, base = window.axes[-1].start, window.b.offset // plan.depth
+    phases = tuple(
+        (part.problem.b.offset // plan.depth - base, _shift(axis, first), axis.terms)
+        for part in row
+        for axis in part.problem.axes[-1:]
+    )
+    high, wide = (axis.count for axis in two_axes(problem))
+    top, down = (0, *row[0].offsets)[-2], (1, *row[0].steps)[-2]
+    run = _together(max(16 // plan.result.itemsize // _TWO, 1), plan.box[2], wide // _TWO)
+    ragged = problem.leads[2].size % (plan.rows // _TWO) != 0
+    taps = prod(axis.terms for axis in problem.axes)
+    made = replace(plan, writes=Writes(run, ragged, phases=_TWO), turns=Turns(taps, phases))
+    return _Form(made, (down * wide, top * wide), high * wide, _TWO * run)
 
 
-def copies_of(
-    problem: Correlation, plan: PlaceBoxes, steps: Steps, info: DeviceInfo
-) -> tuple[Last, Weights]:
-    """Add the launches that copy both operands for TMA, and return the copies."""
-    p, axes, images = problem, two_axes(problem), problem.leads[0]
-    x = last(
-        Input(0, p.a.offset), p.a.dtype, (images.size, p.depth.size, (axes[0].size, axes[1].size)),
-        (images.a, p.depth.a, (axes[0].a, axes[1].a)), steps, info,
-    )  # fmt: skip
-    return x, weights_of(p, x.room, plan.depth, steps, info, False)
-
-
-def launch_of(
+def _launch(
     problem: Correlation,
-    made: Result,
+    form: _Form,
     splits: int,
+    part_step: int,
     x: Last,
     weights: Weights,
-    result: Argument,
+    target: Bound,
     info: DeviceInfo,
 ) -> Launch:
     """Return the launch for copied operands; the weights' strides are those of the copy."""
-    p, dtype, plan = problem, problem.a.dtype, made.plan
-    images, _, outputs = p.leads
-    down, across = two_axes(p)
+    p, plan = problem, form.plan
+    (images, _, outputs), (down, across) = p.leads, two_axes(p)
     high, wide, taps = down.count, across.count, down.terms * across.terms
-    share = x.room * taps // (plan.depth * splits)
     every = taps if plan.turns is None else plan.turns.taps
     strides = (down.result, across.result)
-    size, number = Scalar(int32, nonnegative=True), Scalar(int32)
-    line = Scalar(int32, divisible=16 // dtype.itemsize, nonnegative=True)
-    of_rows = Scalar(int32, nonnegative=True, divisible=made.unit)
-    read = Buffer(dtype, writable=False, align=16)
-    target = Buffer(plan.result, align=16)
-    build = Build(
+
+    def lines(n: int) -> Multiple:
+        return Multiple(n, 16 // p.a.dtype.itemsize)
+
+    def units(n: int) -> Multiple:
+        return Multiple(n, form.unit)
+
+    return launch(
         conv_boxes,
-        (
-            *(read, read, target),
-            *(size, line, line),
-            *(size, size, size, size, line),
-            *(line,) * 5,
-            *(size, size),
-            *(number,) * 7,
-            *(size, size, of_rows, of_rows, size, of_rows),
-            *(size, of_rows)[: len(made.whole)],
+        Grid(
+            (min(plan.tiles(p), max(info.cores // splits, 1)), splits, 1),
+            (plan.units, 1, 1), info.planes[0], int32,
         ),
-        (("plan", plan), ("strides", strides)),
-        (plan.units, 1, 1),
-        info.planes[0],
-        int32,
-    )
-    numbers = (
-        *(outputs.size, x.room * every, weights.row),
-        *(images.size, down.size // strides[0], strides[0], across.size // strides[1]),
-        *((strides[1] - 1) * x.strides[2] + x.room, x.strides[0], strides[0] * x.strides[1]),
-        *(x.strides[1], strides[1] * x.strides[2], x.strides[2]),
-        *(taps, across.terms),
-        p.b.offset // plan.depth,
-        *(down.b // plan.depth, across.b // plan.depth),
-        *(down.start, across.start, down.summed, across.summed),
-        *(high, wide, made.plane, outputs.size * made.plane),
-        *(share, _part_step(made)),
-        *made.whole,
-    )
-    flops = 2 * outputs.size * images.size * high * wide * x.room * taps
-    label = f"conv boxes {plan.rows}x{plan.columns}"
-    cubes = (min(_tiles(p, plan), max(info.cores // splits, 1)), splits, 1)
-    return Launch(build, cubes, (weights.place, x.place, result, *numbers), flops, 0, label)
+        Effort(
+            f"conv boxes {plan.rows}x{plan.columns}",
+            2 * outputs.size * images.size * high * wide * x.room * taps,
+        ),
+        w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target.aligned(16),
+        filters=Filters(outputs.size, lines(x.room * every), lines(weights.row)),
+        image=Image(
+            images.size, down.size // strides[0], strides[0], across.size // strides[1],
+            lines((strides[1] - 1) * x.strides[2] + x.room), lines(x.strides[0]),
+            lines(strides[0] * x.strides[1]), lines(x.strides[1]),
+            lines(strides[1] * x.strides[2]), lines(x.strides[2]),
+        ),
+        window=Window(
+            taps, across.terms, p.b.offset // plan.depth, down.b // plan.depth,
+            across.b // plan.depth, down.start, across.start, down.summed, across.summed,
+        ),
+        result=Result(high, wide, units(form.plane), units(outputs.size * form.plane)),
+        share=x.room * taps // (plan.depth * splits), part_step=units(part_step),
+        cells=[*form.cells[:1], *map(units, form.cells[1:])], plan=plan, strides=strides,
+    )  # fmt: skip

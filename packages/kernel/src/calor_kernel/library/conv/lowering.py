@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -29,15 +29,22 @@ from calor_kernel.library.conv.direct_rows_launch import (
     rows_steps,
 )
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
-from calor_kernel.library.conv.generic_tiles_launch import tile_steps, tiles_refusal
-from calor_kernel.library.conv.implicit_gemm_simt_launch import places_by_patches
-from calor_kernel.library.conv.implicit_gemm_tma_launch import by_boxes
-from calor_kernel.library.conv.input_gradient_stride2_tma import phases_by_boxes
-from calor_kernel.library.conv.mma_choice import by_fragments, mma_refusal
+from calor_kernel.library.conv.generic_tiles_launch import tiles_refusal, tiles_works
+from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_works
+from calor_kernel.library.conv.implicit_gemm_mma_plan import mma_refusal
+from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_works
+from calor_kernel.library.conv.implicit_gemm_simt_plan import simt_refusal
+from calor_kernel.library.conv.implicit_gemm_tma_launch import (
+    stride2_refusal,
+    stride2_works,
+    tma_refusal,
+    tma_works,
+)
 from calor_kernel.library.conv.padded_rows import Placement, Steps
-from calor_kernel.library.conv.pointwise_gemm import by_products
+from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
 from calor_kernel.library.conv.problem import (
     PARTS,
+    Convolution,
     Correlation,
     for_input,
     for_weight,
@@ -45,28 +52,16 @@ from calor_kernel.library.conv.problem import (
     thinned,
 )
 from calor_kernel.library.conv.small_width_launch import small_width_refusal, small_width_steps
-from calor_kernel.library.conv.weight_gradient_gemm import weights_by_products
+from calor_kernel.library.conv.weight_gradient_gemm import (
+    weight_product_refusal,
+    weight_product_works,
+)
 from calor_kernel.library.conv.weight_gradient_rows_launch import (
     weight_rows_refusal,
     weight_rows_steps,
 )
-from calor_kernel.library.conv.weight_gradient_simt_launch import weights_by_patches
 
 _OPERANDS: Final = Input(0), Input(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """A convolution or one of its gradients, for the ways of the family.
-
-    ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
-    operands may be rounded to TF32.
-    """
-
-    problem: Correlation
-    seen: Correlation
-    info: DeviceInfo
-    rounded: bool = False
 
 
 def _made(steps: Callable[[Correlation, Steps, DeviceInfo], None]) -> Callable[..., list[Work]]:
@@ -78,18 +73,6 @@ def _made(steps: Callable[[Correlation, Steps, DeviceInfo], None]) -> Callable[.
         return [made.work()]
 
     return works
-
-
-def _by_units(
-    make: Callable[[Correlation, DeviceInfo, bool, bool], Iterable[Work]],
-) -> Callable[[Convolution, Request], Iterable[Work]]:
-    """Return the works of a way; its function is told whether TF32 and several works are wanted."""
-    return lambda one, request: make(one.seen, one.info, request.candidates, one.rounded)
-
-
-def _simt(one: Convolution, request: Request) -> Iterable[Work]:
-    make = weights_by_patches if one.problem.by_weight else places_by_patches
-    return make(one.seen, one.info, request.candidates)
 
 
 def _refused(
@@ -155,28 +138,19 @@ _WEIGHT_GRADIENT: Final = (_WEIGHT_ROWS, _DIRECT)
 # Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
 _OF_UNITS: Final[tuple[Way[Convolution], ...]] = (
-    Way("products", serves, _by_units(by_products)),
-    Way("implicit GEMM by TMA", serves, _by_units(by_boxes)),
-    Way("stride 2 by TMA", serves, _by_units(phases_by_boxes)),
-    Way("weight products", serves, _by_units(weights_by_products)),
-    Way(
-        "implicit GEMM by MMA",
-        lambda one, request: mma_refusal(one.seen, one.info, one.rounded),
-        lambda one, request: by_fragments(one.seen, one.info, request.candidates),
-    ),
+    Way("products", product_refusal, product_works),
+    Way("implicit GEMM by TMA", tma_refusal, tma_works),
+    Way("stride 2 by TMA", stride2_refusal, stride2_works),
+    Way("weight products", weight_product_refusal, weight_product_works),
+    Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(
         "implicit GEMM by FMA",
-        lambda one, request: "TF32 is allowed" if one.rounded else None,
-        _simt,
+        lambda one, request: "TF32 is allowed" if one.rounded else simt_refusal(one, request),
+        simt_works,
         tier=1,
     ),
-    Way("implicit GEMM by FMA", serves, _simt, spare=True),
-    Way(
-        "tiles",
-        lambda one, request: tiles_refusal(one.problem, one.info),
-        _made(lambda p, steps, info: tile_steps(p, _OPERANDS, steps, info)),
-        tier=3,
-    ),
+    Way("implicit GEMM by FMA", simt_refusal, simt_works, spare=True),
+    Way("tiles", tiles_refusal, tiles_works, tier=3),
     _DIRECT,
 )
 

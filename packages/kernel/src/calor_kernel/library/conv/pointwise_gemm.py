@@ -9,13 +9,15 @@ are added in a fixed order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Dropped, Input, Scratch, Work
-from calor_kernel.library.conv.problem import Axis, Correlation
-from calor_kernel.library.conv.split_sums import sums_launch
+from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
+from calor_kernel.library.conv.padded_rows import Steps
+from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
+from calor_kernel.library.conv.split_sums import add_parts, target_of
 from calor_kernel.library.matmul.gpu_ways import ways
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
@@ -32,20 +34,23 @@ _BAND = 16
 _COMPUTED, _READ = 4096, 40
 
 
-def by_products(
-    problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
-) -> Iterator[Work]:
-    """Yield the works of a problem that is a product, the likeliest first.
+def product_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a problem is no product of its images in place, None if it is one."""
+    if one.seen.by_weight:
+        found = parts_of(one.seen, one.rounded, one.info)
+        return "it is no product of whole lines that warp groups take" if found is None else None
+    found = product_of(one.seen, one.rounded)
+    return "pixels read others than those at their position" if found is None else None
 
-    ``rounded``: whether float32 operands may be rounded to TF32.
-    """
-    if problem.by_weight:
-        yield from _of_weights(problem, info, wanted, rounded)
+
+def product_works(one: Convolution, request: Request) -> Iterator[Work]:
+    """Yield the works of a problem that is a product, the likeliest first."""
+    if one.seen.by_weight:
+        yield from _of_weights(one)
         return
-    product = product_of(problem, rounded)
-    if product is None:
-        return
-    for way in ways(product, (Input(1), Input(0)), info, wanted)[0]:
+    product = product_of(one.seen, one.rounded)
+    assert product is not None
+    for way in ways(product, (Input(1), Input(0)), one.info, request.candidates)[0]:
         if not way.name.startswith("tiled"):
             launches, name = (*way.before, way.launch, *way.after), f"product, {way.name}"
             yield Work(launches, way.scratch, variant=name, group=way.group)
@@ -82,28 +87,25 @@ def _dense(axes: Sequence[tuple[int, int]]) -> bool:
     return True
 
 
-def _of_weights(
-    problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
-) -> Iterator[Work]:
+def _of_weights(one: Convolution) -> Iterator[Work]:
     """Yield products of images, or of pieces of images, as parts of the sum."""
-    found = parts_of(problem, rounded, info)
-    if found is None:
-        return
+    info, dtype = one.info, one.seen.a.dtype
+    found = parts_of(one.seen, one.rounded, info)
+    assert found is not None
     count = found.m * found.n
-    parts = Scratch(0)
-    memory = (found.batches * count * float32.itemsize,)
-    launch = boxed(found, (Input(1), Input(0)), info, parts)
-    if isinstance(launch, Dropped):
-        return
     plans = [Boxes(found.a.dtype, float32, *made, True, True, _BAND) for made in _BOXES]
     plans = [p for p in plans if p.shared_bytes <= info.shared_bytes and p.units <= info.max_units]
     for plan in sorted(plans, key=lambda plan: _cycles(found, plan, info)):
-        sizes = (1, 1, count, count)
-        after = sums_launch(parts, problem.a.dtype, sizes, found.batches, count, info)
-        name = f"product, boxes {plan.rows}x{plan.columns} of parts"
-        yield Work((launch(plan), after), memory, variant=name)
-        if not wanted:
+        steps = Steps()
+        parts = target_of(steps, dtype, found.batches * count)
+        assert isinstance(parts.place, Scratch)
+        launch = boxed(found, (Input(1), Input(0)), info, parts.place)
+        if isinstance(launch, Dropped):
             return
+        steps.launches.append(launch(plan))
+        add_parts(steps, parts, dtype, (1, 1, count, count), found.batches, count, info)
+        name = f"product, boxes {plan.rows}x{plan.columns} of parts"
+        yield replace(steps.work(), variant=name)
 
 
 def _cycles(product: Product, plan: Boxes, info: DeviceInfo) -> float:

@@ -23,6 +23,7 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Request, View
 
 PARTS = {complex64: float32, complex128: float64}
@@ -85,6 +86,20 @@ class Correlation:
     def terms(self) -> int:
         """The number of products of an element, including padding."""
         return self.depth.size * prod(axis.terms for axis in self.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution or one of its gradients, for the ways of the family.
+
+    ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
+    operands may be rounded to TF32.
+    """
+
+    problem: Correlation
+    seen: Correlation
+    info: DeviceInfo
+    rounded: bool = False
 
 
 def accumulator(dtype: DType) -> DType:

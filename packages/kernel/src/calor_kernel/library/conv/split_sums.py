@@ -8,44 +8,49 @@ dense axis, and shared memory transposes.
 
 from __future__ import annotations
 
-from typing import Any
-
 from calor.dtypes import DType, float32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Output
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
+from calor_kernel.contract.work import Output
 from calor_kernel.language import (
+    In,
+    Out,
+    Size,
     assume_multiple,
     barrier,
     constant,
     cube_position,
     index_dtype,
     kernel,
+    max,
+    min,
+    range,
     select,
     shared,
     splat,
     unit_index,
 )
+from calor_kernel.library.conv.padded_rows import Steps
 
 _UNITS = 256
 # Elements of an access, and the parts that a unit loads at the same time.
-_WIDE, _AHEAD = 4, 4
+WHOLE, _AHEAD = 4, 4
 # Minimum of accesses of a tap in a cube, if there are as many.
 _LEAST = 8
 # The alignment of parts and of their rows, in bytes.
-ALIGN = _WIDE * float32.itemsize
+ALIGN = WHOLE * float32.itemsize
 
 
 @kernel
 def add_turned(
-    parts: Any,
-    c: Any,
-    room: Any,
-    channels: Any,
-    taps: Any,
-    splits: Any,
-    groups: Any,
-    part_step: Any,
+    parts: In,
+    c: Out,
+    room: Size,
+    channels: Size,
+    taps: Size,
+    splits: Size,
+    groups: Size,
+    part_step: Size,
     *,
     wide: int,
     held: int,
@@ -56,71 +61,84 @@ def add_turned(
     accesses of a tap in a cube. ``groups`` of units share the parts, and shared memory has ``held``
     accesses for all of them.
     """
-    first, row, unit = cube_position(0) * (wide * _WIDE), cube_position(1), unit_index()
+    first, row, unit = cube_position(0) * (wide * WHOLE), cube_position(1), unit_index()
     # One more access lies between taps, so that those of a channel meet different banks.
     quads, pitch = taps * wide, wide + 1
-    sums = shared(held * _WIDE, float32, align=ALIGN)
+    sums = shared(held * WHOLE, float32, align=ALIGN)
     share = -(-splits // groups)
     for item in range(unit, quads * groups, _UNITS):
         group, quad = item // quads, item % quads
-        tap, far = quad // wide, quad % wide * _WIDE
+        tap, far = quad // wide, quad % wide * WHOLE
         at = (row * taps + tap) * room + first + far
         begin = group * share
         end = min(begin + share, splits)
-        total = constant(0, float32, _WIDE)
+        total = constant(0, float32, WHOLE)
         if first + far < room:
             for split in range(begin, end, _AHEAD):
                 # A mask would apply to each element and split the access.
                 found = [
                     parts.load(
-                        assume_multiple(min(split + i, end - 1) * part_step + at, _WIDE), _WIDE
+                        assume_multiple(min(split + i, end - 1) * part_step + at, WHOLE), WHOLE
                     )
                     for i in range(_AHEAD)
                 ]
                 for i in range(_AHEAD):
-                    there = splat(split + i < end, _WIDE)
-                    total = total + select(there, found[i], constant(0, float32, _WIDE))
-        sums.store(((group * taps + tap) * pitch) * _WIDE + far, total)
+                    there = splat(split + i < end, WHOLE)
+                    total = total + select(there, found[i], constant(0, float32, WHOLE))
+        sums.store(((group * taps + tap) * pitch) * WHOLE + far, total)
     barrier()
     to = (row * channels + first) * taps
-    for e in range(unit, min(channels - first, wide * _WIDE) * taps, _UNITS):
+    for e in range(unit, min(channels - first, wide * WHOLE) * taps, _UNITS):
         channel, tap = e // taps, e % taps
-        place = tap * (pitch * _WIDE) + channel
+        place = tap * (pitch * WHOLE) + channel
         total = sums[place]
         for group in range(1, groups):
-            total = total + sums[place + group * taps * (pitch * _WIDE)]
+            total = total + sums[place + group * taps * (pitch * WHOLE)]
         c[to + e] = total.to(c.dtype)
 
 
-def sums_launch(
-    parts: Argument,
+def target_of(steps: Steps, dtype: DType, count: int) -> Bound:
+    """Return where sums go: the result, or ``count`` elements of parts, if it is not 0."""
+    if not count:
+        return Bound(Output(0), dtype)
+    return Bound(steps.memory(count * float32.itemsize), float32)
+
+
+def add_parts(
+    steps: Steps,
+    parts: Bound,
     dtype: DType,
     sizes: tuple[int, int, int, int],
     splits: int,
     part_step: int,
     info: DeviceInfo,
-) -> Launch:
-    """Return the launch for ``sizes``: rows, taps, channels, and the room of a tap for channels.
+) -> None:
+    """Add the launch that adds parts, unless sums went to the result.
 
-    The room and ``part_step``, the stride of parts, are whole accesses.
+    ``sizes``: rows, taps, channels, and the room of a tap for channels. The room and ``part_step``,
+    the stride of parts, are whole accesses.
     """
+    if isinstance(parts.place, Output):
+        return
     rows, taps, channels, room = sizes
     wanted = min(-(-splits // _AHEAD), _UNITS // _LEAST)
-    wide = _power(min(max(_UNITS // (taps * wanted), _LEAST), -(-room // _WIDE)))
+    wide = _power(min(max(_UNITS // (taps * wanted), _LEAST), -(-room // WHOLE)))
     groups = max(1, min(wanted, _UNITS // (taps * wide)))
     held = _power(max(_UNITS, groups * taps * (wide + 1)))
     index = index_dtype(splits * part_step, rows * taps * room)
-    size, whole = Scalar(index, nonnegative=True), Scalar(index, divisible=_WIDE, nonnegative=True)
-    read = Buffer(float32, writable=False, align=ALIGN)
-    signature = (read, Buffer(dtype), whole, size, size, size, size, whole)
-    said = (("held", held), ("wide", wide))
-    build = Build(add_turned, signature, said, (_UNITS, 1, 1), info.planes[0], index)
     count = rows * taps * channels
     nbytes = count * (splits * float32.itemsize + dtype.itemsize)
-    cubes = (-(-channels // (wide * _WIDE)), rows, 1)
-    numbers = (room, channels, taps, splits, groups, part_step)
-    arguments = (parts, Output(0), *numbers)
-    return Launch(build, cubes, arguments, count * splits, nbytes, "conv parts")
+    cubes = (-(-channels // (wide * WHOLE)), rows, 1)
+    steps.launches.append(
+        launch(
+            add_turned,
+            Grid(cubes, (_UNITS, 1, 1), info.planes[0], index),
+            Effort("conv parts", count * splits, nbytes),
+            parts=parts.aligned(ALIGN), c=Bound(Output(0), dtype), room=Multiple(room, WHOLE),
+            channels=channels, taps=taps, splits=splits, groups=groups,
+            part_step=Multiple(part_step, WHOLE), held=held, wide=wide,
+        )
+    )  # fmt: skip
 
 
 def _power(n: int) -> int:

@@ -14,12 +14,13 @@ from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Dropped, Input, Output, Scratch, Work
-from calor_kernel.library.conv.im2col import Sight, unfold_launch
-from calor_kernel.library.conv.mma_operands import two_axes
+from calor_kernel.contract.launching import Bound, operand
+from calor_kernel.contract.work import Dropped, Output, Request, Scratch, Work
+from calor_kernel.library.conv.im2col import SightAxis, unfold_launch
+from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.padded_rows import Steps
-from calor_kernel.library.conv.problem import Correlation
-from calor_kernel.library.conv.split_sums import ALIGN, sums_launch
+from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
+from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
 from calor_kernel.library.gemm.warpgroup import LINE
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
@@ -52,54 +53,62 @@ class _Made:
     cycles: float
 
 
-def weights_by_products(
-    problem: Correlation, info: DeviceInfo, wanted: bool, rounded: bool
-) -> Iterator[Work]:
+def weight_product_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a weight gradient is not one product with copies, None if it is."""
+    p, info = one.seen, one.info
+    if not all(map(info.has, _NEEDED)):
+        return "the device has no TMA with matrix instructions of warp groups"
+    if not p.by_weight or len(p.axes) > 2 or p.leads[0].size != 1:
+        return "it is no weight gradient of one group with at most two spatial axes"
+    sizes = [lead.size for lead in (*p.leads, p.depth)]
+    sizes += [n for axis in p.axes for n in (axis.terms, axis.count)]
+    if not all(type(n) is int for n in sizes):
+        return "its sizes are not known yet"
+    if not (p.a.dtype in (float16, bfloat16) or one.rounded):
+        return f"no matrix instruction of warp groups takes {p.a.dtype}"
+    columns, pixels = _columns(p), _pixels(p)
+    if columns * p.a.dtype.itemsize % ALIGN:
+        return "TMA writes whole accesses"
+    if min(p.leads[1].size, columns) < _LEAST or not pixels:
+        return f"it has fewer than {_LEAST} rows or columns, or no pixels"
+    copied = columns * pixels
+    if not _first(p) and not request.candidates:
+        return "its copies exceed the cache, or leave most of the device idle"
+    return "its copies exceed memory that pays" if not _first(p) and copied > _MOST else None
+
+
+def _first(problem: Correlation) -> bool:
+    """Return whether this way is likely to be the fastest."""
+    columns, pixels = _columns(problem), _pixels(problem)
+    return columns * pixels <= _FEW[problem.a.dtype.itemsize] and pixels >= _MANY
+
+
+def weight_product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a suitable weight gradient, the likeliest first."""
-    if not all(map(info.has, _NEEDED)) or not _suits(problem, rounded):
-        return
-    copied = _columns(problem) * _places(problem)
-    first = copied <= _FEW[problem.a.dtype.itemsize] and _places(problem) >= _MANY
-    if not first and not (wanted and copied <= _MOST):
-        return
-    found = sorted(_plans(problem, info), key=lambda made: made.cycles)
+    problem, info = one.seen, one.info
     best: dict[tuple[int, int], _Made] = {}
-    for made in found:
+    for made in sorted(_plans(problem, info), key=lambda made: made.cycles):
         best.setdefault((made.plan.rows, made.plan.columns), made)
-    for made in list(best.values())[: _TIMED if wanted else 1]:
-        work = _work(problem, made, info, rounded)
+    for made in list(best.values())[:_TIMED]:
+        work = _work(problem, made, info, one.rounded)
         if work is None:
             return
         plan = made.plan
         name = f"product of places, boxes {plan.rows}x{plan.columns} in {made.parts}"
-        yield replace(work, variant=name, group=int(not first))
-
-
-def _suits(problem: Correlation, rounded: bool) -> bool:
-    p = problem
-    sizes = [lead.size for lead in (*p.leads, p.depth)]
-    sizes += [n for axis in p.axes for n in (axis.terms, axis.count)]
-    known = all(type(n) is int for n in sizes)
-    if not known or not p.by_weight or len(p.axes) > 2 or p.leads[0].size != 1:
-        return False
-    if not (p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)):
-        return False
-    # TMA writes whole accesses.
-    whole = _columns(p) * p.a.dtype.itemsize % ALIGN == 0
-    return whole and min(p.leads[1].size, _columns(p)) >= _LEAST and _places(p) > 0
+        yield replace(work, variant=name, group=int(not _first(problem)))
 
 
 def _columns(problem: Correlation) -> int:
     return int(problem.leads[2].size * prod(axis.count for axis in problem.axes))
 
 
-def _places(problem: Correlation) -> int:
+def _pixels(problem: Correlation) -> int:
     return int(problem.depth.size * prod(axis.terms for axis in problem.axes))
 
 
 def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
     dtype, rows, columns = problem.a.dtype, problem.leads[1].size, _columns(problem)
-    item, places = dtype.itemsize, _places(problem)
+    item, pixels = dtype.itemsize, _pixels(problem)
     depth = LINE // item
     for high, wide, stages in _TILES:
         plan = Boxes(dtype, float32, high, wide, stages, True, True, _BAND)
@@ -109,8 +118,8 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
         read = (min(high, rows) + min(wide, columns)) / _READ
         byte = max(high * wide / _COMPUTED, read)
         for parts in range(1, _PARTS + 1):
-            share = -(-places // (parts * depth)) * depth
-            if parts > 1 and (share < _STEPS * depth or share * (parts - 1) >= places):
+            share = -(-pixels // (parts * depth)) * depth
+            if parts > 1 and (share < _STEPS * depth or share * (parts - 1) >= pixels):
                 continue
             cycles = -(-tiles * parts // info.cores) * (share * item * byte + _TILE)
             if parts > 1:
@@ -123,36 +132,33 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
 def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) -> Work | None:
     """Return the work of a plan, None if TMA refuses it."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
-    _, outputs, channels = p.leads
-    axes, images = two_axes(p), p.depth
+    (_, outputs, channels), images, axes = p.leads, p.depth, two_axes(p)
     columns, room = _columns(p), made.parts * made.share
     left, right = (steps.memory(n * room * dtype.itemsize) for n in (outputs.size, columns))
-    target: Output | Scratch = Output(0)
     count = outputs.size * columns
-    if made.parts > 1:
-        target = steps.memory(made.parts * count * float32.itemsize)
-    whole = [Sight(a.terms, 1, a.terms, a.b) for a in axes]
-    seen = [Sight(a.terms, a.count, a.size, a.a, a.start, a.summed, a.result) for a in axes]
-    operand = Operand((0, made.share), room, 1, 0, dtype)
+    target = target_of(steps, dtype, made.parts * count if made.parts > 1 else 0)
+    operands = Operand((0, made.share), room, 1, 0, dtype)
     product = Product(
-        (1, made.parts), outputs.size, columns, made.share, operand, operand,
+        (1, made.parts), outputs.size, columns, made.share, operands, operands,
         made.plan.result, rounded and dtype is float32,
     )  # fmt: skip
-    launch = boxed(product, (left, right), info, target)
+    assert isinstance(target.place, Output | Scratch)
+    launch = boxed(product, (left, right), info, target.place)
     if isinstance(launch, Dropped):
         return None
+    places = (axes[0].terms, axes[1].terms)
+    whole = [SightAxis(a.terms, a.b, 0, 1, 0) for a in axes]
+    seen = [SightAxis(a.size, a.a, a.start, a.summed, a.result) for a in axes]
+    of_g = Lead(images.size, images.b, 0), Lead(outputs.size, outputs.b, 0)
+    g, x, taps = operand(1, p.b), operand(0, p.a), (axes[0].count, axes[1].count)
     steps.launches += [
         unfold_launch(
-            Input(1, p.b.offset), left, dtype, (images.size, outputs.size), (images.b, outputs.b),
-            whole, room, info,
+            g, Bound(left, dtype), of_g, places, (1, 1), (whole[0], whole[1]), room, info
         ),
         unfold_launch(
-            Input(0, p.a.offset), right, dtype, (images.size, channels.size),
-            (images.a, channels.a), seen, room, info,
+            x, Bound(right, dtype), (images, channels), places, taps, (seen[0], seen[1]), room, info
         ),
         launch(made.plan),
-    ]  # fmt: skip
-    if made.parts > 1:
-        sizes = (1, 1, count, count)
-        steps.launches.append(sums_launch(target, dtype, sizes, made.parts, count, info))
+    ]
+    add_parts(steps, target, dtype, (1, 1, count, count), made.parts, count, info)
     return steps.work()

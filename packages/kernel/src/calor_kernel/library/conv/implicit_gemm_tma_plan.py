@@ -1,0 +1,203 @@
+"""Plans of TMA implicit GEMM: the box of a tile, the stages, and the parts of long sums.
+
+Requirements: a tile's pixels are a box, so images whose rows do not fit it waste the pixels
+outside. A model of steps and idle cores chooses the fastest box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from calor.dtypes import DType, float32
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.language import Layout, Number, Swizzle, Swizzled, constant
+from calor_kernel.language.matrices import MatrixShape, wgmma_64
+from calor_kernel.library.conv.implicit_gemm_operands import two_axes
+from calor_kernel.library.conv.problem import Correlation
+from calor_kernel.library.gemm.warpgroup import LINE
+
+# The row pitch in shared memory of sums that are written; it puts the rows that a plane stores
+# together in different banks.
+PITCH = 72
+_COLUMNS, _STAGES = 256, 6
+# Numbers of parts of a sum, and more that are timed if cores are idle; minimum of steps of a part.
+SPLITS, _MORE_SPLITS, SHARE = (1, 2, 3, 4, 6, 8, 9), (12, 16, 18, 24), 8
+# Positions in tensors and results are 32-bit numbers.
+MOST = 1 << 31
+# For a core of an H200, in cycles: the rate of sums with one warp group and two, and of rows read;
+# the overhead of a step and of a tile; bytes of parts moved.
+_COMPUTED, _READ, _STEP, _TILE, _MOVED = {1: 23, 2: 33}, 0.5, 100, 2500, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Stride cells of ``sizes``, down and across; ``at``: the pixel of a cell that has the sum.
+
+    ``access``: the elements of an access. ``cut``: whether the last cells reach beyond the result.
+    """
+
+    sizes: tuple[int, int]
+    at: tuple[int, int]
+    access: int
+    cut: bool
+
+    def row(self, value: Number, down: int) -> list[Number]:
+        """Return the elements of a row of cells; ``value`` has their sums."""
+        across, zero = self.sizes[1], constant(0, value.dtype)
+        made = [zero] * (value.width * across)
+        if down == self.at[0]:
+            made[self.at[1] :: across] = [value[k] for k in range(value.width)]
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """The form of the result: ``run`` adjacent pixels of an access, or ``cells``.
+
+    ``ragged``: whether tiles have rows beyond the last channel. ``phases``: the phases that
+    alternate along a row of the result; a warp group has the rows of one, then those of the next.
+    """
+
+    run: int = 1
+    ragged: bool = True
+    cells: Cells | None = None
+    phases: int = 1
+
+
+ALONE = Writes()
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Phases that are computed together; their weights have ``taps`` taps.
+
+    ``phases``: of each phase, the index of its first tap relative to that of the first phase, the
+    window column that this tap reads, and the number of its columns.
+    """
+
+    taps: int
+    phases: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceBoxes:
+    """A plan: each warp group has 64 of the ``rows``, and all pixels of the tile.
+
+    ``result``: the dtype of c. ``box``: the images, rows and columns of a tile's pixels. A step is
+    one line of channels of a tap, and ``stages`` of them are in shared memory. ``writes``: the
+    epilogue. ``turns``: the phases of the rows, if there are several.
+    """
+
+    dtype: DType
+    result: DType
+    rows: int
+    box: tuple[int, int, int]
+    stages: int
+    writes: Writes = ALONE
+    turns: Turns | None = None
+
+    @property
+    def depth(self) -> int:
+        """The channels of a step."""
+        return LINE // int(self.dtype.itemsize)
+
+    @property
+    def places(self) -> int:
+        """The pixels of a tile."""
+        return self.box[0] * self.box[1] * self.box[2]
+
+    @property
+    def columns(self) -> int:
+        """The columns of sums: the instruction's width for the pixels."""
+        return -(-self.places // 8) * 8
+
+    @property
+    def groups(self) -> int:
+        """The warp groups that multiply."""
+        return self.rows // 64
+
+    @property
+    def channels(self) -> int:
+        """The output channels of a tile: each has one row per phase."""
+        return self.rows // self.writes.phases
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return 128 * (self.groups + 1)
+
+    @property
+    def shape(self) -> MatrixShape:
+        """The instruction."""
+        return wgmma_64(self.columns, self.dtype)
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a cube."""
+        staged = self.rows * PITCH * int(self.result.itemsize)
+        return LINE * self.stages * (self.rows + self.columns) + staged + 1024
+
+    def swizzled(self, *sizes: int) -> Swizzled:
+        """Return the swizzled layout of lines along the last axis."""
+        bits = {2: 3, 4: 2}[int(self.dtype.itemsize)]
+        return Swizzled(Swizzle(3, bits, 3), Layout.rows(*sizes))
+
+    def tiles(self, problem: Correlation) -> int:
+        """Return the number of tiles of a problem."""
+        images, _, outputs = problem.leads
+        down, across = two_axes(problem)
+        some, high, wide = self.box
+        tiles = -(-outputs.size // self.channels) * -(-images.size // some)
+        return tiles * -(-down.count // high) * -(-across.count // wide)
+
+
+# The cycles of a plan, the plan, and the parts of its sums.
+Made = tuple[float, PlaceBoxes, int]
+
+
+def plans_of(
+    problem: Correlation, size: int, info: DeviceInfo, rows: int, share: int = SHARE
+) -> list[Made]:
+    """Return plans with ``rows``, the fastest first; ``size``: of the result.
+
+    ``share``: minimum of steps of a part. With a small one, tiles of few pixels are among them.
+    """
+    found: list[Made] = []
+    down, across = two_axes(problem)
+    dtype = problem.a.dtype
+    steps = problem.depth.size * dtype.itemsize // LINE * down.terms * across.terms
+    pieces = -(-across.count // _COLUMNS)
+    least = _COLUMNS // (4 if share == SHARE else 8)
+    wide = -(-across.count // pieces)
+    wide += wide % 2 if pieces > 1 else 0
+    images = problem.leads[0].size
+    most = images if type(images) is int else _COLUMNS
+    for high in range(1, min(down.count, _COLUMNS // wide) + 1):
+        whole = high == down.count and pieces == 1
+        for some in range(1, min(_COLUMNS // (high * wide), most) + 1 if whole else 2):
+            plan = PlaceBoxes(dtype, dtype, rows, (some, high, wide), 2)
+            if plan.units <= info.max_units and (plan.columns >= least or whole):
+                found += _divided(plan, plan.tiles(problem), steps, size, share, info)
+    return sorted(found, key=lambda made: made[0])
+
+
+def _divided(
+    plan: PlaceBoxes, tiles: int, steps: int, size: int, share: int, info: DeviceInfo
+) -> Iterator[Made]:
+    """Yield a plan with each possible number of parts of its steps."""
+    computed = plan.rows * plan.columns / _COMPUTED[plan.groups]
+    step = max(computed, (plan.rows + plan.columns) / _READ) + _STEP
+    for splits in SPLITS if share == SHARE else (*SPLITS, *_MORE_SPLITS):
+        made = replace(plan, result=float32) if splits > 1 else plan
+        room = info.shared_bytes - made.shared_bytes
+        if room < 0 or (splits > 1 and (steps < share * splits or steps % splits)):
+            continue
+        if splits * size >= MOST:
+            continue
+        stages = 2 + room // (LINE * (plan.rows + plan.columns))
+        rounds = -(-tiles * splits // info.cores)
+        cycles = rounds * (-(-steps // splits) * step + _TILE)
+        if splits > 1:
+            cycles += _TILE + 8 * splits * size / (info.cores * _MOVED)
+        yield float(cycles), replace(made, stages=min(stages, _STAGES)), splits

@@ -1,0 +1,164 @@
+"""The windows of an implicit GEMM without TMA: which pixel and weight each term reads.
+
+Requirements: a pixel's coordinates are computed once and a step's tap once; the rest is additions
+and comparisons. Terms are a block of channels of each tap, then the next block, so that overlapping
+windows are read while their shared elements are cached. A phase is the output pixels with the same
+taps; the phases of a launch differ in numbers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Generic, TypeVar, cast
+
+from calor_kernel.language import (
+    DivisorOf,
+    FastDivmod,
+    Index,
+    Mask,
+    Number,
+    SizeOf,
+    StrideOf,
+    helper,
+    range,
+    select,
+)
+from calor_kernel.language.declared import D, N
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Strides(Generic[N]):
+    """The strides of an operand's images, rows and pixels."""
+
+    image: StrideOf[N]
+    row: StrideOf[N]
+    pixel: StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultStrides(Generic[N]):
+    """The strides of a result's channels, images, rows and pixels."""
+
+    channel: SizeOf[N]
+    image: SizeOf[N]
+    row: SizeOf[N]
+    pixel: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAxis(Generic[N]):
+    """Tap j of output pixel i reads ``i * step + j * move + start``, if it is in the image."""
+
+    step: StrideOf[N]
+    move: StrideOf[N]
+    start: StrideOf[N]
+    size: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows(Generic[N, D]):
+    """Windows along two axes.
+
+    Divisors: the output pixels of an image and of a row, the taps of a window and of its row, and
+    the channels of a block.
+    """
+
+    down: WindowAxis[N]
+    across: WindowAxis[N]
+    pixels: DivisorOf[D]
+    row: DivisorOf[D]
+    taps: DivisorOf[D]
+    tap_row: DivisorOf[D]
+    channels: DivisorOf[D]
+
+
+@dataclass(frozen=True, slots=True)
+class TapStrides(Generic[N]):
+    """Of weights: the first element, and the strides of blocks of channels and of both axes."""
+
+    first: StrideOf[N]
+    block: StrideOf[N]
+    down: StrideOf[N]
+    across: StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase(Generic[N, D]):
+    """A phase: its pixels, terms, terms of a part, and first element in the result."""
+
+    columns: SizeOf[N]
+    terms: SizeOf[N]
+    share: SizeOf[N]
+    start: SizeOf[N]
+    weights: TapStrides[N]
+    windows: Windows[N, D]
+
+
+WindowsOnDevice = Windows[Number, FastDivmod]
+PhaseOnDevice = Phase[Number, FastDivmod]
+# The start of a pixel's window: its position, row and column.
+Start = tuple[Number, Number, Number]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads an operand through windows."""
+
+    windows: WindowsOnDevice
+    strides: Strides[Number]
+
+    @helper
+    def start(self, column: Number, total: Number) -> Start:
+        """Return the start of a pixel's window; outside the image for columns from total on."""
+        windows, strides = self.windows, self.strides
+        lead, place = windows.pixels.divmod(column)
+        down, across = windows.row.divmod(place)
+        y = down * windows.down.step + windows.down.start
+        x = across * windows.across.step + windows.across.start
+        at = lead * strides.image + y * strides.row + x * strides.pixel
+        # No tap reaches the image from there.
+        return at, select(column < total, y, -(1 << 30)), x
+
+    @helper
+    def tap(self, term: Number) -> Start:
+        """Return a term's distance from the window's start: rows, columns and elements."""
+        step, channel = self.windows.channels.divmod(term)
+        some, tap = self.windows.taps.divmod(step)
+        down, across = self.windows.tap_row.divmod(tap)
+        y, x = down * self.windows.down.move, across * self.windows.across.move
+        channel = some * self.windows.channels.divisor + channel
+        return y, x, y * self.strides.row + x * self.strides.pixel + channel
+
+    @helper
+    def of(self, term: Number, weights: TapStrides[Number]) -> Number:
+        """Return a term's position in its row of weights."""
+        step, channel = self.windows.channels.divmod(term)
+        some, tap = self.windows.taps.divmod(step)
+        down, across = self.windows.tap_row.divmod(tap)
+        at = weights.first + some * weights.block
+        return at + down * weights.down + across * weights.across + channel
+
+    @helper
+    def inside(self, y: Number, x: Number) -> Number:
+        """Return whether a position is not padding."""
+        high, wide = self.windows.down.size, self.windows.across.size
+        return (y >= 0) & (y < high) & (x >= 0) & (x < wide)
+
+
+def chosen(phases: Sequence[PhaseOnDevice], phase: Index) -> PhaseOnDevice:
+    """Return the numbers of one of several phases."""
+    made = phases[0]
+    for i in range(1, len(phases)):
+        made = _select(phase == i, phases[i], made)
+    return made
+
+
+def _select(here: Mask, a: T, b: T) -> T:
+    """Return ``a`` where a condition holds, else ``b``, for each number of a group."""
+    if not is_dataclass(a) or isinstance(a, type):
+        return cast(T, select(here, a, b))
+    pairs = ((getattr(a, field.name), getattr(b, field.name)) for field in fields(a))
+    return type(a)(*(_select(here, one, other) for one, other in pairs))
