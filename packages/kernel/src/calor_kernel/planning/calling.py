@@ -16,8 +16,8 @@ from calor_kernel.device.buffers import AdoptedBuffer, KernelBuffer
 from calor_kernel.device.calls import Giving, NativeCall, Room, Scratch
 from calor_kernel.device.pool import Pool
 from calor_kernel.device.protocol import Device
-from calor_kernel.planning.fast_path import zeroed
 from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.status import zeroed
 
 _HANDLE: Final = Look((KernelBuffer, AdoptedBuffer), {}, "handle")
 _GIVING: Final = Giving(
@@ -42,7 +42,7 @@ def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
     operands = [replace(o, looks=(*o.looks, _HANDLE)) for o in call.operands]
     nothing: Any = plan.engine.nothing.handle
     # The memory of the words lives as long as the call.
-    block = zeroed(plan) if plan.status else None
+    block = zeroed(plan.pool, plan.block_bytes) if plan.status else None
     words = nothing if block is None else Scratch([block.handle], tuple(plan.status.values()))
     arena = nothing if plan.base.arena is None else Scratch(plan.base.arena[0])
     kept = {"pool": plan.pool, "idle": idle, "nbytes": nbytes}

@@ -22,7 +22,7 @@ from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.parts import Part, Place, places_of
-from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.plan import Plan, copied
 from calor_kernel.planning.steps import CHUNK, Steps
 from calor_kernel.planning.whole import Stage, Whole, known_plan, whole_of
 
@@ -363,11 +363,4 @@ class ControlPlan:
             buffer = self._entered(number, values[number])
             made.append(duplicate(self.engine, buffer) if id(buffer) in taken else buffer)
             taken.add(id(buffer))
-        for place, target in enumerate(into or ()):
-            if target is not None:
-                source = made[place]
-                verify(source)
-                target.outcomes = ()
-                self.engine.pool.memory.copy(target.handle, 0, source.handle, 0, source.nbytes)
-                made[place] = target
-        return made
+        return copied(self.engine.pool.memory, made, into or ())

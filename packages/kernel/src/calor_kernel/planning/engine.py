@@ -1,14 +1,16 @@
-"""The planner's interface to a device's engine; the runtime's engine implements it.
+"""An open device with everything that plans need, and the interfaces of what the runtime adds.
 
-Requirements: plans, templates and the tuner depend on this interface only, so planning imports
-nothing from the runtime.
+Requirements: plans, templates and the tuner depend on this class only, so planning imports nothing
+from the runtime, whose engine derives from it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import Protocol
+from time import perf_counter
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from calor.backends.protocol import Executable, Info
@@ -17,7 +19,6 @@ from calor_kernel.contract.cost import Ceilings
 from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.work import Work
 from calor_kernel.device.board import Board
-from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.pool import Pool
 from calor_kernel.device.protocol import Device
@@ -43,9 +44,7 @@ class Chooser(Protocol):
 class Replanner(Protocol):
     """Plans known structures at new sizes. ``lock`` is held while one is learnt."""
 
-    @property
-    def lock(self) -> RLock:
-        """The lock."""
+    lock: RLock
 
     def ready(self, graph: Graph) -> Executable | None:
         """Return the executable of the last queried graph, if a template fits."""
@@ -54,43 +53,63 @@ class Replanner(Protocol):
         """Return the executable of a graph of a structure; CompileError."""
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """An open device with its pool, kernels and lowerings.
 
-    ``nothing``: a dummy buffer for slots without memory. ``tells_late``: whether failed operations
-    are reported when a result is used. ``last``: the plan that ran last, whose operations are named
-    in an error of the device.
+    The runtime sets the attributes without a value here.
     """
 
-    device: Device
-    pool: Pool
-    kernels: Kernels
-    board: Board
-    lowerings: Lowerings
-    bodies: WeakValueDictionary[tuple[Graph, int], Executable]
+    # Compiled calls read the profiler in place.
+    __slots__ = ("__dict__", "__weakref__", "profiler")
+
     deterministic: bool
-    nothing: KernelBuffer
-    host_memory: bool
-    tells_late: bool
-    last: Draft | None
-    profiler: Profiler | None
+    lowerings: Lowerings
+    tuner: Chooser
+    replanning: Replanner
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.queue = device.queue
+        self.pool = Pool(device.memory)
+        self.kernels = Kernels(device)
+        # Executables of sub-graphs, by graph and by the number of equal graphs before it in a
+        # program.
+        self.bodies: WeakValueDictionary[tuple[Graph, int], Executable] = WeakValueDictionary()
+        # Collects the times of launches during a profile.
+        self.profiler: Profiler | None = None
+        # A dummy buffer for slots without memory.
+        self.nothing = self.pool.uncounted(1)
+        # Whether the host reads the device's memory.
+        self.host_memory = device.memory.address(self.nothing.handle) is not None
+        # Whether failures are reported when a result is used, so that calls need not wait.
+        self.tells_late = not self.host_memory
+        # The draft that ran last, to name its ops if the device breaks. The plan itself, which may
+        # own prepared weights, is not kept alive.
+        self.last: Draft | None = None
+        self.board = Board(self.pool)
+
+    def play(
+        self, recorded: Any, launches: tuple[Launched, ...], handles: Sequence[Any], times: int = 1
+    ) -> None:
+        """Run a list and report the times of its launches, ``times`` over, to a profiler."""
+        profiler = self.profiler
+        if profiler is None:
+            self.queue.run(recorded, handles)
+            return
+        start = perf_counter()
+        profiler(launches * times, start, self.queue.seconds(recorded, handles))
 
     @property
-    def tuner(self) -> Chooser:
-        """The tuner."""
-
-    @property
-    def replanning(self) -> Replanner:
-        """The planner of known structures at new sizes."""
-
-    @property
+    @abstractmethod
     def fusers(self) -> tuple[Fuser, ...]:
         """The fusers beside the library's own."""
 
     @property
+    @abstractmethod
     def ceilings(self) -> Ceilings:
         """The device's peak rates."""
 
     @property
+    @abstractmethod
     def described(self) -> Info:
         """The device info for core."""

@@ -8,12 +8,12 @@ reading them is their only cost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import c_int32
-from typing import Any, NamedTuple
+from typing import Any
 
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.outcomes import pending
 from calor_kernel.planning.plan import Plan, Short
+from calor_kernel.planning.status import Words, words_at
 
 _new = object.__new__
 
@@ -40,8 +40,8 @@ def short_way(plan: Plan) -> Short | None:
     failing = failing and not late
     told = plan.depends[0][1]
     # Blocks of zeroed words; a call takes one exclusively.
-    blocks: list[_Words] = []
-    none = _Words(engine.nothing, ())
+    blocks: list[Words] = []
+    none = Words(engine.nothing, ())
 
     def run(inputs: Sequence[Any]) -> list[Any] | None:
         if pool.in_use + required > pool.ceiling or engine.profiler is not None:
@@ -53,7 +53,7 @@ def short_way(plan: Plan) -> Short | None:
             try:
                 words = blocks.pop()
             except IndexError:
-                words = _words(plan)
+                words = words_at(pool, block_bytes, plan.status.values())
         try:
             if arenas is not None:
                 arena = arenas.pop()
@@ -73,7 +73,7 @@ def short_way(plan: Plan) -> Short | None:
         made.outcomes = ()
         made.stamp = 0
         made._window = None
-        block = words.buffer.handle
+        block = words.block.handle
         try:
             if noting:
                 page, start, block = board.take(block_bytes, False)
@@ -90,7 +90,7 @@ def short_way(plan: Plan) -> Short | None:
         if failing:
             for word in words.words:
                 if word.value:
-                    raise next(iter(plan.errors(words.buffer.handle).values()))
+                    raise next(iter(plan.errors(words.block.handle).values()))
             blocks.append(words)
         return [made]
 
@@ -143,25 +143,3 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Short:
     exec(compile(text, "<a plan>", "exec"), scope)
     way: Short = scope["run"]
     return way
-
-
-class _Words(NamedTuple):
-    """A block of words, and the words in it."""
-
-    buffer: KernelBuffer
-    words: tuple[c_int32, ...]
-
-
-def _words(plan: Plan) -> _Words:
-    """Return a fresh block for a plan's failures, with the words in it."""
-    buffer = zeroed(plan)
-    address = plan.pool.memory.address(buffer.handle)
-    assert address is not None
-    return _Words(buffer, tuple(c_int32.from_address(address + p) for p in plan.status.values()))
-
-
-def zeroed(plan: Plan) -> KernelBuffer:
-    """Return a fresh zeroed block for a plan's failures."""
-    buffer = plan.pool.uncounted(plan.block_bytes)
-    plan.pool.memory.write(buffer.handle, bytes(plan.block_bytes))
-    return buffer

@@ -71,7 +71,7 @@ class Lowerings:
 
         ``kept``: the operands whose preparation is done once for many calls.
         """
-        key = (op, exact_items(attributes), inputs, outputs, deterministic, kept)
+        key = self.key(op, attributes, inputs, outputs, deterministic, kept)
         found = self._memo.get(key)
         if found is None:
             wanted = self.wants(op)
@@ -80,6 +80,11 @@ class Lowerings:
             )
             found = remember(self._memo, key, self.answer(request))
         return found
+
+    @staticmethod
+    def key(op: str, attributes: Mapping[str, Any], *rest: Any) -> Any:
+        """Return the key of a request's answer."""
+        return op, exact_items(attributes), *rest
 
     @staticmethod
     def answer(request: Request) -> Sequence[Work] | Refusal:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ from calor_kernel.contract.work import Work, flags_of
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.outcomes import Outcome, inherit, verify
 from calor_kernel.device.pool import room_for
+from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.dependences import dependences
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.hosts import HostBlock
@@ -134,10 +134,8 @@ class Plan:
         self.queue = engine.device.queue
         self.works = works
         align = engine.device.info.align
-        failing = [n for n, w in enumerate(works) if w.failures]
-        # The byte offset of each fallible task's status word in the block of host numbers.
-        self.status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
-        self.block_bytes = draft.host_bytes + len(failing) * align
+        self.status = draft.status(works, align)
+        self.block_bytes = draft.host_bytes + len(self.status) * align
         self.block = HostBlock(draft.hosts, self.block_bytes)
         self._block_room = room_for(self.block_bytes)
         self._blocks = self.pool.bin(self._block_room)
@@ -197,7 +195,8 @@ class Plan:
         fitting = next((v for v in self._variants if v.fits(inputs, into)), None)
         variant = fitting or self._variant(inputs, into)
         if variant.required > self.required_bytes:
-            return self._copied(self._run(self.base, inputs, [None] * len(into)), into)
+            made = self._run(self.base, inputs, [None] * len(into))
+            return copied(self.pool.memory, made, into)
         return self._run(variant, inputs, list(into))
 
     def _run(self, variant: Variant, inputs: Sequence[Any], outputs: list[Any]) -> list[Any]:
@@ -267,7 +266,7 @@ class Plan:
         arena: tuple[Any, int] | None,
     ) -> None:
         handles = [inputs[i].handle for i in self.given]
-        nothing = self._nothing
+        nothing, recording, play = self._nothing, variant.recording, self.engine.play
         handles += (
             self.constants_handle,
             words,
@@ -279,22 +278,12 @@ class Plan:
         # Words that are reported later are zero already.
         if self.draft.host_bytes or (self.status and now):
             self._fill(words, inputs)
-        self._play(variant.recording, 0, handles)
+        play(recording.lists[0], recording.launches[0], handles)
         if self.status and now:
             for error in self.errors(words).values():
                 raise error
-            if len(variant.recording.lists) > 1:
-                self._play(variant.recording, 1, handles)
-
-    def _play(self, recording: Recording, number: int, handles: Sequence[Any]) -> None:
-        """Run a recorded list and report the times of its launches to a profiler."""
-        profiler = self.engine.profiler
-        if profiler is None:
-            self.queue.run(recording.lists[number], handles)
-            return
-        start = perf_counter()
-        seconds = self.queue.seconds(recording.lists[number], handles)
-        profiler(recording.launches[number], start, seconds)
+            if len(recording.lists) > 1:
+                play(recording.lists[1], recording.launches[1], handles)
 
     def prepare(self, recording: Recording, inputs: Sequence[Any], kept: KernelBuffer) -> None:
         """Run the launches that write only kept memory."""
@@ -302,7 +291,7 @@ class Plan:
         handles = [inputs[i].handle for i in self.given]
         handles += (self.constants_handle, nothing, nothing, kept.handle)
         handles += [nothing] * len(self.draft.outputs)
-        self._play(recording, 0, handles)
+        self.engine.play(recording.lists[0], recording.launches[0], handles)
 
     def relying(self, recording: Recording, kept: KernelBuffer) -> Variant:
         """Return the variant of a recording that reads kept memory."""
@@ -370,16 +359,17 @@ class Plan:
         self._variants = [made, *self._variants[: _PATTERNS - 1]]
         return made
 
-    def _copied(self, outputs: list[Any], into: Sequence[Any]) -> list[Any]:
-        """Return separately computed results, copied to their targets."""
-        for number, target in enumerate(into):
-            if target is not None:
-                made = outputs[number]
-                verify(made)
-                target.outcomes = ()
-                self.pool.memory.copy(target.handle, 0, made.handle, 0, made.nbytes)
-                outputs[number] = target
-        return outputs
+
+def copied(memory: Memory, made: list[Any], into: Sequence[Any]) -> list[Any]:
+    """Return separately computed results, copied to their targets; None is no target."""
+    for number, target in enumerate(into):
+        if target is not None:
+            source = made[number]
+            verify(source)
+            target.outcomes = ()
+            memory.copy(target.handle, 0, source.handle, 0, source.nbytes)
+            made[number] = target
+    return made
 
 
 def _largest(tasks: Sequence[Task]) -> str | None:

@@ -16,6 +16,7 @@ from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.sizes import Size
 from calor_kernel.contract.work import (
     Argument,
+    Build,
     Flags,
     Input,
     Launch,
@@ -36,6 +37,8 @@ from calor_kernel.planning.values import Draft, Launched, Piece, Task
 APART: Final = -1  # It is no input of the call.
 SHARED: Final = -2  # It is several inputs.
 Targets = Mapping[int, int]
+# A slot of a list, and a byte offset in it.
+Place = tuple[int, int]
 
 
 class Recording(NamedTuple):
@@ -62,6 +65,17 @@ class Slots:
     kept: int
     outputs: int
     count: int
+
+    def moved(
+        self, given: Sequence[Place], own: Sequence[Place], made: Sequence[Place]
+    ) -> dict[int, Place]:
+        """Return where another list has each slot, for the places of inputs, memory and results.
+
+        ``own``: the places of constants, host numbers, arena and kept memory.
+        """
+        places = {slot: given[i] for i, slot in self.inputs.items()}
+        places |= zip((self.constants, self.block, self.arena, self.kept), own, strict=True)
+        return places | dict(enumerate(made, self.outputs))
 
 
 def behind(constants: bytes, align: int) -> int:
@@ -140,24 +154,26 @@ class Recorder:
         placed: Sequence[Sequence[tuple[Slot | int | float, ...]]],
         layout: Layout,
     ) -> Recording:
-        flat = [la.launch for one in lists for la in one]
-        functions = iter(self.engine.kernels.load(la.build for la in flat))
-        steps = tuple(
-            tuple(
-                Step(
-                    next(functions),
-                    la.launch.cubes,
-                    arguments,
-                    la.launch.flops,
-                    la.launch.nbytes,
-                )
-                for la, arguments in zip(one, given, strict=True)
-            )
-            for one, given in zip(lists, placed, strict=True)
-        )
+        steps = self._steps([la.launch.build for one in lists for la in one], lists, placed)
         queue = self.engine.device.queue
         recorded = tuple(queue.record(one, self.slots.count) for one in steps)
         return Recording(recorded, steps, tuple(map(tuple, lists)), layout.nbytes)
+
+    def _steps(
+        self,
+        builds: Sequence[Build],
+        lists: Sequence[Sequence[Launched]],
+        placed: Sequence[Sequence[tuple[Slot | int | float, ...]]],
+    ) -> tuple[tuple[Step, ...], ...]:
+        """Return the steps of lists of launches, with the kernels of these builds in order."""
+        functions = iter(self.engine.kernels.load(builds))
+        return tuple(
+            tuple(
+                Step(next(functions), la.launch.cubes, given, la.launch.flops, la.launch.nbytes)
+                for la, given in zip(one, arguments, strict=True)
+            )
+            for one, arguments in zip(lists, placed, strict=True)
+        )
 
     def _aliases(self, targets: Targets, fails: int) -> tuple[dict[Piece, Piece], dict[Piece, int]]:
         """Return the inputs that outputs may overwrite, and the outputs that are copied last."""

@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from calor_kernel.device.buffers import OPEN, KernelBuffer
 from calor_kernel.device.outcomes import inherit
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.planning.plan import Plan, Variant
-
-if TYPE_CHECKING:
-    from calor_kernel.planning.recording import Recording
+from calor_kernel.planning.recording import Place, Recording
 
 # The maximum number of steps of one list; a power of two.
 CHUNK: Final = 64
@@ -36,10 +33,6 @@ class _Changing:
 
     handle: Any
     stamp: int = OPEN
-
-
-# A slot of a list, and a byte offset in it.
-Place = tuple[int, int]
 
 
 class Places(NamedTuple):
@@ -149,13 +142,7 @@ class Steps:
         found = self._lists.get(count)
         if found is None or found[0] is not recording:
             found = self._lists[count] = recording, self._record(recording, count)
-        profiler = plan.engine.profiler
-        if profiler is None:
-            plan.queue.run(found[1], handles)
-            return
-        start = perf_counter()
-        seconds = plan.queue.seconds(found[1], handles)
-        profiler(recording.launches[0] * count, start, seconds)
+        plan.engine.play(found[1], recording.launches[0], handles, count)
 
     def _record(self, recording: Recording, count: int) -> Any:
         """Return the list of so many steps, for the handles in the order of :meth:`run`."""
@@ -186,14 +173,10 @@ class Steps:
                 ),
                 *places.held,
             ]
-            # For each slot of the body: the slot here, and the offset in it.
-            moved = {slot: given[i] for i, slot in known.inputs.items()}
-            moved |= zip(
-                (known.constants, known.block, known.arena, known.kept), places.own, strict=True
-            )
-            moved |= {known.outputs + o: written[o] for o in range(carries)}
-            for o, ((slot, at), n) in enumerate(zip(places.rows, self.rows, strict=True)):
-                moved[known.outputs + carries + o] = slot, at + row * n
+            rows = [
+                (slot, at + row * n) for (slot, at), n in zip(places.rows, self.rows, strict=True)
+            ]
+            moved = known.moved(given, places.own, [*written[:carries], *rows])
             steps += [moved_step(step, moved) for step in recording.steps[0]]
         return steps
 

@@ -18,7 +18,7 @@ from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.sizes import Size
 from calor_kernel.contract.trace import Trace
-from calor_kernel.contract.work import Build, Refusal, Request, View, Work
+from calor_kernel.contract.work import Build, View, Work
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.planning.arena import Layout
 from calor_kernel.planning.cover import Unit, cover
@@ -32,26 +32,10 @@ from calor_kernel.planning.values import Draft, Launched, Piece, Task, Value
 class SizedLowerings(Lowerings):
     """Lowerings for symbolic sizes, with their answers cached by expression."""
 
-    def ask(
-        self,
-        op: str,
-        attributes: Mapping[str, Any],
-        inputs: tuple[View, ...],
-        outputs: tuple[Spec, ...],
-        deterministic: bool = False,
-        kept: frozenset[int] = frozenset(),
-    ) -> Sequence[Work] | Refusal:
-        """Return the candidates of a family for an op, or the reason for none."""
-        items = tuple((name, attributes[name]) for name in sorted(attributes))
-        key = _frozen((op, items, inputs, outputs, deterministic, kept))
-        found = self._memo.get(key)
-        if found is None:
-            wanted = self.wants(op)
-            request = Request(
-                op, attributes, inputs, outputs, self.info, deterministic, kept, wanted
-            )
-            found = self._memo[key] = self.answer(request)
-        return found
+    @staticmethod
+    def key(op: str, attributes: Mapping[str, Any], *rest: Any) -> Any:
+        """Return the key of a request's answer, with sizes by their expressions."""
+        return _frozen((op, tuple(sorted(attributes.items())), *rest))
 
 
 def _frozen(value: Any) -> Any:
@@ -143,15 +127,8 @@ class SizedRecorder(Recorder):
         layout: Layout,
     ) -> Recording:
         flat = [la.launch.build for one in lists for la in one]
-        functions = iter(self.engine.kernels.load([hinted_value(build) for build in flat]))
+        steps = self._steps([hinted_value(build) for build in flat], lists, placed)
         opened = {k: build for k, build in enumerate(flat) if sizes_in(build)}
-        steps = tuple(
-            tuple(
-                Step(next(functions), la.launch.cubes, given, la.launch.flops, la.launch.nbytes)
-                for la, given in zip(one, arguments, strict=True)
-            )
-            for one, arguments in zip(lists, placed, strict=True)
-        )
         self.recorded = SizedRecording(steps, opened, tuple(map(tuple, lists)), layout.nbytes)
         return Recording((), (), (), layout.nbytes)
 
@@ -239,9 +216,7 @@ def plan_symbolic(
         units = cover(graph, fusers, engine.device.info)
     draft = planner.draft(units)
     works = [chosen(engine, task) for task in draft.tasks]
-    align = engine.device.info.align
-    failing = [n for n, w in enumerate(works) if w.failures]
-    status = {n: draft.host_bytes + i * align for i, n in enumerate(failing)}
+    status = draft.status(works, engine.device.info.align)
     recorder = SizedRecorder(engine, draft, works, status)
     patches = [(place, loose[number]) for number, place in planner.places.items()]
     return Symbolic(trace, draft, works, status, recorder, patches)

@@ -71,6 +71,11 @@ class Draft:
     hosts: list[tuple[int, Spec, int]]
     host_bytes: int
 
+    def status(self, works: Sequence[Work], align: int) -> dict[int, int]:
+        """Return the byte offset of each fallible task's status word, behind the host numbers."""
+        failing = [n for n, work in enumerate(works) if work.failures]
+        return {n: self.host_bytes + i * align for i, n in enumerate(failing)}
+
     @property
     def named(self) -> str:
         """The op that the graph computes, or the first of several."""

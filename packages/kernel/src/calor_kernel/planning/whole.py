@@ -10,7 +10,6 @@ with the host's preparation of the next stage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ctypes import c_int32
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,7 +18,9 @@ from calor_kernel.device.protocol import Step
 from calor_kernel.planning.arena import Range
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.plan import Plan, State, Variant
-from calor_kernel.planning.steps import Place, Places, Steps, moved_step
+from calor_kernel.planning.recording import Place
+from calor_kernel.planning.status import Words, words_at
+from calor_kernel.planning.steps import Places, Steps, moved_step
 
 if TYPE_CHECKING:
     from calor_kernel.planning.parts import Place as PartPlace
@@ -70,7 +71,7 @@ class Whole:
         self._outputs = [engine.pool.taker(n) for n in builder.outputs]
         slots = builder.count
         self._list = engine.device.queue.record(builder.steps, slots)
-        self._words: list[_Words] = []
+        self._words: list[Words] = []
         engine.pool.keepers.add(self)
 
     def drop(self) -> None:
@@ -105,19 +106,17 @@ class Whole:
             self._check(words)
         return made
 
-    def _clean(self) -> _Words:
+    def _clean(self) -> Words:
         """Return zeroed status words, exclusive to a call."""
         try:
             return self._words.pop()
         except IndexError:
-            return _Words.of(self)
+            places = [f.start + at for f in self.failing for at in f.plan.status.values()]
+            return words_at(self.engine.pool, self.words_bytes, places)
 
-    def _check(self, words: _Words) -> None:
+    def _check(self, words: Words) -> None:
         """Raise an error that a kernel reported; recycle words without errors."""
-        for word in words.words:
-            if word.value:
-                break
-        else:
+        if words.clean:
             self._words.append(words)
             return
         part = self.engine.pool.memory.part
@@ -127,24 +126,6 @@ class Whole:
             for error in plan.errors(handle).values():
                 error.op = error.op or plan.named
                 raise error
-
-
-class _Words(NamedTuple):
-    """A block of status words for the kernels' errors."""
-
-    block: KernelBuffer
-    words: tuple[c_int32, ...]
-
-    @staticmethod
-    def of(whole: Whole) -> _Words:
-        """Return a block of zeros."""
-        pool = whole.engine.pool
-        block = pool.uncounted(whole.words_bytes)
-        pool.memory.write(block.handle, bytes(whole.words_bytes))
-        address = pool.memory.address(block.handle)
-        assert address is not None
-        places = [f.start + at for f in whole.failing for at in f.plan.status.values()]
-        return _Words(block, tuple(c_int32.from_address(address + at) for at in places))
 
 
 class _Builder:
@@ -222,13 +203,11 @@ class _Builder:
         """Lay out a plan."""
         if plan.draft.host_bytes or len(plan.base.recording.lists) != 1:
             raise Refused
-        known, values = plan.recorder.slots, dict(enumerate(stage.taken))
-        variant = self.variant(plan, values)
-        moved = {slot: self.places[values[i]] for i, slot in known.inputs.items()}
+        variant = self.variant(plan, dict(enumerate(stage.taken)))
+        given = [self.places[v] for v in stage.taken]
         own = self.own(plan, variant)
-        moved |= zip((known.constants, known.block, known.arena, known.kept), own, strict=True)
-        for o, (value, nbytes) in enumerate(zip(stage.made, plan.output_bytes, strict=True)):
-            moved[known.outputs + o] = self.make(value, nbytes)
+        made = [self.make(v, n) for v, n in zip(stage.made, plan.output_bytes, strict=True)]
+        moved = plan.recorder.slots.moved(given, own, made)
         self.steps += [moved_step(step, moved) for step in variant.recording.steps[0]]
         self.give(own[2], variant.recording.arena)
 
