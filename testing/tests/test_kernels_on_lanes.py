@@ -29,7 +29,7 @@ import numpy as np
 from calor.dtypes import float32, int64
 from calor_kernel.language import Buffer, Scalar
 from calor_interpreter.launch import run_on_lanes
-from calor_kernel.library.attention.bias import sum_parts
+from calor_kernel.library.attention.bias_gradient import sum_parts
 
 def test_it():
     floats, size = Buffer(float32), Scalar(int64, nonnegative=True)
@@ -50,7 +50,7 @@ def test_what_is_missing_fails(
     result = pytester.runpytest_subprocess("-p", "kernels_on_lanes", "--every-kernel", *options)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = result.stdout.str()
-    assert ("calor_kernel.library.attention.bias.sum_parts:" not in text) == checks
+    assert ("calor_kernel.library.attention.bias_gradient.sum_parts:" not in text) == checks
     count = len(every_kernel())
     assert f"FAILED: {int(checks)} of the library's {count} kernels ran on lanes" in text
     assert "calor_kernel.library.sort.values.sort_values: write a test" in text

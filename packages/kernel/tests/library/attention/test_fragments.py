@@ -137,7 +137,7 @@ def test_instructions_by_name(name, row):
 @pytest.mark.parametrize("width", [64, 128])
 def test_tiles_of_instructions_by_name_fit(name, width):
     info = named_info(name, cores=1)
-    table = mma_launch._NAMED[name.rpartition("_")[0]]
+    table = mma_launch.TILES[name.rpartition("_")[0]]
     row = Row(1, 2, 2, 300, 300, width, width)
     for lower, first in ((attention, 0), (gradient, 3)):
         works = lower(request_of(row, bfloat16, first, info, candidates=True))[:-1]

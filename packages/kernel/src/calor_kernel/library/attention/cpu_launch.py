@@ -1,33 +1,40 @@
-"""Launches of attention by register tiles, for devices whose cubes have one unit."""
+"""Launches of attention by register tiles, for devices whose cubes have one unit.
+
+Requirements: scores need transposed keys, so keys are packed once for all queries, unless these are
+few. Sums need rows with vectors along them; values are packed only for another type or order.
+"""
 
 from __future__ import annotations
 
-from calor_kernel.contract.work import Argument, Build, Launch, Output, Request, Work
-from calor_kernel.ir.types import Buffer
-from calor_kernel.library.attention.bias import bias_gradient_tiles
-from calor_kernel.library.attention.bias_parts import BiasParts
-from calor_kernel.library.attention.blueprints import (
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from calor.dtypes import DType
+from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Launch, Output, Request, Scratch, Work
+from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_tiles
+from calor_kernel.library.attention.cpu import (
+    PanelSteps,
+    add_parts,
+    attend_tiles,
+    gradient_tiles,
+)
+from calor_kernel.library.attention.cpu_plan import (
     Tiles,
     forward_shares,
-    forward_tiles,
     gradient_shares,
 )
-from calor_kernel.library.attention.cpu_forward import attend_tiles
-from calor_kernel.library.attention.cpu_gradients import add_parts, gradient_tiles
 from calor_kernel.library.attention.operands import (
-    Packed,
-    keywords,
+    ScoreForm,
+    contiguous,
     least_bytes,
-    tile_keywords,
+    operands_of,
     upstream_of,
 )
-from calor_kernel.library.attention.problem import (
-    SIZE,
-    STRIDE,
-    Attention,
-    arguments_of,
-    signature_of,
-)
+from calor_kernel.library.attention.problem import Attention, Operand
+from calor_kernel.library.matmul.lowering import pack_operand
+from calor_kernel.library.matmul.problem import Operand as Packable
 
 # Vectors of parts that a cube adds.
 _SHARE = 64
@@ -35,102 +42,189 @@ _SHARE = 64
 _FEW = 5
 
 
-def forward_by_tiles(problem: Attention, request: Request) -> Work:
-    """Return the work of the forward pass."""
-    p, b = problem, forward_tiles(problem, request.info)
-    share = forward_shares(p, b, request.info)
-    operands = Packed(p)
-    few = p.queries <= _FEW and (p.key.strides[3] == 1 or p.features == 1)
-    panels: Argument = p.key.argument
-    if not few:
-        panels = operands.transposed(p.key, p.features, b.panel, b.lanes)
-    values = operands.rows(p.value, p.values, b.value_vectors * b.lanes, b.lanes)
-    read = Buffer(p.accumulate, writable=False)
-    written = (Buffer(p.dtype), Buffer(p.accumulate))
-    first = p.key.declared if few else read
-    signature = (first, read, *written, *(SIZE,) * 3, *(STRIDE,) * 4, *signature_of(p))
-    said = {**tile_keywords(p), "packed": values.packed, "ragged": values.ragged, "few": few}
-    places = (panels, values.argument, Output(0), Output(1))
-    launch = Launch(
-        Build(attend_tiles, signature, keywords(b, **said)),
-        (-(-p.queries // share.queries), p.heads, p.batch),
-        (*places, share.queries, share.keys, p.values, *values.numbers, *arguments_of(p)),
-        2 * p.pairs * (p.features + p.values),
-        least_bytes(p),
-        f"attention {b.rows}x{b.panel}",
-    )
-    return Work((*operands.launches, launch), tuple(operands.scratch))
+@dataclass(frozen=True, slots=True)
+class VectorRows:
+    """An operand with vectors along its rows; ``layout``: whether it is packed, and ragged."""
+
+    bound: Bound
+    steps: PanelSteps[int]
+    layout: tuple[bool, bool]
 
 
-def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Work:
-    """Return the work of the gradients of query, key and value."""
+class Packed:
+    """The packed operands of a work, with their launches and scratch memory."""
+
+    def __init__(self, problem: Attention) -> None:
+        self.problem = problem
+        self.launches: list[Launch] = []
+        self.scratch: list[int] = []
+
+    def memory(self, count: int, dtype: DType) -> Bound:
+        """Return memory for some elements."""
+        self.scratch.append(greatest(count, 1) * dtype.itemsize)
+        return Bound(Scratch(len(self.scratch) - 1), dtype)
+
+    def transposed(self, operand: Operand, width: int, tiles: Tiles) -> Bound:
+        """Return keys or values of all heads, transposed, in the tiles' panels of keys."""
+        p = self.problem
+        *_, row, column = operand.strides
+        sizes = p.keys, width
+        count = -(-p.keys // tiles.panel) * tiles.panel * width
+        return self._packed(operand, sizes, count, tiles.panel, tiles.lanes, (row, column))
+
+    def rows(self, operand: Operand, width: int, vectors: int, lanes: int) -> VectorRows:
+        """Return keys or values as rows with vectors along them, in panels of some vectors."""
+        p, span = self.problem, vectors * lanes
+        batch, head, row, column = operand.strides
+        if operand.dtype is p.accumulate and (column == 1 or width == 1):
+            steps = PanelSteps(batch, head, span, row)
+            return VectorRows(operand.bound, steps, (False, width % span != 0))
+        whole = -(-width // span) * span * p.keys
+        target = self._packed(operand, (width, p.keys), whole, span, lanes, (column, row))
+        steps = PanelSteps(whole * p.key_heads, whole, p.keys * span, span)
+        return VectorRows(target, steps, (True, False))
+
+    def _packed(
+        self,
+        operand: Operand,
+        sizes: tuple[int, int],
+        count: int,
+        panel: int,
+        lanes: int,
+        strides: tuple[int, int],
+    ) -> Bound:
+        """Return memory with panels of an operand, ``count`` elements for each head."""
+        p = self.problem
+        heads = p.batch, p.key_heads
+        target = self.memory(p.batch * p.key_heads * count, p.accumulate)
+        if count:
+            batch = operand.strides[0], operand.strides[1]
+            seen = Packable(batch, *strides, 0, operand.dtype)
+            source, to = operand.bound.place, target.place
+            self.launches.append(
+                pack_operand(*sizes, heads, seen, panel, lanes, 1, p.accumulate, source, to)
+            )
+        return target
+
+
+def _form(problem: Attention) -> ScoreForm:
+    """Return what the kernels of register tiles are built for."""
     p = problem
-    share, up = gradient_shares(p, b, request.info), upstream_of(request, p)
-    operands = Packed(p)
-    key_panels = operands.transposed(p.key, p.features, b.panel, b.lanes)
-    value_panels = operands.transposed(p.value, p.values, b.panel, b.lanes)
-    rows = operands.rows(p.key, p.features, b.feature_vectors * b.lanes, b.lanes)
+    steps = tuple(x.strides[3] if x.strides[3] in (0, 1) else -1 for x in p.extras)
+    return ScoreForm(p.kinds, p.causal, contiguous=contiguous(p)[:1], steps=steps)
+
+
+def forward_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator[Work]:
+    """Yield the work of the forward pass."""
+    p = problem
+    share = forward_shares(p, b, request.info)
+    packed = Packed(p)
+    few = p.queries <= _FEW and (p.key.strides[3] == 1 or p.features == 1)
+    panels = p.key.bound if few else packed.transposed(p.key, p.features, b)
+    values = packed.rows(p.value, p.values, b.value_vectors, b.lanes)
+    flops = 2 * p.pairs * (p.features + p.values)
+    attend = launch(
+        attend_tiles,
+        Grid((-(-p.queries // share.queries), p.heads, p.batch)),
+        Effort(f"attention {b.rows}x{b.panel}", flops, least_bytes(p)),
+        panels=panels,
+        values=values.bound,
+        out=Bound(Output(0), p.dtype),
+        total=Bound(Output(1), p.accumulate),
+        block_rows=share.queries,
+        block=share.keys,
+        value_width=p.values,
+        value_steps=values.steps,
+        g=operands_of(p),
+        tiles=b,
+        form=_form(p),
+        layout=values.layout,
+        few=few,
+    )
+    yield Work((*packed.launches, attend), tuple(packed.scratch))
+
+
+def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator[Work]:
+    """Yield the work of the gradients of query, key and value."""
+    p = problem
+    share = gradient_shares(p, b, request.info)
+    packed = Packed(p)
+    key_panels = packed.transposed(p.key, p.features, b)
+    value_panels = packed.transposed(p.value, p.values, b)
+    rows = packed.rows(p.key, p.features, b.feature_vectors, b.lanes)
     splits = -(-p.keys // share.split)
     count = p.rows * p.features
     alone = splits == 1 and p.dtype is p.accumulate
-    for_query: Argument = Output(0) if alone else operands.memory(splits * count, p.accumulate)
-    launches = operands.launches
-    read, result = Buffer(p.accumulate, writable=False), Buffer(p.dtype)
+    result = Bound(Output(0), p.dtype)
+    for_query = result if alone else packed.memory(splits * count, p.accumulate)
+    launches = packed.launches
     if p.keys:
-        written = (Buffer(p.accumulate), result, result)
-        signature = (
-            *up.declared, read, read, read, *written, *(SIZE,) * 5, *(STRIDE,) * 4,
-            *signature_of(p),
-        )  # fmt: skip
-        places = (key_panels, value_panels, rows.argument, for_query, Output(1), Output(2))
-        numbers = (share.queries, share.keys, share.split, count, p.values, *rows.numbers)
-        said = {**tile_keywords(p), "packed": rows.packed, "ragged": rows.ragged}
+        flops = 2 * p.pairs * (3 * p.features + 2 * p.values)
         launches.append(
-            Launch(
-                Build(gradient_tiles, signature, keywords(b, **said)),
-                (splits, p.key_heads, p.batch),
-                (*up.arguments, *places, *numbers, *arguments_of(p)),
-                2 * p.pairs * (3 * p.features + 2 * p.values),
-                2 * least_bytes(p),
-                f"attention gradient {b.rows}x{b.panel}",
+            launch(
+                gradient_tiles,
+                Grid((splits, p.key_heads, p.batch)),
+                Effort(f"attention gradient {b.rows}x{b.panel}", flops, 2 * least_bytes(p)),
+                up=upstream_of(request),
+                key_panels=key_panels,
+                value_panels=value_panels,
+                key_columns=rows.bound,
+                for_query=for_query,
+                for_key=Bound(Output(1), p.dtype),
+                for_value=Bound(Output(2), p.dtype),
+                block_queries=share.queries,
+                block_keys=share.keys,
+                split=share.split,
+                split_step=count,
+                value_width=p.values,
+                key_steps=rows.steps,
+                g=operands_of(p),
+                tiles=b,
+                form=_form(p),
+                layout=rows.layout,
             )
         )
     if not alone and count:
-        said = {"width": b.lanes, "share": _SHARE, "causal": p.causal, "accumulate": p.accumulate}
+        nbytes = splits * count * p.accumulate.itemsize
         launches.append(
-            Launch(
-                Build(add_parts, (read, result, *(SIZE,) * 5), tuple(sorted(said.items()))),
-                (-(-count // (_SHARE * b.lanes)), 1, 1),
-                (for_query, Output(0), count, p.features, p.queries, splits, share.split),
-                splits * count,
-                splits * count * p.accumulate.itemsize,
-                "attention gradient sum",
+            launch(
+                add_parts,
+                Grid.line(-(-count // (_SHARE * b.lanes))),
+                Effort("attention gradient sum", splits * count, nbytes),
+                parts=for_query,
+                target=result,
+                count=count,
+                features=p.features,
+                queries=p.queries,
+                number=splits,
+                split=share.split,
+                width=b.lanes,
+                share=_SHARE,
+                causal=p.causal,
+                accumulate=p.accumulate,
             )
         )
-    return Work(tuple(launches), tuple(operands.scratch))
+    yield Work(tuple(launches), tuple(packed.scratch))
 
 
-def bias_gradient_by_tiles(
-    problem: Attention, b: Tiles, request: Request, parts: BiasParts
-) -> Work:
-    """Return the work of the gradient of a bias."""
-    p = problem
-    share, up = gradient_shares(p, b, request.info), upstream_of(request, p)
-    operands = Packed(p)
-    key_panels = operands.transposed(p.key, p.features, b.panel, b.lanes)
-    value_panels = operands.transposed(p.value, p.values, b.panel, b.lanes)
-    target, after = parts.target(share.queries, share.keys, operands.memory, request.info)
-    read = Buffer(p.accumulate, writable=False)
-    signature = (*up.declared, read, read, target.declared, *(SIZE,) * 8, *signature_of(p))
-    places = (key_panels, value_panels, target.argument)
-    numbers = (share.queries, share.keys, *target.numbers, p.values)
-    said = {**tile_keywords(p), "sum_rows": parts.sum_rows, "sum_keys": parts.sum_keys}
-    launch = Launch(
-        Build(bias_gradient_tiles, signature, keywords(b, **said)),
-        (-(-p.queries // share.queries), -(-p.keys // share.keys), parts.matrices),
-        (*up.arguments, *places, *numbers, *arguments_of(p)),
-        2 * p.pairs * (p.features + p.values),
-        least_bytes(p),
-        f"attention bias gradient {b.rows}x{b.panel}",
+def bias_gradient_by_tiles(parts: BiasParts, b: Tiles, request: Request) -> Iterator[Work]:
+    """Yield the work of the gradient of a bias."""
+    p = parts.problem
+    share = gradient_shares(p, b, request.info)
+    packed = Packed(p)
+    key_panels = packed.transposed(p.key, p.features, b)
+    value_panels = packed.transposed(p.value, p.values, b)
+    cubes, own, after = parts.blocks(share.queries, share.keys, packed.memory, request)
+    made = launch(
+        bias_gradient_tiles,
+        Grid(cubes),
+        parts.effort(f"{b.rows}x{b.panel}"),
+        key_panels=key_panels,
+        value_panels=value_panels,
+        block_queries=share.queries,
+        block_keys=share.keys,
+        tiles=b,
+        form=_form(p),
+        **own,
     )
-    return Work((*operands.launches, launch, *after), tuple(operands.scratch))
+    yield Work((*packed.launches, made, *after), tuple(packed.scratch))

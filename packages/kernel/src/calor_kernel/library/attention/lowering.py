@@ -1,75 +1,127 @@
-"""Lowering of attention: from the three ops to the ways of this family."""
+"""Lowering of attention: the table of ways of its three ops."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Final
 
-from calor_kernel.contract.work import Refusal, Request, Work
-from calor_kernel.library.attention.bias_parts import bias_parts_of
-from calor_kernel.library.attention.blueprints import Tiles, gradient_tiles
+from calor_kernel.contract.ways import Way, ranked
+from calor_kernel.contract.work import Request, Work
+from calor_kernel.library.attention.bias_gradient import BiasParts, bias_parts_of
 from calor_kernel.library.attention.cpu_launch import (
     bias_gradient_by_tiles,
     forward_by_tiles,
     gradients_by_tiles,
 )
+from calor_kernel.library.attention.cpu_plan import Tiles, forward_tiles, gradient_tiles
 from calor_kernel.library.attention.mma_launch import (
-    forward_by_fragments,
-    gradients_by_fragments,
-    suits,
+    forward_by_mma,
+    gradients_by_mma,
+    mma_refusal,
 )
 from calor_kernel.library.attention.problem import Attention, attention_of
 from calor_kernel.library.attention.simt_launch import (
-    bias_gradient_by_teams,
-    forward_by_teams,
-    gradients_by_teams,
+    bias_gradient_by_simt,
+    forward_by_simt,
+    gradients_by_simt,
+)
+from calor_kernel.library.attention.warpgroup_tma_launch import (
+    forward_by_tma,
+    gradients_by_tma,
+    tma_refusal,
 )
 
 
-def attention(request: Request) -> Sequence[Work] | Refusal:
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A problem, the bias whose gradient is wanted, and register tiles for cubes of one unit.
+
+    ``tiles`` is None if cubes have many units, or private memory does not hold the tiles.
+    """
+
+    problem: Attention
+    tiles: Tiles | None
+    bias: BiasParts | None = None
+
+
+Works = Callable[[Task, Request], Iterable[Work]]
+
+
+def _by_tiles(make: Callable[..., Iterable[Work]]) -> Way[Task]:
+    def refuses(task: Task, request: Request) -> str | None:
+        if request.info.max_units > 1:
+            return "cubes have many units"
+        return None if task.tiles else "private memory holds no rows of so many features"
+
+    def works(task: Task, request: Request) -> Iterable[Work]:
+        return make(task.bias or task.problem, task.tiles, request)
+
+    return Way("register tiles", refuses, works)
+
+
+def _by_simt(make: Callable[..., Iterable[Work]]) -> Way[Task]:
+    def refuses(task: Task, request: Request) -> str | None:
+        return "register tiles serve cubes of one unit" if task.tiles else None
+
+    def works(task: Task, request: Request) -> Iterable[Work]:
+        return make(task.bias or task.problem, request)
+
+    return Way("teams", refuses, works, tier=2)
+
+
+def _by_matrix(
+    name: str,
+    refusal: Callable[[Attention, Request], str | None],
+    make: Callable[[Attention, Request], Iterable[Work]],
+) -> Way[Task]:
+    return Way(
+        name,
+        lambda task, request: refusal(task.problem, request),
+        lambda task, request: make(task.problem, request),
+    )
+
+
+FORWARD: Final = (
+    _by_tiles(forward_by_tiles),
+    _by_matrix("warp-group MMA by TMA", tma_refusal, forward_by_tma),
+    _by_matrix("matrix instructions", mma_refusal, forward_by_mma),
+    _by_simt(forward_by_simt),
+)
+GRADIENT: Final = (
+    _by_tiles(gradients_by_tiles),
+    _by_matrix("warp-group MMA by TMA", tma_refusal, gradients_by_tma),
+    _by_matrix("matrix instructions", mma_refusal, gradients_by_mma),
+    _by_simt(gradients_by_simt),
+)
+BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))
+
+
+def attention(request: Request) -> Sequence[Work]:
     """Return the works of attention, the likeliest first."""
     problem = attention_of(request)
     if not problem.rows:
         return [Work(())]
-    if request.info.max_units == 1:
-        return [forward_by_tiles(problem, request)]
-    works = [*forward_by_fragments(problem, request)] if suits(problem, request) else []
-    if works and not request.candidates:
-        return works
-    return [*works, replace(forward_by_teams(problem, request), **_last(works))]
+    tiles = forward_tiles(problem, request.info) if request.info.max_units == 1 else None
+    return ranked(FORWARD, Task(problem, tiles), request)
 
 
-def gradient(request: Request) -> Sequence[Work] | Refusal:
+def gradient(request: Request) -> Sequence[Work]:
     """Return the works of the gradients of query, key and value, the likeliest first."""
     problem = attention_of(request, 3)
-    tiles = _tiles(problem, request)
-    if tiles is None:
-        works = [*gradients_by_fragments(problem, request)] if suits(problem, request) else []
-        if works and not request.candidates:
-            return works
-        return [*works, replace(gradients_by_teams(problem, request), **_last(works))]
-    return [gradients_by_tiles(problem, tiles, request)]
+    return ranked(GRADIENT, Task(problem, _gradient_tiles(problem, request)), request)
 
 
-def bias_gradient(request: Request) -> Sequence[Work] | Refusal:
+def bias_gradient(request: Request) -> Sequence[Work]:
     """Return the works of the gradient of the bias, the likeliest first."""
     problem = attention_of(request, 3)
     parts = bias_parts_of(request, problem)
     if not prod(parts.shape):
         return [Work(())]
-    tiles = _tiles(problem, request)
-    if tiles is None:
-        return [bias_gradient_by_teams(problem, request, parts)]
-    return [bias_gradient_by_tiles(problem, tiles, request, parts)]
+    tiles = _gradient_tiles(problem, request)
+    return ranked(BIAS_GRADIENT, Task(problem, tiles, parts), request)
 
 
-def _last(works: Sequence[Work]) -> dict[str, Any]:
-    """Return the name of the general way, if there are others beside it."""
-    return {"variant": "teams", "group": 2} if works else {}
-
-
-def _tiles(problem: Attention, request: Request) -> Tiles | None:
-    """Return the register tiles of gradients if cubes have one unit and its memory holds them."""
+def _gradient_tiles(problem: Attention, request: Request) -> Tiles | None:
     return gradient_tiles(problem, request.info) if request.info.max_units == 1 else None

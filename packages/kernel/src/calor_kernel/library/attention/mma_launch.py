@@ -6,220 +6,217 @@ first tiles that fill the device are the first choice, and the others are for ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
+from typing import Final, TypeVar
 
-from calor.dtypes import bfloat16, float16, float32
+from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Launch, Output, Request, Work
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
+from calor_kernel.contract.work import Launch, Output, Request, Work
+from calor_kernel.language import index_dtype
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.attention.mma_arguments import index_of, launch_of, wide
-from calor_kernel.library.attention.mma_forward import attend_fragments
-from calor_kernel.library.attention.mma_gradients import (
+from calor_kernel.library.attention.mma import (
+    attend_fragments,
     key_gradient_fragments,
     query_gradient_fragments,
 )
-from calor_kernel.library.attention.mma_plan import Fragments
+from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.mma_tiles import ACCESS, LINE
-from calor_kernel.library.attention.operands import upstream_of
-from calor_kernel.library.attention.problem import Attention, Operand
-from calor_kernel.library.attention.warpgroup_tma_launch import forward_by_boxes, gradients_by_boxes
+from calor_kernel.library.attention.operands import (
+    ScoreForm,
+    least_bytes,
+    operands_of,
+    upstream_of,
+)
+from calor_kernel.library.attention.problem import Attention
+from calor_kernel.library.attention.warpgroup_tma_plan import TmaPlan
 from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape_of
 
+T = TypeVar("T")
 _NEEDED = ("matrix", "barrier", "planes")
 # Maximum of elements of a row, which must fit registers, and minimum of rows for a tile.
 _MOST, _LEAST = 128, 16
 _ROOMS = (16, 32, 64, 128)
-# By the room of a row: planes, times 16 rows of a plane, rows of a step, whether operands stay in
-# registers. The first that fills the device is chosen. No unit spills more than 8 bytes.
+# By instruction, pass, and the room of a row: planes, times 16 rows of a plane, rows of a step,
+# whether operands stay in registers. No unit spills more than 8 bytes. A cube has as many warp
+# groups as registers allow. Named instructions are those of devices with 64 KiB or 32 KiB of shared
+# memory.
 _Tiles = tuple[int, int, int, bool]
-_Table = dict[int, tuple[_Tiles, ...]]
-_FORWARD: _Table = {
-    64: ((4, 2, 64, True), (4, 1, 64, True)),
-    128: ((4, 2, 32, False), (4, 1, 64, False)),
-}
-_MORE: _Table = {
-    64: ((4, 2, 64, False), (8, 1, 64, True), (4, 2, 128, False)),
-    128: ((4, 2, 64, False), (8, 1, 64, True), (8, 1, 64, False)),
-}
-_QUERY: _Table = {
-    64: ((4, 2, 64, False), (4, 1, 64, True)),
-    128: ((4, 2, 32, False), (4, 1, 64, False)),
-}
-_KEY: _Table = {
-    64: ((4, 2, 32, False), (4, 1, 64, True), (8, 1, 64, False)),
-    128: ((4, 1, 64, False), (4, 1, 32, False), (8, 1, 64, False)),
-}
-# Tiles for warp groups; a cube has as many of them as registers allow.
-_GROUPED: dict[str, _Table] = {
-    "forward": {
-        64: ((8, 1, 64, False), (12, 1, 128, False), (16, 1, 64, False), (8, 1, 128, False)),
-        128: ((8, 1, 128, False), (4, 1, 64, False), (12, 1, 64, False), (8, 1, 64, False)),
-    },
-    "query": {
-        64: ((8, 1, 64, False), (12, 1, 64, False), (4, 1, 64, False)),
-        128: ((12, 1, 64, False), (8, 1, 64, False), (4, 1, 64, False)),
-    },
-    "key": {
-        64: ((8, 1, 64, False), (12, 1, 64, False), (4, 1, 64, False)),
-        128: ((8, 1, 64, False), (8, 1, 32, False), (4, 1, 64, False)),
-    },
-}
-# Tiles for named instructions, for devices with 64 KiB or 32 KiB of shared memory.
-_NAMED: dict[str, dict[str, _Table]] = {
-    "mfma_32x32x8": {
-        "forward": {64: ((4, 1, 64, True), (2, 1, 64, True)), 128: ((2, 1, 32, True),)},
-        "query": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((1, 1, 32, False),)},
-        "key": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((1, 1, 32, False),)},
-    },
-    "wmma_16x16x16": {
-        "forward": {64: ((8, 1, 64, True), (4, 1, 64, True)), 128: ((4, 1, 32, True),)},
-        "query": {64: ((8, 1, 32, False), (4, 1, 32, False)), 128: ((4, 1, 16, False),)},
-        "key": {64: ((8, 1, 16, False), (4, 1, 16, False)), 128: ((4, 1, 16, False),)},
-    },
-    "simdgroup_8x8x8": {
-        "forward": {64: ((4, 1, 32, True), (2, 1, 32, True)), 128: ((4, 1, 16, False),)},
-        "query": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((2, 1, 16, False),)},
-        "key": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((2, 1, 16, False),)},
-    },
-}
+TILES: Final[Mapping[str, Mapping[str, Mapping[int, tuple[_Tiles, ...]]]]] = MappingProxyType(
+    {
+        "planes": {
+            "forward": {
+                64: ((4, 2, 64, True), (4, 1, 64, True)),
+                128: ((4, 2, 32, False), (4, 1, 64, False)),
+            },
+            "query": {
+                64: ((4, 2, 64, False), (4, 1, 64, True)),
+                128: ((4, 2, 32, False), (4, 1, 64, False)),
+            },
+            "key": {
+                64: ((4, 2, 32, False), (4, 1, 64, True), (8, 1, 64, False)),
+                128: ((4, 1, 64, False), (4, 1, 32, False), (8, 1, 64, False)),
+            },
+            # For timing alone.
+            "further forward": {
+                64: ((4, 2, 64, False), (8, 1, 64, True), (4, 2, 128, False)),
+                128: ((4, 2, 64, False), (8, 1, 64, True), (8, 1, 64, False)),
+            },
+        },
+        "warp groups": {
+            "forward": {
+                64: (
+                    (8, 1, 64, False),
+                    (12, 1, 128, False),
+                    (16, 1, 64, False),
+                    (8, 1, 128, False),
+                ),
+                128: ((8, 1, 128, False), (4, 1, 64, False), (12, 1, 64, False), (8, 1, 64, False)),
+            },
+            "query": {
+                64: ((8, 1, 64, False), (12, 1, 64, False), (4, 1, 64, False)),
+                128: ((12, 1, 64, False), (8, 1, 64, False), (4, 1, 64, False)),
+            },
+            "key": {
+                64: ((8, 1, 64, False), (12, 1, 64, False), (4, 1, 64, False)),
+                128: ((8, 1, 64, False), (8, 1, 32, False), (4, 1, 64, False)),
+            },
+        },
+        "mfma_32x32x8": {
+            "forward": {64: ((4, 1, 64, True), (2, 1, 64, True)), 128: ((2, 1, 32, True),)},
+            "query": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((1, 1, 32, False),)},
+            "key": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((1, 1, 32, False),)},
+        },
+        "wmma_16x16x16": {
+            "forward": {64: ((8, 1, 64, True), (4, 1, 64, True)), 128: ((4, 1, 32, True),)},
+            "query": {64: ((8, 1, 32, False), (4, 1, 32, False)), 128: ((4, 1, 16, False),)},
+            "key": {64: ((8, 1, 16, False), (4, 1, 16, False)), 128: ((4, 1, 16, False),)},
+        },
+        "simdgroup_8x8x8": {
+            "forward": {64: ((4, 1, 32, True), (2, 1, 32, True)), 128: ((4, 1, 16, False),)},
+            "query": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((2, 1, 16, False),)},
+            "key": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((2, 1, 16, False),)},
+        },
+    }
+)
 
 
-def suits(problem: Attention, request: Request) -> bool:
-    """Return whether the device and the operands suit attention by matrix instructions."""
+def mma_refusal(problem: Attention, request: Request) -> str | None:
+    """Return why the device or the operands do not suit matrix instructions."""
     p, info = problem, request.info
-    if not all(map(info.has, _NEEDED)) or p.dtype not in (float16, bfloat16):
-        return False
+    if not all(map(info.has, _NEEDED)):
+        return "the device has no matrix instructions"
+    if p.dtype not in (float16, bfloat16):
+        return f"operands are {p.dtype}, not float16 or bfloat16"
     if not loads_together(info) and not _named(p, info):
-        return False
-    sizes = (p.features, p.values)
-    if any(not 0 < n <= _MOST or n % ACCESS for n in sizes):
-        return False
+        return "the device has no suitable matrix instruction"
+    if any(not 0 < n <= _MOST or n % ACCESS for n in (p.features, p.values)):
+        return f"rows are not 1 to {_MOST // ACCESS} accesses of {ACCESS} elements"
     if p.queries < _LEAST or p.keys < _LEAST:
-        return False
-    if any(view.offset % ACCESS for view in request.inputs[:1]):
-        return False
-    return all(_in_accesses(o) for o in (p.query, p.key, p.value))
+        return f"there are less than {_LEAST} queries or keys"
+    starts = [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)]
+    if any(n % ACCESS for n in (request.inputs[0].offset, *starts)):
+        return "rows do not begin at whole accesses"
+    if any(operand.strides[3] != 1 for operand in (p.query, p.key, p.value)):
+        return "rows are not dense"
+    return None
 
 
-def _in_accesses(operand: Operand) -> bool:
-    numbers = (*operand.strides[:3], operand.offset)
-    return operand.strides[3] == 1 and all(n % ACCESS == 0 for n in numbers)
-
-
-def forward_by_fragments(problem: Attention, request: Request) -> Iterator[Work]:
+def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the forward pass, the likeliest first."""
-    p = problem
-    told = (Output(0), Output(1), p.values)
-    declared = (Buffer(p.dtype, align=16), Buffer(float32))
-    room = _room(max(p.features, p.values))
-    flops = 2 * p.pairs * (p.features + p.values)
-    sizes = (p.queries, p.heads)
-    plans = _plans(p, "forward", _FORWARD, room, sizes, request, False)
-    asked = request.candidates and not _named(p, request.info)
-    more = [_plan(p, made) for made in _MORE[room]] if asked else []
-    more = [plan for plan in more if _fits(plan, request.info, False)]
-    boxes = [*forward_by_boxes(p, request)]
-    if boxes and not request.candidates:
-        yield boxes[0]
-        return
-    yield from boxes
-    for plan in [*plans, *more] if request.candidates else plans[:1]:
-        launch = _launch(
-            attend_fragments, plan, p, request, (p.queries, p.heads), told, declared, flops
-        )
-        yield Work((launch,), variant=_name(plan), group=0 if plan in plans else 1)
+    p, info = problem, request.info
+    plans = _plans(p, "forward", (p.queries, p.heads), request)
+    further: list[MmaPlan] = []
+    if request.candidates and not _named(p, info):
+        made = [_plan(p, tile) for tile in TILES["planes"]["further forward"][_room(p)]]
+        further = [plan for plan in made if _fits(plan, info, False)]
+    for plan in [*plans, *further] if request.candidates else plans[:1]:
+        out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
+        sizes, flops = (p.queries, p.heads), p.flops(1, 1)
+        attend = _launch(attend_fragments, plan, p, request, sizes, flops, out=out, total=total)
+        yield Work((attend,), variant=_name(plan), group=0 if plan in plans else 1)
 
 
-def gradients_by_fragments(problem: Attention, request: Request) -> Iterator[Work]:
+def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the gradients of query, key and value, the likeliest first."""
-    p, up = problem, upstream_of(request, problem)
-    boxes = [*gradients_by_boxes(p, request)]
-    if boxes and not request.candidates:
-        yield boxes[0]
-        return
-    yield from boxes
-    room = _room(max(p.features, p.values))
-    read = tuple(Buffer(b.dtype, writable=False, align=16) for b in up.declared)
-    result = Buffer(p.dtype, align=16)
-    of_queries = _plans(p, "query", _QUERY, room, (p.queries, p.heads), request, True)
-    of_keys = _plans(p, "key", _KEY, room, (p.keys, p.key_heads), request, True)
-    for first, second in product(of_queries, of_keys):
-        for_query = _launch(
-            query_gradient_fragments, first, p, request, (p.queries, p.heads),
-            (*up.arguments, Output(0), p.values), (*read, result),
-            2 * p.pairs * (2 * p.features + p.values),
+    p, up = problem, upstream_of(request, 16)
+    by_query, by_key = (p.queries, p.heads), (p.keys, p.key_heads)
+    of_queries, of_keys = _plans(p, "query", by_query, request), _plans(p, "key", by_key, request)
+    for_query, for_key, for_value = (Bound(Output(i), p.dtype, 16) for i in range(3))
+    for first, second in paired(of_queries, of_keys, request.candidates):
+        launches = (
+            _launch(
+                query_gradient_fragments, first, p, request, by_query, p.flops(2, 1),
+                up=up, for_query=for_query,
+            ),
+            _launch(
+                key_gradient_fragments, second, p, request, by_key, p.flops(2, 2),
+                up=up, for_key=for_key, for_value=for_value,
+            ),
         )  # fmt: skip
-        for_key = _launch(
-            key_gradient_fragments, second, p, request, (p.keys, p.key_heads),
-            (*up.arguments, Output(1), Output(2), p.values), (*read, result, result),
-            4 * p.pairs * (p.features + p.values),
-        )  # fmt: skip
-        # Each plan of one pass is timed beside the likeliest plan of the other pass.
-        if first is of_queries[0] or second is of_keys[0]:
-            name = f"{_name(first)}, {_name(second)}"
-            yield Work((for_query, for_key), variant=name, group=0)
-        if not request.candidates:
+        yield Work(launches, variant=f"{_name(first)}, {_name(second)}")
+
+
+def paired(firsts: Sequence[T], seconds: Sequence[T], candidates: bool) -> Iterator[tuple[T, T]]:
+    """Yield pairs of plans: each of one pass beside the likeliest of the other pass."""
+    for first, second in product(firsts, seconds):
+        if first is firsts[0] or second is seconds[0]:
+            yield first, second
+        if not candidates:
             return
 
 
 def _named(problem: Attention, info: DeviceInfo) -> str:
     """Return the name of a suitable instruction of the device, "" for none."""
     name = instruction_for({problem.dtype}, info)
-    return name if name.rpartition("_")[0] in _NAMED else ""
+    return name if name.rpartition("_")[0] in TILES else ""
 
 
-def _room(width: int) -> int:
-    return next(room for room in (64, 128) if width <= room)
+def _room(problem: Attention) -> int:
+    return 64 if max(problem.features, problem.values) <= 64 else 128
 
 
-def _plan(problem: Attention, made: _Tiles, grouped: bool = False, named: str = "") -> Fragments:
+def _plan(problem: Attention, made: _Tiles, grouped: bool = False, named: str = "") -> MmaPlan:
     p = problem
     least = LINE if grouped else shape_of(named, p.dtype, 0).m
     rooms = [room for room in _ROOMS if room >= least]
     features, values = (next(room for room in rooms if n <= room) for n in (p.features, p.values))
     planes, high, block, held = made
-    return Fragments(p.dtype, planes, high, block, features, values, held, grouped, named)
+    return MmaPlan(p.dtype, planes, high, block, features, values, held, grouped, named)
 
 
 def _plans(
-    problem: Attention,
-    kind: str,
-    tiles: _Table,
-    room: int,
-    sizes: tuple[int, int],
-    request: Request,
-    gradient: bool,
-) -> list[Fragments]:
+    problem: Attention, kind: str, sizes: tuple[int, int], request: Request
+) -> list[MmaPlan]:
     """Return tiles that fit; the first one fills the device, or else is the smallest.
 
     Warp groups come before planes if a device has their instruction.
     """
     info, (count, heads) = request.info, sizes
 
-    def fills(plan: Fragments) -> bool:
+    def fills(plan: MmaPlan) -> bool:
         return bool(-(-count // plan.rows) * heads * problem.batch >= info.cores)
 
-    found: list[Fragments] = []
+    found: list[MmaPlan] = []
     named = _named(problem, info)
-    for grouped in (True, False) if info.has("async_matrix") and not named else (False,):
-        table = _GROUPED[kind] if grouped else tiles
-        if named:
-            table = _NAMED[named.rpartition("_")[0]][kind]
-        plans = [_plan(problem, made, grouped, named) for made in table[room]]
-        plans = [plan for plan in plans if _fits(plan, info, gradient)]
+    grouped = ("warp groups", "planes") if info.has("async_matrix") else ("planes",)
+    for name in (named.rpartition("_")[0],) if named else grouped:
+        tiles = TILES[name][kind][_room(problem)]
+        plans = [_plan(problem, made, name == "warp groups", named) for made in tiles]
+        plans = [plan for plan in plans if _fits(plan, info, kind != "forward")]
         least = min(plan.rows for plan in plans) if plans else 0
         chosen = [plan for plan in plans if plan.rows == least or fills(plan)][:1]
         found += chosen + [plan for plan in plans if plan not in chosen]
     return found
 
 
-def _fits(plan: Fragments, info: DeviceInfo, gradient: bool) -> bool:
+def _fits(plan: MmaPlan, info: DeviceInfo, gradient: bool) -> bool:
     return plan.units <= info.max_units and plan.shared_bytes(gradient) <= info.shared_bytes
 
 
-def _name(plan: Fragments) -> str:
+def _name(plan: MmaPlan) -> str:
     kind = "groups" if plan.grouped else "fragments"
     held = " held" if plan.held else ""
     return f"{kind} {plan.rows}x{plan.block} by {plan.units}{held}"
@@ -227,17 +224,46 @@ def _name(plan: Fragments) -> str:
 
 def _launch(
     function: KernelFunction,
-    plan: Fragments,
+    plan: MmaPlan,
     problem: Attention,
     request: Request,
     sizes: tuple[int, int],
-    own: Sequence[Argument],
-    declared: Sequence[Buffer],
     flops: int,
+    **own: object,
 ) -> Launch:
     """Return the launch of a body over rows of queries or keys, heads and batches."""
-    count, heads = sizes
-    cubes = (-(-count // plan.rows), heads, problem.batch)
-    index = index_of(problem, request)
-    parameters: list[Buffer | Scalar] = [*declared, wide(index)]
-    return launch_of(function, plan, problem, request, cubes, own, parameters, flops)
+    cubes = -(-sizes[0] // plan.rows), sizes[1], problem.batch
+    return launch_of(function, plan, problem, request, cubes, flops, **own)
+
+
+def launch_of(
+    function: KernelFunction,
+    plan: MmaPlan | TmaPlan,
+    problem: Attention,
+    request: Request,
+    cubes: tuple[int, int, int],
+    flops: int,
+    **own: object,
+) -> Launch:
+    """Return a launch of a body by matrix instructions with its own arguments."""
+    p = problem
+    return launch(
+        function,
+        Grid(cubes, (plan.units, 1, 1), request.info.planes[0], _index_of(p, request)),
+        Effort(f"{function.name} {plan.rows}x{plan.block}", flops, least_bytes(p)),
+        value_width=Multiple(p.values, ACCESS),
+        g=operands_of(p, ACCESS),
+        plan=plan,
+        form=ScoreForm(p.kinds, p.causal, adjusted=bool(p.kinds) or p.scale <= 0),
+        **own,
+    )
+
+
+def _index_of(problem: Attention, request: Request) -> DType:
+    """Return the index dtype that reaches all operands and results."""
+    p, views = problem, request.inputs
+    spans = [sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in views]
+    # Results are dense, even if operands broadcast over heads or batches.
+    spans += [o.size for o in request.outputs]
+    # Half of an index's range, since positions beyond the last rows are computed too.
+    return index_dtype(*(2 * n for n in spans), 2 * p.rows * max(p.features, p.values))

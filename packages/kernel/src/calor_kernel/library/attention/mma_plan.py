@@ -7,14 +7,18 @@ accumulator layout matches operand B, we compute Sᵀ, and they are columns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from calor.dtypes import DType, float32
 from calor_kernel.language import (
     Fragment,
+    Index,
     Layout,
+    Number,
     Pipeline,
+    Pointer,
+    SharedMatrix,
     Tile,
     group_of,
     helper,
@@ -23,6 +27,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.matrices import MatrixShape, Side
 from calor_kernel.library.gemm.mma import (
+    Operands,
     Panel,
     Sums,
     add_products,
@@ -36,9 +41,12 @@ from calor_kernel.library.gemm.mma import (
 # Instructions whose accumulator layout matches their operand B.
 _SECOND = ("mfma", "wmma")
 
+OwnRows = SharedMatrix | Operands
+"""A plane's or warp group's own rows: in shared memory, or in registers."""
+
 
 @dataclass(frozen=True, slots=True)
-class Fragments:
+class MmaPlan:
     """A plan: each of ``planes`` owns ``high`` tiles of rows of scores.
 
     A step has ``block`` rows of the other operand. ``features`` and ``values`` are the room of a
@@ -89,11 +97,17 @@ class Fragments:
         """The rows of the other operand in a tile of scores."""
         return self.shape(self.block).extent("c")[self.axis]
 
+    @property
+    def rooms(self) -> tuple[int, int]:
+        """The room of a row of queries or keys, and of values."""
+        return self.features, self.values
+
     @helper
-    def first_row(self) -> Any:
+    def first_row(self) -> Number:
         """Return the first of the cube's rows that this unit's plane or warp group owns."""
         if self.grouped:
-            return group_of(self.shape(self.block)) * self.own
+            group: Number = group_of(self.shape(self.block)) * self.own
+            return group
         return plane_position() * (self.high * self.own)
 
     def sums(self, columns: int) -> Sums:
@@ -101,7 +115,7 @@ class Fragments:
         shape = self.shape(columns)
         return sums_of(shape, self.high, columns // shape.extent("c")[self.axis])
 
-    def places(self, tile: Fragment) -> tuple[Any, Any]:
+    def places(self, tile: Fragment) -> tuple[Number, Number]:
         """Return the offset of a unit's first element of a tile, along own and other rows."""
         row, column = tile.lane_place()
         return (row, column) if self.axis == 1 else (column, row)
@@ -117,20 +131,20 @@ class Fragments:
 
     def shared_bytes(self, gradient: bool) -> int:
         """Return the shared memory of a cube: its own rows, and two steps of the other's rows."""
-        rooms = self.features, self.values
-        own = sum(self.panel(self.rows, r).nbytes for r in (rooms if gradient else rooms[:1]))
-        steps = 2 * sum(self.panel(self.block, r).nbytes for r in rooms)
+        kept = self.rooms if gradient else self.rooms[:1]
+        own = sum(self.panel(self.rows, room).nbytes for room in kept)
+        steps = 2 * sum(self.panel(self.block, room).nbytes for room in self.rooms)
         numbers = 4 * float32.itemsize * self.numbers.size if gradient else 0
         return own + steps + numbers
 
     @helper
-    def own_operands(self, own: Pipeline, rooms: Any, row: Any) -> Any:
+    def own_operands(self, own: Pipeline, rooms: Sequence[int], row: Index) -> Sequence[OwnRows]:
         """Return the own rows as operands: in registers if they stay there.
 
         One step of the other operand's rows has been copied ahead.
         """
         first = self.axis == 1
-        panels = [
+        panels: list[SharedMatrix] = [
             self.panel(self.rows, room).matrix(own.stage(i), turned=not first)
             for i, room in enumerate(rooms)
         ]
@@ -143,7 +157,7 @@ class Fragments:
         ]
 
     @helper
-    def add_scores(self, sums: Sums, own: Any, row: Any, other: Any, room: int) -> None:
+    def add_scores(self, sums: Sums, own: OwnRows, row: Index, other: Pointer, room: int) -> None:
         """Add products of the own rows of a plane or warp group and all rows of a step's panel.
 
         ``own`` comes from ``own_operands``. Warp-group products need ``settle``.
@@ -152,10 +166,10 @@ class Fragments:
         if self.axis == 1:
             add_products(sums, own, panel.matrix(other, turned=True), room, row)
         else:
-            add_products(_turned(sums), panel.matrix(other), own, room, 0, row)
+            add_products(_transposed(sums), panel.matrix(other), own, room, 0, row)
 
     @helper
-    def add_weighted(self, sums: Sums, weights: Sums, other: Any, room: int) -> None:
+    def add_weighted(self, sums: Sums, weights: Sums, other: Pointer, room: int) -> None:
         """Add the weights of a step's rows times these rows; warp groups need ``settle``."""
         shape, panel = self.shape(room), self.panel(self.block, room)
         side: Side = "a" if self.axis == 1 else "b"
@@ -166,13 +180,13 @@ class Fragments:
         if self.axis == 1:
             add_products(sums, made, panel.matrix(other), self.block)
         else:
-            add_products(_turned(sums), panel.matrix(other, turned=True), made, self.block)
+            add_products(_transposed(sums), panel.matrix(other, turned=True), made, self.block)
 
     @helper
-    def store(self, sums: Sums, target: Any, first: Any, width: Any, count: Any) -> None:
+    def store(self, sums: Sums, target: Pointer, first: Index, width: Index, count: Index) -> None:
         """Write ``count`` own rows of ``width`` elements from an index on."""
         store(sums, target, first, width, (count, width), turned=self.axis == 0)
 
 
-def _turned(sums: Sums) -> Sums:
+def _transposed(sums: Sums) -> Sums:
     return [list(tiles) for tiles in zip(*sums, strict=True)]

@@ -1,36 +1,50 @@
-"""Parts of attention by matrix instructions: tiles, their copies, products, scores.
+"""Parts of attention by matrix instructions: copies of rows, the online softmax, masks.
 
 Requirements: a plane, or a warp group of four, owns whole rows of scores. So maxima, sums and
-weights stay in its registers, and weights are the next product's operand in place. Copies run one
-step ahead. For planes, rows of a tile are padded by one access, so that the eight rows of one load
-begin in different banks, and offsets within a row are known at build time. For warp groups, rows
-are in the swizzled lines that their instruction reads. (Dao, "FlashAttention-2", 2023.)
+weights stay in its registers, and weights are the next product's operand in place. For planes, rows
+of a tile are padded by one access, so that the eight rows of one load begin in different banks, and
+offsets within a row are known at build time. For warp groups, rows are in the swizzled lines that
+their instruction reads. (Dao, "FlashAttention-2", 2023.)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calor_kernel.language import (
+    Band,
+    Fragment,
+    Index,
+    Mask,
+    Number,
     Pipeline,
-    cube_count,
-    cube_position,
+    Pointer,
     fma,
     helper,
     intrinsic,
+    max,
+    min,
     pack,
     select,
     splat,
     unit_index,
     way_of_units,
 )
-from calor_kernel.library.attention.mma_plan import Fragments
-from calor_kernel.library.attention.problem import Given, finite, given
+from calor_kernel.library.attention.mma_plan import MmaPlan
+from calor_kernel.library.attention.operands import (
+    KernelOperands,
+    Rows,
+    ScoreForm,
+    Upstream,
+    finite,
+    visible,
+)
+from calor_kernel.library.gemm.mma import Sums
 from calor_kernel.library.math import log
 
 # Elements of an access of 16 bytes, for two-byte types.
@@ -49,59 +63,62 @@ LOG2_E = math.log2(math.e)
     metal="fast::exp2({0})",
     hip="__builtin_amdgcn_exp2f({0})",
 )
-def power_of_two(x: Any) -> Any:
+def power_of_two(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return 2**x within some units of 2**-22, below the precision of half-type weights."""
     return np.exp2(x)
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """``count`` rows of ``width`` dense elements in global memory, ``step`` apart."""
-
-    memory: Any
-    at: Any
-    count: Any
-    width: Any
-    step: Any
-
-    @helper
-    def take(self, pipe: Any, number: int, first: Any, size: int, room: int, plan: Any) -> None:
-        """Start copying rows from ``first`` on to a tile, with 0 beyond the last row."""
-        to = plan.panel(size, room).at()
-        across = room // ACCESS
-        down = plan.units // across
-        line, place = unit_index() // across, unit_index() % across * ACCESS
-        for turn in range(-(-size // down)):
-            row = line + turn * down
-            inside = (first + row < self.count) & (place < self.width)
-            of = self.at + (first + row) * self.step + place
-            if (size % down == 0) or (row < size):
-                pipe.copy(number, to(row, place), self.memory, of, ACCESS, inside)
+@helper
+def take_rows(
+    rows: Rows, pipe: Pipeline, number: int, first: Index, size: int, room: int, plan: MmaPlan
+) -> None:
+    """Start copying ``size`` rows from ``first`` on to a tile, with 0 beyond the last row."""
+    to = plan.panel(size, room).at()
+    across = room // ACCESS
+    down = plan.units // across
+    line, place = unit_index() // across, unit_index() % across * ACCESS
+    for turn in range(-(-size // down)):
+        row = line + turn * down
+        inside = (first + row < rows.count) & (place < rows.width)
+        of = rows.at + (first + row) * rows.row_step + place
+        if (size % down == 0) or (row < size):
+            pipe.copy(number, to(row, place), rows.memory, of, ACCESS, inside)
 
 
-def lines_of(memory: Any, strides: Any, n: Any, head: Any, count: Any, width: Any) -> Lines:
-    """Return the rows of a head of an operand with four axes, the last of them dense."""
-    return Lines(memory, n * strides[0] + head * strides[1], count, width, strides[2])
+@helper
+def take_own_rows(sources: Sequence[Rows], first: Index, plan: MmaPlan) -> Pipeline:
+    """Start copying the cube's rows from ``first`` on, of each of the sources."""
+    rooms = plan.rooms[: len(sources)]
+    own = Pipeline(1, *(plan.panel(plan.rows, room).tile for room in rooms), how=way_of_units())
+    own.acquire()
+    for number, (rows, room) in enumerate(zip(sources, rooms, strict=True)):
+        take_rows(rows, own, number, first, plan.rows, room, plan)
+    own.commit()
+    return own
 
 
-def lanewise(function: Callable[..., Any], *values: Any) -> Any:
-    """Return a function of numbers applied to each lane of vectors."""
-    if values[0].width == 1:
-        return function(*values)
-    return pack([function(*(v[i] for v in values)) for i in range(values[0].width)])
-
-
-def weigh(scores: Any, factor: Any, shifts: Any) -> None:
+def weigh(scores: Fragment, factor: Number | float, shifts: Band) -> None:
     """Set scores to 2**(score * factor + shift), with a shift for each row or column."""
 
-    def weight(x: Any, shift: Any) -> Any:
-        return lanewise(power_of_two, fma(x, splat(factor, x.width), shift))
+    def weight(x: Number, shift: Number) -> Number | None:
+        x = fma(x, splat(factor, x.width), shift)
+        if x.width == 1:
+            return power_of_two(x)
+        return pack([power_of_two(x[i]) for i in range(x.width)])
 
     scores.map_band(weight, shifts)
 
 
+def follow_slope(slopes: Fragment, weights: Fragment, along: Band) -> None:
+    """Turn products with the upstream gradient into gradients of the scores, by their weights."""
+    slopes.map_band(lambda x, d: x - d, along)
+    slopes.map(lambda x, p: p * x, weights)
+
+
 @helper
-def follow(scores: list[Any], largest: Any, powers: Any, factor: Any, axis: int) -> Any:
+def follow(
+    scores: Sequence[Fragment], largest: Band, powers: Band, factor: Number | float, axis: int
+) -> Band:
     """Set scores of some rows to weights; return the correction factors of earlier sums.
 
     Maxima and sums of the rows are updated; powers of 2 are of differences from the maximum so far.
@@ -125,16 +142,9 @@ def follow(scores: list[Any], largest: Any, powers: Any, factor: Any, axis: int)
 
 @helper
 def finish(
-    sums: list[Any],
-    largest: Any,
-    powers: Any,
-    total: Any,
-    row_at: Any,
-    first: Any,
-    g: Given,
-    adjusted: bool,
-    plan: Fragments,
-) -> None:
+    sums: Sequence[Fragment], largest: Band, powers: Band, total: Pointer, row_at: Number,
+    first: Number, g: KernelOperands, form: ScoreForm, plan: MmaPlan,
+) -> None:  # fmt: skip
     """Divide some rows' sums by the sums of their weights, and store the log-sum-exp."""
     powers.combine("add", sums[0])
     inverse = powers.copy().map(lambda x: 1.0 / select(x > 0.0, x, 1.0))
@@ -144,135 +154,95 @@ def finish(
     for k in range(len(powers.keys)):
         place = first + down + powers.keys[k]
         if (right == 0) and (place < g.queries):
-            scale = 1.0 if adjusted else g.scale
+            scale = 1.0 if form.adjusted else g.scale
             made = finite(largest.items[k]) * scale + log(powers.items[k])
             total[row_at + place] = made
 
 
-@dataclass(frozen=True, slots=True)
-class Queries:
-    """A cube of queries: its operands, its rows, and the keys that they attend to."""
-
-    g: Given
-    n: Any
-    head: Any
-    first: Any
-    stop: Any
-    row_at: Any
-    query: Lines
-    key: Lines
-    value: Lines
-
-    @helper
-    def reach(self, row: Any, causal: bool) -> Any:
-        """Return the first key hidden from the first query of a plane or warp group."""
-        return min(self.g.keys, self.first + row + 1) if causal else self.g.keys
-
-    @helper
-    def take_keys(self, pipe: Any, begin: Any, plan: Fragments) -> None:
-        """Start copying a block of keys and values."""
-        self.key.take(pipe, 0, begin, plan.block, plan.features, plan)
-        self.value.take(pipe, 1, begin, plan.block, plan.values, plan)
-
-
 @helper
-def queries_of_cube(numbers: Any, value_width: Any, causal: bool, plan: Fragments) -> Queries:
-    """Return a cube's queries: rows from x, the longest first, head y, batch z."""
-    g = given(numbers)
-    n, head = cube_position(2), cube_position(1)
-    number = cube_count(0) - 1 - cube_position(0) if causal else cube_position(0)
-    first = number * plan.rows
-    stop = min(g.keys, first + plan.rows) if causal else g.keys
-    row_at = (n * g.heads + head) * g.queries
-    query = lines_of(g.query, g.query_strides, n, head, g.queries, g.features)
-    key = lines_of(g.key, g.key_strides, n, head // g.group, stop, g.features)
-    value = lines_of(g.value, g.value_strides, n, head // g.group, stop, value_width)
-    return Queries(g, n, head, first, stop, row_at, query, key, value)
+def load_row_numbers(
+    shift: Band, along: Band, up: Upstream[Pointer], row_at: Number, place: Sequence[Index],
+    queries: Number,
+) -> None:  # fmt: skip
+    """Load the log-sum-exp, as a shift, and delta of each row; ``place``: terms of the first."""
+    first, row, offset, down = place
+    for k in range(len(shift.keys)):
+        at = first + row + offset + down + shift.keys[k]
+        there = at < queries
+        shift.items[k] = finite(up.total.load(row_at + at, mask=there)) * -LOG2_E
+        along.items[k] = up.delta.load(row_at + at, mask=there)
 
 
-def exponent(g: Given, adjusted: bool) -> Any:
+def exponent(g: KernelOperands, form: ScoreForm) -> Number | float:
     """Return the scale of the exponents, so that powers of 2 are weights.
 
     Scores are products times the scale; adjusted scores have been scaled already.
     """
-    return LOG2_E if adjusted else g.scale * LOG2_E
+    return LOG2_E if form.adjusted else g.scale * LOG2_E
 
 
-@helper
-def own_rows(sources: Any, rooms: Any, first: Any, plan: Fragments) -> Pipeline:
-    """Start copying the cube's rows from ``first`` on, of each of the sources."""
-    own = Pipeline(1, *(plan.panel(plan.rows, room).tile for room in rooms), how=way_of_units())
-    own.acquire()
-    for number, (lines, room) in enumerate(zip(sources, rooms, strict=True)):
-        lines.take(own, number, first, plan.rows, room, plan)
-    own.commit()
-    return own
+def scale_sums(sums: Sums, scale: Number) -> None:
+    """Multiply the sums by a scale."""
+    for tiles in sums:
+        for tile in tiles:
+            tile.map(lambda x: x * scale)
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
-    """Masks and biases of a block of scores: its first query and key, batch and head.
+class ScoreMask:
+    """Masks and biases of the scores of a batch and head.
 
-    ``turned``: whether rows of the scores are keys, and columns queries. ``adjusted``: whether
-    every score is adjusted and scaled here, as with ``kinds`` of extras.
+    ``by_keys``: whether rows of the scores are keys, and columns queries.
     """
 
-    g: Given
-    kinds: tuple[str, ...]
-    causal: bool
-    adjusted: bool
-    n: Any
-    head: Any
-    turned: bool
+    g: KernelOperands
+    form: ScoreForm
+    n: Number
+    head: Number
+    by_keys: bool = False
 
     @helper
-    def adjust(self, tile: Any, row: Any, column: Any, plan: Any) -> None:
-        """Scale a tile's scores, add biases, and set hidden scores to −inf."""
-        g = self.g
-        down, right = plan.places(tile)
-        for part in range(len(tile.parts.items)):
-            made = []
-            for lane in range(tile.width):
-                far = tile.register_place(part * tile.width + lane)
-                i, j = row + down + far[1 - plan.axis], column + right + far[plan.axis]
-                query, key = (j, i) if self.turned else (i, j)
-                x = tile.parts[part][lane]
-                made.append(self.score(x, query, key, g))
-            tile.parts[part] = pack(made)
+    def reach(self, first: Number, row: Number) -> Number:
+        """Return the first key hidden from the first query of a plane or warp group."""
+        return min(self.g.keys, first + row + 1) if self.form.causal else self.g.keys
 
     @helper
-    def adjust_some(self, scores: Any, row: Any, begin: Any, reach: Any, plan: Any) -> None:
+    def adjust_before(
+        self, scores: Sums, row: Number, begin: Index, reach: Number, plan: MmaPlan
+    ) -> None:
         """Adjust scores of keys from ``begin`` on, unless all are before ``reach`` and visible."""
-        if self.adjusted or begin + plan.block > reach:
-            self.adjust_all(scores, row, begin, plan)
+        if self.form.adjusted or begin + plan.block > reach:
+            self.adjust(scores, row, begin, plan)
 
     @helper
-    def adjust_turned(self, scores: Any, row: Any, base: Any, clear: Any, plan: Any) -> None:
+    def adjust_by_keys(
+        self, scores: Sums, row: Number, base: Number, clear: Mask, plan: MmaPlan
+    ) -> None:
         """Adjust scores of keys from ``row`` on with queries from ``base`` on, unless ``clear``."""
-        if self.adjusted or (self.causal and not clear):
-            self.adjust_all(scores, row, base, plan)
+        if self.form.adjusted or (self.form.causal and not clear):
+            self.adjust(scores, row, base, plan)
 
     @helper
-    def adjust_all(self, scores: Any, row: Any, column: Any, plan: Any) -> None:
-        """Adjust all tiles of a plane."""
+    def adjust(self, scores: Sums, row: Number, column: Index, plan: MmaPlan) -> None:
+        """Add biases to the scores of a plane, and set hidden scores to −inf.
+
+        If all scores are adjusted, they are scaled here, otherwise later.
+        """
+        g = self.g
         for i in range(plan.high):
             for j in range(len(scores[i])):
-                self.adjust(scores[i][j], row + i * plan.own, column + j * plan.other, plan)
-
-    @helper
-    def score(self, x: Any, query: Any, key: Any, g: Given) -> Any:
-        """Return a product as a score; unless all scores are adjusted, the scale comes later."""
-        there = (query < g.queries) & (key < g.keys)
-        seen = there
-        if self.adjusted:
-            x = x * g.scale
-        for kind, (memory, strides) in zip(self.kinds, g.extras, strict=True):
-            at = self.n * strides[0] + self.head * strides[1]
-            at = at + query * strides[2] + key * strides[3]
-            if kind == "bias":
-                x = x + memory.load(at, mask=there).to(x.dtype)
-            else:
-                seen = seen & memory.load(at, mask=there, other=False)
-        if self.causal:
-            seen = seen & (key <= query)
-        return select(seen, x, -math.inf)
+                tile = scores[i][j]
+                top, left = row + i * plan.own, column + j * plan.other
+                down, right = plan.places(tile)
+                for part in range(len(tile.parts.items)):
+                    made = []
+                    for lane in range(tile.width):
+                        far = tile.register_place(part * tile.width + lane)
+                        place = top + down + far[1 - plan.axis], left + right + far[plan.axis]
+                        query, key = place[::-1] if self.by_keys else place
+                        x = tile.parts[part][lane]
+                        there = (query < g.queries) & (key < g.keys)
+                        if self.form.adjusted:
+                            x = x * g.scale
+                        made.append(visible(x, there, g, self.form, self.n, self.head, query, key))
+                    tile.parts[part] = pack(made)

@@ -1,123 +1,130 @@
-"""Operands of register tiles: keys and values packed to panels, or read in place.
+"""The operands of attention in launches and in kernels.
 
-Requirements: scores need transposed keys, so keys are always packed, once for all queries. Sums
-need rows with vectors along them; values are packed only for another type or order.
+Requirements: all kernels of the family take the same group of operands after their own parameters.
+What changes a kernel's text is a build-time argument, and the rest is given at the launch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+import math
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
 
-from calor.dtypes import DType
-from calor_kernel.contract.choices import greatest
-from calor_kernel.contract.work import Argument, Input, Launch, Request, Scratch
-from calor_kernel.ir.types import Buffer
-from calor_kernel.library.attention.problem import Attention, Operand
-from calor_kernel.library.matmul.lowering import pack_operand
-from calor_kernel.library.matmul.problem import Operand as Packable
+from calor_kernel.contract.launching import Bound, Multiple, Typed, operand
+from calor_kernel.contract.work import Request
+from calor_kernel.language import Index, Mask, Number, Pointer, SizeOf, StrideOf, helper, select
+from calor_kernel.language.declared import ELEMENT, READS
+from calor_kernel.library.attention.problem import Attention
 
-Keywords = tuple[tuple[str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RightOperand:
-    """An operand for ``Columns``: strides of batch, head, panel and row."""
-
-    argument: Argument
-    numbers: tuple[int, int, int, int]
-    packed: bool
-    ragged: bool
-
-
-class Packed:
-    """The packed operands of a work, with their launches and scratch memory."""
-
-    def __init__(self, problem: Attention) -> None:
-        self.problem = problem
-        self.launches: list[Launch] = []
-        self.scratch: list[int] = []
-
-    def memory(self, count: int, dtype: DType) -> Scratch:
-        """Return memory for some elements."""
-        self.scratch.append(greatest(count, 1) * dtype.itemsize)
-        return Scratch(len(self.scratch) - 1)
-
-    def transposed(self, operand: Operand, width: int, panel: int, lanes: int) -> Scratch:
-        """Return keys or values of all heads as panels of ``panel`` keys."""
-        p = self.problem
-        count = -(-p.keys // panel) * panel * width
-        target = self.memory(p.batch * p.key_heads * count, p.accumulate)
-        if count:
-            self._pack(operand, (p.keys, width), True, panel, lanes, target)
-        return target
-
-    def rows(self, operand: Operand, width: int, span: int, lanes: int) -> RightOperand:
-        """Return keys or values as rows with vectors along them, in panels of ``span`` elements."""
-        p = self.problem
-        if operand.dtype is p.accumulate and (operand.strides[3] == 1 or width == 1):
-            batch, head, row, _ = operand.strides
-            return RightOperand(
-                operand.argument, (batch, head, span, row), False, width % span != 0
-            )
-        whole = -(-width // span) * span * p.keys
-        target = self.memory(p.batch * p.key_heads * whole, p.accumulate)
-        if whole:
-            self._pack(operand, (width, p.keys), False, span, lanes, target)
-        return RightOperand(target, (whole * p.key_heads, whole, p.keys * span, span), True, False)
-
-    def _pack(
-        self,
-        operand: Operand,
-        sizes: tuple[int, int],
-        transposed: bool,
-        panel: int,
-        lanes: int,
-        target: Scratch,
-    ) -> None:
-        p = self.problem
-        batch, head, row, column = operand.strides
-        free, depth = (row, column) if transposed else (column, row)
-        seen = Packable((batch, head), free, depth, 0, operand.dtype)
-        heads = (p.batch, p.key_heads)
-        source = operand.argument
-        self.launches.append(
-            pack_operand(*sizes, heads, seen, panel, lanes, 1, p.accumulate, source, target)
-        )
-
-
-def keywords(blueprint: Any, **more: Any) -> Keywords:
-    """Return a blueprint's fields and more as build-time arguments."""
-    said = {f.name: getattr(blueprint, f.name) for f in fields(blueprint)}
-    return tuple(sorted({**said, **more}.items()))
-
-
-def tile_keywords(problem: Attention) -> dict[str, Any]:
-    """Return the problem's build-time arguments for register tiles."""
-    p = problem
-    return {
-        "kinds": p.kinds,
-        "steps": tuple(x.strides[3] if x.strides[3] in (0, 1) else -1 for x in p.extras),
-        "contiguous": p.query.strides[3] == 1 or p.features == 1,
-        "causal": p.causal,
-    }
+M = TypeVar("M")
+N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class Extra(Generic[M, N]):
+    """A mask or a bias, and its strides along batch, head, query and key."""
+
+    memory: Annotated[M, READS]
+    strides: tuple[StrideOf[N], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operands(Generic[M, N]):
+    """Query, key and value, the sizes and strides of each, and masks and biases.
+
+    ``group`` query heads share a key head.
+    """
+
+    query: Annotated[M, READS]
+    key: Annotated[M, READS]
+    value: Annotated[M, READS]
+    scale: Annotated[N, ELEMENT]
+    heads: SizeOf[N]
+    key_heads: SizeOf[N]
+    group: SizeOf[N]
+    queries: SizeOf[N]
+    keys: SizeOf[N]
+    features: SizeOf[N]
+    query_strides: tuple[StrideOf[N], ...]
+    key_strides: tuple[StrideOf[N], ...]
+    value_strides: tuple[StrideOf[N], ...]
+    extras: tuple[Extra[M, N], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream(Generic[M]):
     """The first operands of a gradient: the upstream gradient, delta, and the log-sum-exp."""
 
-    arguments: tuple[Argument, ...]
-    declared: tuple[Buffer, ...]
+    gradient: Annotated[M, READS]
+    delta: Annotated[M, READS]
+    total: Annotated[M, READS]
 
 
-def upstream_of(request: Request, problem: Attention) -> Upstream:
-    """Return the first three operands of a gradient, which are dense."""
-    types = (problem.dtype, problem.accumulate, problem.accumulate)
-    return Upstream(
-        tuple(Input(i, request.inputs[i].offset) for i in range(3)),
-        tuple(Buffer(t, writable=False) for t in types),
+KernelOperands = Operands[Pointer, Number]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreForm:
+    """What a kernel of scores is built for.
+
+    ``kinds``: the kinds of the extras. ``adjusted``: whether all scores are scaled and adjusted,
+    not only those of blocks with hidden scores. ``contiguous``: for query, key and value, whether
+    features have a stride of 1. ``steps``: the strides of the extras along the keys, 0 or 1, and −1
+    for others.
+    """
+
+    kinds: tuple[str, ...]
+    causal: bool
+    adjusted: bool = True
+    contiguous: tuple[bool, ...] = ()
+    steps: tuple[int, ...] = ()
+
+
+def contiguous(problem: Attention) -> tuple[bool, bool, bool]:
+    """Return whether features of query, key and value have a stride of 1."""
+    p = problem
+    query, key, value = (
+        operand.strides[3] == 1 or width == 1
+        for operand, width in ((p.query, p.features), (p.key, p.features), (p.value, p.values))
     )
+    return query, key, value
+
+
+def operands_of(problem: Attention, access: int = 1) -> Operands[Bound, object]:
+    """Return the operands of a launch; rows begin at whole accesses of so many elements."""
+    p = problem
+    three = p.query, p.key, p.value
+    query, key, value = (
+        operand.bound.aligned(access * p.dtype.itemsize if access > 1 else 0) for operand in three
+    )
+    of_query, of_key, of_value = (
+        (*(Multiple(step, access) for step in operand.strides[:3]), operand.strides[3])
+        for operand in three
+    )
+    return Operands(
+        query,
+        key,
+        value,
+        Typed(float(p.scale), p.accumulate),
+        p.heads,
+        p.key_heads,
+        p.group,
+        p.queries,
+        p.keys,
+        Multiple(p.features, access),
+        of_query,
+        of_key,
+        of_value,
+        tuple(Extra(extra.bound, extra.strides) for extra in p.extras),
+    )
+
+
+def upstream_of(request: Request, align: int = 0) -> Upstream[Bound]:
+    """Return the first three operands of a gradient, which are dense."""
+    gradient, delta, total = (
+        operand(i, view).aligned(align) for i, view in enumerate(request.inputs[:3])
+    )
+    return Upstream(gradient, delta, total)
 
 
 def least_bytes(problem: Attention) -> int:
@@ -127,3 +134,81 @@ def least_bytes(problem: Attention) -> int:
     keys = p.batch * p.key_heads * p.keys * (p.features + p.values)
     nbytes: int = (queries + keys) * p.dtype.itemsize
     return nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """``count`` rows of ``width`` elements in global memory; ``contiguous``: ``step`` is 1."""
+
+    memory: Pointer
+    at: Index
+    count: Index
+    width: Index
+    row_step: Index
+    step: Index = 1
+    contiguous: bool = True
+
+
+def query_rows(g: KernelOperands, n: Index, head: Index, contiguous: bool = True) -> Rows:
+    """Return the queries of a head."""
+    return _rows(g.query, g.query_strides, n, head, g.queries, g.features, contiguous)
+
+
+def key_rows(g: KernelOperands, n: Index, head: Index, contiguous: bool = True) -> Rows:
+    """Return the keys of a key head."""
+    return _rows(g.key, g.key_strides, n, head, g.keys, g.features, contiguous)
+
+
+def value_rows(
+    g: KernelOperands, n: Index, head: Index, width: Index, contiguous: bool = True
+) -> Rows:
+    """Return the values of a key head."""
+    return _rows(g.value, g.value_strides, n, head, g.keys, width, contiguous)
+
+
+def _rows(
+    memory: Pointer,
+    strides: tuple[Number, ...],
+    n: Index,
+    head: Index,
+    count: Index,
+    width: Index,
+    contiguous: bool,
+) -> Rows:
+    at = n * strides[0] + head * strides[1]
+    return Rows(memory, at, count, width, strides[2], strides[3], contiguous)
+
+
+def upstream_rows(up: Upstream[Pointer], row_at: Index, g: KernelOperands, width: Index) -> Rows:
+    """Return the upstream gradients of a head whose rows begin at ``row_at``."""
+    return Rows(up.gradient, row_at * width, g.queries, width, width)
+
+
+def finite(x: Number) -> Number:
+    """Return x with 0 for −inf and NaN, so that −inf minus it is −inf."""
+    return select(x > -math.inf, x, 0.0)
+
+
+@helper
+def visible(
+    x: Number,
+    there: Mask,
+    g: KernelOperands,
+    form: ScoreForm,
+    n: Index,
+    head: Index,
+    i: Index,
+    j: Index,
+) -> Number:
+    """Return the score of query i and key j with biases; −inf if hidden, or not ``there``."""
+    seen = there
+    for kind, extra in zip(form.kinds, g.extras, strict=True):
+        steps = extra.strides
+        at = n * steps[0] + head * steps[1] + i * steps[2] + j * steps[3]
+        if kind == "bias":
+            x = x + extra.memory.load(at, mask=there).to(x.dtype)
+        else:
+            seen = seen & extra.memory.load(at, mask=there, other=False)
+    if form.causal:
+        seen = seen & (j <= i)
+    return select(seen, x, -math.inf)

@@ -2,205 +2,333 @@
 
 Requirements: only one tile of scores exists at a time. An online softmax follows the keys block by
 block (Dao et al., "FlashAttention", 2022). Sums have a fixed order and nothing is atomic, so the
-gradients of queries and of keys take two passes over the scores.
+gradients of queries and of keys take two passes over the scores. A cube reads operands from global
+memory once a step. Neighbouring units read along the contiguous axis, and write neighbouring
+elements. Any strides and sizes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
+from calor.dtypes import DType
 from calor_kernel.language import (
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Registers,
+    Size,
     barrier,
     constant,
     cube_position,
+    cube_size,
+    fma,
     helper,
     kernel,
     loop_range,
+    min,
+    private,
     registers,
     select,
+    shared,
     unit_index,
+    unit_position,
 )
-from calor_kernel.library.attention.problem import Given, finite, given
-from calor_kernel.library.attention.simt_tiles import Matrix, Team, adjusted, common, head_of, team
+from calor_kernel.library.attention.operands import (
+    KernelOperands,
+    Rows,
+    ScoreForm,
+    Upstream,
+    finite,
+    key_rows,
+    query_rows,
+    upstream_rows,
+    value_rows,
+    visible,
+)
+from calor_kernel.library.gemm.generic import fill_tile
 from calor_kernel.library.math import exp, log
+
+
+@dataclass(frozen=True, slots=True)
+class SimtPlan:
+    """Cubes of ``across`` by ``down`` units; a unit has ``rows`` by ``keys`` scores of a tile.
+
+    ``values``: its columns of sums. A tile has ``depth`` features of the operands.
+    """
+
+    across: int
+    down: int
+    depth: int
+    rows: int
+    keys: int
+    values: int
+
+    @property
+    def height(self) -> int:
+        """The queries of a tile."""
+        return self.rows * self.down
+
+    @property
+    def block(self) -> int:
+        """The keys of a tile."""
+        return self.keys * self.across
+
+    @property
+    def width(self) -> int:
+        """The columns of sums of a cube."""
+        return self.values * self.across
+
+    @property
+    def pitch(self) -> int:
+        """The distance of rows of scores in shared memory."""
+        return self.block + 1
+
+    def row(self, i: int) -> Number:
+        """Return the row of a unit's i-th results."""
+        return unit_position(1) + i * self.down
+
+    def column(self, j: int) -> Number:
+        """Return the column of a unit's j-th results."""
+        return unit_position(0) + j * self.across
+
+
+def common(count: int, dtype: DType) -> Pointer:
+    """Return memory shared by the units of a cube; private memory for a cube of one unit."""
+    alone = cube_size(0) * cube_size(1) == 1
+    return private(count, dtype) if alone else shared(count, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Cube:
+    """A cube's scores of heads of batch ``n``, and its tiles of both operands of a product."""
+
+    plan: SimtPlan
+    form: ScoreForm
+    g: KernelOperands
+    value_width: Number
+    dtype: DType
+    left: Pointer
+    right: Pointer
+
+    def heads(self, n: Number, head: Number) -> tuple[Rows, Rows, Rows]:
+        """Return the queries, keys and values of a query head."""
+        query = query_rows(self.g, n, head, self.form.contiguous[0])
+        return query, *self.key_heads(n, head // self.g.group)
+
+    def key_heads(self, n: Number, key_head: Number) -> tuple[Rows, Rows]:
+        """Return the keys and values of a key head."""
+        _, keys, values = self.form.contiguous
+        return (
+            key_rows(self.g, n, key_head, keys),
+            value_rows(self.g, n, key_head, self.value_width, values),
+        )
+
+    def fill(self, tile: Pointer, source: Rows, first: Index, begin: Index, size: int) -> None:
+        """Fill a tile, transposed: ``tile[p, i]`` is element begin + p of row first + i."""
+        fill_tile(
+            tile, 0, source.memory, source.at, first, source.count, begin, source.width,
+            source.row_step, source.step, unit_index(), self.plan.across * self.plan.down, size,
+            self.plan.depth, source.contiguous, self.dtype,
+        )  # fmt: skip
+
+    def fill_rows(
+        self, tile: Pointer, source: Rows, first: Index, begin: Index, depth: int
+    ) -> None:
+        """Fill a tile: ``tile[p, i]`` is element first + i of row begin + p."""
+        fill_tile(
+            tile, 0, source.memory, source.at, first, source.width, begin, source.count,
+            source.step, source.row_step, unit_index(), self.plan.across * self.plan.down,
+            self.plan.width, depth, not source.contiguous, self.dtype,
+        )  # fmt: skip
+
+    @helper
+    def products(self, a: Rows, b: Rows, first: Index, begin: Index) -> Registers:
+        """Return the products of rows of a from ``first`` on and rows of b from ``begin`` on."""
+        plan = self.plan
+        acc = registers((plan.rows, plan.keys), self.dtype)
+        for p in loop_range(0, a.width, plan.depth):
+            barrier()
+            self.fill(self.left, a, first, p, plan.height)
+            self.fill(self.right, b, begin, p, plan.block)
+            barrier()
+            self.multiply(acc, self.left, 1, plan.height, self.right, plan.depth)
+        return acc
+
+    @helper
+    def multiply(
+        self, acc: Registers, left: Pointer, row_step: int, step: int, right: Pointer, depth: int
+    ) -> None:
+        """Add products of tiles: row i of the left begins at i · row_step, the right is dense."""
+        rows, columns = acc.shape
+        width = columns * self.plan.across
+        for p in loop_range(depth):
+            xs = [right[p * width + self.plan.column(j)] for j in range(columns)]
+            for i in range(rows):
+                value = left[self.plan.row(i) * row_step + p * step]
+                for j in range(columns):
+                    acc[i, j] = fma(value, xs[j], acc[i, j])
+
+    @helper
+    def score(self, x: Number, n: Index, head: Index, i: Number, j: Number) -> Number:
+        """Return a product as a score: scaled, with biases, and −inf if hidden or beyond it."""
+        x = x * self.g.scale
+        there = (i < self.g.queries) & (j < self.g.keys)
+        return visible(x, there, self.g, self.form, n, head, i, j)
+
+    @helper
+    def gradients(
+        self,
+        query: Rows,
+        key: Rows,
+        value: Rows,
+        upstream: Rows,
+        up: Upstream[Pointer],
+        n: Index,
+        head: Index,
+        first: Index,
+        begin: Index,
+    ) -> tuple[Registers, Registers]:
+        """Return a unit's weights and the gradients of its scores, 0 beyond the last score."""
+        g, plan = self.g, self.plan
+        weights = self.products(query, key, first, begin)
+        inner = self.products(upstream, value, first, begin)
+        row_at = (n * g.heads + head) * g.queries
+        for i in range(plan.rows):
+            place = first + plan.row(i)
+            there = place < g.queries
+            shift = finite(up.total.load(row_at + place, mask=there))
+            along = up.delta.load(row_at + place, mask=there)
+            for j in range(plan.keys):
+                x = self.score(weights[i, j], n, head, place, begin + plan.column(j))
+                weights[i, j] = exp(x - shift)
+                inner[i, j] = weights[i, j] * (inner[i, j] - along)
+        return weights, inner
+
+    def keep(self, tile: Pointer, scores: Registers) -> None:
+        """Write a unit's scores to a tile in shared memory."""
+        for i in range(self.plan.rows):
+            for j in range(self.plan.keys):
+                tile[self.plan.row(i) * self.plan.pitch + self.plan.column(j)] = scores[i, j]
+
+
+def cube_of(
+    plan: SimtPlan, form: ScoreForm, g: KernelOperands, value_width: Number, dtype: DType
+) -> Cube:
+    """Return a cube with memory for its tiles."""
+    left, right = common(plan.depth * plan.height, dtype), common(plan.depth * plan.block, dtype)
+    return Cube(plan, form, g, value_width, dtype, left, right)
 
 
 @kernel
 def attend_team(
-    out: Any,
-    total: Any,
-    value_width: Any,
-    panels: Any,
-    *numbers: Any,
-    across: int,
-    down: int,
-    depth: int,
-    rows: int,
-    keys: int,
-    values: int,
-    along: tuple[bool, bool, bool],
-    kinds: tuple[str, ...],
-    causal: bool,
+    out: Out,
+    total: Out,
+    value_width: Size,
+    panels: Size,
+    g: KernelOperands,
+    *,
+    plan: SimtPlan,
+    form: ScoreForm,
 ) -> None:
     """Compute a tile: rows from x, a head and a panel of the values' features from y, batch z."""
-    g = given(numbers)
-    dtype = total.dtype
-    height, block, width = rows * down, keys * across, values * across
-    pitch = block + 1
+    dtype, rows, pitch, height = total.dtype, plan.rows, plan.pitch, plan.height
     n, head, panel = cube_position(2), cube_position(1) // panels, cube_position(1) % panels
     first = cube_position(0) * height
-    units = team(across, down, depth, dtype, rows, keys)
-    query = head_of(g.query, g.query_strides, n, head, g.queries, g.features, along[0])
-    key_head = head // g.group
-    key = head_of(g.key, g.key_strides, n, key_head, g.keys, g.features, along[1])
-    value = head_of(g.value, g.value_strides, n, key_head, g.keys, value_width, along[2])
-    weights, value_tile = common(height * pitch, dtype), common(block * width, dtype)
+    cube = cube_of(plan, form, g, value_width, dtype)
+    query, key, value = cube.heads(n, head)
+    weights, value_tile = common(height * pitch, dtype), common(plan.block * plan.width, dtype)
     largest, powers, factors = common(height, dtype), common(height, dtype), common(height, dtype)
     unit = unit_index()
     if unit < height:
         largest[unit] = constant(-math.inf, dtype)
         powers[unit] = constant(0, dtype)
-    sums = registers((rows, values), dtype)
-    stop = min(g.keys, first + height) if causal else g.keys
-    for begin in loop_range(0, stop, block):
-        scores = units.scores(query, key, first, begin, (rows, keys))
+    sums = registers((rows, plan.values), dtype)
+    stop = min(g.keys, first + height) if form.causal else g.keys
+    for begin in loop_range(0, stop, plan.block):
+        scores = cube.products(query, key, first, begin)
         # All units have finished with the weights and values of the preceding block.
         barrier()
         for i in range(rows):
-            for j in range(keys):
-                row, column = units.row(i), units.column(j)
-                scores[i, j] = adjusted(
-                    scores[i, j], g, kinds, causal, n, head, first + row, begin + column
-                )
+            for j in range(plan.keys):
+                row, column = plan.row(i), plan.column(j)
+                scores[i, j] = cube.score(scores[i, j], n, head, first + row, begin + column)
                 weights[row * pitch + column] = scores[i, j]
-        units.fill_rows(value_tile, value, panel * width, begin, width, block)
+        cube.fill_rows(value_tile, value, panel * plan.width, begin, plan.block)
         barrier()
         if unit < height:
             top = largest[unit]
             before = top
-            for column in loop_range(block):
+            for column in loop_range(plan.block):
                 x = weights[unit * pitch + column]
                 top = select(x > top, x, top)
             factors[unit] = exp(before - finite(top))
             largest[unit] = top
         barrier()
         for i in range(rows):
-            for j in range(keys):
-                row, column = units.row(i), units.column(j)
+            for j in range(plan.keys):
+                row, column = plan.row(i), plan.column(j)
                 weights[row * pitch + column] = exp(scores[i, j] - finite(largest[row]))
         barrier()
         if unit < height:
             power = powers[unit] * factors[unit]
-            for column in loop_range(block):
+            for column in loop_range(plan.block):
                 power = power + weights[unit * pitch + column]
             powers[unit] = power
         for i in range(rows):
-            for j in range(values):
-                sums[i, j] = sums[i, j] * factors[units.row(i)]
-        units.multiply(sums, weights, pitch, 1, value_tile, block)
+            for j in range(plan.values):
+                sums[i, j] = sums[i, j] * factors[plan.row(i)]
+        cube.multiply(sums, weights, pitch, 1, value_tile, plan.block)
     barrier()
     row_at = (n * g.heads + head) * g.queries + first
     for i in range(rows):
-        row = units.row(i)
+        row = plan.row(i)
         under = powers[row]
         under = select(under > 0.0, under, 1.0)
-        for j in range(values):
-            column = panel * width + units.column(j)
+        for j in range(plan.values):
+            column = panel * plan.width + plan.column(j)
             if (first + row < g.queries) and (column < value_width):
                 out[(row_at + row) * value_width + column] = (sums[i, j] / under).to(out.dtype)
     if (panel == 0) and (unit < height) and (first + unit < g.queries):
         total[row_at + unit] = finite(largest[unit]) + log(powers[unit])
 
 
-@helper
-def tile_gradient(
-    units: Team,
-    g: Given,
-    query: Matrix,
-    key: Matrix,
-    value: Matrix,
-    upstream: Matrix,
-    delta: Any,
-    total: Any,
-    kinds: tuple[str, ...],
-    causal: bool,
-    n: Any,
-    head: Any,
-    first: Any,
-    begin: Any,
-    shape: tuple[int, int],
-) -> tuple[Any, Any]:
-    """Return a unit's weights and the gradients of its scores, 0 beyond the last score."""
-    rows, keys = shape
-    weights = units.scores(query, key, first, begin, shape)
-    inner = units.scores(upstream, value, first, begin, shape)
-    row_at = (n * g.heads + head) * g.queries
-    for i in range(rows):
-        place = first + units.row(i)
-        there = place < g.queries
-        shift = finite(total.load(row_at + place, mask=there))
-        along = delta.load(row_at + place, mask=there)
-        for j in range(keys):
-            column = begin + units.column(j)
-            x = adjusted(weights[i, j], g, kinds, causal, n, head, place, column)
-            weights[i, j] = exp(x - shift)
-            inner[i, j] = weights[i, j] * (inner[i, j] - along)
-    return weights, inner
-
-
 @kernel
 def query_gradient_team(
-    upstream: Any,
-    delta: Any,
-    total: Any,
-    for_query: Any,
-    value_width: Any,
-    panels: Any,
-    *numbers: Any,
-    across: int,
-    down: int,
-    depth: int,
-    rows: int,
-    keys: int,
-    values: int,
-    along: tuple[bool, bool, bool],
-    kinds: tuple[str, ...],
-    causal: bool,
+    up: Upstream[Pointer],
+    for_query: Out,
+    value_width: Size,
+    panels: Size,
+    g: KernelOperands,
+    *,
+    plan: SimtPlan,
+    form: ScoreForm,
 ) -> None:
     """Compute the gradient of a tile of queries, one panel of their features a cube."""
-    g = given(numbers)
-    dtype = total.dtype
-    height, block, width = rows * down, keys * across, values * across
-    pitch = block + 1
+    dtype = up.total.dtype
     n, head, panel = cube_position(2), cube_position(1) // panels, cube_position(1) % panels
-    first = cube_position(0) * height
-    units = team(across, down, depth, dtype, rows, keys)
-    query = head_of(g.query, g.query_strides, n, head, g.queries, g.features, along[0])
-    key_head = head // g.group
-    key = head_of(g.key, g.key_strides, n, key_head, g.keys, g.features, along[1])
-    value = head_of(g.value, g.value_strides, n, key_head, g.keys, value_width, along[2])
+    first = cube_position(0) * plan.height
+    cube = cube_of(plan, form, g, value_width, dtype)
+    query, key, value = cube.heads(n, head)
     row_at = (n * g.heads + head) * g.queries
-    up = Matrix(upstream, row_at * value_width, g.queries, value_width, value_width, 1, True)
-    gradients, key_tile = common(height * pitch, dtype), common(block * width, dtype)
-    sums = registers((rows, values), dtype)
-    stop = min(g.keys, first + height) if causal else g.keys
-    for begin in loop_range(0, stop, block):
-        _, inner = tile_gradient(
-            units, g, query, key, value, up, delta, total, kinds, causal, n, head, first, begin,
-            (rows, keys),
-        )  # fmt: skip
+    upstream = upstream_rows(up, row_at, g, value_width)
+    slopes = common(plan.height * plan.pitch, dtype)
+    key_tile = common(plan.block * plan.width, dtype)
+    sums = registers((plan.rows, plan.values), dtype)
+    stop = min(g.keys, first + plan.height) if form.causal else g.keys
+    for begin in loop_range(0, stop, plan.block):
+        _, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
         barrier()
-        for i in range(rows):
-            for j in range(keys):
-                gradients[units.row(i) * pitch + units.column(j)] = inner[i, j]
-        units.fill_rows(key_tile, key, panel * width, begin, width, block)
+        cube.keep(slopes, inner)
+        cube.fill_rows(key_tile, key, panel * plan.width, begin, plan.block)
         barrier()
-        units.multiply(sums, gradients, pitch, 1, key_tile, block)
-    for i in range(rows):
-        row = first + units.row(i)
-        for j in range(values):
-            column = panel * width + units.column(j)
+        cube.multiply(sums, slopes, plan.pitch, 1, key_tile, plan.block)
+    for i in range(plan.rows):
+        row = first + plan.row(i)
+        for j in range(plan.values):
+            column = panel * plan.width + plan.column(j)
             if (row < g.queries) and (column < g.features):
                 made = sums[i, j] * g.scale
                 for_query[(row_at + row) * g.features + column] = made.to(for_query.dtype)
@@ -208,67 +336,47 @@ def query_gradient_team(
 
 @kernel
 def key_gradient_team(
-    upstream: Any,
-    delta: Any,
-    total: Any,
-    for_key: Any,
-    for_value: Any,
-    value_width: Any,
-    panels: Any,
-    *numbers: Any,
-    across: int,
-    down: int,
-    depth: int,
-    rows: int,
-    keys: int,
-    values: int,
-    along: tuple[bool, bool, bool],
-    kinds: tuple[str, ...],
-    causal: bool,
+    up: Upstream[Pointer],
+    for_key: Out,
+    for_value: Out,
+    value_width: Size,
+    panels: Size,
+    g: KernelOperands,
+    *,
+    plan: SimtPlan,
+    form: ScoreForm,
 ) -> None:
     """Compute the gradients of a tile of keys and values, one panel of their features a cube."""
-    g = given(numbers)
-    dtype = total.dtype
-    height, block, width = rows * down, keys * across, values * across
-    pitch = block + 1
+    dtype, height, width = up.total.dtype, plan.height, plan.width
     n, key_head, panel = cube_position(2), cube_position(1) // panels, cube_position(1) % panels
-    begin = cube_position(0) * block
-    units = team(across, down, depth, dtype, rows, keys)
-    key = head_of(g.key, g.key_strides, n, key_head, g.keys, g.features, along[1])
-    value = head_of(g.value, g.value_strides, n, key_head, g.keys, value_width, along[2])
-    tile, right = common(height * pitch, dtype), common(height * width, dtype)
-    held = block // down
-    key_sums = registers((held, values), dtype)
-    value_sums = registers((held, values), dtype)
+    begin = cube_position(0) * plan.block
+    cube = cube_of(plan, form, g, value_width, dtype)
+    key, value = cube.key_heads(n, key_head)
+    tile, right = common(height * plan.pitch, dtype), common(height * width, dtype)
+    held = plan.block // plan.down
+    key_sums = registers((held, plan.values), dtype)
+    value_sums = registers((held, plan.values), dtype)
     for head in loop_range(key_head * g.group, (key_head + 1) * g.group):
         row_at = (n * g.heads + head) * g.queries
-        query = head_of(g.query, g.query_strides, n, head, g.queries, g.features, along[0])
-        up = Matrix(upstream, row_at * value_width, g.queries, value_width, value_width, 1, True)
-        start = begin // height * height if causal else begin * 0
+        query = query_rows(g, n, head, form.contiguous[0])
+        upstream = upstream_rows(up, row_at, g, value_width)
+        start = begin // height * height if form.causal else begin * 0
         for first in loop_range(start, g.queries, height):
-            weights, inner = tile_gradient(
-                units, g, query, key, value, up, delta, total, kinds, causal, n, head, first,
-                begin, (rows, keys),
-            )  # fmt: skip
-            barrier()
-            for i in range(rows):
-                for j in range(keys):
-                    tile[units.row(i) * pitch + units.column(j)] = weights[i, j]
-            units.fill_rows(right, up, panel * width, first, width, height)
-            barrier()
-            units.multiply(value_sums, tile, 1, pitch, right, height)
-            barrier()
-            for i in range(rows):
-                for j in range(keys):
-                    tile[units.row(i) * pitch + units.column(j)] = inner[i, j]
-            units.fill_rows(right, query, panel * width, first, width, height)
-            barrier()
-            units.multiply(key_sums, tile, 1, pitch, right, height)
+            weights, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
+            for factors, rows, sums in (
+                (weights, upstream, value_sums),
+                (inner, query, key_sums),
+            ):
+                barrier()
+                cube.keep(tile, factors)
+                cube.fill_rows(right, rows, panel * width, first, height)
+                barrier()
+                cube.multiply(sums, tile, 1, plan.pitch, right, height)
     key_at = (n * g.key_heads + key_head) * g.keys
     for i in range(held):
-        row = begin + units.row(i)
-        for j in range(values):
-            column = panel * width + units.column(j)
+        row = begin + plan.row(i)
+        for j in range(plan.values):
+            column = panel * width + plan.column(j)
             if row < g.keys:
                 if column < g.features:
                     made = key_sums[i, j] * g.scale

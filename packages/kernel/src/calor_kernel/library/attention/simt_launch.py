@@ -1,113 +1,99 @@
-"""Launches of attention by cubes of many units."""
+"""Launches of attention by cubes of many units, for operands of any type, sizes and strides."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
 
+from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Output, Request, Scratch, Work
-from calor_kernel.ir.types import Buffer
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Launch, Output, Request, Scratch, Work
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.attention.bias import bias_gradient_team
-from calor_kernel.library.attention.bias_parts import BiasParts
-from calor_kernel.library.attention.blueprints import teams
-from calor_kernel.library.attention.operands import keywords, least_bytes, upstream_of
-from calor_kernel.library.attention.problem import (
-    SIZE,
-    Attention,
-    arguments_of,
-    signature_of,
+from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_team
+from calor_kernel.library.attention.operands import (
+    ScoreForm,
+    contiguous,
+    least_bytes,
+    operands_of,
+    upstream_of,
 )
-from calor_kernel.library.attention.simt import attend_team, key_gradient_team, query_gradient_team
+from calor_kernel.library.attention.problem import Attention
+from calor_kernel.library.attention.simt import (
+    SimtPlan,
+    attend_team,
+    key_gradient_team,
+    query_gradient_team,
+)
 
 
-def forward_by_teams(problem: Attention, request: Request) -> Work:
-    """Return the work of the forward pass."""
+def simt_plan(problem: Attention, width: int, info: DeviceInfo) -> SimtPlan:
+    """Return the plan for cubes of many units, with sums of ``width`` columns.
+
+    A cube of one unit uses it too, if its private memory holds no rows of this many features.
+    """
+    wide = problem.accumulate.itemsize == 8
+    if info.max_units == 1:
+        return SimtPlan(1, 1, 32, 8, 8, 8)
+    values = min(2 if wide else 4, max(1, -(-width // 16)))
+    return SimtPlan(16, 8, 8 if wide else 16, 4, 2, values)
+
+
+def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
+    """Yield the work of the forward pass."""
     p = problem
-    launch = _launch(
+    attend = _launch(
         attend_team,
         p,
         request.info,
         p.values,
-        (p.queries, p.heads),
-        (Output(0), Output(1)),
-        (Buffer(p.dtype), Buffer(p.accumulate)),
         2 * p.pairs * (p.features + p.values),
+        out=Bound(Output(0), p.dtype),
+        total=Bound(Output(1), p.accumulate),
     )
-    return Work((launch,))
+    yield Work((attend,))
 
 
-def gradients_by_teams(problem: Attention, request: Request) -> Work:
-    """Return the work of the gradients of query, key and value."""
-    p, up = problem, upstream_of(request, problem)
-    result = Buffer(p.dtype)
+def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
+    """Yield the work of the gradients of query, key and value."""
+    p, up = problem, upstream_of(request)
+    results = [Bound(Output(i), p.dtype) for i in range(3)]
     launches = []
     if p.rows * p.features:
-        launches.append(
-            _launch(
-                query_gradient_team,
-                p,
-                request.info,
-                p.features,
-                (p.queries, p.heads),
-                (*up.arguments, Output(0)),
-                (*up.declared, result),
-                2 * p.pairs * (2 * p.features + p.values),
-            )
+        flops = 2 * p.pairs * (2 * p.features + p.values)
+        of_query = _launch(
+            query_gradient_team, p, request.info, p.features, flops, up=up, for_query=results[0]
         )
+        launches.append(of_query)
     if p.batch * p.keys * (p.features + p.values):
-        launches.append(
-            _launch(
-                key_gradient_team,
-                p,
-                request.info,
-                max(p.features, p.values),
-                (p.keys, p.key_heads),
-                (*up.arguments, Output(1), Output(2)),
-                (*up.declared, result, result),
-                4 * p.pairs * (p.features + p.values),
-            )
-        )
-    return Work(tuple(launches))
+        width, flops = max(p.features, p.values), 4 * p.pairs * (p.features + p.values)
+        own = {"up": up, "for_key": results[1], "for_value": results[2]}
+        launches.append(_launch(key_gradient_team, p, request.info, width, flops, **own))
+    yield Work(tuple(launches))
 
 
-def bias_gradient_by_teams(problem: Attention, request: Request, parts: BiasParts) -> Work:
-    """Return the work of the gradient of a bias."""
-    p, up, b = problem, upstream_of(request, problem), teams(problem, 1, request.info)
+def bias_gradient_by_simt(parts: BiasParts, request: Request) -> Iterator[Work]:
+    """Yield the work of the gradient of a bias."""
+    p, plan = parts.problem, simt_plan(parts.problem, 1, request.info)
     scratch: list[int] = []
 
-    def memory(count: int, dtype: Any) -> Scratch:
+    def memory(count: int, dtype: DType) -> Bound:
         scratch.append(max(count, 1) * dtype.itemsize)
-        return Scratch(len(scratch) - 1)
+        return Bound(Scratch(len(scratch) - 1), dtype)
 
-    tall, block = b.rows * b.down, b.keys * b.across
-    target, after = parts.target(tall, block, memory, request.info)
-    said = dict(keywords(b, **_told(p), sum_rows=parts.sum_rows, sum_keys=parts.sum_keys))
-    del said["values"]
-    signature = (*up.declared, target.declared, *(SIZE,) * 6, *signature_of(p))
-    launch = Launch(
-        Build(
-            bias_gradient_team,
-            signature,
-            tuple(said.items()),
-            (b.across, b.down, 1),
-            request.info.planes[0],
-        ),
-        (-(-p.queries // tall), -(-p.keys // block), parts.matrices),
-        (*up.arguments, target.argument, *target.numbers, p.values, *arguments_of(p)),
-        2 * p.pairs * (p.features + p.values),
-        least_bytes(p),
-        "attention bias gradient team",
+    cubes, own, after = parts.blocks(plan.height, plan.block, memory, request)
+    made = launch(
+        bias_gradient_team,
+        Grid(cubes, (plan.across, plan.down, 1), request.info.planes[0]),
+        parts.effort("team"),
+        plan=plan,
+        form=_form(p),
+        **own,
     )
-    return Work((launch, *after), tuple(scratch))
+    yield Work((made, *after), tuple(scratch))
 
 
-def _told(problem: Attention) -> dict[str, Any]:
-    p = problem
-    operands = ((p.query, p.features), (p.key, p.features), (p.value, p.values))
-    along = tuple(o.strides[3] == 1 or n == 1 for o, n in operands)
-    return {"along": along, "kinds": p.kinds, "causal": p.causal}
+def _form(problem: Attention) -> ScoreForm:
+    return ScoreForm(problem.kinds, problem.causal, contiguous=contiguous(problem))
 
 
 def _launch(
@@ -115,27 +101,25 @@ def _launch(
     problem: Attention,
     info: DeviceInfo,
     width: int,
-    sizes: tuple[int, int],
-    arguments: Sequence[Argument],
-    declared: Sequence[Buffer],
     flops: int,
+    **own: object,
 ) -> Launch:
     """Return the launch of a body over queries or keys, heads, and panels of a width."""
-    p, b = problem, teams(problem, width, info)
-    panels = max(1, -(-width // (b.across * b.values)))
-    block = b.keys * b.across if function is key_gradient_team else b.rows * b.down
-    count, heads = sizes
-    return Launch(
-        Build(
-            function,
-            (*declared, SIZE, SIZE, *signature_of(p)),
-            keywords(b, **_told(p)),
-            (b.across, b.down, 1),
-            info.planes[0],
-        ),
-        (-(-count // block), heads * panels, p.batch),
-        (*arguments, p.values, panels, *arguments_of(p)),
-        flops,
-        least_bytes(p),
-        function.name,
+    p, plan = problem, simt_plan(problem, width, info)
+    panels = max(1, -(-width // plan.width))
+    by_keys = function is key_gradient_team
+    count, heads, block = (
+        (p.keys, p.key_heads, plan.block) if by_keys else (p.queries, p.heads, plan.height)
+    )
+    cubes = -(-count // block), heads * panels, p.batch
+    return launch(
+        function,
+        Grid(cubes, (plan.across, plan.down, 1), info.planes[0]),
+        Effort(function.name, flops, least_bytes(p)),
+        value_width=p.values,
+        panels=panels,
+        g=operands_of(p),
+        plan=plan,
+        form=_form(p),
+        **own,
     )

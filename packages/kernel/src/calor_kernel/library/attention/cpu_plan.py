@@ -1,4 +1,4 @@
-"""Blueprints of attention: register tiles, blocks of queries and keys, and a cube's share.
+"""Plans of attention on a CPU: register tiles, blocks of queries and keys, and a cube's share.
 
 Requirements: a blueprint is the smallest build-time key. Sizes are rounded up to rooms in private
 memory, so that attention of many sizes shares few kernels. Rooms fit a thread's stack, and a
@@ -165,30 +165,3 @@ def _even(count: int, most: int) -> int:
 def _even_keys(problem: Attention, b: Tiles) -> int:
     """Return the keys of about equal blocks of whole panels."""
     return _even(greatest(1, -(-problem.keys // b.panel)), b.key_room // b.panel) * b.panel
-
-
-@dataclass(frozen=True, slots=True)
-class Teams:
-    """Cubes of ``across`` by ``down`` units; a unit has ``rows`` by ``keys`` scores of a tile.
-
-    ``values``: its columns of sums. A tile has ``depth`` features of the operands.
-    """
-
-    across: int
-    down: int
-    depth: int
-    rows: int
-    keys: int
-    values: int
-
-
-def teams(problem: Attention, width: int, info: DeviceInfo) -> Teams:
-    """Return the blueprint for cubes of many units, with sums of ``width`` columns.
-
-    A cube of one unit uses it too, if its private memory holds no rows of this many features.
-    """
-    wide = problem.accumulate.itemsize == 8
-    if info.max_units == 1:
-        return Teams(1, 1, 32, 8, 8, 8)
-    values = min(2 if wide else 4, max(1, -(-width // 16)))
-    return Teams(16, 8, 8 if wide else 16, 4, 2, values)

@@ -1,0 +1,318 @@
+"""The gradient of a bias: gradients of scores, summed over the broadcast axes of the bias.
+
+Requirements: a cube holds no more than one tile of scores. The owner of a bias element sums over
+all batches and heads in a fixed order. Parts of broadcast rows and keys are added afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Generic, TypeVar
+
+from calor.dtypes import DType, bool_
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Launch, Output, Request
+from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    SizeOf,
+    absolute_position,
+    barrier,
+    constant,
+    cube_position,
+    helper,
+    kernel,
+    loop_range,
+    min,
+    private,
+    registers,
+    select,
+    unit_index,
+    vreduce,
+)
+from calor_kernel.library.attention.cpu import weigh
+from calor_kernel.library.attention.cpu_plan import Tiles
+from calor_kernel.library.attention.cpu_tiles import Seen, along, copy_rows, score, scores_of
+from calor_kernel.library.attention.operands import (
+    KernelOperands,
+    ScoreForm,
+    Upstream,
+    least_bytes,
+    operands_of,
+    query_rows,
+    upstream_of,
+    upstream_rows,
+)
+from calor_kernel.library.attention.problem import Attention
+from calor_kernel.library.attention.simt import SimtPlan, common, cube_of
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class BiasShape(Generic[N]):
+    """The batch of the scores, and the shape of the parts of the bias.
+
+    ``parts`` has a matrix of ``height`` by ``width`` for each batch and head of the bias.
+    """
+
+    batch: SizeOf[N]
+    own_batch: SizeOf[N]
+    own_heads: SizeOf[N]
+    height: SizeOf[N]
+    width: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class BiasParts:
+    """The gradient of a bias of a shape, with 1 for each axis that broadcasts over the scores."""
+
+    problem: Attention
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def summed(self) -> tuple[bool, bool]:
+        """Whether all queries share a row of the bias, and all keys a column."""
+        return self.shape[2] != self.problem.queries, self.shape[3] != self.problem.keys
+
+    def effort(self, tile: str) -> Effort:
+        """Return the label and the work of the launch that computes the parts."""
+        p = self.problem
+        flops = 2 * p.pairs * (p.features + p.values)
+        return Effort(f"attention bias gradient {tile}", flops, least_bytes(p))
+
+    def blocks(
+        self, queries: int, keys: int, memory: Callable[[int, DType], Bound], request: Request
+    ) -> tuple[tuple[int, int, int], dict[str, object], list[Launch]]:
+        """Return the cubes of blocks of queries and keys, their arguments, and what follows."""
+        p, matrices = self.problem, self.shape[0] * self.shape[1]
+        down, across = -(-p.queries // queries), -(-p.keys // keys)
+        sum_rows, sum_keys = self.summed
+        height, width = down if sum_rows else p.queries, across if sum_keys else p.keys
+        parts = result = Bound(Output(0), self.dtype)
+        after = []
+        if (height, width) != self.shape[2:]:
+            count, units = prod(self.shape), min(request.info.max_units, 64)
+            added = matrices * height * width
+            parts = memory(added, p.accumulate)
+            nbytes = added * p.accumulate.itemsize
+            made = launch(
+                sum_parts,
+                Grid.line(-(-count // units), units),
+                Effort("attention bias gradient sum", added, nbytes),
+                parts=parts,
+                target=result,
+                count=count,
+                height=height,
+                width=width,
+                own_height=self.shape[2],
+                own_width=self.shape[3],
+                accumulate=p.accumulate,
+            )
+            after = [made]
+        own: dict[str, object] = {
+            "up": upstream_of(request),
+            "parts": parts,
+            "shape": BiasShape(p.batch, self.shape[0], self.shape[1], height, width),
+            "value_width": p.values,
+            "g": operands_of(p),
+            "summed": self.summed,
+        }
+        return (down, across, matrices), own, after
+
+
+def bias_parts_of(request: Request, problem: Attention) -> BiasParts:
+    """Return the gradient of a request: that of its only bias."""
+    (bias,) = (v for v in request.inputs[6:] if v.dtype is not bool_)
+    return BiasParts(problem, bias.shape, bias.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A cube's work: heads ``first`` to ``stop`` of batches, and where its part is written."""
+
+    batch: tuple[Number, Number]
+    heads: tuple[Number, Number]
+    at: Number
+
+
+def share_of(number: Number, shape: BiasShape[Number], heads: Number) -> Share:
+    """Return the share of a matrix of the bias, which may broadcast over batches or heads."""
+    n, head = number // shape.own_heads, number % shape.own_heads
+    batches, own_batch, own_heads = shape.batch, shape.own_batch, shape.own_heads
+    return Share(
+        (select(own_batch == batches, n, 0), select(own_batch == batches, n + 1, batches)),
+        (select(own_heads == heads, head, 0), select(own_heads == heads, head + 1, heads)),
+        number * shape.height * shape.width,
+    )
+
+
+@kernel
+def bias_gradient_tiles(
+    up: Upstream[Pointer],
+    key_panels: In,
+    value_panels: In,
+    parts: Out,
+    block_queries: Size,
+    block_keys: Size,
+    shape: BiasShape[Number],
+    value_width: Size,
+    g: KernelOperands,
+    *,
+    tiles: Tiles,
+    form: ScoreForm,
+    summed: tuple[bool, bool],
+) -> None:
+    """Compute a block of queries from x and keys from y, of matrix z of the bias.
+
+    ``summed``: whether the block gives one row, and one column, of the matrix of parts.
+    """
+    dtype, rows, lanes = up.total.dtype, tiles.rows, tiles.lanes
+    sum_rows, sum_keys = summed
+    share = share_of(cube_position(2), shape, g.heads)
+    base, begin = cube_position(0) * block_queries, cube_position(1) * block_keys
+    rows_here, count = min(block_queries, g.queries - base), min(block_keys, g.keys - begin)
+    padded = (count + lanes - 1) // lanes * lanes
+    query_tile = private(rows * tiles.feature_room, dtype, align=64)
+    above = private(rows * tiles.value_room, dtype, align=64)
+    weights, inner = (scores_of(tiles, rows, dtype) for _ in range(2))
+    sums = scores_of(tiles, tiles.query_room, dtype)
+    for r in loop_range((rows_here + rows - 1) // rows * rows):
+        for column in loop_range(0, padded, lanes):
+            sums.memory.store(r * sums.stride + column, constant(0, dtype, lanes))
+    panel_count = (g.keys + tiles.panel - 1) // tiles.panel
+    for n in loop_range(*share.batch):
+        for head in loop_range(*share.heads):
+            row_at = (n * g.heads + head) * g.queries
+            keys = (n * g.key_heads + head // g.group) * panel_count * tiles.panel + begin
+            query = query_rows(g, n, head, form.contiguous[0])
+            upstream = upstream_rows(up, row_at, g, value_width)
+            for row in loop_range(0, rows_here, rows):
+                places = [base + min(row + r, rows_here - 1) for r in range(rows)]
+                copy_rows(query, query_tile, tiles.feature_room, places, lanes, g.scale)
+                copy_rows(upstream, above, tiles.value_room, places, lanes)
+                for made, tile, room, panels, width in (
+                    (weights, query_tile, tiles.feature_room, key_panels, g.features),
+                    (inner, above, tiles.value_room, value_panels, value_width),
+                ):
+                    at = keys * width
+                    score(made, tile, room, panels.at(at), width, count, tiles.vectors)
+                weigh(weights, inner, Seen(g, form, n, head, places, begin, count), up, row_at)
+                for column in loop_range(0, count, lanes):
+                    for r in range(rows):
+                        at = (row + r) * sums.stride + column
+                        value = sums.memory.load(at, lanes) + inner.load(r, column)
+                        sums.memory.store(at, value)
+    if sum_rows:
+        for column in loop_range(0, padded, lanes):
+            value = constant(0, dtype, lanes)
+            for r in loop_range(rows_here):
+                value = value + sums.load(r, column)
+            sums.memory.store(column, value)
+    first_row = cube_position(0) if sum_rows else base
+    for r in loop_range(1 if sum_rows else rows_here):
+        at = share.at + (first_row + r) * shape.width
+        if sum_keys:
+            value = constant(0, dtype, lanes)
+            for column in loop_range(0, padded, lanes):
+                value = value + sums.load(r, column)
+            parts[at + cube_position(1)] = vreduce("add", value).to(parts.dtype)
+        else:
+            for column in loop_range(0, count, lanes):
+                inside = along(column, lanes) < count
+                value = sums.load(r, column).to(parts.dtype)
+                parts.store(at + begin + column, value, mask=inside)
+
+
+@kernel
+def bias_gradient_team(
+    up: Upstream[Pointer],
+    parts: Out,
+    shape: BiasShape[Number],
+    value_width: Size,
+    g: KernelOperands,
+    *,
+    plan: SimtPlan,
+    form: ScoreForm,
+    summed: tuple[bool, bool],
+) -> None:
+    """Compute a tile of queries from x and keys from y, of matrix z of the bias."""
+    dtype, tall, block, pitch = up.total.dtype, plan.height, plan.block, plan.pitch
+    sum_rows, sum_keys = summed
+    share = share_of(cube_position(2), shape, g.heads)
+    first, begin = cube_position(0) * tall, cube_position(1) * block
+    cube = cube_of(plan, form, g, value_width, dtype)
+    sums = registers((plan.rows, plan.keys), dtype)
+    for n in loop_range(*share.batch):
+        for head in loop_range(*share.heads):
+            row_at = (n * g.heads + head) * g.queries
+            query, key, value = cube.heads(n, head)
+            upstream = upstream_rows(up, row_at, g, value_width)
+            _, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
+            for i in range(plan.rows):
+                for j in range(plan.keys):
+                    sums[i, j] = sums[i, j] + inner[i, j]
+    if sum_rows or sum_keys:
+        tile = common(tall * pitch, dtype)
+        cube.keep(tile, sums)
+        barrier()
+        unit = unit_index()
+        if sum_rows:
+            if unit < block:
+                tile[unit] = line(tile, unit, pitch, tall)
+            barrier()
+        at = share.at + (cube_position(0) if sum_rows else first) * shape.width
+        if sum_keys:
+            if (unit < (1 if sum_rows else tall)) and (first + unit < g.queries):
+                made = line(tile, unit * pitch, 1, block)
+                parts[at + unit * shape.width + cube_position(1)] = made.to(parts.dtype)
+        elif (unit < block) and (begin + unit < g.keys):
+            parts[at + begin + unit] = tile[unit].to(parts.dtype)
+    else:
+        for i in range(plan.rows):
+            for j in range(plan.keys):
+                row, column = first + plan.row(i), begin + plan.column(j)
+                if (row < g.queries) and (column < g.keys):
+                    parts[share.at + row * shape.width + column] = sums[i, j].to(parts.dtype)
+
+
+@helper
+def line(tile: Pointer, start: Index, step: int, count: int) -> Number:
+    """Return the sum of some elements of a tile."""
+    value = constant(0, tile.dtype)
+    for i in loop_range(count):
+        value = value + tile[start + i * step]
+    return value
+
+
+@kernel
+def sum_parts(
+    parts: In,
+    target: Out,
+    count: Size,
+    height: Size,
+    width: Size,
+    own_height: Size,
+    own_width: Size,
+    *,
+    accumulate: DType,
+) -> None:
+    """Sum the parts of each element of the bias, one element a unit."""
+    i = absolute_position()
+    if i < count:
+        column, rest = i % own_width, i // own_width
+        row, matrix = rest % own_height, rest // own_height
+        value = constant(0, accumulate)
+        stop_row = select(own_height == height, row + 1, height)
+        stop_column = select(own_width == width, column + 1, width)
+        for r in loop_range(row, stop_row):
+            for c in loop_range(column, stop_column):
+                value = value + parts[(matrix * height + r) * width + c]
+        target[i] = value.to(target.dtype)

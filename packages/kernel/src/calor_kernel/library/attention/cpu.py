@@ -1,0 +1,441 @@
+"""Attention and its gradients on a CPU: register tiles over blocks of queries and keys.
+
+Requirements: the scores of a few queries and a block of keys stay in the first-level cache, and the
+matrix of scores is never stored. An online softmax follows the keys, which are transposed and
+packed in panels, as in the library's matrix products. The gradients recompute the scores once, for
+query, key and value in one pass. A cube owns a range of keys, so nothing is atomic and every sum
+has a fixed order. The parts of a query's gradient, one for each range of keys, are added
+afterwards. (Dao et al., "FlashAttention", 2022; Goto and van de Geijn, 2008.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from calor.dtypes import DType
+from calor_kernel.language import (
+    In,
+    Index,
+    InOut,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    StrideOf,
+    absolute_position,
+    constant,
+    cube_position,
+    fma,
+    helper,
+    kernel,
+    loop_range,
+    max,
+    min,
+    private,
+    registers,
+    select,
+    splat,
+    vreduce,
+)
+from calor_kernel.library.attention.cpu_plan import Tiles
+from calor_kernel.library.attention.cpu_tiles import (
+    Columns,
+    Left,
+    Scores,
+    Seen,
+    along,
+    copy_rows,
+    multiply,
+    score,
+    score_rows,
+    scores_of,
+    weight,
+)
+from calor_kernel.library.attention.operands import (
+    KernelOperands,
+    ScoreForm,
+    Upstream,
+    finite,
+    key_rows,
+    query_rows,
+    upstream_rows,
+)
+from calor_kernel.library.math import exp, log
+
+N = TypeVar("N")
+# Keys of a register tile of the gradients of key and value; a divisor of a vector's lanes.
+_DOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PanelSteps(Generic[N]):
+    """The strides of batch, head, panel and row in an operand with vectors along its rows."""
+
+    batch: StrideOf[N]
+    head: StrideOf[N]
+    panel: StrideOf[N]
+    row: StrideOf[N]
+
+
+def columns_of(
+    memory: Pointer,
+    steps: PanelSteps[Number],
+    n: Number,
+    head: Number,
+    width: Number,
+    span: int,
+    layout: tuple[bool, bool],
+) -> Columns:
+    """Return a head's rows; ``layout``: whether they are in panels of ``span``, and ragged."""
+    packed, ragged = layout
+    at = n * steps.batch + head * steps.head
+    return Columns(memory, at, steps.panel, span if packed else steps.row, width, ragged)
+
+
+@kernel
+def attend_tiles(
+    panels: In,
+    values: In,
+    out: Out,
+    total: Out,
+    block_rows: Size,
+    block: Size,
+    value_width: Size,
+    value_steps: PanelSteps[Number],
+    g: KernelOperands,
+    *,
+    tiles: Tiles,
+    form: ScoreForm,
+    layout: tuple[bool, bool],
+    few: bool,
+) -> None:
+    """Compute ``block_rows`` rows from x on, of query head y of batch z.
+
+    ``panels``: the keys transposed, in panels of ``tiles.panel``. ``values`` has rows and panels by
+    ``value_steps``. ``few``: with few queries keys are read in place, and there are no panels.
+    """
+    dtype, rows, lanes, width = total.dtype, tiles.rows, tiles.lanes, tiles.panel
+    head, n = cube_position(1), cube_position(2)
+    key_head = head // g.group
+    panel_count = (g.keys + width - 1) // width
+    key_at = (n * g.key_heads + key_head) * panel_count * g.features * width
+    keys = key_rows(g, n, key_head)
+    span = tiles.value_vectors * lanes
+    columns = columns_of(values, value_steps, n, key_head, value_width, span, layout)
+    first = cube_position(0) * block_rows
+    last = min(first + block_rows, g.queries)
+    row_at = (n * g.heads + head) * g.queries
+    room = tiles.feature_room
+    queries = private(tiles.query_room * room, dtype, align=64)
+    scores = scores_of(tiles, rows, dtype)
+    sums = private(tiles.query_room * tiles.value_room, dtype, align=64)
+    state = State(
+        private(tiles.query_room, dtype, align=64),
+        private(tiles.query_room * lanes, dtype, align=64),
+        lanes,
+    )
+    source = query_rows(g, n, head, form.contiguous[0])
+    for row in loop_range(first, last, rows):
+        local = row - first
+        places = [min(row + r, last - 1) for r in range(rows)]
+        tile = queries.at(local * room)
+        copy_rows(source, tile, room, places, lanes, g.scale, tiles.feature_vectors)
+        state.begin(local, rows)
+    for begin in loop_range(0, g.keys, block):
+        for row in loop_range(first, last, rows):
+            end = min(g.keys, row + rows) if form.causal else g.keys
+            count = min(end - begin, block)
+            if count > 0:
+                local = row - first
+                tile = queries.at(local * room)
+                if few:
+                    score_rows(scores, tile, room, keys, begin, count)
+                else:
+                    at = key_at + begin * g.features
+                    score(scores, tile, room, panels.at(at), g.features, count, tiles.vectors)
+                places = [min(row + r, last - 1) for r in range(rows)]
+                seen = Seen(g, form, n, head, places, begin, count)
+                factors = soften(scores, state, local, seen)
+                for panel in loop_range(0, value_width, span):
+                    acc = registers((rows, tiles.value_vectors), dtype, lanes)
+                    columns.multiply(acc, scores.left, panel, begin, count)
+                    for r in range(rows):
+                        for v in range(tiles.value_vectors):
+                            at = (local + r) * tiles.value_room + panel + v * lanes
+                            made = acc[r, v]
+                            if begin > 0:
+                                made = fma(sums.load(at, lanes), splat(factors[r], lanes), made)
+                            sums.store(at, made)
+    for row in loop_range(first, last):
+        local, at = row - first, row_at + row
+        power = vreduce("add", state.powers.load(local * lanes, lanes))
+        under = 1.0 / select(power > 0.0, power, 1.0)
+        total[at] = finite(state.largest[local]) + log(power)
+        for p in loop_range(0, value_width, lanes):
+            inside = along(p, lanes) < value_width
+            # Without keys there are no sums.
+            made = sums.load(
+                local * tiles.value_room + p, lanes, mask=inside & splat(g.keys > 0, lanes)
+            )
+            value = made * under
+            out.store(at * value_width + p, value.to(out.dtype), mask=inside)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The online softmax of each row: its maximum, and its sum of weights in lanes."""
+
+    largest: Pointer
+    powers: Pointer
+    lanes: int
+
+    def begin(self, row: Number, rows: int) -> None:
+        """Start some rows: no key has been read yet."""
+        dtype = self.largest.dtype
+        for r in range(rows):
+            self.largest[row + r] = constant(-math.inf, dtype)
+            self.powers.store((row + r) * self.lanes, constant(0, dtype, self.lanes))
+
+
+@helper
+def soften(scores: Scores, state: State, local: Number, seen: Seen) -> list[Number]:
+    """Turn a block of scores into weights, and return the correction factors of earlier sums.
+
+    The state of the rows from ``local`` on is updated.
+    """
+    rows, lanes, dtype = scores.rows, scores.lanes, scores.memory.dtype
+    tops = registers((rows,), dtype, lanes, fill=-math.inf)
+    clear = seen.clear(lanes)
+    for column in loop_range(0, clear, lanes):
+        for r in range(rows):
+            x = scores.load(r, column)
+            tops[r] = select(x > tops[r], x, tops[r])
+    for column in loop_range(clear, seen.count, lanes):
+        for r in range(rows):
+            x = seen.adjust(scores.load(r, column), r, column)
+            scores.store(r, column, x)
+            tops[r] = select(x > tops[r], x, tops[r])
+    factors, shifts = [], []
+    powers = registers((rows,), dtype, lanes)
+    for r in range(rows):
+        top, before = vreduce("max", tops[r]), state.largest[local + r]
+        top = select(top > before, top, before)
+        shift = finite(top)
+        factor = weight(before - shift)
+        powers[r] = state.powers.load((local + r) * lanes, lanes) * factor
+        state.largest[local + r] = top
+        factors.append(factor)
+        shifts.append(splat(shift, lanes))
+    for column in loop_range(0, seen.count, lanes):
+        for r in range(rows):
+            x = weight(scores.load(r, column) - shifts[r])
+            powers[r] = powers[r] + x
+            scores.store(r, column, x)
+    for r in range(rows):
+        state.powers.store((local + r) * lanes, powers[r])
+    return factors
+
+
+@kernel
+def gradient_tiles(
+    up: Upstream[Pointer],
+    key_panels: In,
+    value_panels: In,
+    key_columns: In,
+    for_query: InOut,
+    for_key: Out,
+    for_value: Out,
+    block_queries: Size,
+    block_keys: Size,
+    split: Size,
+    split_step: Size,
+    value_width: Size,
+    key_steps: PanelSteps[Number],
+    g: KernelOperands,
+    *,
+    tiles: Tiles,
+    form: ScoreForm,
+    layout: tuple[bool, bool],
+) -> None:
+    """Compute gradients of ``split`` keys from x on, of key head y of batch z.
+
+    ``key_panels`` and ``value_panels`` are transposed, ``key_columns`` are not; as in
+    ``attend_tiles``. ``for_query`` has a piece of ``split_step`` elements for each x.
+    """
+    dtype, rows, lanes = up.total.dtype, tiles.rows, tiles.lanes
+    feature_room, value_room = tiles.feature_room, tiles.value_room
+    high, deep = tiles.feature_vectors, tiles.value_vectors
+    n, key_head = cube_position(2), cube_position(1)
+    start = cube_position(0) * split
+    stop = min(start + split, g.keys)
+    head_number = n * g.key_heads + key_head
+    panel_count = (g.keys + tiles.panel - 1) // tiles.panel
+    keys_at = head_number * panel_count * g.features * tiles.panel
+    values_at = head_number * panel_count * value_width * tiles.panel
+    span = high * lanes
+    columns = columns_of(key_columns, key_steps, n, key_head, g.features, span, layout)
+    queries = private(tiles.query_room * feature_room, dtype, align=64)
+    upward = private(tiles.query_room * value_room, dtype, align=64)
+    weights, inner = (scores_of(tiles, tiles.query_room, dtype) for _ in range(2))
+    key_sums = private((tiles.key_room + lanes) * feature_room, dtype, align=64)
+    value_sums = private((tiles.key_room + lanes) * value_room, dtype, align=64)
+    for begin in loop_range(start, stop, block_keys):
+        count = min(stop - begin, block_keys)
+        for sums, room in ((key_sums, feature_room), (value_sums, value_room)):
+            # Zeros, up to whole vectors of keys.
+            for i in loop_range(0, (count + lanes - 1) // lanes * lanes * room, lanes):
+                sums.store(i, constant(0, dtype, lanes))
+        for head in loop_range(key_head * g.group, (key_head + 1) * g.group):
+            row_at = (n * g.heads + head) * g.queries
+            source = query_rows(g, n, head, form.contiguous[0])
+            upstream = upstream_rows(up, row_at, g, value_width)
+            first = begin // block_queries * block_queries if form.causal else begin * 0
+            for base in loop_range(first, g.queries, block_queries):
+                height = min(block_queries, g.queries - base)
+                for row in loop_range(0, height, rows):
+                    places = [base + min(row + r, height - 1) for r in range(rows)]
+                    tile = queries.at(row * feature_room)
+                    copy_rows(source, tile, feature_room, places, lanes, g.scale, high)
+                    above = upward.at(row * value_room)
+                    copy_rows(upstream, above, value_room, places, lanes, 1.0, deep)
+                    # The keys before the causal limit of a row of the tile.
+                    reach = min(count, base + row + rows - begin) if form.causal else count
+                    if reach > 0:
+                        mine, slopes = weights.at(row), inner.at(row)
+                        at = keys_at + begin * g.features
+                        part, width = key_panels.at(at), g.features
+                        score(mine, tile, feature_room, part, width, reach, tiles.vectors)
+                        at = values_at + begin * value_width
+                        part, width = value_panels.at(at), value_width
+                        score(slopes, above, value_room, part, width, reach, tiles.vectors)
+                        seen = Seen(g, form, n, head, places, begin, reach)
+                        weigh(mine, slopes, seen, up, row_at)
+                        for panel in loop_range(0, g.features, span):
+                            acc = registers((rows, high), dtype, lanes)
+                            columns.multiply(acc, slopes.left, panel, begin, reach)
+                            at = cube_position(0) * split_step
+                            for r in range(rows):
+                                if row + r < height:
+                                    to = for_query.at(at + (row_at + places[r]) * g.features)
+                                    made = [acc[r, v] for v in range(high)]
+                                    add_row(to, made, panel, g.features, g.scale, begin > start)
+                block = Block(base, begin, height, count, form.causal)
+                gather(value_sums, value_room, value_width, deep, weights, upward, block)
+                gather(key_sums, feature_room, g.features, high, inner, queries, block)
+        row = head_number * g.keys + begin
+        for target, sums, room, width in (
+            (for_key, key_sums, feature_room, g.features),
+            (for_value, value_sums, value_room, value_width),
+        ):
+            for i in loop_range(count):
+                for p in loop_range(0, width, lanes):
+                    value = sums.load(i * room + p, lanes).to(target.dtype)
+                    target.store((row + i) * width + p, value, mask=along(p, lanes) < width)
+
+
+@helper
+def weigh(
+    weights: Scores, inner: Scores, seen: Seen, up: Upstream[Pointer], row_at: Number
+) -> None:
+    """Turn scores into weights, and products with the values into gradients of the scores."""
+    rows, lanes = weights.rows, weights.lanes
+    shifts = [splat(finite(up.total[row_at + seen.places[r]]), lanes) for r in range(rows)]
+    deltas = [splat(up.delta[row_at + seen.places[r]], lanes) for r in range(rows)]
+    free = seen.clear(lanes)
+    for begin, end in ((0, free), (free, seen.count)):
+        for column in loop_range(begin, end, lanes):
+            for r in range(rows):
+                x = weights.load(r, column)
+                if begin is free:
+                    x = seen.adjust(x, r, column)
+                x = exp(x - shifts[r])
+                weights.store(r, column, x)
+                inner.store(r, column, x * (inner.load(r, column) - deltas[r]))
+
+
+@helper
+def add_row(
+    to: Pointer, values: Sequence[Number], column: Number, width: Number, scale: Number, more: Mask
+) -> None:
+    """Write a part of a row, scaled; add it to the earlier parts if there is ``more`` before."""
+    lanes = values[0].width
+    for v, value in enumerate(values):
+        place = column + v * lanes
+        inside = along(place, lanes) < width
+        part = to.at(place)
+        before = part.load(0, lanes, mask=inside & splat(more, lanes))
+        part.store(0, fma(value, splat(scale, lanes), before), mask=inside)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block: ``height`` queries from ``base`` on, and ``count`` keys from ``begin`` on."""
+
+    base: Number
+    begin: Number
+    height: Number
+    count: Number
+    causal: bool
+
+    @helper
+    def first(self, key: Number) -> Number:
+        """Return the first query of the block that attends to a key of the block."""
+        return max(self.begin + key - self.base, 0) if self.causal else key * 0
+
+
+@helper
+def gather(
+    sums: Pointer, room: int, width: Index, vectors: int, left: Scores, right: Pointer, block: Block
+) -> None:
+    """Add the products of a block's queries to the sums of each key, by weights or gradients."""
+    lanes = left.lanes
+    down = min(_DOWN, lanes)
+    for key in loop_range(0, block.count, down):
+        skip = block.first(key)
+        depth = block.height - skip
+        if depth > 0:
+            for column in loop_range(0, width, vectors * lanes):
+                acc = registers((down, vectors), sums.dtype, lanes)
+                for r in range(down):
+                    for v in range(vectors):
+                        acc[r, v] = sums.load((key + r) * room + column + v * lanes, lanes)
+                starts = [skip * left.stride + key + r for r in range(down)]
+                by_key = Left(left.memory, starts, left.stride)
+                multiply(acc, by_key, right, skip * room + column, room, depth)
+                for r in range(down):
+                    for v in range(vectors):
+                        sums.store((key + r) * room + column + v * lanes, acc[r, v])
+
+
+@kernel
+def add_parts(
+    parts: In,
+    target: Out,
+    count: Size,
+    features: Size,
+    queries: Size,
+    number: Size,
+    split: Size,
+    *,
+    width: int,
+    share: int,
+    causal: bool,
+    accumulate: DType,
+) -> None:
+    """Add the parts of the queries from all ranges of ``split`` keys; ``causal``: visible ones."""
+    start = absolute_position() * (width * share)
+    for i in loop_range(start, min(start + width * share, count), width):
+        places = along(i, width)
+        inside = places < count
+        sums = constant(0, accumulate, width)
+        for part in loop_range(number):
+            there = inside
+            if causal:
+                row = places // features % queries
+                there = inside & (row >= part * split)
+            sums = sums + parts.load(part * count + i, width, mask=there)
+        target.store(i, sums.to(target.dtype), mask=inside)

@@ -1,0 +1,275 @@
+"""Attention and its gradients by matrix instructions of planes or warp groups.
+
+Requirements: the forward pass takes one pass over keys and values, with an online softmax, and
+stores the log-sum-exp of each row for the gradients. Only blocks with hidden scores evaluate masks.
+Nothing is atomic and each sum has a fixed order. So one pass over the scores computes the query
+gradient, and another the gradients of keys and values. The second pass computes the scores
+transposed, keys by queries, so that in both passes a plane's scores are in the layout of the next
+product's operand. Copies run one step ahead. Rows and columns beyond the last contribute zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from calor_kernel.language import (
+    Number,
+    Out,
+    Pipeline,
+    Pointer,
+    Registers,
+    Size,
+    cube_count,
+    cube_position,
+    helper,
+    kernel,
+    max,
+    min,
+    registers,
+    select,
+    unit_index,
+    way_of_units,
+)
+from calor_kernel.library.attention.mma_plan import MmaPlan, OwnRows
+from calor_kernel.library.attention.mma_tiles import (
+    LOG2_E,
+    ScoreMask,
+    exponent,
+    finish,
+    follow,
+    follow_slope,
+    load_row_numbers,
+    scale_sums,
+    take_own_rows,
+    take_rows,
+    weigh,
+)
+from calor_kernel.library.attention.operands import (
+    KernelOperands,
+    Rows,
+    ScoreForm,
+    Upstream,
+    finite,
+    key_rows,
+    query_rows,
+    upstream_rows,
+    value_rows,
+)
+from calor_kernel.library.gemm.mma import settle
+from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """A cube of queries, from ``first`` on, and the keys that they attend to, up to ``stop``."""
+
+    g: KernelOperands
+    plan: MmaPlan
+    n: Number
+    head: Number
+    first: Number
+    stop: Number
+    row_at: Number
+    query: Rows
+    key: Rows
+    value: Rows
+
+    @helper
+    def start(
+        self, sources: Sequence[Rows]
+    ) -> tuple[Pipeline, Callable[[Number], None], Number, Sequence[OwnRows]]:
+        """Start copying own rows and keys; return the copies, the first row, and own operands."""
+        plan = self.plan
+        own = take_own_rows(sources, self.first, plan)
+        panels = [plan.panel(plan.block, room).tile for room in plan.rooms]
+        pipe = Pipeline(2, *panels, how=way_of_units())
+
+        def take(begin: Number) -> None:
+            for number, rows in enumerate((self.key, self.value)):
+                take_rows(rows, pipe, number, begin, plan.block, plan.rooms[number], plan)
+
+        fill_ahead(pipe, take, 0, plan.block)
+        row = plan.first_row()
+        return pipe, take, row, plan.own_operands(own, plan.rooms[: len(sources)], row)
+
+
+@helper
+def queries_of_cube(g: KernelOperands, value_width: Number, causal: bool, plan: MmaPlan) -> Queries:
+    """Return a cube's queries: rows from x, the longest first, head y, batch z."""
+    n, head = cube_position(2), cube_position(1)
+    number = cube_count(0) - 1 - cube_position(0) if causal else cube_position(0)
+    first = number * plan.rows
+    stop = min(g.keys, first + plan.rows) if causal else g.keys
+    row_at = (n * g.heads + head) * g.queries
+    query = query_rows(g, n, head)
+    key = replace(key_rows(g, n, head // g.group), count=stop)
+    value = replace(value_rows(g, n, head // g.group, value_width), count=stop)
+    return Queries(g, plan, n, head, first, stop, row_at, query, key, value)
+
+
+@kernel
+def attend_fragments(
+    out: Out, total: Out, value_width: Size, g: KernelOperands, *, plan: MmaPlan, form: ScoreForm
+) -> None:
+    """Compute rows of the result: a cube's rows from x, the longest first, head y of batch z."""
+    q, factor = queries_of_cube(g, value_width, form.causal, plan), exponent(g, form)
+    pipe, take, row, (mine,) = q.start((q.query,))
+    sums = plan.sums(plan.values)
+    largest = [sums[i][0].band(plan.axis, -math.inf) for i in range(plan.high)]
+    powers = [sums[i][0].band(plan.axis) for i in range(plan.high)]
+    mask = ScoreMask(g, form, q.n, q.head)
+
+    def work(begin: Number) -> None:
+        scores = plan.sums(plan.block)
+        plan.add_scores(scores, mine, row, pipe.stage(0), plan.features)
+        settle(scores)
+        mask.adjust_before(scores, q.first + row, begin, mask.reach(q.first, row), plan)
+        for i in range(plan.high):
+            fade = follow(scores[i], largest[i], powers[i], factor, plan.axis)
+            for tile in sums[i]:
+                tile.map_band(lambda x, f: x * f, fade)
+        plan.add_weighted(sums, scores, pipe.stage(1), plan.values)
+        settle(sums)
+
+    work_through(pipe, take, work, 0, q.stop, plan.block)
+    begin = q.first + row
+    for i in range(plan.high):
+        first = begin + i * plan.own
+        finish(sums[i], largest[i], powers[i], total, q.row_at, first, g, form, plan)
+    plan.store(sums, out, (q.row_at + begin) * value_width, value_width, g.queries - begin)
+
+
+@kernel
+def query_gradient_fragments(
+    up: Upstream[Pointer],
+    for_query: Out,
+    value_width: Size,
+    g: KernelOperands,
+    *,
+    plan: MmaPlan,
+    form: ScoreForm,
+) -> None:
+    """Compute the gradient of a cube's queries: rows from x, the longest first, head y, batch z."""
+    q, factor = queries_of_cube(g, value_width, form.causal, plan), exponent(g, form)
+    pipe, take, row, mine = q.start((q.query, upstream_rows(up, q.row_at, g, value_width)))
+    sums = plan.sums(plan.features)
+    shifts = [sums[i][0].band(plan.axis) for i in range(plan.high)]
+    alongs = [sums[i][0].band(plan.axis) for i in range(plan.high)]
+    down, _ = plan.places(sums[0][0])
+    for i in range(plan.high):
+        place = q.first, row, i * plan.own, down
+        load_row_numbers(shifts[i], alongs[i], up, q.row_at, place, g.queries)
+    mask = ScoreMask(g, form, q.n, q.head)
+
+    def work(begin: Number) -> None:
+        # Both are initialised before either product is issued, so that the products run in order.
+        scores, inner = plan.sums(plan.block), plan.sums(plan.block)
+        plan.add_scores(scores, mine[0], row, pipe.stage(0), plan.features)
+        plan.add_scores(inner, mine[1], row, pipe.stage(1), plan.values)
+        settle(scores, inner)
+        # Keys beyond the last are hidden: their rows are zeros, and the weight may be infinite.
+        mask.adjust_before(scores, q.first + row, begin, mask.reach(q.first, row), plan)
+        for i in range(plan.high):
+            for weights, slopes in zip(scores[i], inner[i], strict=True):
+                weigh(weights, factor, shifts[i])
+                follow_slope(slopes, weights, alongs[i])
+        plan.add_weighted(sums, inner, pipe.stage(0), plan.features)
+        settle(sums)
+
+    work_through(pipe, take, work, 0, q.stop, plan.block)
+    scale_sums(sums, g.scale)
+    top = q.first + row
+    plan.store(sums, for_query, (q.row_at + top) * g.features, g.features, g.queries - top)
+
+
+@kernel
+def key_gradient_fragments(
+    up: Upstream[Pointer],
+    for_key: Out,
+    for_value: Out,
+    value_width: Size,
+    g: KernelOperands,
+    *,
+    plan: MmaPlan,
+    form: ScoreForm,
+) -> None:
+    """Compute the gradients of a cube's keys and values: rows from x, key head y, batch z."""
+    n, key_head = cube_position(2), cube_position(1)
+    first, block = cube_position(0) * plan.rows, plan.block
+    factor = exponent(g, form)
+    sources = key_rows(g, n, key_head), value_rows(g, n, key_head, value_width)
+    own = take_own_rows(sources, first, plan)
+    panels = [plan.panel(block, room).tile for room in plan.rooms]
+    pipe = Pipeline(2, *panels, plan.numbers, plan.numbers, how=way_of_units())
+    # Steps: for each head of the group, the blocks of queries that attend to the cube's keys.
+    start = first // block if form.causal else first * 0
+    blocks = max((g.queries + block - 1) // block - start, 0)
+    steps = blocks * g.group
+    # The head and the block of the next copy, and of the current work.
+    ahead, here = registers(2, key_head.dtype), registers(2, key_head.dtype)
+    for place in (ahead, here):
+        place[0], place[1] = key_head * g.group, start
+
+    def take(step: Number) -> None:
+        if step < steps:
+            head, base = ahead[0], ahead[1] * block
+            row_at = (n * g.heads + head) * g.queries
+            take_rows(query_rows(g, n, head), pipe, 0, base, block, plan.features, plan)
+            upstream = upstream_rows(up, row_at, g, value_width)
+            take_rows(upstream, pipe, 1, base, block, plan.values, plan)
+            unit = unit_index()
+            if unit < block:
+                there = base + unit < g.queries
+                pipe.copy(2, unit, up.total, row_at + base + unit, 1, there)
+                pipe.copy(3, unit, up.delta, row_at + base + unit, 1, there)
+        next_block(ahead, start, blocks)
+
+    fill_ahead(pipe, take, 0, 1)
+    row = plan.first_row()
+    mine = plan.own_operands(own, plan.rooms, row)
+    key_sums, value_sums = (plan.sums(room) for room in plan.rooms)
+
+    def work(step: Number) -> None:
+        base = here[1] * block
+        # Both are initialised before either product is issued, so that the products run in order.
+        scores, inner = plan.sums(block), plan.sums(block)
+        plan.add_scores(scores, mine[0], row, pipe.stage(0), plan.features)
+        plan.add_scores(inner, mine[1], row, pipe.stage(1), plan.values)
+        settle(scores, inner)
+        mask = ScoreMask(g, form, n, here[0], by_keys=True)
+        # Whether all queries of the block attend to all keys of the plane.
+        clear = first + row + plan.high * plan.own <= base + 1
+        mask.adjust_by_keys(scores, first + row, base, clear, plan)
+        for j in range(len(scores[0])):
+            shift, along = (scores[0][j].band(1 - plan.axis) for _ in range(2))
+            _, right = plan.places(scores[0][j])
+            for k in range(len(shift.keys)):
+                place = j * plan.other + right + shift.keys[k]
+                shift.items[k] = finite(pipe.stage(2)[place]) * -LOG2_E
+                along.items[k] = pipe.stage(3)[place]
+            for i in range(plan.high):
+                weigh(scores[i][j], factor, shift)
+                follow_slope(inner[i][j], scores[i][j], along)
+        plan.add_weighted(value_sums, scores, pipe.stage(1), plan.values)
+        plan.add_weighted(key_sums, inner, pipe.stage(0), plan.features)
+        settle(value_sums, key_sums)
+        next_block(here, start, blocks)
+
+    work_through(pipe, take, work, 0, steps, 1)
+    scale_sums(key_sums, g.scale)
+    top = first + row
+    at = (n * g.key_heads + key_head) * g.keys + top
+    for sums, target, width in (
+        (key_sums, for_key, g.features),
+        (value_sums, for_value, value_width),
+    ):
+        plan.store(sums, target, at * width, width, g.keys - top)
+
+
+def next_block(place: Registers, start: Number, blocks: Number) -> None:
+    """Advance a head and a block of queries to the next block, or to the next head's first one."""
+    later = place[1] + 1
+    last = later == start + blocks
+    place[0], place[1] = select(last, place[0] + 1, place[0]), select(last, start, later)

@@ -1,0 +1,430 @@
+"""Attention and its gradients by warp groups and TMA.
+
+Requirements: as in :mod:`mma`. Exponentials of one block overlap with products of another: the
+scores of a block are issued before the preceding block's weights are multiplied. (The order within
+a warp group after Shah et al., "FlashAttention-3", 2024.)
+"""
+
+from __future__ import annotations
+
+import math
+
+from calor.dtypes import float32
+from calor_kernel.language import (
+    Band,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    barrier,
+    helper,
+    kernel,
+    launch_attributes,
+    max,
+    min,
+    range,
+    registers,
+    role,
+    select,
+    shared,
+    unit_index,
+    wait_mma,
+    wait_puts,
+)
+from calor_kernel.library.attention.mma import next_block
+from calor_kernel.library.attention.mma_plan import MmaPlan
+from calor_kernel.library.attention.mma_tiles import (
+    LOG2_E,
+    ScoreMask,
+    exponent,
+    finish,
+    follow,
+    follow_slope,
+    load_row_numbers,
+    scale_sums,
+    weigh,
+)
+from calor_kernel.library.attention.operands import KernelOperands, ScoreForm, Upstream, finite
+from calor_kernel.library.attention.warpgroup_tma_plan import (
+    ASKING,
+    MULTIPLYING,
+    OWN,
+    HeadSteps,
+    Maps,
+    Stages,
+    TileOrder,
+    TmaPlan,
+    add_weighted,
+    barriers_of,
+    begin_turns,
+    end_of,
+    end_turns,
+    give_turn,
+    issue_tiles,
+    own_matrices,
+    panels_of,
+    put_rows,
+    rings_of,
+    take_over,
+    take_turn,
+    weights_of,
+)
+from calor_kernel.library.gemm.mma import Sums
+from calor_kernel.library.gemm.warpgroup import following
+
+
+@kernel
+def attend_boxes(
+    out: Out,
+    total: Out,
+    value_width: Size,
+    batches: Size,
+    band: Size,
+    steps: HeadSteps[Number],
+    g: KernelOperands,
+    *,
+    plan: TmaPlan,
+    form: ScoreForm,
+) -> None:
+    """Compute tiles of rows of the result, of heads in bands, the longest rows first.
+
+    ``steps``: the strides of the result. ``band``: the heads, of all batches, whose tiles are
+    computed at the same time.
+    """
+    launch_attributes(cubes_per_core=1)
+    tiles, maps = plan.tiles, Maps(g, batches, value_width)
+    block, causal = tiles.block, form.causal
+    q_map, kv_maps = maps.queries(plan.rows), maps.keys(block)
+    o_map = maps.of_queries(out, value_width, steps, OWN)
+    (results,) = panels_of(plan, 1, plan.rows, (tiles.values,))
+    queries_at = panels_of(plan, plan.own, plan.rows, (tiles.features,))
+    keys_at = panels_of(plan, plan.stages, block, tiles.rooms)
+    (queries,) = rings_of(plan, queries_at, plan.own, plan.rows, (tiles.features,), (q_map,))
+    keys, values = rings_of(plan, keys_at, plan.stages, block, tiles.rooms, kv_maps)
+    barrier()
+    order = TileOrder((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
+    count = order.count()
+    # The producer leaves the tile's coordinates here, so that other units need not divide.
+    told = shared(4 * plan.own, count.dtype)
+
+    with role(0, registers=ASKING[plan.groups]):
+        if unit_index() == 0:
+            issue_tiles(order, count, told, (queries,), (keys, values), g, plan, causal)
+    with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
+        group = unit_index() // 128 - 1
+        row = group * OWN
+        factor = exponent(g, form)
+        stage, parity = count * 0, count * 0
+        opening = tiles.sums(block)
+        queries.full.wait(0, 0)
+        keys.full.wait(0, 0)
+        (first_rows,) = own_matrices((queries,), 0, plan)
+        tiles.add_scores(opening, first_rows, row, keys.at(0), tiles.features)
+        begin_turns(group, plan)
+        for turn in range(count):
+            tile, phase = plan.place(turn)
+            queries.full.wait(tile, phase)
+            place = told.at(tile * 4)
+            n, head, first = place[0], place[1], place[2]
+            (mine,) = own_matrices((queries,), tile, plan)
+            mask = ScoreMask(g, form, n, head)
+            reach = mask.reach(first, row)
+            stop = end_of(first, g, causal, plan)
+            sums = tiles.sums(tiles.values)
+            largest = sums[0][0].band(tiles.axis, -math.inf)
+            powers = sums[0][0].band(tiles.axis)
+            wait_mma(opening[0][0])
+            keys.release(stage)
+            mask.adjust_before(opening, first + row, 0, reach, tiles)
+            follow(opening[0], largest, powers, factor, tiles.axis)
+            weights = weights_of(opening, tiles, tiles.values)
+            for begin in range(block, stop, block):
+                before, phase = stage, parity
+                stage, parity = following(stage, parity, plan.stages)
+                keys.full.wait(stage, parity)
+                take_turn(group, plan)
+                scores = tiles.sums(block)
+                tiles.add_scores(scores, mine, row, keys.at(stage), tiles.features)
+                values.full.wait(before, phase)
+                add_weighted(sums, weights, values.at(before), tiles, tiles.values)
+                give_turn(group, plan)
+                wait_mma(scores[0][0], pending=1)
+                keys.release(stage)
+                mask.adjust_before(scores, first + row, begin, reach, tiles)
+                # This overlaps with the preceding block's products, which then release its values.
+                fade = follow(scores[0], largest, powers, factor, tiles.axis)
+                wait_mma(sums[0][0], after=[powers])
+                values.release(before)
+                sums[0][0].map_band(lambda x, f: x * f, fade)
+                take_over(weights, weights_of(scores, tiles, tiles.values))
+            queries.release(tile)
+            values.full.wait(stage, parity)
+            add_weighted(sums, weights, values.at(stage), tiles, tiles.values)
+            before = stage
+            stage, parity = following(stage, parity, plan.stages)
+            # The scores of the next tile; after the last tile they are repeated and ignored.
+            more = turn + 1 < count
+            coming, phase = plan.place(turn + 1)
+            if more:
+                queries.full.wait(coming, phase)
+                keys.full.wait(stage, parity)
+            (coming_rows,) = own_matrices((queries,), select(more, coming, tile), plan)
+            at = keys.at(select(more, stage, before))
+            scores_of_next = tiles.sums(block)
+            tiles.add_scores(scores_of_next, coming_rows, row, at, tiles.features)
+            opening[0][0].parts[0] = scores_of_next[0][0].parts[0]
+            wait_mma(sums[0][0], pending=1)
+            values.release(before)
+            row_at = (n * g.heads + head) * g.queries
+            finish(sums[0], largest, powers, total, row_at, first + row, g, form, tiles)
+            wait_puts(read=True)
+            put_rows(sums, results, o_map, (n, head), first + row, plan)
+        wait_mma()
+        end_turns(group, plan)
+        wait_puts()
+
+
+@kernel
+def query_gradient_boxes(
+    up: Upstream[Pointer],
+    for_query: Out,
+    value_width: Size,
+    batches: Size,
+    band: Size,
+    up_steps: HeadSteps[Number],
+    steps: HeadSteps[Number],
+    g: KernelOperands,
+    *,
+    plan: TmaPlan,
+    form: ScoreForm,
+) -> None:
+    """Compute the gradients of tiles of queries, of heads in bands, the longest rows first."""
+    launch_attributes(cubes_per_core=1)
+    tiles, maps = plan.tiles, Maps(g, batches, value_width)
+    rooms, block, causal = tiles.rooms, tiles.block, form.causal
+    own_maps = maps.queries(plan.rows), maps.upstream(up, up_steps, plan.rows)
+    step_maps = maps.keys(block)
+    o_map = maps.of_queries(for_query, g.features, steps, OWN)
+    (results,) = panels_of(plan, 1, plan.rows, rooms[:1])
+    own_at = panels_of(plan, plan.own, plan.rows, rooms)
+    steps_at = panels_of(plan, plan.stages, block, rooms)
+    queries, ups = rings_of(plan, own_at, plan.own, plan.rows, rooms, own_maps)
+    keys, values = rings_of(plan, steps_at, plan.stages, block, rooms, step_maps)
+    barrier()
+    order = TileOrder((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
+    count = order.count()
+    # The producer leaves the tile's coordinates here, so that other units need not divide.
+    told = shared(4 * plan.own, count.dtype)
+
+    with role(0, registers=ASKING[plan.groups]):
+        if unit_index() == 0:
+            issue_tiles(order, count, told, (queries, ups), (keys, values), g, plan, causal)
+    with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
+        group = unit_index() // 128 - 1
+        row = group * OWN
+        factor = exponent(g, form)
+        stage, parity = count * 0, count * 0
+        begin_turns(group, plan)
+        for turn in range(count):
+            tile, phase = plan.place(turn)
+            queries.full.wait(tile, phase)
+            place = told.at(tile * 4)
+            n, head, first = place[0], place[1], place[2]
+            mine = own_matrices((queries, ups), tile, plan)
+            row_at = (n * g.heads + head) * g.queries
+            mask = ScoreMask(g, form, n, head)
+            reach = mask.reach(first, row)
+            sums = tiles.sums(rooms[0])
+            opening, slopes = tiles.sums(block), tiles.sums(block)
+            shift, along = sums[0][0].band(tiles.axis), sums[0][0].band(tiles.axis)
+            down, _ = tiles.places(sums[0][0])
+            load_row_numbers(shift, along, up, row_at, (first, row, 0, down), g.queries)
+            ups.full.wait(tile, phase)
+            keys.full.wait(stage, parity)
+            values.full.wait(stage, parity)
+            tiles.add_scores(opening, mine[0], row, keys.at(stage), rooms[0])
+            tiles.add_scores(slopes, mine[1], row, values.at(stage), rooms[1])
+            wait_mma(opening[0][0], pending=1)
+            mask.adjust_before(opening, first + row, 0, reach, tiles)
+            weigh(opening[0][0], factor, shift)
+            wait_mma(slopes[0][0], after=[opening[0][0]])
+            values.release(stage)
+            follow_slope(slopes[0][0], opening[0][0], along)
+            weights = weights_of(slopes, tiles, rooms[0])
+            for begin in range(block, end_of(first, g, causal, plan), block):
+                before = stage
+                stage, parity = following(stage, parity, plan.stages)
+                keys.full.wait(stage, parity)
+                values.full.wait(stage, parity)
+                take_turn(group, plan)
+                scores, inner = tiles.sums(block), tiles.sums(block)
+                tiles.add_scores(scores, mine[0], row, keys.at(stage), rooms[0])
+                tiles.add_scores(inner, mine[1], row, values.at(stage), rooms[1])
+                add_weighted(sums, weights, keys.at(before), tiles, rooms[0])
+                give_turn(group, plan)
+                wait_mma(scores[0][0], pending=2)
+                mask.adjust_before(scores, first + row, begin, reach, tiles)
+                weigh(scores[0][0], factor, shift)
+                wait_mma(inner[0][0], pending=1, after=[scores[0][0]])
+                values.release(stage)
+                follow_slope(inner[0][0], scores[0][0], along)
+                made = weights_of(inner, tiles, rooms[0])
+                wait_mma(sums[0][0], after=[one[0] for one in made])
+                keys.release(before)
+                take_over(weights, made)
+            queries.release(tile)
+            ups.release(tile)
+            add_weighted(sums, weights, keys.at(stage), tiles, rooms[0])
+            wait_mma(sums[0][0])
+            keys.release(stage)
+            stage, parity = following(stage, parity, plan.stages)
+            scale_sums(sums, g.scale)
+            wait_puts(read=True)
+            put_rows(sums, results, o_map, (n, head), first + row, plan)
+        end_turns(group, plan)
+        wait_puts()
+
+
+@kernel
+def key_gradient_boxes(
+    up: Upstream[Pointer],
+    for_key: Out,
+    for_value: Out,
+    value_width: Size,
+    batches: Size,
+    band: Size,
+    up_steps: HeadSteps[Number],
+    key_steps: HeadSteps[Number],
+    value_steps: HeadSteps[Number],
+    g: KernelOperands,
+    *,
+    plan: TmaPlan,
+    form: ScoreForm,
+) -> None:
+    """Compute the gradients of tiles of keys and values, of heads in bands, the longest first."""
+    launch_attributes(cubes_per_core=1)
+    tiles, maps = plan.tiles, Maps(g, batches, value_width)
+    rooms, block = tiles.rooms, tiles.block
+    step_maps = maps.queries(block), maps.upstream(up, up_steps, block)
+    own_maps = maps.keys(plan.rows)
+    to_keys = maps.of_keys(for_key, g.features, key_steps)
+    to_values = maps.of_keys(for_value, value_width, value_steps)
+    results = panels_of(plan, 1, plan.rows, rooms)
+    own_at = panels_of(plan, plan.own, plan.rows, rooms)
+    steps_at = panels_of(plan, plan.stages, block, rooms)
+    numbers = shared(plan.stages * 2 * block, float32, align=16)
+    keys, values = rings_of(plan, own_at, plan.own, plan.rows, rooms, own_maps)
+    queries, ups = rings_of(plan, steps_at, plan.stages, block, rooms, step_maps)
+    sides = Stages(numbers, 2 * block, *barriers_of(plan, plan.stages, 32))
+    barrier()
+    order = TileOrder((g.keys + plan.rows - 1) // plan.rows, g.key_heads * batches, band)
+    count = order.count()
+    # The producer leaves the tile's coordinates here, so that other units need not divide.
+    told = shared(4 * plan.own, count.dtype)
+    whole = (g.queries + block - 1) // block
+
+    with role(0, registers=plan.registers[0]):
+        unit = unit_index()
+        if unit < 32:
+            stage, parity = count * 0, count * 0 + 1
+            for turn in range(count):
+                # Most queries attend to the first keys. A tile has at least one step, even if it is
+                # hidden.
+                number, down = order.place(turn)
+                first = down * plan.rows
+                start = min(first // block, whole - 1) if form.causal else first * 0
+                n, head = number // g.key_heads, number % g.key_heads
+                if unit == 0:
+                    tile, phase = plan.place(turn)
+                    keys.empty.wait(tile, phase ^ 1)
+                    place = told.at(tile * 4)
+                    place[0], place[1], place[2], place[3] = n, head, first, start
+                    keys.fetch((n, head), first, tile, phase ^ 1)
+                    values.fetch((n, head), first, tile, phase ^ 1)
+                for member in range(head * g.group, head * g.group + g.group):
+                    row_at = (n * g.heads + member) * g.queries
+                    for base in range(start * block, g.queries, block):
+                        # The producer's units load these numbers while one of them issues the TMA
+                        # copies.
+                        places = [base + unit + more for more in range(0, block, 32)]
+                        shifts, deltas = (
+                            [row.load(row_at + at, mask=at < g.queries) for at in places]
+                            for row in (up.total, up.delta)
+                        )
+                        if unit == 0:
+                            queries.fetch((n, member), base, stage, parity)
+                            ups.fetch((n, member), base, stage, parity)
+                        sides.empty.wait(stage, parity)
+                        for i in range(block // 32):
+                            to = sides.at(stage).at(unit + 32 * i)
+                            to[0] = finite(shifts[i]) * -LOG2_E
+                            to[block] = deltas[i]
+                        sides.full.arrive(stage)
+                        stage, parity = following(stage, parity, plan.stages)
+    with role(1, plan.groups, registers=plan.registers[1], apart=plan.turns):
+        group = unit_index() // 128 - 1
+        row = group * OWN
+        factor = exponent(g, form)
+        stage, parity = count * 0, count * 0
+        here = registers(2, stage.dtype)
+        begin_turns(group, plan)
+        for turn in range(count):
+            tile, phase = plan.place(turn)
+            keys.full.wait(tile, phase)
+            place = told.at(tile * 4)
+            n, head, first, start = place[0], place[1], place[2], place[3]
+            mine = own_matrices((keys, values), tile, plan)
+            here[0], here[1] = head * g.group, start
+            key_sums, value_sums = (tiles.sums(room) for room in rooms)
+            values.full.wait(tile, phase)
+            before = stage
+            # At least one step, so that sums always come from products. If the compiler sees
+            # another way to them, it serialises the products.
+            for step in range(max((whole - start) * g.group, 1)):
+                queries.full.wait(stage, parity)
+                ups.full.wait(stage, parity)
+                take_turn(group, plan)
+                scores, inner = tiles.sums(block), tiles.sums(block)
+                tiles.add_scores(scores, mine[0], row, queries.at(stage), rooms[0])
+                tiles.add_scores(inner, mine[1], row, ups.at(stage), rooms[1])
+                give_turn(group, plan)
+                sides.full.wait(stage, parity)
+                # The preceding step's products are done too.
+                wait_mma(scores[0][0], pending=1)
+                if step > 0:
+                    queries.release(before)
+                    ups.release(before)
+                mask = ScoreMask(g, form, n, here[0], by_keys=True)
+                top, begin = first + row, here[1] * block
+                mask.adjust_by_keys(scores, top, begin, top + OWN <= begin + 1, tiles)
+                weigh(scores[0][0], factor, side_of(scores, sides.at(stage), tiles))
+                weights = weights_of(scores, tiles, rooms[1])
+                add_weighted(value_sums, weights, ups.at(stage), tiles, rooms[1])
+                wait_mma(inner[0][0], pending=1)
+                side = side_of(inner, sides.at(stage).at(block), tiles)
+                follow_slope(inner[0][0], scores[0][0], side)
+                sides.release(stage)
+                weights = weights_of(inner, tiles, rooms[0])
+                add_weighted(key_sums, weights, queries.at(stage), tiles, rooms[0])
+                before = stage
+                stage, parity = following(stage, parity, plan.stages)
+                next_block(here, start, whole - start)
+            wait_mma(value_sums[0][0], key_sums[0][0])
+            for ring, at in ((keys, tile), (values, tile), (queries, before), (ups, before)):
+                ring.release(at)
+            scale_sums(key_sums, g.scale)
+            wait_puts(read=True)
+            put_rows(key_sums, results[0], to_keys, (n, head), first + row, plan)
+            put_rows(value_sums, results[1], to_values, (n, head), first + row, plan)
+        end_turns(group, plan)
+        wait_puts()
+
+
+@helper
+def side_of(scores: Sums, source: Pointer, tiles: MmaPlan) -> Band:
+    """Return the numbers for a unit's columns of scores."""
+    made = scores[0][0].band(1 - tiles.axis)
+    _, right = tiles.places(scores[0][0])
+    for k in range(len(made.keys)):
+        made.items[k] = source[right + made.keys[k]]
+    return made
