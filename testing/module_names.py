@@ -34,7 +34,7 @@ BANNED = {
     "patches": "simt",
     "place": "pixel, position or operand",
     "places": "pixels, positions or operands",
-    "placing": "launch_operands",
+    "placing": "job",
     "quick": "fast_path, or quicksort",
     "rowing": "rows_launch, or depthwise_launch",
     "rowwise": "depthwise",

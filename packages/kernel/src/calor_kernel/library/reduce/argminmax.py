@@ -1,288 +1,292 @@
-"""Indices of extremes: argmax and argmin by cubes of one unit.
+"""Indices of extremes: argmax and argmin.
 
 Requirements: the first of equal extremes, and a NaN before any number. A row is searched for its
 extreme once that is known, which costs less than carrying indices; a block of a long row is
 searched only if it holds a better one. Across rows, indices are carried as vectors of columns. Few
 results of many terms are divided into parts, which leave values and indices for another launch.
+In cubes of many units a team finds one index, with any strides: neighbouring units read
+neighbouring elements, along the axis or across it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, bool_, int64
 from calor_kernel.language import (
+    In,
+    Index,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    SizeOf,
+    StrideOf,
+    barrier,
     cast,
     constant,
     cube_position,
+    cube_size,
     helper,
     kernel,
     loop_range,
+    min,
     offset_of,
-    private,
+    range,
     registers,
     select,
+    shared,
     splat,
+    unit_position,
     unravel,
     vreduce,
 )
 from calor_kernel.library.elementwise.conversions import converted
 from calor_kernel.library.elementwise.values import lanes, load
-from calor_kernel.library.reduce.pairwise_sums import tree
-from calor_kernel.library.reduce.reduction_ops import beats, identity
+from calor_kernel.library.reduce.columns import (
+    Block,
+    Blocks,
+    Cells,
+    ColumnPlan,
+    Columns,
+    Rest,
+    all_blocks,
+)
+from calor_kernel.library.reduce.layout import Strided, Strides
+from calor_kernel.library.reduce.program import real
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
+
+N = TypeVar("N")
+Best = tuple[Number, Number]
+"""The best value so far, and its index."""
+Take = Callable[[int, Number, Mask | None], None]
+After = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class PlacePlan:
+class ArgPlan:
     """A plan of argmax or argmin.
 
-    ``kept``: the axes of the results, or of the blocks of columns. ``width``: lanes of a vector.
-    ``unroll``: vectors of a row, or rows, that are loaded together. ``size``: elements of a block
-    of a row, or columns of a block. ``single``: whether a row is one block. ``partial``: whether
-    values are written too, with indices of the index type.
+    ``op``: the comparison; ``source``: the dtype of elements; ``index``: of indices. ``width``:
+    lanes of a vector. ``unroll``: vectors of a row that are loaded together. ``size``: elements of
+    a block of a row. ``single``: whether a row is one block.
     """
 
-    kind: str
+    op: ReductionOp
     source: DType
-    wide: DType
     index: DType
-    kept: int
-    width: int
-    unroll: int
-    size: int
+    width: int = 1
+    unroll: int = 1
+    size: int = 0
     single: bool = False
-    partial: bool = False
+
+    def element(self, x: Pointer, at: Number, rest: Number | None = None) -> Number:
+        """Return a vector of elements in the type of the comparison."""
+        value = load(x, self.source, at, self.width, rest=rest)
+        return real(converted(value, self.source, self.op.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class ArgRows(Generic[N]):
+    """Rows of ``length`` elements: ``results`` of them, ``tasks`` of ``chunk`` elements in all.
+
+    A cube has ``turns`` tasks. ``kept``: the axes of the results.
+    """
+
+    results: SizeOf[N]
+    tasks: SizeOf[N]
+    turns: SizeOf[N]
+    length: SizeOf[N]
+    chunk: SizeOf[N]
+    kept: Strided[N]
 
 
 @kernel
-def places_of_rows(*arguments: Any, plan: PlacePlan) -> None:
-    """Find indices along dense rows.
-
-    Arguments: x, the values if ``partial``, the indices; the number of results and of parts of
-    results, the number for each cube, the elements of a row and of a part; sizes of the axes, and
-    strides.
-    """
-    x, *targets = arguments[: 2 + plan.partial]
-    results, tasks, turns, length, chunk, *numbers = arguments[2 + plan.partial :]
-    sizes, strides = numbers[: plan.kept], numbers[plan.kept :]
-    first = cube_position() * turns
-    for task in loop_range(first, min(first + turns, tasks)):
-        row, begin, end = task, 0, length
-        if plan.partial:
-            row, begin = task % results, task // results * chunk
-            end = min(begin + chunk, length)
-        base = offset_of(unravel(row, sizes), strides)
-        best = constant(identity(plan.kind, plan.wide), plan.wide)
+def argminmax_rows(
+    x: In, values: Out | None, places: Out, over: ArgRows[Number], *, plan: ArgPlan
+) -> None:
+    """Find indices along dense rows; ``values`` are written for parts of rows."""
+    first = cube_position() * over.turns
+    for task in loop_range(first, min(first + over.turns, over.tasks)):
+        row, begin, end = task, 0, over.length
+        if values is not None:
+            row, begin = task % over.results, task // over.results * over.chunk
+            end = min(begin + over.chunk, over.length)
+        base = offset_of(unravel(row, over.kept.sizes), over.kept.strides)
+        best = plan.op.neutral()
         place = constant(0, plan.index)
         if plan.single:
-            best, place, _ = in_block(x, plan, base, begin, end, best, place, True)
+            value, strange = extreme(x, plan, base, begin, end)
+            best, place = found_at(x, plan, base, begin, end, value, strange)
         else:
             done = constant(False, bool_)
             for b in loop_range(begin, end, plan.size):
                 stop = min(b + plan.size, end)
-                best, place, done = in_block(x, plan, base, b, stop, best, place, b == begin, done)
-        if plan.partial:
-            targets[0][task] = best
-            targets[1][task] = place
-        else:
-            targets[0][task] = cast(place, int64)
+                value, strange = extreme(x, plan, base, b, stop)
+                over_best = value > best if plan.op.kind == "argmax" else value < best
+                if (strange | over_best | (b == begin)) & ~done:
+                    best, place = found_at(x, plan, base, b, stop, value, strange)
+                    done = strange
+        write_best(values, places, task, (best, place), None)
+
+
+def write_best(
+    values: Pointer | None, places: Pointer, at: Number, best: Best, mask: Number | None
+) -> None:
+    """Write an index as a result, or a value and an index of a part."""
+    value, place = best
+    if values is not None:
+        values.store(at, value, mask=mask)
+    places.store(at, cast(place, places.dtype), mask=mask)
 
 
 @helper
-def in_block(
-    x: Any,
-    plan: PlacePlan,
-    base: Any,
-    begin: Any,
-    end: Any,
-    best: Any,
-    place: Any,
-    initial: Any,
-    done: Any = False,
-) -> Any:
-    """Return the best value so far, its index, and whether it is NaN, after a block."""
-    value, strange = extreme(x, plan, base, begin, end)
-    over = value > best if plan.kind == "argmax" else value < best
-    if plan.single:
-        if strange:
-            place = search(x, plan, base, begin, end, value, True)
-            value = value * float("nan") if plan.wide.kind == "float" else value
-        else:
-            place = search(x, plan, base, begin, end, value, False)
-        best = value
+def found_at(
+    x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number, value: Number, strange: Mask
+) -> Best:
+    """Return a block's extreme, NaN if it has any, and its first index."""
+    place = constant(0, plan.index)
+    if strange:
+        place = search(x, plan, base, begin, end, None)
+        value = value * float("nan") if plan.op.dtype.kind == "float" else value
     else:
-        if (strange | over | initial) & ~done:
-            if strange:
-                place = search(x, plan, base, begin, end, value, True)
-                value = value * float("nan") if plan.wide.kind == "float" else value
-            else:
-                place = search(x, plan, base, begin, end, value, False)
-            best = value
-            done = strange
-    return best, place, done
-
-
-def element(x: Any, plan: PlacePlan, at: Any, rest: Any) -> Any:
-    """Return a vector of elements in the type of the comparison."""
-    value = load(x, plan.source, at, plan.width, rest=rest)
-    return converted(value, plan.source, plan.wide)
+        place = search(x, plan, base, begin, end, value)
+    return value, place
 
 
 @helper
-def extreme(x: Any, plan: PlacePlan, base: Any, begin: Any, end: Any) -> Any:
-    """Return the extreme of a block without its NaNs, and whether it has any."""
+def each_vector_in(
+    x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number, take: Take, after: After
+) -> None:
+    """Call ``take`` for each vector of a block, and ``after`` for those loaded together."""
     width, unroll = plan.width, plan.unroll
-    nothing = identity(plan.kind, plan.wide)
-    best = registers(unroll, plan.wide, width, nothing)
-    strange = registers(unroll, bool_, width, False)
     whole = (end - begin) // (width * unroll) * (width * unroll)
     for i in loop_range(begin, begin + whole, width * unroll):
         for u in range(unroll):
-            value = element(x, plan, base + i + u * width, None)
-            best[u] = chosen(plan.kind, best[u], value)
-            strange[u] = strange[u] | (value != value)
+            take(u, plan.element(x, base + i + u * width), None)
+        after(unroll)
     for i in loop_range(begin + whole, end, width):
-        value = element(x, plan, base + i, end - i)
-        value = select(lanes(width, i) < end - i, value, nothing)
-        best[0] = chosen(plan.kind, best[0], value)
-        strange[0] = strange[0] | (value != value)
-    found = tree("any", list(strange))
-    name = "max" if plan.kind == "argmax" else "min"
-    return vreduce(name, chosen_of(plan.kind, list(best))), vreduce("or", found)
+        value = plan.element(x, base + i, end - i)
+        take(0, value, lanes(width, i) < end - i)
+        after(1)
 
 
-def chosen(kind: str, a: Any, b: Any) -> Any:
-    """Return the better of two values; a NaN b is never chosen."""
-    return select(b > a if kind == "argmax" else b < a, b, a)
+@helper
+def extreme(x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number) -> Best:
+    """Return the extreme of a block without its NaNs, and whether it has any."""
+    largest = plan.op.kind == "argmax"
+    best = registers(plan.unroll, plan.op.dtype, plan.width, plan.op.identity)
+    strange = registers(plan.unroll, bool_, plan.width, False)
 
+    def chosen(a: Number, b: Number) -> Number:
+        # A NaN b is never chosen.
+        return select(b > a if largest else b < a, b, a)
 
-def chosen_of(kind: str, values: list[Any]) -> Any:
-    """Return the best of values."""
-    made = values[0]
-    for value in values[1:]:
-        made = chosen(kind, made, value)
-    return made
+    def take(u: int, value: Number, inside: Mask | None) -> None:
+        if inside is not None:
+            value = select(inside, value, plan.op.identity)
+        best[u] = chosen(best[u], value)
+        strange[u] = strange[u] | (value != value)
+
+    each_vector_in(x, plan, base, begin, end, take, lambda count: None)
+    found = ReductionOp("any", bool_).tree(list(strange))
+    whole = best[0]
+    for u in range(1, plan.unroll):
+        whole = chosen(whole, best[u])
+    return vreduce("max" if largest else "min", whole), vreduce("or", found)
 
 
 @helper
 def search(
-    x: Any, plan: PlacePlan, base: Any, begin: Any, end: Any, value: Any, strange: bool
-) -> Any:
-    """Return the index of the first occurrence of a value in a block, or of NaN."""
-    width, unroll, index = plan.width, plan.unroll, plan.index
-    none = identity("min", index)
-    found = registers(unroll, index, width, none)
-    numbers = registers(1, index, width)
-    numbers[0] = constant(tuple(range(width)), index)
-    whole = (end - begin) // (width * unroll) * (width * unroll)
-    for i in loop_range(begin, begin + whole, width * unroll):
-        for u in range(unroll):
-            taken = element(x, plan, base + i + u * width, None)
-            hit = taken != taken if strange else taken == value
-            found[u] = min(found[u], select(hit, numbers[0] + u * width, none))
-        numbers[0] = numbers[0] + unroll * width
-    for i in loop_range(begin + whole, end, width):
-        taken = element(x, plan, base + i, end - i)
-        hit = taken != taken if strange else taken == value
-        hit = hit & (lanes(width, i) < end - i)
-        found[0] = min(found[0], select(hit, numbers[0], none))
-        numbers[0] = numbers[0] + width
-    return vreduce("min", tree("min", list(found))) + cast(begin, index)
+    x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number, value: Number | None
+) -> Number:
+    """Return the index of the first occurrence of a value in a block; of NaN for None."""
+    width, first = plan.width, ReductionOp("min", plan.index)
+    found = registers(plan.unroll, plan.index, width, first.identity)
+    numbers = registers(1, plan.index, width)
+    numbers[0] = constant(tuple(range(width)), plan.index)
+
+    def take(u: int, taken: Number, inside: Mask | None) -> None:
+        hit = taken != taken if value is None else taken == value
+        if inside is not None:
+            hit = hit & inside
+        found[u] = min(found[u], select(hit, numbers[0] + u * width, first.identity))
+
+    def after(count: int) -> None:
+        numbers[0] = numbers[0] + count * width
+
+    each_vector_in(x, plan, base, begin, end, take, after)
+    return vreduce("min", first.tree(list(found))) + cast(begin, plan.index)
+
+
+class _ArgColumns(Columns[Best]):
+    """A pass across rows that finds indices; the start of a row, and its index in each lane."""
+
+    def __init__(
+        self,
+        arg: ArgPlan,
+        plan: ColumnPlan,
+        x: Pointer,
+        targets: tuple[Pointer | None, Pointer],
+        over: Blocks[Number],
+        views: Sequence[Strides[Number]],
+    ) -> None:
+        super().__init__(plan, over, views)
+        self.arg, self.x, self.results = arg, x, targets
+
+    def allocate(self) -> None:
+        """Allocate the best values and their indices."""
+        self.best = Cells(self.arg.op, self.plan, 1)
+        self.place = Cells(ReductionOp("min", self.arg.index), self.plan, 1)
+
+    def clear(self, block: Block, v: Index) -> None:
+        """Begin with the first row of the block."""
+        self.best.put(v, self.arg.op.neutral(self.plan.width))
+        self.place.put(v, splat(cast(block.begin, self.arg.index), self.plan.width))
+
+    def row(self, block: Block, row: Number) -> Best:
+        """Return the start of a row, and its index in each lane."""
+        (step,) = self.views[0].along
+        return block.starts[0] + row * step, splat(cast(row, self.arg.index), self.plan.width)
+
+    def add(self, block: Block, rows: Iterable[Best], v: Index, rest: Rest) -> None:
+        """Update the best values and their indices by a vector of each of some rows."""
+        value, number = self.best.get(v), self.place.get(v)
+        for start, row in rows:
+            taken = self.arg.element(self.x, start + v, rest)
+            better = self.arg.op.beats(taken, value)
+            value, number = select(better, taken, value), select(better, row, number)
+        self.best.put(v, value)
+        self.place.put(v, number)
+
+    def write(self, block: Block, v: Index, rest: Rest) -> None:
+        """Write a vector of indices."""
+        inside = None if rest is None else lanes(self.plan.width, rest) < rest
+        best = self.best.get(v), self.place.get(v)
+        write_best(*self.results, block.target + v, best, inside)
 
 
 @kernel
-def places_of_columns(*arguments: Any, plan: PlacePlan) -> None:
-    """Find indices along an axis, for vectors of adjacent results.
-
-    Arguments: x, the values if ``partial``, the indices; all blocks, blocks of a cube, blocks side
-    by side, the number of such rows of blocks; columns, terms, terms of a part, the stride of parts
-    in the results; the stride of the axis; sizes of the axes, strides of x and of the results.
-    """
-    x, *targets = arguments[: 2 + plan.partial]
-    tasks, turns, blocks, outers, columns, terms, chunk, apart, step, *rest = arguments[
-        2 + plan.partial :
-    ]
-    sizes, strides = rest[: plan.kept], rest[plan.kept : 2 * plan.kept]
-    written, width = rest[2 * plan.kept :], plan.width
-    best = private(plan.size, plan.wide, align=64)
-    place = private(plan.size, plan.index, align=64)
-    first = cube_position() * turns
-    for task in loop_range(first, min(first + turns, tasks)):
-        column, group = task % blocks * plan.size, task // blocks
-        position = unravel(group % outers, sizes)
-        part = group // outers
-        base = offset_of(position, strides) + column
-        to = offset_of(position, written) + part * apart + column
-        begin = part * chunk
-        end = min(begin + chunk, terms)
-        count = min(columns - column, plan.size)
-        for v in loop_range(0, count, width):
-            best.store(v, constant(identity(plan.kind, plan.wide), plan.wide, width))
-            place.store(v, splat(cast(begin, plan.index), width))
-        whole = begin + (end - begin) // plan.unroll * plan.unroll
-        for r in loop_range(begin, whole, plan.unroll):
-            compare(x, plan, best, place, base + r * step, step, r, plan.unroll, count)
-        for r in loop_range(whole, end):
-            compare(x, plan, best, place, base + r * step, step, r, 1, count)
-        for v in loop_range(0, count, width):
-            inside = lanes(width, v) < count - v
-            if plan.partial:
-                targets[0].store(to + v, best.load(v, width), mask=inside)
-                targets[1].store(to + v, place.load(v, width), mask=inside)
-            else:
-                targets[0].store(to + v, cast(place.load(v, width), int64), mask=inside)
-
-
-@helper
-def compare(
-    x: Any,
-    plan: PlacePlan,
-    best: Any,
-    place: Any,
-    at: Any,
-    step: Any,
-    first: Any,
-    rows: int,
-    count: Any,
+def argminmax_columns(
+    x: In,
+    values: Out | None,
+    places: Out,
+    over: Blocks[Number],
+    views: tuple[Strides[Number], ...],
+    *,
+    plan: ArgPlan,
+    columns: ColumnPlan,
 ) -> None:
-    """Update the best values and their indices by some rows."""
-    width = plan.width
-    numbers = [splat(cast(first + r, plan.index), width) for r in range(rows)]
-    starts = [at + r * step for r in range(rows)]
-    whole = count // width * width
-    for v in loop_range(0, whole, width):
-        compare_vectors(
-            x, plan, best, place, [at + r * step for r in range(rows)], numbers, v, None
-        )
-    if whole < count:
-        starts = [at + r * step for r in range(rows)]
-        compare_vectors(x, plan, best, place, starts, numbers, whole, count - whole)
-
-
-def compare_vectors(
-    x: Any,
-    plan: PlacePlan,
-    best: Any,
-    place: Any,
-    starts: list[Any],
-    numbers: list[Any],
-    v: Any,
-    rest: Any,
-) -> None:
-    """Update the best values and their indices by a vector of each of some rows."""
-    value, number = best.load(v, plan.width), place.load(v, plan.width)
-    for start, row in zip(starts, numbers, strict=True):
-        taken = element(x, plan, start + v, rest)
-        better = beats(plan.kind, taken, value)
-        value, number = select(better, taken, value), select(better, row, number)
-    best.store(v, value)
-    place.store(v, number)
+    """Find indices along an axis, for vectors of adjacent results; ``values`` as for rows."""
+    all_blocks(_ArgColumns(plan, columns, x, (values, places), over, views))
 
 
 @kernel
 def join_places(
-    values: Any, places: Any, out: Any, results: Any, parts: Any, *, plan: PlacePlan
+    values: In, places: In, out: Out, results: Size, parts: Size, *, plan: ArgPlan
 ) -> None:
     """Write the index of the best of ``parts`` values; parts follow one another."""
     first, width = cube_position() * plan.width, plan.width
@@ -293,7 +297,78 @@ def join_places(
     for part in loop_range(1, parts):
         at = part * results + first
         value = values.load(at, width, mask=inside)
-        better = beats(plan.kind, value, best)
+        better = plan.op.beats(value, best)
         best = select(better, value, best)
         place = select(better, places.load(at, width, mask=inside), place)
     out.store(first, cast(place, int64), mask=inside)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgTasks(Generic[N]):
+    """Results of ``terms`` elements ``step`` apart: ``tasks`` of ``chunk`` of them in all.
+
+    ``sizes`` and ``strides``: of the axes of the results.
+    """
+
+    results: SizeOf[N]
+    tasks: SizeOf[N]
+    terms: SizeOf[N]
+    chunk: SizeOf[N]
+    step: StrideOf[N]
+    sizes: tuple[StrideOf[N], ...]
+    strides: tuple[StrideOf[N], ...]
+
+
+@kernel
+def argminmax_teams(
+    x: In,
+    values: Out | None,
+    places: Out,
+    over: ArgTasks[Number],
+    *,
+    plan: ArgPlan,
+    team: int,
+    along: bool,
+) -> None:
+    """Find indices; ``team`` units share one, neighbours along the axis or across it."""
+    op = plan.op
+    unit, span = unit_position(), cube_size() // team
+    across, mine = (unit // team, unit % team) if along else (unit % span, unit // span)
+    task = cube_position() * span + across
+    row = min(task, over.tasks - 1)
+    row, part = row % over.results, row // over.results
+    base = offset_of(unravel(row, over.sizes), over.strides)
+    begin = part * over.chunk
+    end = min(begin + over.chunk, over.terms)
+    best = op.neutral()
+    place = ReductionOp("min", plan.index).neutral()
+    first = begin + mine
+    if first < end:
+        best, place = plan.element(x, base + first * over.step), cast(first, plan.index)
+    for t in loop_range(first + team, end, team):
+        value = plan.element(x, base + t * over.step)
+        better = op.beats(value, best)
+        best, place = select(better, value, best), select(better, cast(t, plan.index), place)
+    best, place = over_units(plan, (best, place), team, 1 if along else span)
+    if (mine == 0) & (task < over.tasks):
+        write_best(values, places, task, (best, place), None)
+
+
+@helper
+def over_units(plan: ArgPlan, found: Best, team: int, apart: int) -> Best:
+    """Return the best value of a team's units and its first index; every unit calls it."""
+    op, unit = plan.op, unit_position()
+    best, place = found
+    values, places = shared(cube_size(), op.dtype), shared(cube_size(), plan.index)
+    distance = team // 2
+    while distance:
+        values[unit], places[unit] = best, place
+        barrier()
+        other = unit ^ (distance * apart)
+        value, number = values[other], places[other]
+        barrier()
+        better, worse = op.beats(value, best), op.beats(best, value)
+        taken = better | (~worse & (number < place))
+        best, place = select(taken, value, best), select(taken, number, place)
+        distance //= 2
+    return best, place

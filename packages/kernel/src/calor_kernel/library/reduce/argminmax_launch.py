@@ -1,4 +1,4 @@
-"""Launches of argmax and argmin.
+"""Launches of argmax and argmin: the ways of the family for them.
 
 Requirements: memory is read in order if strides allow it. Few results of many terms are divided
 among cubes, and another launch joins their values.
@@ -6,180 +6,158 @@ among cubes, and another launch joins their values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from calor.dtypes import DType, int64
-from calor_kernel.contract.work import (
-    Argument,
-    Build,
-    Input,
-    Launch,
-    Output,
-    Request,
-    Scratch,
-    Work,
-)
-from calor_kernel.ir.types import Buffer, Scalar
+from calor.dtypes import int64
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.ways import Way, serves
+from calor_kernel.contract.work import Output, Request, Scratch, Work, row_major
+from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.argminmax import (
-    PlacePlan,
+    ArgPlan,
+    ArgRows,
+    ArgTasks,
+    argminmax_columns,
+    argminmax_rows,
+    argminmax_teams,
     join_places,
-    places_of_columns,
-    places_of_rows,
 )
-from calor_kernel.library.reduce.argminmax_cooperative import places_of_teams
-from calor_kernel.library.reduce.problem import Reduction, reduction_of
-from calor_kernel.library.reduce.reduction_ops import index_type, working
-from calor_kernel.library.reduce.split_reduction import divided
+from calor_kernel.library.reduce.columns import Blocks, ColumnPlan
+from calor_kernel.library.reduce.general import general_work
+from calor_kernel.library.reduce.layout import Layout, Strides
+from calor_kernel.library.reduce.program_launch import divided
+from calor_kernel.library.reduce.reduction_ops import ReductionOp, index_type, working
 
-_SIZE: Final = Scalar(int64, nonnegative=True)
-_STRIDE: Final = Scalar(int64)
 _CHUNK: Final = 1 << 16
 # Vectors of a block of a row; bytes of a block of columns, and of one if there are few blocks.
 _BLOCK: Final = 64
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 
 
-class Places:
-    """The problem of one op, for all its methods."""
+class ArgProblem:
+    """The problem of an argmax or argmin."""
 
-    def __init__(self, request: Request) -> None:
-        (x,), self.info, self.kind = request.inputs, request.info, request.op
-        self.found: Reduction = reduction_of(x, (request.attributes["axis"],), ordered=True)
-        self.source = x.dtype
-        self.wide = working(self.kind, x.dtype, int64)
-        (self.axis,) = self.found.reduced
-        self.index = index_type(self.axis.size)
-        self.results = self.found.results
+    def __init__(self, request: Request, found: Layout) -> None:
+        (self.x,), self.info, kind = request.inputs, request.info, request.op
+        self.layout, self.many = found, request.info.max_units > 1
+        self.kept = found.kept.of()
+        self.results = found.kept.count
+        (self.terms,), (self.step,) = found.along.sizes, found.along.strides[0]
+        source = self.x.dtype
+        self.op = ReductionOp(kind, working(kind, source, int64))
+        self.plan = ArgPlan(self.op, source, index_type(self.terms))
+        self.widest = max(self.op.dtype.itemsize, self.plan.index.itemsize)
+        self.width = max(self.info.vector_bytes // self.widest, 1)
 
-    def plan(self, size: int, unroll: int, kept: int, width: int | None = None) -> PlacePlan:
-        """Return a plan with the problem's parameters."""
-        size_of = max(self.wide.itemsize, self.index.itemsize)
-        lanes = width or max(self.info.vector_bytes // size_of, 1)
-        return PlacePlan(
-            self.kind, self.source, self.wide, self.index, kept, lanes, unroll, size * lanes
+    def divided(self, cubes: int, each: int) -> tuple[int, int]:
+        """Return the number of parts of each cube's terms, and the terms of a part."""
+        total = self.results * self.terms * self.x.dtype.itemsize
+        parts, chunk = divided(self.info, cubes, total, self.terms, each)
+        return parts, chunk or self.terms
+
+    def work(self, kernel: KernelFunction, grid: Grid, parts: int, **given: object) -> Work:
+        """Return the launch of a body, and the one that joins its parts."""
+        label, terms = f"reduce.{self.op.kind}", self.results * self.terms
+        effort = Effort(label, terms, terms * self.x.dtype.itemsize + 8 * self.results)
+        out = Bound(Output(0), int64)
+        if parts == 1:
+            given |= {"values": None, "places": out}
+            return Work((launch(kernel, grid, effort, x=operand(0, self.x), **given),))
+        wide, index = stored(self.op.dtype), self.plan.index
+        memory = {"values": Bound(Scratch(0), wide), "places": Bound(Scratch(1), index)}
+        first = launch(kernel, grid, effort, x=operand(0, self.x), **memory, **given)
+        width = max(self.info.vector_bytes // 8, 1) if not self.many else 1
+        last = launch(
+            join_places,
+            Grid.line(-(-self.results // width)),
+            Effort(label, 0, self.results * (parts * (wide.itemsize + index.itemsize) + 8)),
+            **memory,
+            out=out,
+            results=self.results,
+            parts=parts,
+            plan=ArgPlan(self.op, self.x.dtype, index, width),
         )
-
-    def work(
-        self,
-        build: tuple[object, Sequence[tuple[str, object]], int],
-        plan: PlacePlan,
-        cubes: int,
-        numbers: Sequence[int],
-        sizes: int,
-        parts: int,
-    ) -> Work:
-        """Return the launches of a body and its join; the first ``sizes`` numbers are sizes."""
-        function, keywords, units = build
-        plan = replace(plan, partial=parts > 1)
-        targets: list[Argument] = [Scratch(0), Scratch(1)] if plan.partial else [Output(0)]
-        types: list[DType] = [stored(self.wide), self.index] if plan.partial else [int64]
-        signature: list[Buffer | Scalar] = [Buffer(stored(self.source), writable=False)]
-        signature += [Buffer(t) for t in types]
-        signature += [_SIZE] * sizes + [_STRIDE] * (len(numbers) - sizes)
-        arguments = (Input(0, self.found.offset), *targets, *numbers)
-        made = Build(
-            function,  # type: ignore[arg-type]
-            tuple(signature),
-            (("plan", plan), *keywords),
-            (units, 1, 1),
-        )
-        terms = self.results * self.axis.size
-        nbytes = terms * self.source.itemsize + 8 * self.results
-        launch = Launch(made, (cubes, 1, 1), arguments, terms, nbytes, f"reduce.{self.kind}")
-        if not plan.partial:
-            return Work((launch,))
         count = self.results * parts
-        joined = self._joined(plan, parts)
-        return Work((launch, joined), (count * types[0].itemsize, count * types[1].itemsize))
-
-    def _joined(self, plan: PlacePlan, parts: int) -> Launch:
-        width = max(self.info.vector_bytes // 8, 1)
-        if self.info.max_units > 1:
-            width = 1
-        plan = replace(plan, width=width, kept=0, size=0, unroll=1, single=False)
-        signature = (
-            Buffer(stored(self.wide), writable=False),
-            Buffer(self.index, writable=False),
-            Buffer(int64),
-            _SIZE,
-            _SIZE,
-        )
-        build = Build(join_places, signature, (("plan", plan),))
-        arguments = (Scratch(0), Scratch(1), Output(0), self.results, parts)
-        nbytes = self.results * (parts * (self.wide.itemsize + self.index.itemsize) + 8)
-        cubes = -(-self.results // width)
-        return Launch(build, (cubes, 1, 1), arguments, 0, nbytes, f"reduce.{self.kind}")
+        return Work((first, last), (count * wide.itemsize, count * index.itemsize))
 
 
-def places_work(request: Request) -> Work | None:
-    """Return the work of argmax or argmin, None if only the general body suits."""
-    problem = Places(request)
-    found = problem.found
-    if problem.info.max_units > 1:
-        return _by_teams(problem)
-    if problem.axis.stride == 1 or problem.axis.size == 1:
-        return _along(problem)
-    if found.kept[-1].stride == 1:
-        return _across(problem)
-    return None
+def _many_units(one: ArgProblem, request: Request) -> str | None:
+    return None if one.many else "a cube has one unit"
 
 
-def _along(problem: Places) -> Work:
-    found, length, size = problem.found, problem.axis.size, problem.source.itemsize
-    kept = len(found.kept)
-    plan = problem.plan(_BLOCK, 4, kept)
-    total = problem.results * length * size
-    parts, chunk = divided(problem.info, problem.results, total, length, size)
-    plan = replace(plan, single=(chunk or length) <= plan.size)
-    tasks = problem.results * parts
-    turns = max(min(_CHUNK // max(size * (chunk or length), 1), tasks), 1)
-    numbers = [problem.results, tasks, turns, length, chunk or length]
-    numbers += [a.size for a in found.kept] + [a.stride for a in found.kept]
-    body = (places_of_rows, (), 1)
-    return problem.work(body, plan, -(-tasks // turns), numbers, 5 + kept, parts)
+def _one_unit(one: ArgProblem, request: Request) -> str | None:
+    return "a cube has many units, which share a result" if one.many else None
 
 
-def _across(problem: Places) -> Work:
-    found, (terms, step) = problem.found, (problem.axis.size, problem.axis.stride)
-    *outer, last = found.kept
-    outers = problem.results // last.size
-    widest = max(problem.wide.itemsize, problem.index.itemsize)
-    narrow = outers * -(-last.size * widest // _WIDE) < _FEW
-    size = (_NARROW if narrow else _WIDE) // problem.info.vector_bytes
-    plan = problem.plan(max(size, 1), 8, len(outer))
-    blocks = -(-last.size // plan.size)
-    total = problem.results * terms * problem.source.itemsize
-    each = min(plan.size, last.size) * problem.source.itemsize
-    parts, chunk = divided(problem.info, blocks * outers, total, terms, each)
+def _dense_rows(one: ArgProblem, request: Request) -> str | None:
+    if one.step != 1 and one.terms != 1:
+        return f"elements along the axis are {one.step} apart"
+    return _one_unit(one, request)
+
+
+def _dense_columns(one: ArgProblem, request: Request) -> str | None:
+    if one.kept.strides[-1] != 1:
+        return f"adjacent results are {one.kept.strides[-1]} elements apart"
+    return _one_unit(one, request)
+
+
+def _rows(one: ArgProblem, request: Request) -> list[Work]:
+    length, size = one.terms, one.x.dtype.itemsize
+    parts, chunk = one.divided(one.results, size)
+    block = _BLOCK * one.width
+    plan = replace(one.plan, width=one.width, unroll=4, size=block, single=chunk <= block)
+    tasks = one.results * parts
+    turns = max(min(_CHUNK // max(size * chunk, 1), tasks), 1)
+    over = ArgRows(one.results, tasks, turns, length, chunk, one.kept)
+    return [one.work(argminmax_rows, Grid.line(-(-tasks // turns)), parts, over=over, plan=plan)]
+
+
+def _columns(one: ArgProblem, request: Request) -> list[Work]:
+    (*outer, last), strides = one.kept.sizes, one.kept.strides
+    outers = one.results // last
+    narrow = outers * -(-last * one.widest // _WIDE) < _FEW
+    size = max((_NARROW if narrow else _WIDE) // one.info.vector_bytes, 1) * one.width
+    blocks = -(-last // size)
+    each = min(size, last) * one.x.dtype.itemsize
+    parts, chunk = one.divided(blocks * outers, each)
     tasks = blocks * outers * parts
-    turns = max(min(_CHUNK // max(each * (chunk or terms), 1), tasks), 1)
-    numbers = [tasks, turns, blocks, outers, last.size, terms, chunk or terms, problem.results]
-    written = [1]
-    for axis in reversed(found.kept[1:]):
-        written.insert(0, written[0] * axis.size)
-    numbers += [step, *(a.size for a in outer), *(a.stride for a in outer), *written[:-1]]
-    sizes = 9 + len(outer) if step >= 0 else 8
-    body = (places_of_columns, (), 1)
-    return problem.work(body, plan, -(-tasks // turns), numbers, sizes, parts)
+    turns = max(min(_CHUNK // max(each * chunk, 1), tasks), 1)
+    written = Strides(row_major(one.kept.sizes)[:-1])
+    work = one.work(
+        argminmax_columns,
+        Grid.line(-(-tasks // turns)),
+        parts,
+        over=Blocks(
+            tasks, turns, blocks, outers, last, one.terms, chunk, one.results, tuple(outer), ()
+        ),
+        views=(Strides(strides[:-1], (one.step,)), written),
+        plan=replace(one.plan, width=one.width),
+        columns=ColumnPlan(one.width, size, 8, (1,)),
+    )
+    return [work]
 
 
-def _by_teams(problem: Places) -> Work:
-    found, terms, step = problem.found, problem.axis.size, problem.axis.stride
-    along = abs(step) <= abs(found.kept[-1].stride) or problem.results == 1
-    units: int = min(problem.info.max_units, 128)
+def _teams(one: ArgProblem, request: Request) -> list[Work]:
+    along = abs(one.step) <= abs(one.kept.strides[-1]) or one.results == 1
+    units = min(one.info.max_units, 128)
     team = 1
-    while team < units and team * (4 if along else 32) < terms:
+    while team < units and team * (4 if along else 32) < one.terms:
         team *= 2
-    size = problem.source.itemsize
     span = units // team
-    total = problem.results * terms * size
-    parts, chunk = divided(problem.info, -(-problem.results // span), total, terms, size)
-    tasks = problem.results * parts
-    plan = problem.plan(0, 1, len(found.kept), 1)
-    numbers = [problem.results, tasks, terms, chunk or terms, step]
-    numbers += [a.size for a in found.kept] + [a.stride for a in found.kept]
-    body = (places_of_teams, (("team", team), ("along", along)), units)
-    return problem.work(body, plan, -(-tasks // span), numbers, 4, parts)
+    parts, chunk = one.divided(-(-one.results // span), one.x.dtype.itemsize)
+    tasks = one.results * parts
+    sizes, strides = one.kept.sizes, one.kept.strides
+    over = ArgTasks(one.results, tasks, one.terms, chunk, one.step, sizes, strides)
+    grid = Grid.line(-(-tasks // span), units)
+    given = {"over": over, "plan": one.plan, "team": team, "along": along}
+    return [one.work(argminmax_teams, grid, parts, **given)]
+
+
+ARGMINMAX: Final[tuple[Way[ArgProblem], ...]] = (
+    Way("argminmax teams", _many_units, _teams),
+    Way("argminmax rows", _dense_rows, _rows),
+    Way("argminmax columns", _dense_columns, _columns),
+    Way("general", serves, lambda one, request: [general_work(request, one.layout)], spare=True),
+)

@@ -1,47 +1,63 @@
 """One pass of a program across rows, with vectors along a dense kept axis.
 
-Requirements: operands are read in memory order, some rows at a time. The totals of a block of
-columns stay in the nearest cache, so that a processor sees few long streams. Few columns with many
-terms are divided among cubes, each of which leaves partial totals. Block sums are set aside as in
-:mod:`pairwise_sums`.
+Requirements: operands are read in memory order, some rows at a time. In a cube of one unit the
+totals of a block of columns stay in the nearest cache, so that a processor sees few long streams.
+In a cube of many, neighbouring units read neighbouring columns, and the units of one column join
+their totals in shared memory, in an order that depends on their number alone. Few columns with many
+terms are divided among cubes, each of which leaves partial totals. Block sums are set aside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
 
 from calor_kernel.language import (
+    Element,
+    In,
+    Index,
+    Number,
+    Out,
     Pointer,
-    constant,
+    Registers,
+    SizeOf,
+    barrier,
     cube_position,
+    cube_size,
     helper,
     kernel,
     loop_range,
+    max,
+    min,
     offset_of,
     private,
+    registers,
+    shared,
     splat,
+    unit_position,
     unravel,
 )
 from calor_kernel.library.elementwise.values import load, store
-from calor_kernel.library.reduce.pairwise_sums import put_aside, taken_together, tree
-from calor_kernel.library.reduce.program import Program, evaluated
-from calor_kernel.library.reduce.reduction_ops import identity, joined, smaller
+from calor_kernel.library.reduce.layout import Strides
+from calor_kernel.library.reduce.program import Fold, Program, evaluated, real
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
+
+N = TypeVar("N")
+R = TypeVar("R")
+Rest = Number | None
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
     """A plan for a pass across rows.
 
-    ``kept``: the axes of the blocks of columns beside the last one. ``axes``: the reduced axes.
     ``width``: lanes of a vector. ``span``: columns of a block. ``streams``: rows that are loaded
-    together. ``block``: rows of a block, after which sums are set aside, 0 for all. ``steps``: for
-    each operand in memory 1 if its columns are dense, 0 if they are one value.
+    together. ``steps``: for each operand in memory 1 if its columns are dense, 0 if they are one
+    value. ``block``: rows of a block, after which sums are set aside, 0 for all.
     """
 
-    kept: int
-    axes: int
     width: int
     span: int
     streams: int
@@ -49,179 +65,332 @@ class ColumnPlan:
     block: int = 0
 
 
-class Columns:
-    """The state of a unit that computes blocks of columns."""
+@dataclass(frozen=True, slots=True)
+class Blocks(Generic[N]):
+    """The blocks of a launch: ``tasks`` of them, ``turns`` for each cube of one unit.
 
-    def __init__(self, program: Program, plan: ColumnPlan, arguments: Sequence[Any]) -> None:
-        self.program, self.plan = program, plan
-        rest = list(arguments)
-        self.sources: dict[int, Pointer] = {i: rest.pop(0) for i in program.memory}
-        self.steps = dict(zip(program.memory, plan.steps, strict=True))
-        self.targets = [rest.pop(0) for _ in program.results]
-        self.numbers = {i: rest.pop(0) for i in program.numbers}
-        self.tasks, self.turns, self.blocks, self.outers = (rest.pop(0) for _ in range(4))
-        self.columns, self.terms, self.chunk, self.apart = (rest.pop(0) for _ in range(4))
-        self.sizes = [rest.pop(0) for _ in range(plan.kept)]
-        self.lengths = [rest.pop(0) for _ in range(plan.axes)]
-        self.views: dict[int, tuple[list[Any], list[Any]]] = {}
-        for i in program.memory:
-            kept = [rest.pop(0) for _ in range(plan.kept)]
-            along = program.operands[i].place == "along"
-            self.views[i] = (kept, [rest.pop(0) for _ in range(plan.axes if along else 0)])
-        self.strides = [rest.pop(0) for _ in range(plan.kept)]
-        self.folds = [(n, program.fold(n)) for n in program.folds]
+    ``blocks`` lie side by side, in ``outers`` rows. ``columns`` and ``terms`` of all; ``chunk``
+    terms of a part; ``apart``: the distance of the parts' results. ``sizes``: of the other axes of
+    the results; ``lengths``: of the reduced axes.
+    """
 
-    def place(self, task: Any) -> tuple[Any, Any, Any, dict[int, Any], Any]:
-        """Return a block's number of columns, its terms, and its start in each view."""
-        block, rest = task % self.blocks, task // self.blocks
-        outer, part = rest % self.outers, rest // self.outers
+    tasks: SizeOf[N]
+    turns: SizeOf[N]
+    blocks: SizeOf[N]
+    outers: SizeOf[N]
+    columns: SizeOf[N]
+    terms: SizeOf[N]
+    chunk: SizeOf[N]
+    apart: SizeOf[N]
+    sizes: tuple[SizeOf[N], ...]
+    lengths: tuple[SizeOf[N], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of columns: its terms, and where it begins in each view and in the results."""
+
+    count: Number
+    begin: Number
+    end: Number
+    starts: list[Number]
+    target: Number
+
+
+class Columns(Generic[R]):
+    """The state of a unit that computes blocks of columns; ``R``: the start of a row."""
+
+    def __init__(
+        self, plan: ColumnPlan, over: Blocks[Number], views: Sequence[Strides[Number]]
+    ) -> None:
+        self.plan, self.over = plan, over
+        self.views, self.written = views[:-1], views[-1].kept
+
+    def block(self, task: Number) -> Block:
+        """Return a block of columns."""
+        over = self.over
+        block, rest = task % over.blocks, task // over.blocks
+        outer, part = rest % over.outers, rest // over.outers
         column = block * self.plan.span
-        position = unravel(outer, self.sizes)
-        starts = {
-            i: offset_of(position, kept) + column * self.steps[i]
-            for i, (kept, _) in self.views.items()
-        }
-        target = offset_of(position, self.strides) + part * self.apart + column
-        begin = part * self.chunk
-        count = smaller(self.columns - column, self.plan.span)
-        return count, begin, smaller(begin + self.chunk, self.terms), starts, target
+        position = unravel(outer, over.sizes)
+        starts = [
+            offset_of(position, view.kept) + column * step
+            for view, step in zip(self.views, self.plan.steps, strict=True)
+        ]
+        target = offset_of(position, self.written) + part * over.apart + column
+        begin = part * over.chunk
+        count = min(over.columns - column, self.plan.span)
+        return Block(count, begin, min(begin + over.chunk, over.terms), starts, target)
 
-    def known(self, starts: dict[int, Any], v: Any, rest: Any) -> dict[int, Any]:
+    def allocate(self) -> None:
+        """Allocate the totals."""
+        raise NotImplementedError
+
+    def clear(self, block: Block, v: Index) -> None:
+        """Begin with the totals of a vector of columns."""
+        raise NotImplementedError
+
+    def row(self, block: Block, row: Number) -> R:
+        """Return the start of a row of a block."""
+        raise NotImplementedError
+
+    def add(self, block: Block, rows: Iterable[R], v: Index, rest: Rest) -> None:
+        """Add a vector of each of some rows to the totals."""
+        raise NotImplementedError
+
+    def settle(self, v: Index) -> None:
+        """Add the totals to those set aside, and reset them."""
+
+    def write(self, block: Block, v: Index, rest: Rest) -> None:
+        """Write the results of a vector of columns."""
+        raise NotImplementedError
+
+
+class Cells:
+    """Vectors by column: in private memory, or in registers of a unit with one column."""
+
+    def __init__(self, op: ReductionOp, plan: ColumnPlan, copies: int) -> None:
+        self.plan, self.op, self.copies = plan, op, copies
+        self.registers: Registers | None = None
+        self.memory: Pointer | None = None
+        if cube_size() > 1:
+            self.registers = registers(copies, op.dtype, 1, op.identity)
+        else:
+            self.memory = private(copies * plan.span, op.dtype, align=64)
+
+    def get(self, v: Index, copy: int = 0) -> Number:
+        """Return the vector at a column."""
+        if self.memory is None:
+            assert self.registers is not None
+            return self.registers[copy]
+        return self.memory.load(copy * self.plan.span + v, self.plan.width)
+
+    def put(self, v: Index, value: Number, copy: int = 0) -> None:
+        """Replace the vector at a column."""
+        if self.memory is None:
+            assert self.registers is not None
+            self.registers[copy] = value
+        else:
+            self.memory.store(copy * self.plan.span + v, value)
+
+
+class _Program(Columns[dict[int, Number]]):
+    """A program's pass across rows; the start of a row in each view that varies along the terms."""
+
+    def __init__(
+        self,
+        program: Program,
+        plan: ColumnPlan,
+        memory: tuple[Sequence[Pointer], Sequence[Pointer], Sequence[Number]],
+        over: Blocks[Number],
+        views: Sequence[Strides[Number]],
+    ) -> None:
+        super().__init__(plan, over, views)
+        self.program = program
+        self.sources, self.targets, self.numbers = memory
+        self.folds = [(n, f) for n, f in program.numbered() if isinstance(f, Fold)]
+        self.sums: list[Cells] = []
+        # The totals set aside, and their rounding errors.
+        self.aside: list[Cells] = []
+
+    def allocate(self) -> None:
+        """Allocate the totals."""
+        self.sums = [Cells(f.op, self.plan, 1) for _, f in self.folds]
+        if self.plan.block or cube_size() > 1:
+            self.aside = [Cells(f.op, self.plan, 2) for _, f in self.folds]
+
+    def clear(self, block: Block, v: Index) -> None:
+        """Fill totals with the identities of their reductions."""
+        for one in (*self.sums, *self.aside):
+            for copy in range(one.copies):
+                one.put(v, one.op.neutral(self.plan.width), copy)
+
+    def row(self, block: Block, row: Number) -> dict[int, Number]:
+        """Return the start of a row in each view that varies along the reduced axes."""
+        position = unravel(row, self.over.lengths)
+        views = [(k, view.along) for k, view in enumerate(self.views) if view.along]
+        return {k: block.starts[k] + offset_of(position, along) for k, along in views}
+
+    def _known(self, block: Block, v: Index, rest: Rest) -> dict[int, Number]:
         """Return values that do not vary along the reduced axes: scalars, one value a column."""
-        width = self.plan.width
-        made: dict[int, Any] = {i: splat(n, width) for i, n in self.numbers.items()}
-        for i, operand in enumerate(self.program.operands):
-            if operand.place == "row":
-                made[i] = self.read(i, starts[i], v, rest)
+        numbers = zip(self.program.numbers, self.numbers, strict=True)
+        made = {i: splat(n, self.plan.width) for i, n in numbers}
+        for k, i in enumerate(self.program.memory):
+            if self.program.operands[i].place == "row":
+                made[i] = self._read(k, block.starts[k], v, rest)
         return made
 
-    def read(self, number: int, at: Any, v: Any, rest: Any) -> Any:
+    def _read(self, view: int, at: Number, v: Index, rest: Rest) -> Number:
         """Return an operand's values of the columns from v on."""
-        step, dtype = self.steps[number], self.program.operands[number].dtype
-        width = self.plan.width
-        return load(self.sources[number], dtype, at + v * step, width, step=step, rest=rest)
+        step, dtype = self.plan.steps[view], self.program.dtype(self.program.memory[view])
+        width, source = self.plan.width, self.sources[view]
+        return real(load(source, dtype, at + v * step, width, step=step, rest=rest))
 
-    def terms_of(self, at: dict[int, Any], starts: dict[int, Any], v: Any, rest: Any) -> list[Any]:
+    def _terms(self, block: Block, row: dict[int, Number], v: Index, rest: Rest) -> list[Number]:
         """Return the terms of a row for each reduction."""
+        memory = self.program.memory
 
-        def read(number: int) -> Any:
+        def read(number: int) -> Number | None:
             if self.program.step(number) is not None:
                 return None
-            return self.read(number, at[number], v, rest)
+            view = memory.index(number)
+            return self._read(view, row[view], v, rest)
 
-        wanted = [fold.operand for _, fold in self.folds]
-        return evaluated(self.program, wanted, self.known(starts, v, rest), read)
+        wanted = [fold.operands[0] for _, fold in self.folds]
+        return evaluated(self.program, wanted, self._known(block, v, rest), read)
+
+    def add(self, block: Block, rows: Iterable[dict[int, Number]], v: Index, rest: Rest) -> None:
+        """Add the terms of a vector of each of some rows to the totals."""
+        made = [self._terms(block, row, v, rest) for row in rows]
+        for k, sums in enumerate(self.sums):
+            added = sums.op.tree([terms[k] for terms in made])
+            sums.put(v, sums.op.combine(sums.get(v), added))
+
+    def settle(self, v: Index) -> None:
+        """Add the totals to those set aside, and reset them."""
+        for sums, aside in zip(self.sums, self.aside, strict=True):
+            total, rest = sums.op.put_aside(aside.get(v), aside.get(v, 1), sums.get(v))
+            aside.put(v, total)
+            aside.put(v, rest, 1)
+            sums.put(v, sums.op.neutral(self.plan.width))
+
+    def results(self, block: Block, v: Index, rest: Rest, down: int = 1) -> list[Number]:
+        """Return the results of a vector of columns, of which ``down`` units have totals."""
+        known = self._known(block, v, rest)
+        for k, (n, fold) in enumerate(self.folds):
+            if self.plan.block:
+                aside = self.aside[k]
+                total = fold.op.taken_together(aside.get(v), aside.get(v, 1))
+            else:
+                total = self.sums[k].get(v)
+            known[n] = over_rows(fold.op, total, down)
+        return evaluated(self.program, self.program.results, known)
+
+    def put(self, results: Sequence[Number], at: Number, rest: Rest) -> None:
+        """Write the results of a vector of columns."""
+        for memory, n, value in zip(self.targets, self.program.results, results, strict=True):
+            store(memory, self.program.dtype(n), at, value, rest=rest)
+
+    def write(self, block: Block, v: Index, rest: Rest) -> None:
+        """Compute the results of a vector of columns, and write them."""
+        self.put(self.results(block, v, rest), block.target + v, rest)
 
 
 @kernel
-def reduce_columns(*arguments: Any, program: Program, plan: ColumnPlan) -> None:
-    """Compute ``turns`` blocks of columns, each from ``chunk`` of the terms.
+def reduce_columns(
+    sources: tuple[In, ...],
+    targets: tuple[Out, ...],
+    numbers: tuple[Element, ...],
+    over: Blocks[Number],
+    views: tuple[Strides[Number], ...],
+    *,
+    program: Program,
+    plan: ColumnPlan,
+) -> None:
+    """Compute blocks of columns; ``views``: the strides of the sources, and those of the results.
 
-    After the buffers come the scalar operands; all blocks, ``turns``, blocks side by side, the
-    number of such rows of blocks; columns, terms, ``chunk``, the stride of parts in the results;
-    sizes of the axes, strides of each operand and of the results.
+    A cube of many units has one block, with a column for each of its first ``plan.span`` units.
     """
-    run = Columns(program, plan, arguments)
-    sums = [private(plan.span, f.dtype, align=64) for _, f in run.folds]
-    aside = [private(2 * plan.span, f.dtype, align=64) for _, f in run.folds] if plan.block else []
-    first = cube_position() * run.turns
-    for task in loop_range(first, min(first + run.turns, run.tasks)):
-        count, begin, end, starts, target = run.place(task)
-        clear(run, sums, count, 1)
-        clear(run, aside, count, 2)
-        if plan.block:
-            for b in loop_range(begin, end, plan.block):
-                some_terms(run, sums, starts, count, b, min(b + plan.block, end))
-                settle(run, sums, aside, count)
-        else:
-            some_terms(run, sums, starts, count, begin, end)
-        whole = count // plan.width * plan.width
-        for v in loop_range(0, whole, plan.width):
-            finish(run, sums, aside, starts, target, v, None)
-        if whole < count:
-            finish(run, sums, aside, starts, target, whole, count - whole)
+    run = _Program(program, plan, (sources, targets, numbers), over, views)
+    if cube_size() > 1:
+        down = cube_size() // plan.span
+        x, y = unit_position() % plan.span, unit_position() // plan.span
+        block = run.block(cube_position())
+        # Units beyond the last column repeat its work, and write nothing.
+        column = min(x, block.count - 1)
+        pairs = zip(block.starts, plan.steps, strict=True)
+        block = replace(block, starts=[start + column * step for start, step in pairs])
+        run.allocate()
+        all_terms(run, block, y, down)
+        made = run.results(block, 0, None, down)
+        if (y == 0) & (x < block.count):
+            run.put(made, block.target + column, None)
+    else:
+        all_blocks(run)
 
 
 @helper
-def clear(run: Any, memory: list[Any], count: Any, copies: int) -> None:
-    """Fill totals with the identities of their reductions."""
-    width, span = run.plan.width, run.plan.span
-    if memory:
-        for v in loop_range(0, count, width):
-            for k, (_, fold) in enumerate(run.folds):
-                nothing = constant(identity(fold.kind, fold.dtype), fold.dtype, width)
-                for c in range(copies):
-                    memory[k].store(c * span + v, nothing)
+def all_blocks(run: Columns[R]) -> None:
+    """Compute the blocks of a cube of one unit."""
+    over = run.over
+    run.allocate()
+    first = cube_position() * over.turns
+    for task in loop_range(first, min(first + over.turns, over.tasks)):
+        block = run.block(task)
+        for v in loop_range(0, block.count, run.plan.width):
+            run.clear(block, v)
+        all_terms(run, block, None, 1)
+        each_vector(run, block, partial(run.write, block))
 
 
 @helper
-def some_terms(run: Any, sums: list[Any], starts: Any, count: Any, begin: Any, end: Any) -> None:
-    """Add the rows of a range to the totals."""
-    streams = run.plan.streams
-    whole = (end - begin) // streams * streams
-    for r in loop_range(begin, begin + whole, streams):
-        across(run, sums, starts, [r + s for s in range(streams)], count)
-    for r in loop_range(begin + whole, end):
-        across(run, sums, starts, [r], count)
-
-
-@helper
-def across(run: Any, sums: list[Any], starts: Any, rows: list[Any], count: Any) -> None:
-    """Add some rows to the totals."""
-    width = run.plan.width
-    at = []
-    for row in rows:
-        position = unravel(row, run.lengths)
-        views = run.views.items()
-        at.append({i: starts[i] + offset_of(position, a) for i, (_, a) in views if a})
+def each_vector(run: Columns[R], block: Block, body: Callable[[Index, Rest], None]) -> None:
+    """Call a function for each vector of columns; the last one has ``rest`` of them."""
+    count, width = block.count, run.plan.width
     whole = count // width * width
     for v in loop_range(0, whole, width):
-        add_vectors(run, sums, starts, at, v, None)
+        body(v, None)
     if whole < count:
-        add_vectors(run, sums, starts, at, whole, count - whole)
-
-
-def add_vectors(
-    run: Columns, sums: list[Pointer], starts: Any, at: list[Any], v: Any, rest: Any
-) -> None:
-    """Add a vector of each of some rows to the totals."""
-    made = [run.terms_of(one, starts, v, rest) for one in at]
-    for k, (_, fold) in enumerate(run.folds):
-        added = tree(fold.kind, [terms[k] for terms in made])
-        sums[k].store(v, joined(fold.kind, sums[k].load(v, run.plan.width), added))
+        body(whole, count - whole)
 
 
 @helper
-def settle(run: Any, sums: list[Any], aside: list[Any], count: Any) -> None:
-    """Add the totals to those set aside, and reset them."""
-    width, span = run.plan.width, run.plan.span
-    for v in loop_range(0, count, width):
-        for k, (_, fold) in enumerate(run.folds):
-            total, rest = aside[k].load(v, width), aside[k].load(span + v, width)
-            total, rest = put_aside(fold, total, rest, sums[k].load(v, width))
-            aside[k].store(v, total)
-            aside[k].store(span + v, rest)
-            sums[k].store(v, constant(identity(fold.kind, fold.dtype), fold.dtype, width))
+def all_terms(run: Columns[R], block: Block, y: Number | None, down: int) -> None:
+    """Add every ``down``-th row of a block from row y on to the totals, in blocks of rows."""
+    size = run.plan.block
+    if size:
+        for b in loop_range(block.begin, block.end, size):
+            some_terms(run, block, b if y is None else b + y, min(b + size, block.end), down)
+            if y is None:
+                for v in loop_range(0, block.count, run.plan.width):
+                    run.settle(v)
+            else:
+                run.settle(0)
+    else:
+        first = block.begin if y is None else block.begin + y
+        some_terms(run, block, first, block.end, down)
 
 
-def finish(
-    run: Columns,
-    sums: list[Pointer],
-    aside: list[Pointer],
-    starts: Any,
-    target: Any,
-    v: Any,
-    rest: Any,
-) -> None:
-    """Write the results of a vector of columns."""
-    width, span = run.plan.width, run.plan.span
-    known = run.known(starts, v, rest)
-    for k, (n, fold) in enumerate(run.folds):
-        if aside:
-            total, left = aside[k].load(v, width), aside[k].load(span + v, width)
-            known[n] = taken_together(fold, total, left)
-        else:
-            known[n] = sums[k].load(v, width)
-    made = evaluated(run.program, run.program.results, known, lambda _: None)
-    for memory, n, value in zip(run.targets, run.program.results, made, strict=True):
-        store(memory, run.program.dtype(n), target + v, value, rest=rest)
+@helper
+def some_terms(run: Columns[R], block: Block, first: Number, end: Number, down: int) -> None:
+    """Add every ``down``-th row of a range to the totals, several at a time."""
+    streams = run.plan.streams
+    step = streams * down
+    many = cube_size() > 1
+    last = end - (streams - 1) * down if many else first + (end - first) // streams * streams
+    for r in loop_range(first, last, step):
+        add_rows(run, block, [r + s * down for s in range(streams)])
+    rest = last
+    if many:
+        # As many rounds as the loop above, in the units' own rows.
+        rest = first + (max(last - first, 0) + step - 1) // step * step
+    for r in loop_range(rest, end, down):
+        add_rows(run, block, [r])
+
+
+@helper
+def add_rows(run: Columns[R], block: Block, rows: Sequence[Number]) -> None:
+    """Add some rows to the totals."""
+    if cube_size() > 1:
+        run.add(block, (run.row(block, row) for row in rows), 0, None)
+    else:
+        starts = [run.row(block, row) for row in rows]
+        each_vector(run, block, partial(run.add, block, starts))
+
+
+@helper
+def over_rows(op: ReductionOp, value: Number, down: int) -> Number:
+    """Return the joined values of the units of one column; every unit of the cube calls it."""
+    if down == 1:
+        return value
+    span = cube_size() // down
+    unit = unit_position()
+    room = shared(cube_size(), value.dtype)
+    distance = down // 2
+    while distance:
+        room[unit] = value
+        barrier()
+        value = op.combine(value, room[unit ^ (distance * span)])
+        barrier()
+        distance //= 2
+    return value

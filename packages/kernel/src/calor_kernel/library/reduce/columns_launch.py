@@ -10,15 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from calor_kernel.contract.choices import greatest, least
-from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch
-from calor_kernel.library.reduce.columns import ColumnPlan, reduce_columns
-from calor_kernel.library.reduce.columns_cooperative import reduce_columns_team
-from calor_kernel.library.reduce.launch_operands import Job
-from calor_kernel.library.reduce.layout import Layout
-from calor_kernel.library.reduce.pairwise_sums import is_rounded
-from calor_kernel.library.reduce.program import Program
-from calor_kernel.library.reduce.rows_launch import CHUNK, SIZE, STRIDE, buffers, vector_width
+from calor_kernel.contract.launching import Grid
+from calor_kernel.contract.work import Launch
+from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
+from calor_kernel.library.reduce.job import Problem
+from calor_kernel.library.reduce.rows_launch import CHUNK
 
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 _STREAMS: Final = 8
@@ -26,72 +22,71 @@ _STREAMS: Final = 8
 _DEPTH: Final = 512
 
 
-def span_of(program: Program, found: Layout, info: DeviceInfo) -> int:
+def is_across(problem: Problem) -> bool:
+    """Return whether vectors run across rows, along the last kept axis."""
+    found, program = problem.layout, problem.program
+    if found.along.count == 1 and found.kept.count == 1:
+        return False
+    lies = False
+    for k in range(len(program.memory)):
+        along = problem.along[k]
+        if along and found.along.sizes[-1] > 1 and found.along.strides[k][-1] == 1:
+            return False
+        if found.kept.strides[k][-1] not in (0, 1):
+            return False
+        lies = lies or (along and found.kept.strides[k][-1] == 1)
+    return lies and all(s[-1] == 1 for s in found.kept.strides[len(program.memory) :])
+
+
+def span_of(problem: Problem) -> int:
     """Return the number of columns of a block."""
+    found, info = problem.layout, problem.info
     columns = found.kept.sizes[-1]
-    if info.max_units > 1:
-        most: int = min(info.max_units, 32)
-        span = 1
+    if problem.many:
+        most, span = min(info.max_units, 32), 1
         while span < most and span < columns:
             span *= 2
         return span
-    width = vector_width(program, info)
-    per = info.vector_bytes // width
+    per = info.vector_bytes // problem.width
     outers = found.kept.count // max(columns, 1)
     narrow = outers * -(-columns // (_WIDE // per)) < _FEW
-    return max((_NARROW if narrow else _WIDE) // per // width, 1) * width
+    return max((_NARROW if narrow else _WIDE) // per // problem.width, 1) * problem.width
 
 
-def columns_launch(
-    program: Program,
-    job: Job,
-    found: Layout,
-    info: DeviceInfo,
-    parts: int = 1,
-    chunk: int = 0,
-) -> Launch:
+def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
     """Return the launch of a program's one pass across rows.
 
     ``parts``: the number of parts of ``chunk`` terms; the results of the parts follow one another.
     """
-    many = info.max_units > 1
-    span = span_of(program, found, info)
+    program, found, many = problem.program, problem.layout, problem.many
+    span, sources = span_of(problem), len(program.memory)
     columns, terms = found.kept.sizes[-1], found.along.count
     outers = found.kept.count // columns
     blocks = -(-columns // span)
     tasks = blocks * outers * parts
     chunk = chunk or terms
-    width = 1 if many else vector_width(program, info)
-    steps = tuple(found.kept.strides[k][-1] for k in range(len(job.sources)))
-    streams = 4 if many else _STREAMS
-    plan = ColumnPlan(found.kept.rank - 1, found.along.rank, width, span, streams, steps)
-    rounded = any(is_rounded(program.fold(n)) for n in program.folds)
-    units = min(info.max_units, 256) if many else 1
+    units = min(problem.info.max_units, 256) if many else 1
     depth = _DEPTH * max(units // span, 1)
-    if rounded and chunk > depth:
-        plan = replace(plan, block=depth)
-    size = sum(program.operands[i].dtype.itemsize for i in program.memory)
+    plan = ColumnPlan(
+        1 if many else problem.width,
+        span,
+        4 if many else _STREAMS,
+        tuple(s[-1] for s in found.kept.strides[:sources]),
+        depth if problem.compensated and chunk > depth else 0,
+    )
     turns = 1
     if not many:
-        turns = greatest(CHUNK // greatest(size * least(span, columns) * chunk, 1), 1)
-    signature = buffers(program, job)
-    signature += [SIZE] * (8 + plan.kept + plan.axes)
-    arguments: list[Argument] = [placed.argument for placed in (*job.sources, *job.targets)]
-    arguments += [*job.numbers, tasks, turns, blocks, outers]
-    arguments += [columns, terms, chunk, found.kept.count]
-    arguments += [*found.kept.sizes[:-1], *found.along.sizes]
-    for k, i in enumerate(program.memory):
-        arguments += found.kept.strides[k][:-1]
-        signature += [STRIDE] * plan.kept
-        if program.operands[i].place == "along":
-            arguments += found.along.strides[k]
-            signature += [STRIDE] * plan.axes
-    arguments += found.kept.strides[len(job.sources)][:-1]
-    signature += [STRIDE] * plan.kept
-    function = reduce_columns_team if many else reduce_columns
-    keywords = (("program", program), ("plan", plan))
-    build = Build(function, tuple(signature), keywords, (units, 1, 1))
-    flops = found.kept.count * terms * len(program.steps)
-    nbytes = sum(p.view.size * p.view.dtype.itemsize for p in (*job.sources, *job.targets))
-    cubes = -(-tasks // turns)
-    return Launch(build, (cubes, 1, 1), tuple(arguments), flops, nbytes, job.label)
+        turns = greatest(CHUNK // greatest(program.itemsize * least(span, columns) * chunk, 1), 1)
+    sizes = found.kept.sizes[:-1]
+    count = found.kept.count
+    views = [replace(view, kept=view.kept[:-1]) for view in problem.views()]
+    return problem.launch(
+        reduce_columns,
+        Grid.line(-(-tasks // turns), units),
+        program,
+        over=Blocks(
+            tasks, turns, blocks, outers, columns, terms, chunk, count, sizes, found.along.sizes
+        ),
+        views=(*views[:sources], views[sources]),
+        plan=plan,
+    )

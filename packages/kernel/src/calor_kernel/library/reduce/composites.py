@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from calor.dtypes import DType, float32
 from calor_kernel.library.reduce.program import Recipe
@@ -77,11 +77,11 @@ COMPOSITES: Final[Mapping[str, Callable[..., Made]]] = {
 
 
 def composite(
-    recipe: Recipe, op: str, x: int, terms: int, attributes: Mapping[str, Any]
+    recipe: Recipe, op: str, x: int, terms: int, eps: float = 0.0
 ) -> tuple[Made, tuple[float, ...]]:
     """Add a composite of rows of ``terms`` values; return it with a launch's numbers."""
     if op in ("softmax", "log_softmax"):
         return COMPOSITES[op](recipe, x), ()
     wide = _wide(recipe.dtype(x))
-    numbers = (float(max(terms, 1)), float(attributes["eps"]))
+    numbers = (float(max(terms, 1)), float(eps))
     return COMPOSITES[op](recipe, x, *(recipe.operand(wide, "number") for _ in numbers)), numbers

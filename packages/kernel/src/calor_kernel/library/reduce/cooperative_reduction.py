@@ -8,7 +8,6 @@ power of two of neighbouring units, and a cube has whole teams; a single unit is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from calor_kernel.language import (
     Number,
@@ -17,32 +16,21 @@ from calor_kernel.language import (
     cube_size,
     helper,
     lane_position,
+    min,
     plane_position,
     plane_shuffle,
     plane_size,
     shared,
     shuffle,
     unit_position,
-    vreduce,
 )
-from calor_kernel.library.reduce.pairwise_sums import tree
-from calor_kernel.library.reduce.reduction_ops import joined
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 # Values that a unit of a device without planes reads between two barriers.
 _AT_ONCE = 8
-_LANES = {"sum": "add", "prod": "mul", "max": "max", "peak": "max", "min": "min"}
-_LANES |= {"any": "or", "all": "and"}
 
 
-def over_lanes(kind: str, vector: Number) -> Number:
-    """Return the lanes of a vector reduced to one value, halves first."""
-    name = _LANES[kind]
-    if vector.dtype.kind == "bool":
-        name = {"max": "or", "min": "and"}.get(name, name)
-    return vreduce(name, vector)
-
-
-def over_each(kind: str, vectors: Sequence[Number]) -> Number:
+def over_each(op: ReductionOp, vectors: Sequence[Number]) -> Number:
     """Return each vector's reduced lanes, in the lane of its index; for as many vectors as lanes.
 
     Neighbouring lanes of two vectors are joined at a time, until one vector is left.
@@ -53,22 +41,22 @@ def over_each(kind: str, vectors: Sequence[Number]) -> Number:
         even = [(n & ~distance) + (width if n & distance else 0) for n in range(width)]
         odd = [n + distance for n in even]
         pairs = zip(made[::2], made[1::2], strict=True)
-        made = [joined(kind, shuffle(a, even, b), shuffle(a, odd, b)) for a, b in pairs]
+        made = [op.combine(shuffle(a, even, b), shuffle(a, odd, b)) for a, b in pairs]
         distance *= 2
     return made[0]
 
 
 @helper
-def over_team(kind: str, value: Any, team: int) -> Any:
+def over_team(op: ReductionOp, value: Number, team: int) -> Number:
     """Return the reduced values of a team's units; every unit of the cube calls it."""
     plane = plane_size()
     distance = 1
     while distance < min(team, plane):
-        value = joined(kind, value, plane_shuffle(value, distance, "xor"))
+        value = op.combine(value, plane_shuffle(value, distance, "xor"))
         distance *= 2
     if distance < team:
         if plane > 1:
-            value = over_planes(kind, value, team // plane)
+            value = over_planes(op, value, team // plane)
         else:
             place = unit_position() % team
             room: Pointer = shared(cube_size(), value.dtype)
@@ -78,14 +66,14 @@ def over_team(kind: str, value: Any, team: int) -> Any:
                 mine[place] = value
                 barrier()
                 first = place - place % (distance * several)
-                value = tree(kind, [mine[first + k * distance] for k in range(several)])
+                value = op.tree([mine[first + k * distance] for k in range(several)])
                 barrier()
                 distance *= several
     return value
 
 
 @helper
-def over_planes(kind: str, value: Any, planes: int) -> Any:
+def over_planes(op: ReductionOp, value: Number, planes: int) -> Number:
     """Return the reduced values of a team's planes, neighbours first."""
     room: Pointer = shared(cube_size() // plane_size(), value.dtype)
     own = plane_position()
@@ -93,6 +81,6 @@ def over_planes(kind: str, value: Any, planes: int) -> Any:
         room[own] = value
     barrier()
     first = own - own % planes
-    value = tree(kind, [room[first + p] for p in range(planes)])
+    value = op.tree([room[first + p] for p in range(planes)])
     barrier()
     return value

@@ -1,4 +1,4 @@
-"""Reductions of any view, result by result: the general bodies.
+"""Reductions of any view, result by result: the general body.
 
 Requirements: any kind, type, rank and strides, on every device. The terms of a result are taken in
 index order, so that the result is the same everywhere. On a CPU a unit computes a vector of results
@@ -7,99 +7,143 @@ and gathers their terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from calor.dtypes import DType, int64
+from calor.dtypes import DType, int64, real_of
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Input, Output, Request, Work
 from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Size,
     absolute_position,
     cast,
     constant,
     helper,
     kernel,
     offset_of,
+    range,
     select,
     splat,
     unravel,
 )
 from calor_kernel.library.elementwise.conversions import converted
-from calor_kernel.library.elementwise.values import Complex, Value, load, store
-from calor_kernel.library.reduce.reduction_ops import PLACES, beats, joined, start, working
+from calor_kernel.library.elementwise.values import Complex, Value, load, parts, store, stored
+from calor_kernel.library.reduce.layout import Layout, Strided
+from calor_kernel.library.reduce.program import real
+from calor_kernel.library.reduce.reduction_ops import PLACES, ReductionOp, working
 
-Step = Callable[[Any, Any, Any], Any]
+State = tuple[Value, Number]
+"""The total or the best value so far, and its index."""
+Step = Callable[[State, Number, Index], State]
 
 
 @kernel
 def reduce_general(
-    x: Any,
-    out: Any,
-    count: Any,
-    *numbers: Any,
-    kind: str,
+    x: In,
+    out: Out,
+    count: Size,
+    kept: Strided[Number],
+    reduced: Strided[Number],
+    *,
+    op: ReductionOp,
     source: DType,
     result: DType,
-    kept: int,
-    reduced: int,
     width: int,
 ) -> None:
-    """Compute ``width`` results a unit, of ``count``.
-
-    ``numbers``: sizes and strides of the kept axes, then of the reduced axes.
-    """
-    sizes, strides = numbers[:kept], numbers[kept : 2 * kept]
-    lengths, steps = numbers[2 * kept : 2 * kept + reduced], numbers[2 * kept + reduced :]
+    """Compute ``width`` results a unit, of ``count``."""
     first = absolute_position() * width
     if first < count:
         index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
         # Indices beyond the end are clamped to the last one.
         index = select(index < count, index, count - 1) if width > 1 else index
-        base = offset_of(unravel(index, sizes), strides)
-        wide = working(kind, source, result)
+        base = offset_of(unravel(index, kept.sizes), kept.strides)
 
-        def read(at: Any) -> Value:
-            return converted(element(x, source, at), source, wide)
+        def read(at: Number) -> Value:
+            return converted(element(x, source, at), source, op.dtype)
 
         zero = constant(0, first.dtype)
-        if kind in PLACES:
-            begin: Any = (read(base), splat(zero, width))
+        if op.kind in PLACES:
+            begin = (read(base), splat(zero, width))
 
-            def take(state: Any, at: Any, number: Any) -> Any:
+            def take(state: State, at: Number, number: Index) -> State:
                 best, place = state
                 value = read(at)
-                better = beats(kind, value, best)
+                better = op.beats(real(value), real(best))
                 return select(better, value, best), select(better, number, place)
 
-            _, total = fold_all(begin, take, lengths, steps, base, zero)
-            total = cast(total, int64)
+            _, place = fold_all(begin, take, reduced, 0, base, zero)
+            store(out, result, first, cast(place, int64), rest=count - first if width > 1 else None)
         else:
-            begin = start(kind, wide, width)
 
-            def join(state: Any, at: Any, number: Any) -> Any:
-                return joined(kind, state, read(at))
+            def join(state: State, at: Number, number: Index) -> State:
+                return combined(op, state[0], read(at)), state[1]
 
-            total = converted(fold_all(begin, join, lengths, steps, base, zero), wide, result)
-        store(out, result, first, total, rest=count - first if width > 1 else None)
+            total, _ = fold_all((start(op, width), zero), join, reduced, 0, base, zero)
+            total = converted(total, op.dtype, result)
+            store(out, result, first, total, rest=count - first if width > 1 else None)
 
 
-def element(x: Any, dtype: DType, at: Any) -> Value:
+def start(op: ReductionOp, width: int) -> Value:
+    """Return the identity, also of complex numbers."""
+    if op.dtype.is_complex:
+        part = real_of(op.dtype)
+        return Complex(constant(op.identity, part, width), constant(0, part, width))
+    return op.neutral(width)
+
+
+def combined(op: ReductionOp, a: Value, b: Value) -> Value:
+    """Return two values combined, also complex ones."""
+    if not (isinstance(a, Complex) and isinstance(b, Complex)):
+        return op.combine(real(a), real(b))
+    if op.kind == "sum":
+        return Complex(a.real + b.real, a.imag + b.imag)
+    part = a.real * b.real - a.imag * b.imag
+    return Complex(part, a.real * b.imag + a.imag * b.real)
+
+
+def element(x: Pointer, dtype: DType, at: Number) -> Value:
     """Return the value at a position, or at each of a vector of positions."""
     if dtype.is_complex:
         return Complex(x.load(at * 2), x.load(at * 2 + 1))
-    if at.width == 1:
-        return load(x, dtype, at, 1)
-    loaded: Value = x.load(at)
-    return loaded
+    return load(x, dtype, at, 1) if at.width == 1 else x.load(at)
 
 
 @helper
 def fold_all(
-    state: Any, step: Step, sizes: Sequence[Any], strides: Sequence[Any], at: Any, number: Any
-) -> Any:
+    state: State, step: Step, over: Strided[Number], axis: int, at: Number, number: Number
+) -> State:
     """Return the state after a step for each position along the axes, the last one fastest."""
-    if not sizes:
+    if axis == len(over.sizes):
         return step(state, at, number)
-    for i in range(sizes[0]):
-        state = fold_all(
-            state, step, sizes[1:], strides[1:], at + i * strides[0], number * sizes[0] + i
-        )
+    for i in range(over.sizes[axis]):
+        inner = at + i * over.strides[axis]
+        state = fold_all(state, step, over, axis + 1, inner, number * over.sizes[axis] + i)
     return state
+
+
+def general_work(request: Request, found: Layout) -> Work:
+    """Return the work of the general body."""
+    (x,), (output,) = request.inputs, request.outputs
+    info, kept, reduced = request.info, found.kept.of(), found.along.of()
+    units = min(info.max_units, 128)
+    width = 1 if units > 1 else max(info.vector_bytes // 8, 1)
+    results, terms = found.kept.count, found.kept.count * found.along.count
+    made = launch(
+        reduce_general,
+        Grid.line(-(-results // (units * width)), units),
+        Effort("reduce.general", terms, terms * x.dtype.itemsize + output.nbytes),
+        x=Bound(Input(0, x.offset * parts(x.dtype)), stored(x.dtype)),
+        out=Bound(Output(0), stored(output.dtype)),
+        count=results,
+        kept=kept,
+        reduced=reduced,
+        op=ReductionOp(request.op, working(request.op, x.dtype, output.dtype)),
+        source=x.dtype,
+        result=output.dtype,
+        width=width,
+    )
+    return Work((made,))

@@ -1,7 +1,7 @@
-"""The layout of a program's operands and results: axes of the rows, and axes of a row.
+"""The layout of a reduction's operands and results: axes of the rows, and axes of a row.
 
 Requirements: adjacent axes are merged if all views allow it, so that most problems have one axis of
-each kind. The order of a row's axes is free if nothing is written along it.
+each kind. The order of a row's axes is free if nothing is written along it and no index is asked.
 """
 
 from __future__ import annotations
@@ -9,8 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Generic, TypeVar
 
 from calor_kernel.contract.work import View
+from calor_kernel.language import SizeOf, StrideOf
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Strides(Generic[N]):
+    """A view's strides in elements along the axes of the rows, and of a row, () if it has none."""
+
+    kept: tuple[StrideOf[N], ...]
+    along: tuple[StrideOf[N], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Strided(Generic[N]):
+    """Axes of a view: their sizes and its strides."""
+
+    sizes: tuple[SizeOf[N], ...]
+    strides: tuple[StrideOf[N], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +45,9 @@ class Axes:
         """The number of elements."""
         return prod(self.sizes)
 
-    @property
-    def rank(self) -> int:
-        """The number of axes."""
-        return len(self.sizes)
+    def of(self, number: int = 0) -> Strided[int]:
+        """Return the axes of one view."""
+        return Strided(self.sizes, self.strides[number])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +62,17 @@ def layout_of(
     shape: Sequence[int],
     axes: Sequence[int],
     views: Sequence[View],
-    along: Sequence[bool],
+    along: Sequence[bool] = (True,),
     *,
     free: bool = False,
 ) -> Layout:
     """Return the layout of views, which have all axes if ``along``, else only those of the rows.
 
     ``free``: whether a row's axes may be reordered to the first view's memory order.
+
+    >>> from calor.dtypes import float32
+    >>> layout_of((2, 3, 4), (1, 2), [View((2, 3, 4), (12, 4, 1), float32)]).along.of()
+    Strided(sizes=(12,), strides=(1,))
     """
     rows = [a for a in range(len(shape)) if a not in axes]
     within = sorted(axes)
@@ -79,10 +102,6 @@ def _merged(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Axes:
             found[-1] = (found[-1][0] * n, now)
         else:
             found.append((n, now))
-    if not found:
-        return Axes((1,), tuple((0,) for _ in strides))
-    made = tuple(
-        tuple(now[k] for _, now in found) if has[k] else (0,) * len(found)
-        for k in range(len(strides))
-    )
+    found = found or [(1, [0] * len(strides))]
+    made = tuple(tuple(now[k] if has[k] else 0 for _, now in found) for k in range(len(strides)))
     return Axes(tuple(n for n, _ in found), made)

@@ -22,12 +22,17 @@ class Part:
     operands: tuple[int, ...]
 
 
-def part_of(program: Program, wanted: Sequence[int], known: Collection[int]) -> Part:
-    """Return the program that computes some values from known ones and operands."""
-    schedule = Schedule.of(program)
+def part_of(
+    program: Program, wanted: Sequence[int], known: Collection[int] = (), first: Sequence[int] = ()
+) -> Part:
+    """Return the program that computes some values from known ones and operands.
+
+    ``first``: the values that are its first operands; others follow in their order.
+    """
+    schedule = Schedule(program)
     needed: set[int] = set()
-    todo = list(wanted)
     leaves: set[int] = set()
+    todo = list(wanted)
     while todo:
         number = todo.pop()
         step = program.step(number)
@@ -35,16 +40,17 @@ def part_of(program: Program, wanted: Sequence[int], known: Collection[int]) -> 
             leaves.add(number)
         elif number not in needed:
             needed.add(number)
-            todo += [step.operand] if isinstance(step, Fold) else step.operands
-    order = sorted(leaves)
+            todo += step.operands
+    order = [*first, *sorted(leaves.difference(first))]
     places = {n: i for i, n in enumerate(order)}
-    operands = [_operand(program, schedule, n) for n in order]
     steps: list[Step | Fold] = []
     for number in sorted(needed):
-        steps.append(moved(_made(program, number), places))
+        step = program.step(number)
+        assert step is not None
+        steps.append(moved(step, places))
         places[number] = len(places)
-    made = Program(tuple(operands), tuple(steps), tuple(places[n] for n in wanted))
-    return Part(made, tuple(order))
+    operands = tuple(_operand(program, schedule, n) for n in order)
+    return Part(Program(operands, tuple(steps), tuple(places[n] for n in wanted)), tuple(order))
 
 
 def joining(program: Program) -> Part:
@@ -53,20 +59,20 @@ def joining(program: Program) -> Part:
     Its operands are the reductions, by their indices, then the other operands it needs.
     """
     folds = program.folds
-    rest = part_of(program, program.results, folds)
-    others = [n for n in rest.operands if n not in folds]
-    operands = [Operand(program.dtype(n)) for n in folds]
-    operands += [program.operands[n] for n in others]
-    places = {n: len(operands) + k for k, n in enumerate(folds)}
-    places |= {n: len(folds) + k for k, n in enumerate(others)}
-    steps: list[Step | Fold] = [replace(program.fold(n), operand=k) for k, n in enumerate(folds)]
-    inner = {i: places[n] for i, n in enumerate(rest.operands)}
-    first = len(rest.program.operands)
-    for k, step in enumerate(rest.program.steps):
-        inner[first + k] = len(operands) + len(steps)
-        steps.append(moved(step, inner))
-    results = tuple(inner[n] for n in rest.program.results)
-    return Part(Program(tuple(operands), tuple(steps), results), (*folds, *others))
+    rest = part_of(program, program.results, folds, folds)
+    inner, count = rest.program, len(folds)
+    # The joined reductions come before the other steps and take the place of the first operands.
+    joined = [Fold(program.op(n), (k,)) for k, n in enumerate(folds)]
+    first = len(inner.operands)
+    places = {k: first + k for k in range(count)} | {k: k for k in range(count, first)}
+    places |= {first + k: first + count + k for k in range(len(inner.steps))}
+    made = replace(
+        inner,
+        operands=(*(Operand(program.dtype(n)) for n in folds), *inner.operands[count:]),
+        steps=(*joined, *(moved(step, places) for step in inner.steps)),
+        results=tuple(places[n] for n in inner.results),
+    )
+    return Part(made, rest.operands)
 
 
 def _operand(program: Program, schedule: Schedule, number: int) -> Operand:
@@ -75,7 +81,24 @@ def _operand(program: Program, schedule: Schedule, number: int) -> Operand:
     return Operand(program.dtype(number), "along" if schedule.along[number] else "row")
 
 
-def _made(program: Program, number: int) -> Step | Fold:
-    step = program.step(number)
-    assert step is not None
-    return step
+def found_by(schedule: Schedule, walk: int) -> list[int]:
+    """Return the values that a pass must store: results, and values needed later.
+
+    A value known before all passes is computed where needed, and written with the first pass.
+    """
+    program, walks = schedule.program, schedule.walks
+    steps = dict(program.numbered())
+    mine = {n for n in steps if not schedule.along[n] and max(walks[n], 0) == walk}
+    wanted = mine.intersection(program.results)
+    for n, step in steps.items():
+        if n not in mine and walks[n] >= walk:
+            wanted.update(v for v in step.operands if v in mine and walks[v] >= walk)
+    return sorted(wanted)
+
+
+def numbers_along(schedule: Schedule) -> list[int]:
+    """Return the launch's scalars for the values that are written along rows."""
+    program = schedule.program
+    written = [n for n in program.results if schedule.along[n]]
+    rows = [n for n, _ in program.numbered() if not schedule.along[n]]
+    return [n for n in part_of(program, written, rows).operands if n in program.numbers]

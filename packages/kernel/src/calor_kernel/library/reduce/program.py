@@ -8,15 +8,17 @@ the next pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from calor.dtypes import DType
+from calor_kernel.language import Number
 from calor_kernel.library.elementwise.operations import apply
 from calor_kernel.library.elementwise.step import Step
-from calor_kernel.library.elementwise.values import Value
+from calor_kernel.library.elementwise.values import Complex, Value
 from calor_kernel.library.math.base import exactly
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 Place = Literal["along", "row", "number"]
 
@@ -31,14 +33,15 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A reduction of a value along the row: sum, prod, max, min, any, all, or peak.
+    """A reduction of a value along the row; ``operands`` holds its number."""
 
-    ``peak`` is a maximum that ignores NaN, which costs less.
-    """
+    op: ReductionOp
+    operands: tuple[int]
 
-    kind: str
-    operand: int
-    dtype: DType
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the accumulation."""
+        return self.op.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,11 @@ class Program:
         count = len(self.operands)
         return None if number < count else self.steps[number - count]
 
-    def fold(self, number: int) -> Fold:
-        """Return the reduction that computes a value."""
+    def op(self, number: int) -> ReductionOp:
+        """Return the operation of the reduction that computes a value."""
         found = self.step(number)
         assert isinstance(found, Fold)
-        return found
+        return found.op
 
     @property
     def memory(self) -> tuple[int, ...]:
@@ -83,105 +86,109 @@ class Program:
     @property
     def folds(self) -> tuple[int, ...]:
         """The values that are reductions."""
-        return tuple(n for n in range(self.values) if isinstance(self.step(n), Fold))
+        return tuple(n for n, step in self.numbered() if isinstance(step, Fold))
 
     @property
     def values(self) -> int:
         """The number of values."""
         return len(self.operands) + len(self.steps)
 
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element of all operands in memory."""
+        return sum(self.operands[i].dtype.itemsize for i in self.memory)
 
-@dataclass(slots=True)
+    def numbered(self) -> Iterable[tuple[int, Step | Fold]]:
+        """Return the steps with the numbers of their values."""
+        return enumerate(self.steps, len(self.operands))
+
+
 class Schedule:
     """The pass in which each value of a program can be computed.
 
     ``along``: whether a value varies along the row. ``walks``: for such a value, the first pass
-    that can compute it; for others, the pass after which it is known, −1 before all.
+    that can compute it; for others, the pass after which it is known, −1 before all. ``count``: the
+    number of passes.
     """
 
-    along: list[bool] = field(default_factory=list)
-    walks: list[int] = field(default_factory=list)
-
-    @staticmethod
-    def of(program: Program) -> Schedule:
-        """Return the schedule of a program."""
-        made = Schedule()
-        for operand in program.operands:
-            made._add(operand.place == "along", 0 if operand.place == "along" else -1)
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.along: list[bool] = [o.place == "along" for o in program.operands]
+        self.walks: list[int] = [along - 1 for along in self.along]
         for step in program.steps:
+            firsts = [self.walks[n] + (not self.along[n]) for n in step.operands]
             if isinstance(step, Fold):
-                made._add(False, made._first(step.operand))
-            else:
-                along = any(made.along[n] for n in step.operands)
-                firsts = [made._first(n) if along else made.walks[n] for n in step.operands]
-                made._add(along, max(firsts, default=-1))
-        return made
-
-    def _add(self, along: bool, walk: int) -> None:
-        self.along.append(along)
-        self.walks.append(walk)
-
-    def _first(self, number: int) -> int:
-        """Return the first pass that can use a value."""
-        return self.walks[number] if self.along[number] else self.walks[number] + 1
-
-    def count(self, program: Program) -> int:
-        """Return the number of passes of a program."""
+                self.along.append(False)
+                self.walks.append(firsts[0])
+                continue
+            along = any(self.along[n] for n in step.operands)
+            made = firsts if along else [self.walks[n] for n in step.operands]
+            self.along.append(along)
+            self.walks.append(max(made, default=-1))
         wanted = [*program.results, *program.folds]
-        return max((self.walks[n] for n in wanted), default=-1) + 1
+        self.count = max((self.walks[n] for n in wanted), default=-1) + 1
 
-    def folds(self, program: Program, walk: int) -> list[int]:
+    def folds(self, walk: int) -> list[int]:
         """Return the reductions of a pass."""
-        return [n for n in program.folds if self.walks[n] == walk]
+        return [n for n in self.program.folds if self.walks[n] == walk]
 
-    def written(self, program: Program, walk: int) -> list[tuple[int, int]]:
+    def written(self, walk: int) -> list[tuple[int, int]]:
         """Return the values that a pass writes along the row: indices of results and values."""
-        return [
-            (k, n) for k, n in enumerate(program.results) if self.along[n] and self.walks[n] == walk
-        ]
+        results = enumerate(self.program.results)
+        return [(k, n) for k, n in results if self.along[n] and self.walks[n] == walk]
 
-    def rowwise(self, program: Program, walk: int) -> list[int]:
+    def rowwise(self, walk: int) -> list[int]:
         """Return the steps with one value a row that are known after a pass."""
         return [
             n
-            for n in range(program.values)
-            if isinstance(program.step(n), Step) and not self.along[n] and self.walks[n] == walk
+            for n, step in self.program.numbered()
+            if isinstance(step, Step) and not self.along[n] and self.walks[n] == walk
         ]
 
-    def spread(self, program: Program) -> list[int]:
+    def spread(self) -> list[int]:
         """Return the values, one a row each, that steps along the row read."""
         read = {
             v
-            for n in range(program.values)
-            if isinstance(step := program.step(n), Step) and self.along[n]
+            for n, step in self.program.numbered()
+            if isinstance(step, Step) and self.along[n]
             for v in step.operands
         }
         return sorted(v for v in read if not self.along[v])
 
-    def stored(self, program: Program, walk: int, last: int) -> list[int]:
+    def stored(self, walk: int) -> list[int]:
         """Return the values that a pass keeps in memory for later ones."""
-        return [n for n in program.kept if self.walks[n] == walk < last]
+        return [n for n in self.program.kept if self.walks[n] == walk < self.count - 1]
 
 
-def applied(program: Program, step: Step, values: Sequence[Any]) -> Value:
+def applied(program: Program, step: Step, values: Sequence[Value]) -> Number:
     """Return the result of a step; beside the ops there is "reciprocal"."""
     if step.op == "reciprocal":
-        made: Value = 1.0 / values[0]
-        return made
-    return apply(step, values, [program.dtype(n) for n in step.operands])
+        made: Value = 1.0 / real(values[0])
+    else:
+        made = apply(step, values, [program.dtype(n) for n in step.operands])
+    return real(made)
+
+
+def real(value: Value) -> Number:
+    """Return a value of a program as a number; programs have no complex values."""
+    assert not isinstance(value, Complex)
+    return value
 
 
 @exactly
 def evaluated(
-    program: Program, wanted: Sequence[int], known: Mapping[int, Any], read: Callable[[int], Any]
-) -> list[Any]:
+    program: Program,
+    wanted: Sequence[int],
+    known: Mapping[int, Number],
+    read: Callable[[int], Number | None] = lambda number: None,
+) -> list[Number]:
     """Return values of a program, from known values and those that ``read`` returns.
 
     ``read`` is called for operands and kept values, and returns None for a value to compute.
     """
     made = dict(known)
 
-    def find(number: int) -> Any:
+    def find(number: int) -> Number:
         if number not in made:
             value, step = read(number), program.step(number)
             if value is None:
@@ -201,7 +208,7 @@ class Recipe:
     >>> x = recipe.operand(float32)
     >>> total = recipe.fold("sum", x)
     >>> program = recipe.program([recipe.step("mul", x, total)])
-    >>> Schedule.of(program).count(program)
+    >>> Schedule(program).count
     2
     """
 
@@ -221,10 +228,9 @@ class Recipe:
         """Add an operand."""
         return self.add(Operand(dtype, place))
 
-    def step(self, op: str, *values: int, dtype: DType | None = None, **attributes: Any) -> int:
+    def step(self, op: str, *values: int, dtype: DType | None = None) -> int:
         """Add an elementwise op; its dtype is by default that of its first operand."""
-        items = tuple(sorted(attributes.items()))
-        return self.add(Step(op, values, dtype or self.dtype(values[0]), items))
+        return self.add(Step(op, values, dtype or self.dtype(values[0])))
 
     def cast(self, value: int, dtype: DType) -> int:
         """Return a value in a dtype."""
@@ -232,16 +238,16 @@ class Recipe:
 
     def fold(self, kind: str, value: int) -> int:
         """Add a reduction along the row."""
-        return self.add(Fold(kind, value, self.dtype(value)))
+        return self.add(Fold(ReductionOp(kind, self.dtype(value)), (value,)))
 
     def program(self, results: Sequence[int], kept: Sequence[int] = ()) -> Program:
         """Return the program, with operands before steps."""
-        operands = [i for i, made in enumerate(self._made) if isinstance(made, Operand)]
-        steps = [i for i, made in enumerate(self._made) if not isinstance(made, Operand)]
+        operands = {i: made for i, made in enumerate(self._made) if isinstance(made, Operand)}
+        steps = {i: made for i, made in enumerate(self._made) if not isinstance(made, Operand)}
         places = {i: k for k, i in enumerate((*operands, *steps))}
         return Program(
-            tuple(made for made in self._made if isinstance(made, Operand)),
-            tuple(moved(made, places) for made in self._made if not isinstance(made, Operand)),
+            tuple(operands.values()),
+            tuple(moved(made, places) for made in steps.values()),
             tuple(places[i] for i in results),
             tuple(places[i] for i in kept),
         )
@@ -250,5 +256,5 @@ class Recipe:
 def moved(step: Step | Fold, places: Mapping[int, int]) -> Step | Fold:
     """Return a step with its values renumbered."""
     if isinstance(step, Fold):
-        return replace(step, operand=places[step.operand])
+        return Fold(step.op, (places[step.operands[0]],))
     return replace(step, operands=tuple(places[n] for n in step.operands))

@@ -1,45 +1,85 @@
 """Launches of row programs: along rows or across them, whole or divided, in one or more stages.
 
 Requirements: the way depends on the device and the sizes alone, so that results are reproducible.
-Memory is read in order, whichever axes are reduced. There is a way for any strides.
+Memory is read in order, whichever axes are reduced, which no single launch could for several passes
+over strided rows. There is a way for any strides. Work is divided among cubes by sizes and the kind
+of device alone, never by the number of cores; a part is some microseconds of work, and small
+reductions stay whole, since joining costs a launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final
 
 from calor.dtypes import DType
+from calor_kernel.contract.choices import greatest, least, spec_of
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Launch, Scratch, View, Work, row_major
+from calor_kernel.contract.work import (
+    Argument,
+    Input,
+    Launch,
+    Output,
+    Scratch,
+    View,
+    Work,
+    row_major,
+)
+from calor_kernel.library.elementwise.expression import Expression
+from calor_kernel.library.elementwise.lower import lower_expression
+from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import stored
-from calor_kernel.library.reduce.columns_launch import columns_launch, span_of
-from calor_kernel.library.reduce.launch_operands import Job, Placed
-from calor_kernel.library.reduce.layout import Layout
-from calor_kernel.library.reduce.parts import joining, part_of
-from calor_kernel.library.reduce.program import Program, Schedule
-from calor_kernel.library.reduce.register_rows_launch import held_team
-from calor_kernel.library.reduce.rows_launch import along_of, layout, rows_launch, vector_width
-from calor_kernel.library.reduce.split_reduction import divided
-from calor_kernel.library.reduce.stages import found_by, numbers_along, writing, written
+from calor_kernel.library.redirection import redirected
+from calor_kernel.library.reduce.columns_launch import columns_launch, is_across, span_of
+from calor_kernel.library.reduce.job import Job, Placed, Problem
+from calor_kernel.library.reduce.parts import found_by, joining, numbers_along, part_of
+from calor_kernel.library.reduce.program import Program
+from calor_kernel.library.reduce.rows_launch import held_team, rows_launch
 
 # The number of elements from which wide rows gain more than the joining launches cost.
 _WORTH_MORE_LAUNCHES: Final = 4096
+# Minimum of bytes of a divided reduction, and bytes of a part. On a GPU a launch costs the host as
+# much as a cube needs to read this.
+_WHOLE: Final = 1 << 19
+_LEAST, _MOST = 1 << 16, 1 << 20
+# Sufficient numbers of cubes, of one unit and of many.
+_ENOUGH, _ENOUGH_TEAMS = 32, 512
 
 
-class Plan:
+def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) -> tuple[int, int]:
+    """Return the number of parts of each cube's work, and the positions of a part.
+
+    ``total``: bytes that all cubes read. A cube's work is ``places`` positions of ``each`` bytes.
+    Undivided work is (1, 0).
+    """
+    many = info.max_units > 1
+    enough, fewest = (_ENOUGH_TEAMS, _LEAST // 4) if many else (_ENOUGH, _LEAST)
+    if cubes >= enough or total <= _WHOLE:
+        return 1, 0
+    nbytes = least(greatest(total // (2 * enough), fewest), _MOST)
+    chunk = greatest(nbytes // greatest(each, 1), 1)
+    if chunk >= 64:
+        chunk = chunk // 64 * 64
+    parts = -(-places // chunk)
+    return (parts, chunk) if parts > 1 else (1, 0)
+
+
+def planned(program: Program, job: Job, info: DeviceInfo) -> Work:
+    """Return the work of a program."""
+    plan = _Plan(info)
+    plan.add(program, job)
+    return Work(tuple(plan.launches), tuple(plan.scratch))
+
+
+class _Plan:
     """The launches of a job, and their scratch memory."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.launches: list[Launch] = []
         self.scratch: list[int] = []
-
-    def work(self) -> Work:
-        """Return the planned work."""
-        return Work(tuple(self.launches), tuple(self.scratch))
 
     def room(self, shape: tuple[int, ...], dtype: DType) -> Placed:
         """Return scratch memory for dense values."""
@@ -48,42 +88,37 @@ class Plan:
 
     def add(self, program: Program, job: Job) -> None:
         """Add the launches of a program."""
-        schedule = Schedule.of(program)
-        found = layout(program, job)
-        lies_across = across(program, found, len(job.sources))
+        problem = Problem(program, job, self.info)
+        lies_across, schedule = is_across(problem), problem.schedule
         reduces = not any(schedule.along[n] for n in program.results)
-        if reduces and schedule.count(program) == 1:
+        if reduces and schedule.count == 1:
             if lies_across:
-                self._columns(program, job, found)
+                self._columns(problem)
             else:
-                self._rows(program, job, found)
-        elif lies_across or self._is_long(program, found):
-            self._stages(program, schedule, job)
+                self._rows(problem)
+        elif lies_across or self._is_long(problem):
+            self._stages(problem)
         else:
-            self.launches.append(rows_launch(program, job, self.info))
+            self.launches.append(rows_launch(problem))
 
-    def _is_held(self, program: Program, found: Layout) -> bool:
-        """Return whether rows fit the registers of a team of units."""
-        width = vector_width(program, self.info)
-        return held_team(program, found, along_of(program), width, self.info) is not None
-
-    def _is_long(self, program: Program, found: Layout) -> bool:
+    def _is_long(self, problem: Problem) -> bool:
         """Return whether rows are few and long enough to divide each among cubes."""
-        if self._is_held(program, found):
+        if held_team(problem) is not None:
             return False
-        size = sum(program.operands[i].dtype.itemsize for i in program.memory)
-        rows, terms = found.kept.count, found.along.count
+        rows, terms = problem.layout.kept.count, problem.layout.along.count
+        size = problem.program.itemsize
         return divided(self.info, rows, rows * terms * size, terms, size)[0] > 1
 
-    def _stages(self, program: Program, schedule: Schedule, job: Job) -> None:
+    def _stages(self, problem: Problem) -> None:
+        """Add one or more launches for each pass, with results in memory."""
+        program, job, schedule = problem.program, problem.job, problem.schedule
         known = dict(zip(program.memory, job.sources, strict=True))
         numbers = dict(zip(program.numbers, job.numbers, strict=True))
         targets = dict(zip(program.results, job.targets, strict=True))
-        walks = schedule.count(program)
-        for walk in range(walks):
-            wanted = found_by(program, schedule, walk)
+        for walk in range(schedule.count):
+            wanted = found_by(schedule, walk)
             if not walk:
-                wanted += numbers_along(program, schedule)
+                wanted += numbers_along(schedule)
             if not wanted:
                 continue
             part = part_of(program, wanted, known)
@@ -99,71 +134,92 @@ class Plan:
             )
             self.add(part.program, inner)
             known.update(zip(wanted, places, strict=True))
-        along = [placed for n, placed in targets.items() if schedule.along[n]]
-        if along:
-            part = writing(program, schedule, known)
-            self.launches += written(part, job, known, along, self.info)
+        if any(schedule.along[n] for n in targets):
+            self._write(problem, known)
 
-    def _rows(self, program: Program, job: Job, found: Layout) -> None:
+    def _write(self, problem: Problem, known: Mapping[int, Placed]) -> None:
+        """Add the elementwise launches that write results along rows, from known values."""
+        program, job, along = problem.program, problem.job, problem.schedule.along
+        pairs = zip(program.results, job.targets, strict=True)
+        wanted = {n: placed for n, placed in pairs if along[n]}
+        part = part_of(program, list(wanted), known)
+        steps = tuple(s for s in part.program.steps if isinstance(s, Step))
+        operands = part.program.operands
+        expression = Expression(tuple(o.dtype for o in operands), steps, part.program.results)
+        sources = [known[n] for n in part.operands]
+        views = [
+            placed.view if operand.place == "along" else _repeated(placed.view, job)
+            for placed, operand in zip(sources, operands, strict=True)
+        ]
+        outputs = [spec_of(job.shape, placed.view.dtype) for placed in wanted.values()]
+        (work,) = lower_expression(expression, views, outputs, self.info)
+        places: dict[Argument, Argument] = {Input(k): p.memory for k, p in enumerate(sources)}
+        places |= {Output(k): p.memory for k, p in enumerate(wanted.values())}
+        for one in work.launches:
+            self.launches.append(replace(redirected(one, places), label=job.label))
+
+    def _rows(self, problem: Problem) -> None:
+        """Add the launches of a pass along rows."""
+        program, found, job = problem.program, problem.layout, problem.job
         rows, terms = found.kept.count, found.along.count
-        size = sum(program.operands[i].dtype.itemsize for i in program.memory)
+        size = program.itemsize
         # Rows are divided along the first of their axes, or along the only one.
-        places = prod(found.along.sizes[:-1]) if found.along.rank > 1 else terms
+        places = prod(found.along.sizes[:-1]) if len(found.along.sizes) > 1 else terms
         each = terms // max(places, 1) * size
         parts, chunk = divided(self.info, rows, rows * terms * size, places, each)
-        if parts == 1 or self._is_held(program, found):
-            self.launches.append(rows_launch(program, job, self.info))
+        if parts == 1 or held_team(problem) is not None:
+            self.launches.append(rows_launch(problem))
             return
-        part = part_of(program, program.folds, ())
-        shape = (*job.rows, parts)
-        rooms = [self.room(shape, program.dtype(n)) for n in program.folds]
-        views = [replace(r, view=View(job.rows, row_major(job.rows), r.view.dtype)) for r in rooms]
-        first = self._part_job(program, part.operands, job, views)
-        self.launches.append(rows_launch(part.program, first, self.info, parts, chunk))
-        self._joined(program, job, rooms, shape, len(shape) - 1)
+        inner, rooms = self._parts(problem, (*job.rows, parts))
+        self.launches.append(rows_launch(inner, parts, chunk))
+        self._joined(problem, job, rooms, len(job.rows))
 
-    def _columns(self, program: Program, job: Job, found: Layout) -> None:
-        if self._folded(program, job, found):
+    def _columns(self, problem: Problem) -> None:
+        """Add the launches of a pass across rows."""
+        if self._folded(problem):
             return
+        found, size = problem.layout, problem.program.itemsize
         terms, columns = found.along.count, found.kept.sizes[-1]
-        span = span_of(program, found, self.info)
+        span = span_of(problem)
         cubes = found.kept.count // columns * -(-columns // span)
-        size = sum(program.operands[i].dtype.itemsize for i in program.memory)
         total = found.kept.count * terms * size
         parts, chunk = divided(self.info, cubes, total, terms, min(span, columns) * size)
         if parts == 1:
-            self.launches.append(columns_launch(program, job, found, self.info))
+            self.launches.append(columns_launch(problem))
             return
-        part = part_of(program, program.folds, ())
-        shape = (parts, *job.rows)
-        rooms = [self.room(shape, program.dtype(n)) for n in program.folds]
-        views = [replace(r, view=View(job.rows, row_major(job.rows), r.view.dtype)) for r in rooms]
-        first = self._part_job(program, part.operands, job, views)
-        inner = layout(part.program, first)
-        self.launches.append(columns_launch(part.program, first, inner, self.info, parts, chunk))
-        self._joined(program, job, rooms, shape, 0)
+        inner, rooms = self._parts(problem, (parts, *problem.job.rows))
+        self.launches.append(columns_launch(inner, parts, chunk))
+        self._joined(problem, problem.job, rooms, 0)
 
-    def _folded(self, program: Program, job: Job, found: Layout) -> bool:
+    def _parts(self, problem: Problem, shape: tuple[int, ...]) -> tuple[Problem, list[Placed]]:
+        """Return the problem of partial reductions, and the memory for these."""
+        program, rows = problem.program, problem.job.rows
+        part = part_of(program, program.folds)
+        rooms = [self.room(shape, program.dtype(n)) for n in program.folds]
+        views = [replace(r, view=View(rows, row_major(rows), r.view.dtype)) for r in rooms]
+        return Problem(part.program, problem.part(part.operands, views), self.info), rooms
+
+    def _folded(self, problem: Problem) -> bool:
         """Add the launches for few columns and dense rows, and return whether they suit.
 
         Several rows form one wide row, whose columns are then joined.
         """
-        columns, (*outer, _) = found.kept.sizes[-1], found.kept.sizes
-        width = vector_width(program, self.info)
+        program, job, width = problem.program, problem.job, problem.width
+        kept, along = problem.layout.kept, problem.layout.along
+        *outer, columns = kept.sizes
         several = -(-4 * width // columns)
         dense = all(
             program.operands[i].place == "along"
-            and found.kept.strides[k][-1] == 1
-            and found.along.strides[k] == (columns,)
+            and kept.strides[k][-1] == 1
+            and along.strides[k] == (columns,)
             for k, i in enumerate(program.memory)
         )
-        many = self.info.max_units > 1
-        small = found.along.count * found.kept.count < _WORTH_MORE_LAUNCHES
-        if many or small or columns >= 2 * width or not dense or found.along.count < 4 * several:
+        small = along.count * kept.count < _WORTH_MORE_LAUNCHES
+        if problem.many or small or columns >= 2 * width or not dense or along.count < 4 * several:
             return False
-        wide_rows, rest = divmod(found.along.count, several)
+        wide_rows, rest = divmod(along.count, several)
         lots = several + bool(rest)
-        part = part_of(program, program.folds, ())
+        part = part_of(program, program.folds)
         axis = len(outer)
         rooms = [self.room((*outer, lots, columns), program.dtype(n)) for n in program.folds]
         pieces = [(0, wide_rows, several), (wide_rows * several, rest, 1)]
@@ -171,66 +227,42 @@ class Plan:
             shape, size = (*outer, count, side * columns), side * columns
             sources = []
             for k, old in enumerate(job.sources):
-                strides = (*found.kept.strides[k][:-1], size, 1)
+                strides = (*kept.strides[k][:-1], size, 1)
                 offset = old.view.offset + first * columns
                 sources.append(replace(old, view=View(shape, strides, old.view.dtype, offset)))
             targets = []
             for room in rooms:
-                strides = (*(s for s in room.view.strides[:-2]), 1)
+                strides = (*room.view.strides[:-2], 1)
                 offset = 0 if not first else several * columns
                 view = View((*outer, size), strides, room.view.dtype, offset)
                 targets.append(replace(room, view=view))
-            pieced = replace(job, shape=shape, axes=(axis,), sources=tuple(sources))
-            inner = self._part_job(program, part.operands, pieced, targets)
-            self._columns(part.program, inner, layout(part.program, inner))
-        kept = found.kept.strides[len(job.sources) :]
+            inner = replace(
+                problem.part(part.operands, targets),
+                shape=shape,
+                axes=(axis,),
+                sources=tuple(sources),
+            )
+            self._columns(Problem(part.program, inner, self.info))
         placed = [
-            replace(t, view=View(found.kept.sizes, s, t.view.dtype, t.view.offset))
-            for t, s in zip(job.targets, kept, strict=True)
+            replace(t, view=View(kept.sizes, s, t.view.dtype, t.view.offset))
+            for t, s in zip(job.targets, kept.strides[len(job.sources) :], strict=True)
         ]
-        whole = replace(job, targets=tuple(placed))
-        self._joined(program, whole, rooms, (*outer, lots, columns), axis)
+        self._joined(problem, replace(job, targets=tuple(placed)), rooms, axis)
         return True
 
-    def _part_job(
-        self, program: Program, operands: Sequence[int], job: Job, targets: Sequence[Placed]
-    ) -> Job:
-        """Return the job of a part of a program; ``operands``: the values that it reads."""
-        places = {n: k for k, n in enumerate(program.memory)}
-        numbers = {n: k for k, n in enumerate(program.numbers)}
-        return replace(
-            job,
-            sources=tuple(job.sources[places[n]] for n in operands if n in places),
-            numbers=tuple(job.numbers[numbers[n]] for n in operands if n in numbers),
-            targets=tuple(targets),
-        )
-
-    def _joined(
-        self, program: Program, job: Job, rooms: Sequence[Placed], shape: tuple[int, ...], axis: int
-    ) -> None:
+    def _joined(self, problem: Problem, job: Job, rooms: Sequence[Placed], axis: int) -> None:
         """Add the launch that joins partial results; their parts are an axis."""
-        part = joining(program)
-        others = self._part_job(program, part.operands, job, job.targets)
-        second = replace(others, shape=shape, axes=(axis,), sources=(*rooms, *others.sources))
-        found = layout(part.program, second)
-        if across(part.program, found, len(second.sources)):
-            self.launches.append(columns_launch(part.program, second, found, self.info))
-        else:
-            self.launches.append(rows_launch(part.program, second, self.info))
+        part = joining(problem.program)
+        others = problem.part(part.operands, job.targets)
+        shape, sources = rooms[0].view.shape, (*rooms, *others.sources)
+        second = replace(others, shape=shape, axes=(axis,), sources=sources)
+        joined = Problem(part.program, second, self.info)
+        across = is_across(joined)
+        self.launches.append(columns_launch(joined) if across else rows_launch(joined))
 
 
-def across(program: Program, found: Layout, sources: int) -> bool:
-    """Return whether vectors run across rows, along the last kept axis."""
-    if found.along.count == 1 and found.kept.count == 1:
-        return False
-    lies = False
-    for k, i in enumerate(program.memory):
-        along = program.operands[i].place == "along"
-        if along and found.along.sizes[-1] > 1 and found.along.strides[k][-1] == 1:
-            return False
-        if found.kept.strides[k][-1] not in (0, 1):
-            return False
-        lies = lies or (along and found.kept.strides[k][-1] == 1)
-    if not lies:
-        return False
-    return all(found.kept.strides[sources + k][-1] == 1 for k in range(len(program.results)))
+def _repeated(view: View, job: Job) -> View:
+    """Return a view of one value a row, broadcast to all elements."""
+    strides = iter(view.strides)
+    whole = tuple(0 if a in job.axes else next(strides) for a in range(len(job.shape)))
+    return View(job.shape, whole, view.dtype, view.offset)

@@ -8,6 +8,7 @@ Intermediate values are not stored, unless other nodes read them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -25,13 +26,19 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.library.reduce.fusion_groups import Rows, Search
-from calor_kernel.library.reduce.launch_operands import Job, Placed
-from calor_kernel.library.reduce.program import Program, Schedule
-from calor_kernel.library.reduce.program_launch import Plan
-from calor_kernel.library.reduce.program_writer import Writer, with_kept
+from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.reduce.composites import COMPOSITES, composite
+from calor_kernel.library.reduce.fusion_groups import FOLDS, Role, Rows, Search
+from calor_kernel.library.reduce.job import Job, Placed
+from calor_kernel.library.reduce.program import Fold, Program, Recipe, Schedule
+from calor_kernel.library.reduce.program_launch import planned
+from calor_kernel.library.reduce.reduction_ops import working
 
 PROGRAM: Final = "row_program"
+# Instructions from which a later pass reads a value instead of recomputing it; maximum of kept
+# values.
+_HEAVY, _KEPT = 8, 2
 
 
 @lowering(PROGRAM, strided=True)
@@ -49,15 +56,14 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
         if program.operands[number].place == "row":
             view = as_rows(view, rows)
         sources.append(Placed(Input(k), view))
-    along = Schedule.of(program).along
+    along = Schedule(program).along
     targets = [
         Placed(Output(k), View(*_dense(shape if along[n] else rows), program.dtype(n)))
         for k, n in enumerate(program.results)
     ]
-    plan = Plan(request.info)
     numbers = request.attributes["numbers"]
-    plan.add(program, Job(shape, axes, tuple(sources), tuple(targets), numbers, "rows.program"))
-    return [plan.work()]
+    job = Job(shape, axes, tuple(sources), tuple(targets), numbers, "rows.program")
+    return [planned(program, job, request.info)]
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -90,11 +96,11 @@ class RowFuser(Fuser):
 
 def made(search: Search, found: Rows, ceilings: Ceilings) -> Group:
     """Return a group with its program, in the planner's form."""
-    writer = Writer(search, found)
+    writer = _Writer(search, found)
     for number in sorted(found.computing):
         writer.add(number)
     inputs, outputs = search.inputs(found), search.results(found)
-    program = with_kept(writer.recipe.program([writer.values[v] for v in outputs], writer.kept))
+    program = _with_kept(writer.recipe.program([writer.values[v] for v in outputs], writer.kept))
     order = [v for v, _ in writer.operands]
     cost = ceilings.seconds(
         moved(search.graph, inputs, outputs), prod(found.shape) * len(program.steps)
@@ -108,3 +114,67 @@ def made(search: Search, found: Rows, ceilings: Ceilings) -> Group:
     }
     nodes = tuple(sorted(found.nodes))
     return Group(nodes, PROGRAM, tuple(inputs), tuple(outputs), cost, attributes)
+
+
+class _Writer:
+    """Writes the program of a group."""
+
+    def __init__(self, search: Search, group: Rows) -> None:
+        self.search, self.group = search, group
+        self.recipe = Recipe()
+        self.values: dict[int, int] = {}
+        self.operands: dict[tuple[int, Role], int] = {}
+        self.numbers: list[float] = []
+        self.kept: list[int] = []
+
+    def add(self, number: int) -> None:
+        """Add a node."""
+        graph, recipe = self.search.graph, self.recipe
+        node = graph.nodes[number]
+        name, result = node.op.name, graph.specs[node.outputs[0]]
+        reduces = name in FOLDS or name in COMPOSITES
+        role: Role | None = "along" if reduces else self.search.role(self.group, node.outputs[0])
+        assert role is not None
+        read = [self._operand(v, role) for v in node.inputs]
+        if name in COMPOSITES:
+            terms = prod(self.group.shape[a] for a in self.group.axes)
+            eps = node.attributes.get("eps", 0.0)
+            made, numbers = composite(recipe, name, read[0], terms, eps)
+            self.values.update(zip(node.outputs, made.results, strict=True))
+            self.numbers += numbers
+            self.kept += made.kept
+        elif name in FOLDS:
+            wide = working(name, recipe.dtype(read[0]), result.dtype)
+            total = recipe.fold(name, recipe.cast(read[0], wide))
+            self.values[node.outputs[0]] = recipe.cast(total, result.dtype)
+        else:
+            items = tuple(sorted(node.attributes.items()))
+            self.values[node.outputs[0]] = recipe.add(Step(name, tuple(read), result.dtype, items))
+
+    def _operand(self, value: int, role: Role) -> int:
+        found = self.search.link(self.group, value, role)
+        if found is not None:
+            return self.values[found[0]]
+        key = (value, role)
+        if key not in self.operands:
+            dtype = self.search.graph.specs[value].dtype
+            self.operands[key] = self.recipe.operand(dtype, role)
+        return self.operands[key]
+
+
+def _with_kept(program: Program) -> Program:
+    """Return a program that keeps expensive values for later passes."""
+    schedule = Schedule(program)
+    last: dict[int, int] = {}
+    for n, step in program.numbered():
+        for v in step.operands:
+            last[v] = max(last.get(v, 0), schedule.walks[n])
+    kept = list(program.kept)
+    for n, step in program.numbered():
+        if isinstance(step, Fold) or not schedule.along[n] or n in kept:
+            continue
+        weight = ROWS[step.op].weight if step.op in ROWS else 1
+        if weight >= _HEAVY and last.get(n, 0) > schedule.walks[n]:
+            kept.append(n)
+    same = [n for n in kept if program.dtype(n) is program.dtype(kept[0])]
+    return replace(program, kept=tuple(same[:_KEPT]))

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Generic, Literal, TypeVar
 
 from calor_kernel.language import (
+    Index,
     Number,
     Pointer,
+    SizeOf,
     divide,
+    min,
     offset_of,
     pack,
     private,
@@ -23,9 +26,10 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.elementwise.values import lanes, load, store, stored
 from calor_kernel.library.math.base import exactly
-from calor_kernel.library.reduce.program import Program, Schedule, evaluated
-from calor_kernel.library.reduce.reduction_ops import smaller
+from calor_kernel.library.reduce.layout import Strides
+from calor_kernel.library.reduce.program import Program, Schedule, evaluated, real
 
+N = TypeVar("N")
 # Alignment in bytes of results that bypass the caches.
 _LINE: Final = 64
 
@@ -34,22 +38,20 @@ _LINE: Final = 64
 class RowPlan:
     """A plan for a program along rows.
 
-    ``kept`` and ``axes``: the number of axes of the rows, and of a row. ``steps``: for each operand
-    in memory and result the stride of the last axis, −1 if the launch has it. ``width``: lanes of a
-    vector. ``unroll``: vectors of a row that are loaded together. ``together``: rows that are
-    computed together. ``team``: units that share a row. ``block``: terms of a block, after which
-    sums are set aside, 0 for all; ``outer``: whether it counts positions of the first axes instead.
-    ``keep``: where kept values are stored: in memory of the unit with ``capacity`` elements a row,
-    or in result ``holder``. ``split``: whether a row is divided into parts, each with its own
-    adjacent results. ``ahead``: whether the second pass prefetches the next rows. ``nontemporal``:
-    whether results bypass the caches. ``transposed``: whether one value a row is a vector over the
-    rows computed together, as many as lanes. ``short``: whether rows are shorter than a vector.
-    ``held``: vectors of a row in each unit of a team whose registers hold it, 0 for rows in memory.
-    ``even``: whether rows are whole, aligned vectors.
+    ``steps``: for each operand in memory and result the stride of the last axis, −1 if the launch
+    has it. ``width``: lanes of a vector. ``unroll``: vectors of a row that are loaded together.
+    ``together``: rows that are computed together. ``team``: units that share a row. ``block``:
+    terms of a block, after which sums are set aside, 0 for all; ``outer``: whether it counts
+    positions of the first axes instead. ``keep``: where kept values are stored: in memory of the
+    unit with ``capacity`` elements a row, or in result ``holder``. ``split``: whether a row is
+    divided into parts, each with its own adjacent results. ``ahead``: whether the second pass
+    prefetches the next rows. ``nontemporal``: whether results bypass the caches. ``transposed``:
+    whether one value a row is a vector over the rows computed together, as many as lanes.
+    ``short``: whether rows are shorter than a vector. ``held``: vectors of a row in each unit of a
+    team whose registers hold it, 0 for rows in memory. ``even``: whether rows are whole, aligned
+    vectors.
     """
 
-    kept: int
-    axes: int
     steps: tuple[int, ...]
     width: int
     unroll: int = 1
@@ -69,45 +71,73 @@ class RowPlan:
     even: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Rows(Generic[N]):
+    """The rows of a launch: a cube of one unit takes ``turns`` of them, others one a team.
+
+    ``parts``: of each row, with ``chunk`` positions of its first axis. ``sizes`` and ``lengths``:
+    of the axes of the rows, and of a row.
+    """
+
+    rows: SizeOf[N]
+    turns: SizeOf[N]
+    parts: SizeOf[N]
+    chunk: SizeOf[N]
+    sizes: tuple[SizeOf[N], ...]
+    lengths: tuple[SizeOf[N], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A vector of positions of a row in a pass.
+
+    ``row``: its index among the rows computed together. ``starts``: of the row in each view, and
+    its first position. ``first``: the vector's position along the last axis. ``rest``: the
+    positions from there on, None if all lanes exist.
+    """
+
+    walk: int
+    row: int
+    starts: Sequence[Index]
+    first: Index
+    rest: Number | None = None
+
+
 class Run:
     """The state of a unit that computes some rows."""
 
-    def __init__(self, program: Program, plan: RowPlan, arguments: Sequence[Any]) -> None:
-        self.program, self.plan = program, plan
-        self.schedule = Schedule.of(program)
-        self.walks = self.schedule.count(program)
-        memory = program.memory
-        count = len(memory)
-        self.sources: dict[int, Pointer] = dict(zip(memory, arguments, strict=False))
-        self.targets = list(arguments[count : count + len(program.results)])
-        rest = list(arguments[count + len(program.results) :])
-        self.numbers = {i: rest.pop(0) for i in program.numbers}
-        self.rows, self.turns, self.parts, self.chunk = (rest.pop(0) for _ in range(4))
-        self.sizes = [rest.pop(0) for _ in range(plan.kept)]
-        self.lengths = [rest.pop(0) for _ in range(plan.axes)]
-        along = [program.operands[i].place == "along" for i in memory]
-        along += [self.schedule.along[n] for n in program.results]
-        self.views = []
-        for varies in along:
-            kept = [rest.pop(0) for _ in range(plan.kept)]
-            self.views.append((kept, [rest.pop(0) for _ in range(plan.axes if varies else 0)]))
-        self.count = count
-        self.memory = memory
+    def __init__(
+        self,
+        program: Program,
+        plan: RowPlan,
+        memory: tuple[Sequence[Pointer], Sequence[Pointer], Sequence[Number]],
+        over: Rows[Number],
+        views: Sequence[Strides[Number]],
+    ) -> None:
+        self.program, self.plan, self.over, self.views = program, plan, over, views
+        self.schedule = Schedule(program)
+        self.walks = self.schedule.count
+        self.memory = program.memory
+        self.count = len(self.memory)
+        self.sources = dict(zip(self.memory, memory[0], strict=True))
+        self.targets = memory[1]
+        self.numbers = dict(zip(program.numbers, memory[2], strict=True))
+        self.lengths: list[Number] = list(over.lengths)
         # The range of the first axes, and the size of the last axis, for each row.
-        self.begin_at: Any = 0
-        self.end_at: Any = None
-        self.ends: list[Any] = []
+        self.begin_at: Index = 0
+        self.end_at: Index = 1
+        self.ends: list[Number] = []
         # For each row computed together: its start in each view, and its values.
-        self.starts: list[list[Any]] = []
-        self.values: list[dict[int, Any]] = []
-        self.wide: list[dict[int, Any]] = []
-        self.needed = self.schedule.spread(program)
+        self.starts: list[list[Index]] = []
+        self.values: list[dict[int, Number]] = []
+        self.wide: list[dict[int, Number]] = []
+        self.needed = self.schedule.spread()
         self.room: Pointer | None = None
 
     @exactly
-    def begin(self, rows: Sequence[Any]) -> None:
+    def begin(self, rows: Sequence[Number]) -> None:
         """Compute the starts of rows, and read operands of one value a row."""
-        program = self.program
+        program, over = self.program, self.over
         self.starts = []
         self.end_at, self.ends = 1, []
         for n in self.lengths[:-1]:
@@ -115,27 +145,28 @@ class Run:
         for row in rows:
             end, part = self.lengths[-1], None
             if self.plan.split:
-                row, part = divide(row, self.parts)
-            position = unravel(row, self.sizes)
-            starts = [offset_of(position, kept) for kept, _ in self.views]
+                row, part = divide(row, over.parts)
+            position = unravel(row, over.sizes)
+            starts = [offset_of(position, view.kept) for view in self.views]
             if part is not None:
                 starts[self.count :] = [start + part for start in starts[self.count :]]
-                begin = part * self.chunk
-                if self.plan.axes > 1:
+                begin = part * over.chunk
+                if len(over.lengths) > 1:
                     self.begin_at = begin
-                    self.end_at = smaller(begin + self.chunk, self.end_at)
+                    self.end_at = min(begin + over.chunk, self.end_at)
                 else:
-                    end = smaller(end - begin, self.chunk)
-                    for view, (_, along) in enumerate(self.views[: self.count]):
-                        starts[view] = starts[view] + begin * along[-1] if along else starts[view]
+                    end = min(end - begin, over.chunk)
+                    for number, view in enumerate(self.views[: self.count]):
+                        if view.along:
+                            starts[number] = starts[number] + begin * view.along[-1]
             self.starts.append(starts)
             self.ends.append(end)
         self.values = [dict(self.numbers) for _ in rows]
-        for view, i in enumerate(self.memory):
+        for number, i in enumerate(self.memory):
             operand = program.operands[i]
             if operand.place == "row":
                 for values, starts in zip(self.values, self.starts, strict=True):
-                    values[i] = load(self.sources[i], operand.dtype, starts[view], 1)
+                    values[i] = real(load(self.sources[i], operand.dtype, starts[number], 1))
         if self.plan.transposed:
             first = self.values[0]
             self.values = [{i: pack([values[i] for values in self.values]) for i in first}]
@@ -143,69 +174,66 @@ class Run:
 
     def settle(self, walk: int) -> None:
         """Compute the values, one a row each, known after a pass, and broadcast those needed."""
-        wanted = self.schedule.rowwise(self.program, walk)
+        wanted = self.schedule.rowwise(walk)
         for values in self.values:
-            made = evaluated(self.program, wanted, values, lambda _: None)
+            made = evaluated(self.program, wanted, values)
             values.update(zip(wanted, made, strict=True))
         self.wide = [self._spread(j) for j in range(self.plan.together)]
 
-    def _spread(self, j: int) -> dict[int, Any]:
+    def _spread(self, j: int) -> dict[int, Number]:
         """Return the values of row j that steps along it read, as vectors."""
-        width = self.plan.width
-        values = self.values[0 if self.plan.transposed else j]
+        width, transposed = self.plan.width, self.plan.transposed
+        values = self.values[0 if transposed else j]
         made = {n: splat(v, width) for n, v in self.numbers.items()}
         for n in self.needed:
             if n in values and n not in made:
                 v = values[n]
-                made[n] = shuffle(v, [j] * width) if self.plan.transposed else splat(v, width)
+                made[n] = shuffle(v, [j] * width) if transposed else splat(v, width)
         return made
 
-    def compute(
-        self, wanted: Sequence[int], j: int, walk: int, at: Sequence[Any], i: Any, rest: Any
-    ) -> list[Any]:
-        """Return values of row j from position i on; ``rest``: their number, None for all."""
+    def compute(self, wanted: Sequence[int], at: Vector) -> list[Number]:
+        """Return values of the program at a vector of positions."""
 
-        def read(number: int) -> Any:
-            if number in self.program.kept and self.schedule.walks[number] < walk:
-                return self.recall(number, j, at, i, rest)
-            known = self.program.step(number) is not None
-            return None if known else self.read(number, at, i, rest)
+        def read(number: int) -> Number | None:
+            if number in self.program.kept and self.schedule.walks[number] < at.walk:
+                memory, place = self._kept_at(number, at)
+                dtype = self.program.dtype(number)
+                return real(load(memory, dtype, place, self.plan.width, rest=at.rest))
+            return self._read(number, at) if self.program.step(number) is None else None
 
-        return evaluated(self.program, wanted, self.wide[j], read)
+        return evaluated(self.program, wanted, self.wide[at.row], read)
 
-    def read(self, number: int, at: Sequence[Any], i: Any, rest: Any) -> Any:
+    def _read(self, number: int, at: Vector) -> Number:
         """Return values of an operand."""
-        view = self.memory.index(number)
-        dtype, step = self.program.operands[number].dtype, self.plan.steps[view]
-        if step < 0:
-            step = self.views[view][1][-1]
-        place = at[view] + i * step
-        return load(self.sources[number], dtype, place, self.plan.width, step=step, rest=rest)
+        view, plan = self.memory.index(number), self.plan
+        dtype, step = self.program.operands[number].dtype, self._step(view)
+        place = at.starts[view] + at.first * step
+        return real(load(self.sources[number], dtype, place, plan.width, step=step, rest=at.rest))
 
-    def look_ahead(self, at: Sequence[Any], i: Any) -> None:
+    def _step(self, view: int) -> Index:
+        """Return the stride of a view's last axis."""
+        known = self.plan.steps[view]
+        return known if known >= 0 else self.views[view].along[-1]
+
+    def look_ahead(self, at: Vector) -> None:
         """Prefetch the next rows' values at the same position."""
         for view, number in enumerate(self.memory):
             if self.program.operands[number].place == "along" and self.plan.steps[view] == 1:
-                next_row = at[view] + self.views[view][0][-1] * self.plan.together
-                self.sources[number].prefetch(next_row + i, locality=2)
+                next_row = at.starts[view] + self.views[view].kept[-1] * self.plan.together
+                self.sources[number].prefetch(next_row + at.first, locality=2)
 
-    def kept_at(self, number: int, j: int, at: Sequence[Any], i: Any) -> tuple[Pointer, Any]:
+    def _kept_at(self, number: int, at: Vector) -> tuple[Pointer, Index]:
         """Return the memory and the position of a kept value."""
         plan, program = self.plan, self.program
         if plan.keep == "result":
-            return self.targets[plan.holder], at[self.count + plan.holder] + i
+            return self.targets[plan.holder], at.starts[self.count + plan.holder] + at.first
         if self.room is None:
             size = plan.capacity * plan.together * len(program.kept)
             self.room = private(size, stored(program.dtype(number)), align=64)
-        slot = j * len(program.kept) + program.kept.index(number)
-        return self.room, at[-1] + i + slot * plan.capacity
+        slot = at.row * len(program.kept) + program.kept.index(number)
+        return self.room, at.starts[-1] + at.first + slot * plan.capacity
 
-    def recall(self, number: int, j: int, at: Sequence[Any], i: Any, rest: Any) -> Any:
-        """Return kept values."""
-        memory, place = self.kept_at(number, j, at, i)
-        return load(memory, self.program.dtype(number), place, self.plan.width, rest=rest)
-
-    def finish(self, rest: Any) -> None:
+    def finish(self, rest: Number | None) -> None:
         """Write results of one value a row; ``rest``: the number of rows if transposed."""
         for k, n in enumerate(self.program.results):
             if self.schedule.along[n]:
@@ -214,34 +242,30 @@ class Run:
             for starts, values in zip(self.starts, self.values, strict=False):
                 store(target, dtype, starts[self.count + k], values[n], rest=rest)
 
-    def write(self, walk: int, j: int, at: Sequence[Any], i: Any, rest: Any) -> None:
-        """Write a pass's results along row j, and keep values for later passes."""
-        program, plan = self.program, self.plan
-        results = self.schedule.written(program, walk)
-        kept = self.schedule.stored(program, walk, self.walks - 1)
-        made = self.compute([n for _, n in results] + kept, j, walk, at, i, rest)
+    def write(self, at: Vector) -> None:
+        """Write a pass's results along a row, and keep values for later passes."""
+        program, plan, rest = self.program, self.plan, at.rest
+        results = self.schedule.written(at.walk)
+        kept = self.schedule.stored(at.walk)
+        made = self.compute([n for _, n in results] + kept, at)
         for (k, n), value in zip(results, made, strict=False):
-            place, view = at[self.count + k], self.count + k
+            place, view = at.starts[self.count + k], self.count + k
             if plan.steps[view] == 1:
                 past = plan.nontemporal and rest is None
-                store(
-                    self.targets[k],
-                    program.dtype(n),
-                    place + i,
-                    value,
-                    rest=rest,
-                    align=_LINE if past else 0,
-                    nontemporal=past,
-                )
+                target, dtype, align = self.targets[k], program.dtype(n), _LINE if past else 0
+                place = place + at.first
+                store(target, dtype, place, value, rest=rest, align=align, nontemporal=past)
             else:
-                step = self.views[view][1][-1]
-                spread(self.targets[k], place + i * step, step, value, rest)
+                step = self.views[view].along[-1]
+                _spread_lanes(self.targets[k], place + at.first * step, step, value, rest)
         for n, value in zip(kept, made[len(results) :], strict=True):
-            memory, place = self.kept_at(n, j, at, i)
-            store(memory, program.dtype(n), place, value, rest=rest)
+            memory, position = self._kept_at(n, at)
+            store(memory, program.dtype(n), position, value, rest=rest)
 
 
-def spread(target: Pointer, first: Any, step: Any, value: Number, rest: Any) -> None:
+def _spread_lanes(
+    target: Pointer, first: Index, step: Number, value: Number, rest: Number | None
+) -> None:
     """Write lanes ``step`` elements apart."""
     if value.width == 1:
         target[first] = value

@@ -2,16 +2,25 @@
 
 Requirements: one body for cubes of one unit, with several rows at a time so that their chains of
 operations overlap, and for cubes of many, with teams of units that share a row. Block sums are set
-aside as in :mod:`pairwise_sums`.
+aside. A row that fits the registers of a team is read once and written once, however many passes a
+program has, since values of a pass stay in registers for the next; accesses are whole vectors if
+rows are aligned, and one kernel serves all lengths with the same number of vectors in a unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from calor.dtypes import DType
 from calor_kernel.language import (
+    Element,
+    In,
+    Index,
+    Mask,
+    Number,
+    Out,
+    Pointer,
     Registers,
     constant,
     cube_position,
@@ -19,45 +28,57 @@ from calor_kernel.language import (
     helper,
     kernel,
     loop_range,
+    max,
+    min,
     offset_of,
     registers,
     select,
     unit_position,
     unravel,
 )
-from calor_kernel.library.elementwise.values import lanes
-from calor_kernel.library.reduce.cooperative_reduction import over_each, over_lanes, over_team
-from calor_kernel.library.reduce.pairwise_sums import put_aside, taken_together, tree
-from calor_kernel.library.reduce.program import Fold, Program
-from calor_kernel.library.reduce.reduction_ops import identity, joined
-from calor_kernel.library.reduce.row_state import RowPlan, Run
+from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.values import lanes, load, store
+from calor_kernel.library.math.base import exactly
+from calor_kernel.library.reduce.cooperative_reduction import over_each, over_team
+from calor_kernel.library.reduce.layout import Strides
+from calor_kernel.library.reduce.program import Fold, Program, applied, real
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
+from calor_kernel.library.reduce.row_state import RowPlan, Rows, Run, Vector
 
 
 @kernel
-def reduce_rows(*arguments: Any, program: Program, plan: RowPlan) -> None:
-    """Run a program on rows; a cube of one unit takes ``turns`` of them, others one a team.
-
-    After the buffers come the scalar operands, the number of rows and ``turns``, the parts of a row
-    and their size, sizes of the axes, and the strides of each view.
-    """
-    run = Run(program, plan, arguments)
+def reduce_rows(
+    sources: tuple[In, ...],
+    targets: tuple[Out, ...],
+    numbers: tuple[Element, ...],
+    over: Rows[Number],
+    views: tuple[Strides[Number], ...],
+    *,
+    program: Program,
+    plan: RowPlan,
+) -> None:
+    """Run a program on rows; ``views``: the strides of sources and targets."""
+    run = Run(program, plan, (sources, targets, numbers), over, views)
     if cube_size() > 1:
         row = cube_position() * (cube_size() // plan.team) + unit_position() // plan.team
         # Teams beyond the last row have an empty range.
-        inside = row < run.rows
+        inside = row < over.rows
         run.lengths[-1] = select(inside, run.lengths[-1], 0)
-        inside = inside & (unit_position() % plan.team == 0)
-        some_rows(run, [min(row, run.rows - 1)], inside, None)
+        if plan.held:
+            held_row(run, min(row, over.rows - 1), inside)
+        else:
+            inside = inside & (unit_position() % plan.team == 0)
+            some_rows(run, [min(row, over.rows - 1)], inside, None)
     else:
-        first = cube_position() * run.turns
-        last = min(first + run.turns, run.rows)
+        first = cube_position() * over.turns
+        last = min(first + over.turns, over.rows)
         for row in loop_range(first, last, plan.together):
             rows = [min(row + j, last - 1) for j in range(plan.together)]
             some_rows(run, rows, None, last - row if plan.transposed else None)
 
 
 @helper
-def some_rows(run: Any, rows: list[Any], inside: Any, rest: Any) -> None:
+def some_rows(run: Run, rows: Sequence[Number], inside: Mask | None, rest: Number | None) -> None:
     """Compute rows; ``inside``: whether this unit writes results of one value a row."""
     run.begin(rows)
     for walk in range(run.walks):
@@ -72,7 +93,8 @@ class Total:
     """A reduction in progress: accumulators, and the total set aside with its rounding error."""
 
     number: int
-    fold: Fold
+    operand: int
+    op: ReductionOp
     sums: Registers
     aside: Registers | None
 
@@ -81,50 +103,48 @@ class Total:
         """Return a reduction before its first term."""
         fold, plan = run.program.step(number), run.plan
         assert isinstance(fold, Fold)
-        shape, nothing = (plan.together, plan.unroll), identity(fold.kind, fold.dtype)
-        sums = registers(shape, fold.dtype, plan.width, nothing)
+        op, rows = fold.op, plan.together
+        sums = registers((rows, plan.unroll), op.dtype, plan.width, op.identity)
         aside = None
         if plan.block:
-            aside = registers((plan.together, 2), fold.dtype, plan.width, nothing)
-        return Total(number, fold, sums, aside)
+            aside = registers((rows, 2), op.dtype, plan.width, op.identity)
+        return Total(number, fold.operands[0], op, sums, aside)
 
     def put_aside(self) -> None:
         """Add the accumulators to the total set aside, and reset them."""
         assert self.aside is not None
-        fold, (together, unroll) = self.fold, self.sums.shape
-        nothing = constant(identity(fold.kind, fold.dtype), fold.dtype)
+        op, (together, unroll) = self.op, self.sums.shape
+        nothing = op.neutral()
         for j in range(together):
-            block = tree(fold.kind, [self.sums[j, u] for u in range(unroll)])
-            total, rest = put_aside(fold, self.aside[j, 0], self.aside[j, 1], block)
+            block = op.tree([self.sums[j, u] for u in range(unroll)])
+            total, rest = op.put_aside(self.aside[j, 0], self.aside[j, 1], block)
             self.aside[j, 0], self.aside[j, 1] = total, rest
             for u in range(unroll):
                 self.sums[j, u] = nothing
 
     def finish(self, run: Run) -> None:
         """Store the reduction as a value of each row."""
-        fold, plan = self.fold, run.plan
+        op, plan = self.op, run.plan
         made = []
         for j in range(plan.together):
             if self.aside is None:
-                sums = [self.sums[j, u] for u in range(plan.unroll)]
-                made.append(tree(fold.kind, sums))
+                made.append(op.tree([self.sums[j, u] for u in range(plan.unroll)]))
             else:
-                made.append(taken_together(fold, self.aside[j, 0], self.aside[j, 1]))
+                made.append(op.taken_together(self.aside[j, 0], self.aside[j, 1]))
         if plan.transposed:
-            run.values[0][self.number] = over_each(fold.kind, made)
+            run.values[0][self.number] = over_each(op, made)
             return
         for values, vector in zip(run.values, made, strict=True):
-            total = over_lanes(fold.kind, vector)
-            values[self.number] = over_team(fold.kind, total, plan.team)
+            values[self.number] = over_team(op, op.over_lanes(vector), plan.team)
 
 
 @helper
-def one_walk(run: Any, walk: int) -> None:
+def one_walk(run: Run, walk: int) -> None:
     """Run one pass along the rows."""
-    program, plan, lengths = run.program, run.plan, run.lengths
-    totals = [Total.of(run, n) for n in run.schedule.folds(program, walk)]
+    plan, lengths = run.plan, run.lengths
+    totals = [Total.of(run, n) for n in run.schedule.folds(walk)]
     length = lengths[-1]
-    if plan.axes == 1:
+    if len(lengths) == 1:
         at = [[*starts, 0] for starts in run.starts]
         in_blocks(run, walk, totals, at, run.ends, plan.block)
     else:
@@ -134,8 +154,8 @@ def one_walk(run: Any, walk: int) -> None:
                 position = unravel(o, lengths[:-1])
                 at = [
                     [
-                        start + offset_of(position, along[:-1]) if along else start
-                        for start, (_, along) in zip(starts, run.views, strict=True)
+                        start + offset_of(position, view.along[:-1]) if view.along else start
+                        for start, view in zip(starts, run.views, strict=True)
                     ]
                     + [o * length]
                     for starts in run.starts
@@ -150,13 +170,18 @@ def one_walk(run: Any, walk: int) -> None:
 
 @helper
 def in_blocks(
-    run: Any, walk: int, totals: list[Any], at: list[Any], ends: list[Any], block: int
+    run: Run,
+    walk: int,
+    totals: Sequence[Total],
+    at: Sequence[Sequence[Index]],
+    ends: Sequence[Number],
+    block: int,
 ) -> None:
     """Run along the last axis, in blocks if sums are set aside."""
     # Parts of rows may differ in length; otherwise all rows have the same length.
     apart = ends if run.plan.split else ends[:1]
     if block:
-        for begin in loop_range(0, max(apart), block):
+        for begin in loop_range(0, max(*apart), block):
             stops = [min(begin + block, end) for end in apart]
             through(run, walk, totals, at, begin, stops)
             for total in totals:
@@ -167,47 +192,141 @@ def in_blocks(
 
 @helper
 def through(
-    run: Any, walk: int, totals: list[Any], at: list[Any], begin: Any, ends: list[Any]
+    run: Run,
+    walk: int,
+    totals: Sequence[Total],
+    at: Sequence[Sequence[Index]],
+    begin: Index,
+    ends: Sequence[Number],
 ) -> None:
     """Run over a range of the last axis; each row may have its own range."""
     plan = run.plan
     step = plan.team * plan.width
     first = unit_position() % plan.team * plan.width
-    count = min(ends) - begin
+    count = min(*ends) - begin
     if len(ends) > 1:
         count = max(count, 0)
-    whole: Any = 0
+    whole: Index = 0
     if not plan.short:
         whole = count // (step * plan.unroll) * (step * plan.unroll)
     for i in loop_range(begin + first, begin + whole, step * plan.unroll):
         for u in range(plan.unroll):
             for j in range(plan.together):
-                one_vector(run, walk, totals, at[j], j, u, i + u * step, None)
-    for i in loop_range(begin + whole + first, max(ends), step):
+                one_vector(run, totals, u, Vector(walk, j, at[j], i + u * step))
+    for i in loop_range(begin + whole + first, max(*ends), step):
         for j in range(plan.together):
             rest = ends[j % len(ends)] - i if plan.width > 1 else None
-            one_vector(run, walk, totals, at[j], j, 0, i, rest)
+            one_vector(run, totals, 0, Vector(walk, j, at[j], i, rest))
 
 
-def one_vector(
-    run: Run,
-    walk: int,
-    totals: Sequence[Total],
-    at: Sequence[Any],
-    j: int,
-    u: int,
-    i: Any,
-    rest: Any,
-) -> None:
-    """Compute the values from position i on, and add them to the totals."""
-    if run.plan.ahead and walk == 1 and rest is None:
-        run.look_ahead(at, i)
-    made = run.compute([t.fold.operand for t in totals], j, walk, at, i, rest)
+def one_vector(run: Run, totals: Sequence[Total], u: int, at: Vector) -> None:
+    """Compute the values of a vector, and add them to the totals."""
+    if run.plan.ahead and at.walk == 1 and at.rest is None:
+        run.look_ahead(at)
+    made = run.compute([t.operand for t in totals], at)
     for total, value in zip(totals, made, strict=True):
-        kind, dtype = total.fold.kind, total.fold.dtype
-        if rest is not None:
-            inside = lanes(run.plan.width, rest) < rest
-            nothing = constant(identity(kind, dtype), dtype, run.plan.width)
-            value = select(inside, value, nothing)
-        total.sums[j, u] = joined(kind, total.sums[j, u], value)
-    run.write(walk, j, at, i, rest)
+        if at.rest is not None:
+            inside = lanes(run.plan.width, at.rest) < at.rest
+            value = select(inside, value, total.op.neutral(run.plan.width))
+        total.sums[at.row, u] = total.op.combine(total.sums[at.row, u], value)
+    run.write(at)
+
+
+@helper
+def held_row(run: Run, row: Number, inside: Mask) -> None:
+    """Compute a row in the registers of a team."""
+    run.begin([row])
+    held = _Held(run, unit_position() % run.plan.team * run.plan.width, run.lengths[-1])
+    for walk in range(run.walks):
+        held.write(walk)
+        for number in run.schedule.folds(walk):
+            run.values[0][number] = held.total(number)
+        run.settle(walk)
+    if inside & (unit_position() % run.plan.team == 0):
+        run.finish(None)
+
+
+class _Held:
+    """A unit's vectors of a row, and the values computed from each."""
+
+    def __init__(self, run: Run, first: Number, length: Number) -> None:
+        plan = run.plan
+        self.run, self.length = run, length
+        self.places = [first + v * (plan.team * plan.width) for v in range(plan.held)]
+        self.known: list[dict[int, Number]] = [{} for _ in self.places]
+        # All loads are issued before the first wait.
+        for number in run.memory:
+            if run.program.operands[number].place == "along":
+                for v in range(plan.held):
+                    self.known[v][number] = self.read(number, v)
+
+    def total(self, number: int) -> Number:
+        """Return a reduction of the row, the same in each unit of the team."""
+        plan, fold = self.run.plan, self.run.program.step(number)
+        assert isinstance(fold, Fold)
+        op, nothing = fold.op, fold.op.neutral(plan.width)
+        parts = []
+        for v, place in enumerate(self.places):
+            value = self.value(fold.operands[0], v)
+            rest = self.length - place
+            inside = rest > 0 if plan.even else lanes(plan.width, rest) < rest
+            parts.append(select(inside, value, nothing))
+        return over_team(op, op.over_lanes(op.tree(parts)), plan.team)
+
+    @exactly
+    def value(self, number: int, v: int) -> Number:
+        """Return a value of the program along the row, for a unit's vector ``v``."""
+        spread, known, program = self.run.wide[0], self.known[v], self.run.program
+
+        def find(wanted: int) -> Number:
+            if wanted in spread:
+                return spread[wanted]
+            if wanted not in known:
+                step = program.step(wanted)
+                assert isinstance(step, Step)
+                known[wanted] = applied(program, step, [find(n) for n in step.operands])
+            return known[wanted]
+
+        return find(number)
+
+    def read(self, number: int, v: int) -> Number:
+        """Return an operand's vector; lanes beyond the row's end are undefined."""
+        run, place = self.run, self.places[v]
+        view = run.memory.index(number)
+        dtype, step = run.program.operands[number].dtype, run.plan.steps[view]
+        source, at = run.sources[number], run.starts[0][view]
+        width, rest = run.plan.width, self.length - place
+        if run.plan.even and step == 1:
+            return _whole_vector(source, dtype, at + place, width, rest)
+        # A single value is read from the start of the row, which exists.
+        return real(load(source, dtype, at + place * step, width, step=step, rest=rest))
+
+    def write(self, walk: int) -> None:
+        """Write the values along the row that a pass computes."""
+        run = self.run
+        for k, n in run.schedule.written(walk):
+            dtype, at = run.program.dtype(n), run.starts[0][run.count + k]
+            for v, place in enumerate(self.places):
+                rest = self.length - place
+                _put(run.targets[k], dtype, at + place, self.value(n, v), rest, run.plan.even)
+
+
+@helper
+def _whole_vector(source: Pointer, dtype: DType, at: Number, width: int, rest: Number) -> Number:
+    """Return a vector that is either inside a row, or outside of it and zeros."""
+    value = constant(0, source.dtype, width)
+    if rest > 0:
+        value = real(load(source, dtype, at, width, align=width * dtype.itemsize))
+    return value
+
+
+@helper
+def _put(
+    target: Pointer, dtype: DType, at: Number, value: Number, rest: Number, even: bool
+) -> None:
+    """Write a vector, or its lanes inside the row."""
+    if even:
+        if rest > 0:
+            store(target, dtype, at, value, align=value.width * dtype.itemsize)
+    else:
+        store(target, dtype, at, value, rest=rest)

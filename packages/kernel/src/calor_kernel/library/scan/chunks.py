@@ -27,9 +27,8 @@ from calor_kernel.language import (
     shuffle,
     splat,
     unravel,
-    vreduce,
 )
-from calor_kernel.library.scan.scan_op import REDUCTIONS, ScanOp
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 N = TypeVar("N")
 
@@ -57,7 +56,7 @@ class ChunkPlan:
     elements are (real, imaginary), and ``inner`` counts numbers.
     """
 
-    op: ScanOp
+    op: ReductionOp
     length: int
     width: int
     along: bool
@@ -67,7 +66,7 @@ class ChunkPlan:
     def neutral(self) -> Number:
         """Return the neutral element in each lane; a complex one has the imaginary part 0."""
         if self.complex_product:
-            return constant((self.op.identity, 0), self.op.accumulate)
+            return constant((self.op.identity, 0), self.op.dtype)
         return self.op.neutral(self.width)
 
     def combine(self, a: Number, b: Number) -> Number:
@@ -93,10 +92,10 @@ def chunk_totals(source: In, totals: Out, sizes: Chunks[Number], *, plan: ChunkP
             whole = count // width * width
             for i in loop_range(0, whole, width):
                 at = row + scan_offset(first + i, n, width, reverse)
-                total = op.combine(total, source.load(at, width).to(op.accumulate))
-            single = vreduce(REDUCTIONS[op.kind], total)
+                total = op.combine(total, source.load(at, width).to(op.dtype))
+            single = op.over_lanes(total)
             for i in loop_range(whole, count):
-                value = source[row + scan_offset(first + i, n, 1, reverse)].to(op.accumulate)
+                value = source[row + scan_offset(first + i, n, 1, reverse)].to(op.dtype)
                 single = op.combine(single, value)
             totals[unit] = single.to(totals.dtype)
         else:
@@ -105,7 +104,7 @@ def chunk_totals(source: In, totals: Out, sizes: Chunks[Number], *, plan: ChunkP
             total = plan.neutral()
             for i in loop_range(0, count):
                 at = begin + scan_offset(first + i, n, 1, reverse) * sizes.inner
-                total = plan.combine(total, source.load(at, width).to(op.accumulate))
+                total = plan.combine(total, source.load(at, width).to(op.dtype))
             to = (outer * sizes.chunks + chunk) * sizes.inner + span
             totals.store(to, total.to(totals.dtype))
 
@@ -125,11 +124,11 @@ def scan_chunks(
             row = outer * n
             before = splat(op.neutral(), width)
             if chunk > 0:
-                before = splat(totals[unit - 1].to(op.accumulate), width)
+                before = splat(totals[unit - 1].to(op.dtype), width)
             whole = count // width * width
             for i in loop_range(0, whole, width):
                 at = row + scan_offset(first + i, n, width, reverse)
-                value = source.load(at, width).to(op.accumulate)
+                value = source.load(at, width).to(op.dtype)
                 own = scan_lanes(op, value, reverse)
                 target.store(at, op.combine(own, before).to(target.dtype))
                 # The next vector waits for one operation only.
@@ -137,7 +136,7 @@ def scan_chunks(
             carry = before[0]
             for i in loop_range(whole, count):
                 at = row + scan_offset(first + i, n, 1, reverse)
-                carry = op.combine(carry, source[at].to(op.accumulate))
+                carry = op.combine(carry, source[at].to(op.dtype))
                 target[at] = carry.to(target.dtype)
         else:
             span = column * width
@@ -145,10 +144,10 @@ def scan_chunks(
             total = plan.neutral()
             if chunk > 0:
                 earlier = (outer * sizes.chunks + chunk - 1) * sizes.inner + span
-                total = totals.load(earlier, width).to(op.accumulate)
+                total = totals.load(earlier, width).to(op.dtype)
             for i in loop_range(0, count):
                 at = begin + scan_offset(first + i, n, 1, reverse) * sizes.inner
-                total = plan.combine(total, source.load(at, width).to(op.accumulate))
+                total = plan.combine(total, source.load(at, width).to(op.dtype))
                 target.store(at, total.to(target.dtype))
 
 
@@ -158,7 +157,7 @@ def scan_offset(i: Index, n: Index, width: int, reverse: bool) -> Index:
     return n - width - i if reverse else i
 
 
-def scan_lanes(op: ScanOp, v: Number, reverse: bool) -> Number:
+def scan_lanes(op: ReductionOp, v: Number, reverse: bool) -> Number:
     """Return the scan of a vector's lanes in log2 steps (Sklansky, 1960).
 
     In each step half of the lanes of a group are combined with the last lane of the other half.

@@ -30,9 +30,9 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.chunks import scan_offset
 from calor_kernel.library.scan.decoupled_look_back import Tickets, Words, look_back, ticket
-from calor_kernel.library.scan.scan_op import ScanOp
 
 # Words that a unit reads at a time while it looks back; their loads are in flight together.
 AHEAD = 8
@@ -45,7 +45,7 @@ class ColumnPlan:
     ``across``: adjacent units, each with ``width`` columns; a unit has ``items`` rows.
     """
 
-    op: ScanOp
+    op: ReductionOp
     width: int
     across: int
     items: int
@@ -86,8 +86,8 @@ def scan_columns(
     """Scan ``[outer, n, inner]`` along n: ``across`` cubes share the columns of an outer index."""
     op = plan.op
     outer, column = unravel(cube_position(), (1, across))
-    totals = shared(cube_size() * plan.width, op.accumulate)
-    carries, prefixes = shared(plan.columns, op.accumulate), shared(plan.columns, op.accumulate)
+    totals = shared(cube_size() * plan.width, op.dtype)
+    carries, prefixes = shared(plan.columns, op.dtype), shared(plan.columns, op.dtype)
     for c in loop_range(unit_position(), plan.columns, cube_size()):
         carries[c] = op.neutral()
     for first in loop_range(0, n, rows_of(plan)):
@@ -118,8 +118,8 @@ def scan_columns_looking_back(
     plan: ColumnPlan,
 ) -> None:
     """As ``scan_columns``, a tile a cube; ``words`` and ``tickets`` are cleared before."""
-    slot, prefixes = shared(1, int32), shared(plan.columns, plan.op.accumulate)
-    totals = shared(cube_size() * plan.width, plan.op.accumulate)
+    slot, prefixes = shared(1, int32), shared(plan.columns, plan.op.dtype)
+    totals = shared(cube_size() * plan.width, plan.op.dtype)
     item = ticket(tickets, slot)
     outer, number, column = unravel(item, (1, tiles, across))
     tile = ColumnTile(outer * n * inner, number * rows_of(plan), column, n, inner)
@@ -146,7 +146,7 @@ def load_rows(source: Pointer, tile: ColumnTile, plan: ColumnPlan) -> list[Numbe
     neutral = op.neutral(plan.width)
     scanned: list[Number] = []
     for i, x in enumerate(loaded):
-        value = select(splat(row + i < n, plan.width), x.to(op.accumulate), neutral)
+        value = select(splat(row + i < n, plan.width), x.to(op.dtype), neutral)
         scanned.append(op.combine(scanned[-1], value) if scanned else value)
     return scanned
 

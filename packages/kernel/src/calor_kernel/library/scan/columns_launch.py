@@ -13,13 +13,13 @@ from calor.dtypes import DType, int32, uint64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Output, Request, Scratch
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.columns import (
     ColumnPlan,
     scan_columns,
     scan_columns_looking_back,
 )
 from calor_kernel.library.scan.decoupled_look_back import clear
-from calor_kernel.library.scan.scan_op import ScanOp
 
 # Units of a cube, rows of a unit, and bytes of adjacent columns that a row of units reads.
 _UNITS, _ROWS, _LINE = 256, 8, 128
@@ -32,7 +32,7 @@ _FEWEST, _DOWN = 64, 32
 
 
 def column_scan(
-    request: Request, op: ScanOp, sizes: tuple[int, int, int], source: Bound, offset: int
+    request: Request, op: ReductionOp, sizes: tuple[int, int, int], source: Bound, offset: int
 ) -> tuple[list[Launch], tuple[int, ...]] | None:
     """Return launches and scratch that scan dense ``[outer, n, inner]`` along n.
 
@@ -66,7 +66,7 @@ def column_scan(
     ):
         return None
     cubes *= tiles
-    count = cubes * plan.columns * (2 if op.accumulate.itemsize == 8 else 1)
+    count = cubes * plan.columns * (2 if op.dtype.itemsize == 8 else 1)
     # The tickets follow the words in the same scratch memory, which is cleared by one launch.
     words = Bound(Scratch(0), uint64)
     cleared = clear(words, count + 1, Effort(request.op, 0, 8 * count))

@@ -37,7 +37,7 @@ from calor_kernel.language import (
     unit_index,
 )
 from calor_kernel.language.declared import Access
-from calor_kernel.library.scan.scan_op import REDUCTIONS, ScanOp
+from calor_kernel.library.reduce.reduction_ops import LANES, ReductionOp
 
 # The state of a word: 0 for empty, the tile's own total, or the total up to the tile's end.
 TOTAL, UP_TO = 1, 2
@@ -77,7 +77,13 @@ def ticket(tickets: Pointer, slot: Pointer) -> Number:
 
 @helper
 def look_back(
-    words: Pointer, own: Number, tile: Number, step: Index, total: Number, op: ScanOp, ahead: int
+    words: Pointer,
+    own: Number,
+    tile: Number,
+    step: Index,
+    total: Number,
+    op: ReductionOp,
+    ahead: int,
 ) -> Number:
     """Publish a tile's total and its prefix; return the total of the tiles before it.
 
@@ -103,7 +109,7 @@ def look_back(
 
 
 @helper
-def look_back_by_plane(words: Pointer, item: Number, tile: Number, op: ScanOp) -> Number:
+def look_back_by_plane(words: Pointer, item: Number, tile: Number, op: ReductionOp) -> Number:
     """Return the total of the tiles before one in its row; the units of a plane look together.
 
     The words of a row's tiles are adjacent.
@@ -116,14 +122,14 @@ def look_back_by_plane(words: Pointer, item: Number, tile: Number, op: ScanOp) -
         distance = lane_position() + 1
         exists = distance <= at
         own = item - tile + select(exists, at - distance, 0)
-        state, value = read_state(words, own, op.accumulate)
+        state, value = read_state(words, own, op.dtype)
         while plane_ballot(state == 0) != 0:
-            state, value = read_state(words, own, op.accumulate)
+            state, value = read_state(words, own, op.dtype)
         ends = plane_ballot((state == UP_TO) & exists)
         last = select(ends != 0, ctz(ends), constant(plane, uint64))
         counts = exists & (lane_position().to(uint64) <= last)
         value = select(counts, value, neutral)
-        prefix = op.combine(plane_reduce(REDUCTIONS[op.kind], value), prefix)
+        prefix = op.combine(plane_reduce(LANES[op.kind], value), prefix)
         at = select(ends != 0, 0, at - plane)
     return prefix
 

@@ -10,10 +10,10 @@ from calor.dtypes import DType, bool_, complex64, complex128, float32, float64, 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Launch, Output, Request, Scratch, Work, lowering
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.chunks import ChunkPlan, Chunks, chunk_totals, scan_chunks
 from calor_kernel.library.scan.columns_launch import column_scan
 from calor_kernel.library.scan.rows_launch import RowScan
-from calor_kernel.library.scan.scan_op import ScanOp
 
 _KINDS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 _PARTS = {complex64: float32, complex128: float64}
@@ -36,7 +36,8 @@ def lower_scan(request: Request) -> Sequence[Work]:
     dtype: DType = _PARTS.get(x.dtype, uint8 if x.dtype is bool_ else x.dtype)
     outer, n = prod(x.shape[:axis]), x.shape[axis]
     inner = prod(x.shape[axis + 1 :]) * numbers
-    op, offset = ScanOp.of(kind, dtype), x.offset * numbers
+    half = dtype.kind == "float" and dtype.itemsize == 2
+    op, offset = ReductionOp(kind, float32 if half else dtype), x.offset * numbers
     source, target = Bound(Input(0, offset), dtype), Bound(Output(), dtype)
     if inner == 1 and info.max_units > 1:
         rows = RowScan(request, op, outer)
@@ -53,7 +54,7 @@ def lower_scan(request: Request) -> Sequence[Work]:
 
 class _ChunkScan:
     def __init__(
-        self, info: DeviceInfo, label: str, op: ScanOp, outer: int, inner: int, product: bool
+        self, info: DeviceInfo, label: str, op: ReductionOp, outer: int, inner: int, product: bool
     ) -> None:
         self.label, self.op, self.outer, self.inner = label, op, outer, inner
         self.scratch: list[int] = []
@@ -62,7 +63,7 @@ class _ChunkScan:
         # order of the operations is the same.
         self.alone = _ALONE if info.max_units == 1 else 0
         self.units = min(info.max_units, 64)
-        lanes = max(1, info.vector_bytes // op.accumulate.itemsize)
+        lanes = max(1, info.vector_bytes // op.dtype.itemsize)
         along = inner == 1 and info.max_units == 1
         if product:
             width = 2
@@ -82,7 +83,7 @@ class _ChunkScan:
         grid = Grid.line(-(-items // self.units), self.units)
         sizes = Chunks(items, chunks, n, self.inner, self.columns)
         given = {"source": source, "sizes": sizes, "plan": plan}
-        nbytes = self.outer * n * self.inner * self.op.accumulate.itemsize
+        nbytes = self.outer * n * self.inner * self.op.dtype.itemsize
         before: list[Launch] = []
         scanned = source
         if chunks > 1:
@@ -96,6 +97,6 @@ class _ChunkScan:
         return [*before, last]
 
     def _totals(self, chunks: int) -> Bound:
-        accumulate = self.op.accumulate
+        accumulate = self.op.dtype
         self.scratch.append(self.outer * chunks * self.inner * accumulate.itemsize)
         return Bound(Scratch(len(self.scratch) - 1), accumulate)

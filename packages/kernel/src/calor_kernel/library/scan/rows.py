@@ -18,7 +18,7 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.reduce.cooperative_reduction import over_lanes, over_team
+from calor_kernel.library.reduce.cooperative_reduction import over_team
 from calor_kernel.library.scan.tiles import (
     TilePlan,
     load_vector,
@@ -55,7 +55,7 @@ def scan_rows(
     at = row * n
     carry = op.neutral()
     if plan.parted and part > 0:
-        carry = totals[item - 1].to(op.accumulate)
+        carry = totals[item - 1].to(op.dtype)
     for first in loop_range(begin, min(begin + length, n) if plan.parted else n, tile_of(plan)):
         steps = vector_steps(first, plan)
         values = [load_vector(source, at, i, n, plan) for i in steps]
@@ -82,6 +82,6 @@ def total_parts(
     total = sums[0]
     for more in sums[1:]:
         total = op.combine(total, more)
-    whole = over_team(op.kind, over_lanes(op.kind, total), cube_size())
+    whole = over_team(op, op.over_lanes(total), cube_size())
     if unit_position() == 0:
         totals[item] = whole

@@ -14,10 +14,10 @@ from calor.dtypes import int32, uint64
 from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Request, Scratch
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.decoupled_look_back import clear
 from calor_kernel.library.scan.rows import scan_rows, total_parts
 from calor_kernel.library.scan.rows_look_back import scan_looking_back
-from calor_kernel.library.scan.scan_op import ScanOp
 from calor_kernel.library.scan.tiles import TilePlan
 
 # Units of a cube that shares a row at most, vectors of a unit, lanes of a vector at most.
@@ -31,11 +31,11 @@ _ALONE, _WALKED = 1024, 1 << 17
 class RowScan:
     """The launches of scans of ``rows`` dense rows, and their scratch memory."""
 
-    def __init__(self, request: Request, op: ScanOp, rows: int) -> None:
+    def __init__(self, request: Request, op: ReductionOp, rows: int) -> None:
         self.info, self.rows, self.label = request.info, rows, request.op
         self.scratch: list[int] = []
         self.plane = self.info.planes[0]
-        lanes = max(1, min(_LANES, self.info.vector_bytes // op.accumulate.itemsize))
+        lanes = max(1, min(_LANES, self.info.vector_bytes // op.dtype.itemsize))
         self.plan = TilePlan(op, lanes, 1, False, False)
         self.looks_back = (
             self.info.has("forward_progress") and self.plane > 1 and uint64 in self.info.dtypes
@@ -137,7 +137,7 @@ class RowScan:
     ) -> list[Launch]:
         tiles = -(-n // (units * plan.width * plan.vectors))
         cubes = self.rows * tiles
-        count = cubes * (2 if plan.op.accumulate.itemsize == 8 else 1)
+        count = cubes * (2 if plan.op.dtype.itemsize == 8 else 1)
         # The tickets follow the words in the same scratch memory, which is cleared by one launch.
         self.scratch.append(8 * count + 8)
         number = len(self.scratch) - 1
@@ -157,7 +157,7 @@ class RowScan:
         return [clear(words, count + 1, Effort(self.label, 0, 8 * count)), last]
 
     def _totals(self, parts: int) -> Bound:
-        accumulate = self.plan.op.accumulate
+        accumulate = self.plan.op.dtype
         self.scratch.append(self.rows * parts * accumulate.itemsize)
         return Bound(Scratch(len(self.scratch) - 1), accumulate)
 

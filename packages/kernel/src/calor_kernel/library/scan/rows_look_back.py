@@ -44,7 +44,7 @@ def scan_looking_back(
     """Scan rows of n elements, a tile a cube; ``words`` and ``tickets`` are cleared before."""
     op = plan.op
     slot = shared(1, int32)
-    prefix_slot = shared(1, op.accumulate)
+    prefix_slot = shared(1, op.dtype)
     item = ticket(tickets, slot)
     row, tile = unravel(item, (1, tiles))
     at = row * n

@@ -32,8 +32,8 @@ from calor_kernel.language import (
     splat,
     unit_position,
 )
+from calor_kernel.library.reduce.reduction_ops import LANES, ReductionOp
 from calor_kernel.library.scan.chunks import scan_lanes, scan_offset
-from calor_kernel.library.scan.scan_op import REDUCTIONS, ScanOp
 
 # At most so many planes have their totals combined one by one in each unit.
 _FEW = 4
@@ -48,7 +48,7 @@ class TilePlan:
     divided into parts, which begin with the scanned totals of earlier parts.
     """
 
-    op: ScanOp
+    op: ReductionOp
     width: int
     vectors: int
     reverse: bool
@@ -79,7 +79,7 @@ def vector_steps(first: Index, plan: TilePlan) -> list[Number]:
 @helper
 def load_vector(source: Pointer, row: Number, i: Number, n: Number, plan: TilePlan) -> Number:
     """Load the vector ``i`` steps along a row; lanes beyond the row are neutral."""
-    width, accumulate = plan.width, plan.op.accumulate
+    width, accumulate = plan.width, plan.op.dtype
     at = scan_offset(i, n, width, plan.reverse)
     value = plan.op.neutral(width)
     if plan.even:
@@ -130,7 +130,7 @@ def scan_plane(values: list[Number], plan: TilePlan) -> tuple[list[Number], Numb
         last = own[0 if plan.reverse else plan.width - 1]
         before, total = run, last
         if plane > 1:
-            upto = plane_scan(REDUCTIONS[op.kind], last)
+            upto = plane_scan(LANES[op.kind], last)
             ahead = plane_shuffle(upto, 1, "up")
             ahead = select(lane_position() == 0, op.neutral(), ahead)
             before = op.combine(run, ahead)
@@ -146,7 +146,7 @@ def scan_planes(total: Number, plan: TilePlan) -> tuple[Number, Number]:
     op, planes = plan.op, planes_of(plan)
     before, whole = op.neutral(), total
     if planes > 1:
-        totals = shared(planes, op.accumulate)
+        totals = shared(planes, op.dtype)
         own = plane_position()
         if plane_size() > 1:
             if lane_position() == 0:
@@ -156,7 +156,7 @@ def scan_planes(total: Number, plan: TilePlan) -> tuple[Number, Number]:
                 lane = lane_position()
                 part = totals[min(lane, planes - 1)]
                 part = select(lane < planes, part, op.neutral())
-                upto = plane_scan(REDUCTIONS[op.kind], part)
+                upto = plane_scan(LANES[op.kind], part)
                 whole = plane_shuffle(upto, planes - 1)
                 earlier = plane_shuffle(upto, select(own > 0, own - 1, own))
                 before = select(own > 0, earlier, before)

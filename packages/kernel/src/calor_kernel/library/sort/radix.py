@@ -33,8 +33,8 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.decoupled_look_back import look_back, ticket
-from calor_kernel.library.scan.scan_op import ScanOp
 from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
 from calor_kernel.library.sort.ranks import (
     Bins,
@@ -47,7 +47,7 @@ from calor_kernel.library.sort.ranks import (
     sorted_indices,
 )
 
-_SUM = ScanOp("sum", int32, 0)
+_SUM = ReductionOp("sum", int32)
 
 
 @kernel

@@ -1,0 +1,137 @@
+"""A program on the operands and results of one or more launches, for a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, Typed, launch
+from calor_kernel.contract.work import Input, Launch, Output, Scratch, View
+from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.elementwise.values import parts, stored
+from calor_kernel.library.reduce.layout import Layout, Strides, layout_of
+from calor_kernel.library.reduce.program import Program, Schedule
+
+Memory = Input | Output | Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A view of a buffer argument; the offsets of both are added."""
+
+    memory: Memory
+    view: View
+
+    @property
+    def bound(self) -> Bound:
+        """The launch's argument, from the view's first element on."""
+        dtype = self.view.dtype
+        offset = self.memory.offset + self.view.offset * parts(dtype)
+        return Bound(replace(self.memory, offset=offset), stored(dtype))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        size: int = self.view.dtype.itemsize
+        return self.view.size * size
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The task of one or more launches: a program's operands, results and numbers.
+
+    ``shape`` and ``axes``: the elements, and the axes of a row. ``sources`` are in the order of the
+    program's operands in memory, ``numbers`` in that of its scalar operands. A view of one value a
+    row lacks the axes.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    sources: tuple[Placed, ...]
+    targets: tuple[Placed, ...]
+    numbers: tuple[float, ...]
+    label: str
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The shape without the axes of a row."""
+        return tuple(n for a, n in enumerate(self.shape) if a not in self.axes)
+
+    @property
+    def placed(self) -> tuple[Placed, ...]:
+        """The sources and the targets."""
+        return (*self.sources, *self.targets)
+
+
+class Problem:
+    """A program on a job's operands, and what the choice of launches asks about both."""
+
+    def __init__(self, program: Program, job: Job, info: DeviceInfo) -> None:
+        self.program, self.job, self.info = program, job, info
+        self.many = info.max_units > 1
+        self.schedule = Schedule(program)
+
+    @cached_property
+    def along(self) -> list[bool]:
+        """Which of the operands in memory, and of the results, vary along a row."""
+        program = self.program
+        made = [program.operands[i].place == "along" for i in program.memory]
+        return made + [self.schedule.along[n] for n in program.results]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The layout of the operands in memory, and of the results."""
+        job = self.job
+        free = not any(self.along[len(job.sources) :])
+        return layout_of(job.shape, job.axes, [p.view for p in job.placed], self.along, free=free)
+
+    @cached_property
+    def width(self) -> int:
+        """The vector width in the widest dtype that varies along a row."""
+        along, program = self.schedule.along, self.program
+        types = [program.dtype(n) for n in range(program.values) if along[n]]
+        widest: int = max(stored(dtype).itemsize for dtype in types)
+        return max(self.info.vector_bytes // widest, 1)
+
+    @cached_property
+    def compensated(self) -> bool:
+        """Whether a reduction rounds so that its blocks are set aside."""
+        return any(self.program.op(n).compensated for n in self.program.folds)
+
+    def views(self, copies: int = 1) -> Iterable[Strides[int]]:
+        """Yield the strides of sources, and those of targets times ``copies``."""
+        kept, along = self.layout.kept.strides, self.layout.along.strides
+        for k, varies in enumerate(self.along):
+            times = 1 if k < len(self.job.sources) else copies
+            yield Strides(tuple(s * times for s in kept[k]), along[k] if varies else ())
+
+    def launch(
+        self, kernel: KernelFunction, grid: Grid, program: Program, **given: object
+    ) -> Launch:
+        """Return a launch of a kernel of programs."""
+        job, found = self.job, self.layout
+        numbers = zip(job.numbers, program.numbers, strict=True)
+        flops = found.kept.count * found.along.count * len(program.steps)
+        return launch(
+            kernel,
+            grid,
+            Effort(job.label, flops, sum(p.nbytes for p in job.placed)),
+            sources=[p.bound for p in job.sources],
+            targets=[p.bound for p in job.targets],
+            numbers=[Typed(n, program.operands[i].dtype) for n, i in numbers],
+            program=program,
+            **given,
+        )
+
+    def part(self, operands: Sequence[int], targets: Sequence[Placed]) -> Job:
+        """Return the job of a part of the program; ``operands``: the values that it reads."""
+        places = {n: k for k, n in enumerate(self.program.memory)}
+        numbers = {n: k for k, n in enumerate(self.program.numbers)}
+        return replace(
+            self.job,
+            sources=tuple(self.job.sources[places[n]] for n in operands if n in places),
+            numbers=tuple(self.job.numbers[numbers[n]] for n in operands if n in numbers),
+            targets=tuple(targets),
+        )
