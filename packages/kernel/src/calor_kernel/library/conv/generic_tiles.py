@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Generic
 
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Output, Request, Work, row_major
 from calor_kernel.language import (
     FastDivmod,
     In,
@@ -26,7 +29,9 @@ from calor_kernel.language import (
     constant,
     cube_position,
     helper,
+    index_dtype,
     kernel,
+    max,
     min,
     quotient,
     range,
@@ -34,7 +39,15 @@ from calor_kernel.language import (
     unravel,
 )
 from calor_kernel.language.declared import N
+from calor_kernel.library.conv.padded_rows import Steps, three
+from calor_kernel.library.conv.problem import Convolution, accumulator
 from calor_kernel.library.gemm.generic import GenericPlan, generic_tile, multiply
+
+_ACROSS, _DOWN, _DEPTH = 16, 8, 16
+_UNITS = _ACROSS * _DOWN
+# Minimum of terms of a part of a long sum. A cube alone on its core waits for memory in each step,
+# so adding the parts is expected to cost less than further steps.
+_SHARE = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +60,6 @@ class TileAxis(Generic[N]):
     size: SizeOf[N]
     a: StrideOf[N]
     b: StrideOf[N]
-
-
-@dataclass(frozen=True, slots=True)
-class LeadStrides(Generic[N]):
-    """The strides of an operand's groups, of its own lead axis and of the summed channels."""
-
-    group: StrideOf[N]
-    own: StrideOf[N]
-    depth: StrideOf[N]
-
-
-@dataclass(frozen=True, slots=True)
-class TileResult(Generic[N]):
-    """The strides of the result's groups, rows and columns."""
-
-    group: SizeOf[N]
-    row: SizeOf[N]
-    column: SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +113,15 @@ def tiled_correlation(
     splits: Size,
     share: Size,
     part_step: Size,
-    a_strides: LeadStrides[Number],
-    b_strides: LeadStrides[Number],
-    c_strides: TileResult[Number],
+    a_group: Stride,
+    a_column: Stride,
+    a_depth: Stride,
+    b_group: Stride,
+    b_row: Stride,
+    b_depth: Stride,
+    c_group: Size,
+    c_row: Size,
+    c_column: Size,
     counts: tuple[FastDivmod, ...],
     terms: tuple[FastDivmod, ...],
     axes: tuple[TileAxis[Number], ...],
@@ -144,8 +145,8 @@ def tiled_correlation(
     # A unit fills one column of the right tile, and one term of the left tile.
     column = min(first_column + unit % width, columns_total - 1)
     lead, starts, _ = pixels.columns(column)
-    a_start = group * a_strides.group + lead * a_strides.own
-    b_start = group * b_strides.group
+    a_start = group * a_group + lead * a_column
+    b_start = group * b_group
     begin, end = split * share, min((split + 1) * share, depth_total)
 
     def load_image(side: Index, start: Number) -> None:
@@ -156,30 +157,30 @@ def tiled_correlation(
             at, valid = pixels.offset(starts, taps)
             value = constant(0, accumulate)
             if valid & (start + p < end):
-                value = a[a_start + channel * a_strides.depth + at].to(accumulate)
+                value = a[a_start + channel * a_depth + at].to(accumulate)
             tile.right[side * (depth * width) + p * width + unit % width] = value
 
     def load_weights(side: Index, start: Number) -> None:
         p = unit % depth
         channel, taps = pixels.depths(min(start + p, end - 1))
-        of = b_start + channel * b_strides.depth
+        of = b_start + channel * b_depth
         for tap, axis in zip(taps, axes, strict=True):
             of = of + tap * axis.b
         for turn in range(height * depth // units):
             row = unit // depth + turn * (units // depth)
             value = constant(0, accumulate)
             if (first_row + row < rows_total) and (start + p < end):
-                value = b[of + (first_row + row) * b_strides.own].to(accumulate)
+                value = b[of + (first_row + row) * b_row].to(accumulate)
             tile.left[side * (height * depth) + p * height + row] = value
 
     multiply(tile, (load_image, load_weights), begin, end)
     for j, column in tile.columns(first_column):
         if column < columns_total:
             lead, _, inner = pixels.columns(column)
-            to = split * part_step + group * c_strides.group + lead * c_strides.column + inner
+            to = split * part_step + group * c_group + lead * c_column + inner
             for i, row in tile.rows(first_row):
                 if row < rows_total:
-                    c[to + row * c_strides.row] = tile.sums[i, j].to(c.dtype)
+                    c[to + row * c_row] = tile.sums[i, j].to(c.dtype)
 
 
 @kernel
@@ -191,3 +192,65 @@ def add_each_part(parts: In, c: Out, count: Stride, splits: Stride) -> None:
         for split in range(1, splits):
             total = total + parts[i + split * count]
         c[i] = total.to(c.dtype)
+
+
+def tiles_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why tiles of any strides and types do not suit a correlation, None if they do."""
+    if len(one.problem.axes) > 3:
+        return "it has more than three spatial axes"
+    if one.info.max_units < _UNITS or not one.info.has("barrier"):
+        return f"cubes have no {_UNITS} units that meet"
+    return None
+
+
+def tiles_works(one: Convolution, request: Request) -> list[Work]:
+    """Return the work of a correlation that :func:`tiles_refusal` accepts."""
+    p, info, steps, axes = one.problem, one.info, Steps(), three(one.problem)
+    # Lead axes of b alone, of a alone, and of both.
+    strides = row_major([*(lead.size for lead in p.leads), prod(a.count for a in axes)])
+    group, row, column = (p.leads[i] for i in p.roles)
+    result, accumulate = p.a.dtype, accumulator(p.a.dtype)
+    depth = p.depth.size * prod(a.terms for a in axes)
+    columns = column.size * prod(a.count for a in axes)
+    tile = 2 if row.size * columns * group.size < 128 * 128 else 4
+    plan = GenericPlan(_ACROSS, _DOWN, tile, tile, _DEPTH, accumulate)
+    across, down = -(-columns // plan.width), -(-row.size // plan.height)
+    # Few tiles with long sums leave cores idle; each part of a sum is another tile.
+    wanted = max(1, 4 * info.cores // (across * down * group.size))
+    splits = min(wanted, max(1, depth // _SHARE))
+    share = -(-depth // (splits * _DEPTH)) * _DEPTH
+    splits = max(1, -(-depth // share))
+    spans = [
+        sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in (p.a, p.b)
+    ]
+    index = index_dtype(*spans, p.size * splits, depth, columns)
+    target = Bound(Output(0), result)
+    if splits > 1:
+        target = Bound(steps.memory(splits * p.size * accumulate.itemsize), accumulate)
+    cubes = (across, down, group.size * splits)
+    nbytes = (p.a.size + p.b.size + p.size) * result.itemsize
+    c_group, c_row, c_column = (strides[i] for i in p.roles)
+    steps.launches.append(
+        launch(
+            tiled_correlation,
+            Grid(cubes, (_ACROSS, _DOWN, 1), info.planes[0], index),
+            Effort(f"conv tiled {plan.height}x{plan.width}", 2 * p.size * p.terms, nbytes),
+            a=operand(0, p.a), b=operand(1, p.b), c=target,
+            rows_total=row.size, columns_total=columns, depth_total=depth,
+            splits=splits, share=share, part_step=p.size,
+            a_group=group.a, a_column=column.a, a_depth=p.depth.a,
+            b_group=group.b, b_row=row.b, b_depth=p.depth.b,
+            c_group=c_group, c_row=c_row, c_column=c_column,
+            counts=[a.count for a in axes], terms=[a.terms for a in axes],
+            axes=[TileAxis(a.result, a.summed, a.start, a.size, a.a, a.b) for a in axes],
+            plan=plan, divides=tuple(a.divide for a in axes),
+        )
+    )  # fmt: skip
+    if splits > 1:
+        grid = Grid.line(-(-p.size // _UNITS), _UNITS, info.planes[0])
+        effort = Effort("conv parts", p.size * splits, p.size * splits * accumulate.itemsize)
+        bounds = {"parts": target, "c": Bound(Output(0), result)}
+        steps.launches.append(
+            launch(add_each_part, grid, effort, count=p.size, splits=splits, **bounds)
+        )
+    return [steps.work()]

@@ -33,6 +33,7 @@ from calor_kernel.language import (
     Swizzled,
     assume_multiple,
     barrier,
+    constant,
     cube_count,
     cube_position,
     fragment,
@@ -60,36 +61,6 @@ _PART, _LANES, _PLANES, _ROWS = 64, 32, 4, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Filters(Generic[N]):
-    """The weights: ``rows`` of ``terms``, ``step`` apart, a block of channels of each tap."""
-
-    rows: SizeOf[N]
-    terms: SizeOf[N]
-    step: SizeOf[N]
-
-
-@dataclass(frozen=True, slots=True)
-class Image(Generic[N]):
-    """The images: their sizes and their strides.
-
-    Rows of pixels are grouped by the convolution's stride: ``high`` groups of ``phases``, ``down``
-    and ``row`` apart. So are columns: ``wide`` groups are ``across`` apart, their pixels
-    ``column``, and a group is a line of ``channels``.
-    """
-
-    images: SizeOf[N]
-    high: SizeOf[N]
-    phases: SizeOf[N]
-    wide: SizeOf[N]
-    channels: SizeOf[N]
-    image: SizeOf[N]
-    down: SizeOf[N]
-    row: SizeOf[N]
-    across: SizeOf[N]
-    column: SizeOf[N]
-
-
-@dataclass(frozen=True, slots=True)
 class Window(Generic[N]):
     """The ``taps`` of a window, in rows of ``columns``.
 
@@ -108,25 +79,20 @@ class Window(Generic[N]):
     move_across: StrideOf[N]
 
 
-@dataclass(frozen=True, slots=True)
-class Result(Generic[N]):
-    """The sizes of an image's pixels, and the strides of its channels and of images."""
-
-    high: SizeOf[N]
-    wide: SizeOf[N]
-    row: SizeOf[N]
-    image: SizeOf[N]
-
-
 @kernel
 def conv_boxes(
     w: In,
     x: In,
     c: Out,
-    filters: Filters[Number],
-    image: Image[Number],
+    w_sizes: tuple[Size, ...],
+    w_row: Size,
+    x_sizes: tuple[Size, ...],
+    x_strides: tuple[Size, ...],
+    x_column: Size,
     window: Window[Number],
-    result: Result[Number],
+    pixels: tuple[Size, ...],
+    c_row: Size,
+    c_image: Size,
     share: Size,
     part_step: Size,
     cells: tuple[Size, ...],
@@ -134,11 +100,13 @@ def conv_boxes(
     plan: PlaceBoxes,
     strides: tuple[int, int],
 ) -> None:
-    """Compute tiles of c; rows are output channels and columns are pixels of images.
+    """Compute tiles of c; rows are output channels and columns are ``pixels`` of images.
 
-    ``share``: the steps of each part of the terms; y selects the part. ``cells``: rows and columns
-    of the result if its pixels are cells; with alternating phases, their row stride in the result
-    and the first row. ``strides``: those of the convolution.
+    ``w``: rows of terms, a block of channels of each tap, then the next block. ``x``: images, and
+    groups of rows and of columns by the convolution's ``strides``: (image, group, row, group,
+    column and channel), ``x_column`` between columns. ``share``: the steps of each part of the
+    terms; y selects the part. ``cells``: rows and columns of the result if its pixels are cells;
+    with alternating phases, their row stride in the result and the first row.
     """
     launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
@@ -146,13 +114,13 @@ def conv_boxes(
     # The rows of a phase in a warp group are one box.
     w_rows = plan.rows if plan.turns is None else 64 // plan.writes.phases
     w_map = tensor_map(
-        w, (filters.rows, filters.terms), (filters.step, 1), (w_rows, depth),
-        plan.swizzled(w_rows, depth), rounded=plan.shape.tf32,
+        w, w_sizes, (w_row, 1), (w_rows, depth), plan.swizzled(w_rows, depth),
+        rounded=plan.shape.tf32,
     )  # fmt: skip
     box = (some_images, some_rows, 1, some_columns, depth)
-    sizes = (image.images, image.high, image.phases, image.wide, image.channels)
-    apart = (image.image, image.down, image.row, image.across, 1)
-    x_map = tensor_map(x, sizes, apart, box, plan.swizzled(*box), rounded=plan.shape.tf32)
+    x_map = tensor_map(
+        x, x_sizes, (*x_strides, 1), box, plan.swizzled(*box), rounded=plan.shape.tf32
+    )
     w_size, x_size = plan.rows * depth, plan.columns * depth
     nbytes = (w_size + plan.places * depth) * plan.dtype.itemsize
     left = shared(plan.stages * w_size, plan.dtype, align=1024)
@@ -166,9 +134,10 @@ def conv_boxes(
     empty = Mbarriers(plan.stages, 4 * plan.groups)
     right_at = Swizzled(w_at.swizzle, Layout((depth, plan.columns), (1, depth)))
     ring = Ring(left, right, (w_size, x_size), right_at, full, empty, plan.stages, depth)
-    downs, acrosses = -(-result.high // some_rows), -(-result.wide // some_columns)
-    rows = -(-filters.rows // plan.channels)
-    whole = rows * downs * acrosses * -(-image.images // some_images)
+    (high, wide), (channels, terms), images = pixels, w_sizes, x_sizes[0]
+    downs, acrosses = -(-high // some_rows), -(-wide // some_columns)
+    rows = -(-channels // plan.channels)
+    whole = rows * downs * acrosses * -(-images // some_images)
     every, split = cube_count(0), cube_position(1)
 
     def first_of(tile: Number) -> tuple[Number, Number, Number, Number]:
@@ -191,7 +160,7 @@ def conv_boxes(
                     w_map.fetch(rows_at, (row, term * depth), full, stage)
                 else:
                     tap = some * plan.turns.taps + window.first + i * window.down
-                    found = terms_of(plan.turns, tap, j, window.across, filters.terms // depth)
+                    found = terms_of(plan.turns, tap, j, window.across, terms // depth)
                     for piece in range(plan.rows // w_rows):
                         group, phase = piece // len(found), piece % len(found)
                         of = row + group * w_rows, found[phase] * depth
@@ -200,11 +169,11 @@ def conv_boxes(
                 beside, column_of = whole_and_rest(
                     window.start_across + j * window.move_across, strides[1]
                 )
-                channel = column_of * image.column + some * depth
+                channel = column_of * x_column + some * depth
                 seen = (some_image, down + below, row_of, across + beside, channel)
                 x_map.fetch(right.at(stage * x_size), seen, full, stage)
 
-            stage, parity = image.images * 0, image.images * 0 + 1
+            stage, parity = images * 0, images * 0 + 1
             for tile in range(cube_position(0), whole, every):
                 first = first_of(tile)
                 for number in range(share):
@@ -215,7 +184,7 @@ def conv_boxes(
     with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
         top = (unit_index() // 128 - 1) * 64
-        stage, parity = image.images * 0, image.images * 0
+        stage, parity = images * 0, images * 0
 
         def left_of(stage: Number) -> Callable[[int], SharedMatrix]:
             lefts = SharedMatrix(left.at(stage * w_size), w_at)
@@ -227,8 +196,9 @@ def conv_boxes(
             stage, parity = ring.multiply(sums, shape, share, 1, stage, parity, left_of)
             start, part = split * part_step, staged.at(top * PITCH)
             own = row + top // plan.writes.phases
-            limits = (filters.rows, image.images)
-            write(sums, part, c, start, (own, *pixel), limits, result, cells, plan)
+            limits = (channels, images, high, wide)
+            to = (start, c_row, c_image)
+            write(sums, part, c, to, (own, *pixel), limits, cells, plan)
 
 
 @helper
@@ -260,17 +230,18 @@ def write(
     sums: Fragment,
     part: Pointer,
     c: Pointer,
-    start: Number,
+    to: tuple[Number, Number, Number],
     first: Sequence[Number],
-    limits: tuple[Number, Number],
-    result: Result[Number],
-    whole: Sequence[Number],
+    limits: tuple[Number, Number, Number, Number],
+    cells: Sequence[Number],
     plan: PlaceBoxes,
 ) -> None:
     """Write a warp group's sums; ``first``: the channel, image, row and column of the tile.
 
-    ``part``: shared memory of the warp group. ``limits``: the numbers of channels and images.
+    ``part``: shared memory of the warp group. ``to``: the start of the part in the result, and the
+    strides of channels and images. ``limits``: the numbers of channels, images, rows and columns.
     """
+    (start, c_row, c_image), (channels, images, high, wide) = to, limits
     how, (_, some_rows, some_columns) = plan.writes, plan.box
     below, right = sums.lane_place()
     lane, plane = lane_position(), unit_index() // _LANES % _PLANES
@@ -292,23 +263,23 @@ def write(
             place = begin + far + near
             line, x = place // some_columns, place % some_columns + first[3]
             image, y = line // some_rows + first[1], line % some_rows + first[2]
-            inside = (place < plan.places) & (image < limits[1])
-            inside = inside & (y < result.high) & (x < result.wide)
+            inside = (place < plan.places) & (image < images)
+            inside = inside & (y < high) & (x < wide)
             # A mask would apply to each element and split the accesses.
             if inside:
-                lead = start + image * result.image + (first[0] + own) * result.row
-                at = lead + (y * result.wide + x)
+                lead = start + image * c_image + (first[0] + own) * c_row
+                at = lead + (y * wide + x)
                 if how.phases > 1:
-                    at = lead + (y * whole[0] + whole[1] + x * how.phases)
+                    at = lead + (y * cells[0] + cells[1] + x * how.phases)
                 for row in range(0, rows, _PLANES * together):
                     value = in_turns(part, (own + row) * PITCH + far + near, how)
-                    if not how.ragged or (first[0] + own + row < limits[0]):
+                    if not how.ragged or (first[0] + own + row < channels):
                         if how.cells is None:
-                            there = assume_multiple(at + row * result.row, value.width)
+                            there = assume_multiple(at + row * c_row, value.width)
                             c.store(there, value)
                         else:
-                            to = lead + row * result.row
-                            store_cells(c, how.cells, value, to, (y, x), whole)
+                            there = lead + row * c_row
+                            store_cells(c, how.cells, value, there, (y, x), cells)
 
 
 @helper
@@ -337,10 +308,12 @@ def store_cells(
 
     ``start``: the first element of a plane of the result; ``sizes``: its rows and columns.
     """
-    high, wide = sizes
-    top, left = place[0] * cells.sizes[0], place[1] * cells.sizes[1]
+    (high, wide), across = sizes, cells.sizes[1]
+    top, left = place[0] * cells.sizes[0], place[1] * across
     for down in range(cells.sizes[0]):
-        made = cells.row(value, down)
+        made = [constant(0, value.dtype)] * (value.width * across)
+        if down == cells.at[0]:
+            made[cells.at[1] :: across] = [value[k] for k in range(value.width)]
         y = top + down
         for far in range(0, len(made), cells.access):
             x = left + far

@@ -27,7 +27,7 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
     two_axes,
     weights_of,
 )
-from calor_kernel.library.conv.implicit_gemm_tma import Filters, Image, Result, Window, conv_boxes
+from calor_kernel.library.conv.implicit_gemm_tma import Window, conv_boxes
 from calor_kernel.library.conv.implicit_gemm_tma_plan import (
     MOST,
     SPLITS,
@@ -97,6 +97,11 @@ class _Form:
     plane: int
     unit: int
 
+    def part_step(self, size: int) -> int:
+        """Return the stride of parts of a result of a size."""
+        unit = max(self.unit, WHOLE)
+        return -(-size // unit) * unit
+
 
 def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that TMA can feed, the likeliest first."""
@@ -115,8 +120,7 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
     for made in (*likely, *more):
         _, plan, splits = made
         steps, form = Steps(), _form(problem, part, plan)
-        unit = max(form.unit, WHOLE)
-        step = -(-problem.size // unit) * unit
+        step = form.part_step(problem.size)
         x = image_of(seen, steps, info)
         weights = weights_of(seen, x.room, plan.depth, steps, info)
         target = target_of(steps, problem.a.dtype, splits * step if splits > 1 else 0)
@@ -213,7 +217,7 @@ def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
             window = _window(row)
             assert window is not None
             form = _form_of_phases(problem, row, window, plan)
-            step = -(-problem.size // max(form.unit, WHOLE)) * max(form.unit, WHOLE)
+            step = form.part_step(problem.size)
             target = target_of(steps, problem.a.dtype, 0)
             steps.launches.append(_launch(window, form, 1, step, x, weights, target, info))
         yield replace(steps.work(), variant=f"phases {_title(plan)}", group=int(few))
@@ -289,7 +293,7 @@ def _launch(
     (images, _, outputs), (down, across) = p.leads, two_axes(p)
     high, wide, taps = down.count, across.count, down.terms * across.terms
     every = taps if plan.turns is None else plan.turns.taps
-    strides = (down.result, across.result)
+    strides, (image, row, column) = (down.result, across.result), x.strides
 
     def lines(n: int) -> Multiple:
         return Multiple(n, 16 // p.a.dtype.itemsize)
@@ -308,18 +312,18 @@ def _launch(
             2 * outputs.size * images.size * high * wide * x.room * taps,
         ),
         w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target.aligned(16),
-        filters=Filters(outputs.size, lines(x.room * every), lines(weights.row)),
-        image=Image(
+        w_sizes=(outputs.size, lines(x.room * every)), w_row=lines(weights.row),
+        x_sizes=(
             images.size, down.size // strides[0], strides[0], across.size // strides[1],
-            lines((strides[1] - 1) * x.strides[2] + x.room), lines(x.strides[0]),
-            lines(strides[0] * x.strides[1]), lines(x.strides[1]),
-            lines(strides[1] * x.strides[2]), lines(x.strides[2]),
+            lines((strides[1] - 1) * column + x.room),
         ),
+        x_strides=tuple(map(lines, (image, strides[0] * row, row, strides[1] * column))),
+        x_column=lines(column),
         window=Window(
             taps, across.terms, p.b.offset // plan.depth, down.b // plan.depth,
             across.b // plan.depth, down.start, across.start, down.summed, across.summed,
         ),
-        result=Result(high, wide, units(form.plane), units(outputs.size * form.plane)),
+        pixels=(high, wide), c_row=units(form.plane), c_image=units(outputs.size * form.plane),
         share=x.room * taps // (plan.depth * splits), part_step=units(part_step),
         cells=[*form.cells[:1], *map(units, form.cells[1:])], plan=plan, strides=strides,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, float32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.language import Layout, Number, Swizzle, Swizzled, constant
+from calor_kernel.language import Layout, Swizzle, Swizzled
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Correlation
@@ -41,14 +41,6 @@ class Cells:
     at: tuple[int, int]
     access: int
     cut: bool
-
-    def row(self, value: Number, down: int) -> list[Number]:
-        """Return the elements of a row of cells; ``value`` has their sums."""
-        across, zero = self.sizes[1], constant(0, value.dtype)
-        made = [zero] * (value.width * across)
-        if down == self.at[0]:
-            made[self.at[1] :: across] = [value[k] for k in range(value.width)]
-        return made
 
 
 @dataclass(frozen=True, slots=True)

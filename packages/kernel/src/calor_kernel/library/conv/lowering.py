@@ -29,7 +29,7 @@ from calor_kernel.library.conv.direct_rows_launch import (
     rows_steps,
 )
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
-from calor_kernel.library.conv.generic_tiles_launch import tiles_refusal, tiles_works
+from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_works
 from calor_kernel.library.conv.implicit_gemm_mma_plan import mma_refusal
 from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_works
