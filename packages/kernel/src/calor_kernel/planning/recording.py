@@ -39,6 +39,7 @@ SHARED: Final = -2  # It is several inputs.
 Targets = Mapping[int, int]
 # A slot of a list, and a byte offset in it.
 Place = tuple[int, int]
+Arguments = tuple[Slot | int | float, ...]
 
 
 class Recording(NamedTuple):
@@ -52,6 +53,23 @@ class Recording(NamedTuple):
     steps: tuple[tuple[Step, ...], ...]
     launches: tuple[tuple[Launched, ...], ...]
     arena: int
+
+
+class Laid(NamedTuple):
+    """Lists of launches with their arguments, before a device; ``arena``: bytes of the arena."""
+
+    lists: Sequence[Sequence[tuple[Launched, Arguments]]]
+    arena: int
+
+    @property
+    def builds(self) -> list[Build]:
+        """The build of each launch of all lists, in order."""
+        return [la.launch.build for one in self.lists for la, _ in one]
+
+    @property
+    def launches(self) -> tuple[tuple[Launched, ...], ...]:
+        """The launches of each list."""
+        return tuple(tuple(la for la, _ in one) for one in self.lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +131,31 @@ class Recorder:
         without: Collection[tuple[int, int]] = (),
         only: Collection[tuple[int, int]] | None = None,
     ) -> Recording:
+        """Return the launches in the device's form; the arguments are those of :meth:`laid`."""
+        laid = self.laid(targets, kept, without, only)
+        steps = self.steps(laid, laid.builds)
+        queue = self.engine.queue
+        recorded = tuple(queue.record(one, self.slots.count) for one in steps)
+        return Recording(recorded, steps, laid.launches, laid.arena)
+
+    def steps(self, laid: Laid, builds: Sequence[Build]) -> tuple[tuple[Step, ...], ...]:
+        """Return the steps of each list, with the kernels of these builds in order."""
+        functions = iter(self.engine.kernels.load(builds))
+        return tuple(
+            tuple(
+                Step(next(functions), la.launch.cubes, given, la.launch.flops, la.launch.nbytes)
+                for la, given in one
+            )
+            for one in laid.lists
+        )
+
+    def laid(
+        self,
+        targets: Targets,
+        kept: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
+        without: Collection[tuple[int, int]] = (),
+        only: Collection[tuple[int, int]] | None = None,
+    ) -> Laid:
         """Return the launches for outputs written to ``targets``, the others to fresh memory.
 
         A target is the number of the input with the same buffer, or APART or SHARED. ``kept``:
@@ -123,13 +166,11 @@ class Recorder:
         fails = max(self.status, default=-1)
         aliases, late = self._aliases(targets, fails)
         layout = lay_out(tasks, works, draft.outputs, self.align, aliases, late, kept)
-        lists: list[list[Launched]] = [[]]
-        placed: list[list[tuple[Slot | int | float, ...]]] = [[]]
+        lists: list[list[tuple[Launched, Arguments]]] = [[]]
         split = bool(self.status) and bool(targets)
         for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
             if split and number == fails + 1:
                 lists.append([])
-                placed.append([])
             if not any(p.nbytes for p in task.outputs):
                 continue
             for order, launch in enumerate(work.launches):
@@ -137,43 +178,14 @@ class Recorder:
                 left_out = place in without or (only is not None and place not in only)
                 if launch.copies not in layout.in_place[number] and not left_out:
                     made = fitted(launch, self.engine.device.info, task.op)
-                    lists[-1].append(Launched(number, task.op, made))
-                    placed[-1].append(self._arguments(layout, number, task, made))
+                    arguments = self._arguments(layout, number, task, made)
+                    lists[-1].append((Launched(number, task.op, made), arguments))
         if split and len(lists) == 1:
             lists.append([])
-            placed.append([])
         for piece, output in late.items():
             launch, arguments = self._copy(layout, piece, output)
-            lists[-1].append(Launched(-1, "copy", launch))
-            placed[-1].append(arguments)
-        return self._recording(lists, placed, layout)
-
-    def _recording(
-        self,
-        lists: Sequence[Sequence[Launched]],
-        placed: Sequence[Sequence[tuple[Slot | int | float, ...]]],
-        layout: Layout,
-    ) -> Recording:
-        steps = self._steps([la.launch.build for one in lists for la in one], lists, placed)
-        queue = self.engine.device.queue
-        recorded = tuple(queue.record(one, self.slots.count) for one in steps)
-        return Recording(recorded, steps, tuple(map(tuple, lists)), layout.nbytes)
-
-    def _steps(
-        self,
-        builds: Sequence[Build],
-        lists: Sequence[Sequence[Launched]],
-        placed: Sequence[Sequence[tuple[Slot | int | float, ...]]],
-    ) -> tuple[tuple[Step, ...], ...]:
-        """Return the steps of lists of launches, with the kernels of these builds in order."""
-        functions = iter(self.engine.kernels.load(builds))
-        return tuple(
-            tuple(
-                Step(next(functions), la.launch.cubes, given, la.launch.flops, la.launch.nbytes)
-                for la, given in zip(one, arguments, strict=True)
-            )
-            for one, arguments in zip(lists, placed, strict=True)
-        )
+            lists[-1].append((Launched(-1, "copy", launch), arguments))
+        return Laid(lists, layout.nbytes)
 
     def _aliases(self, targets: Targets, fails: int) -> tuple[dict[Piece, Piece], dict[Piece, int]]:
         """Return the inputs that outputs may overwrite, and the outputs that are copied last."""
@@ -207,9 +219,7 @@ class Recorder:
         return source.nbytes == piece.nbytes and may_overwrite(task, work, source, result)
 
     # Arguments.
-    def _arguments(
-        self, layout: Layout, number: int, task: Task, launch: Launch
-    ) -> tuple[Slot | int | float, ...]:
+    def _arguments(self, layout: Layout, number: int, task: Task, launch: Launch) -> Arguments:
         signature = launch.build.signature
         return tuple(
             a
@@ -252,9 +262,7 @@ class Recorder:
             return self.slots.arena, start
         return self.slots.outputs + self.draft.outputs.index(piece), 0
 
-    def _copy(
-        self, layout: Layout, piece: Piece, output: int
-    ) -> tuple[Launch, tuple[Slot | int | float, ...]]:
+    def _copy(self, layout: Layout, piece: Piece, output: int) -> tuple[Launch, Arguments]:
         """Return the launch that copies a late output to its target."""
         known = spec_of((piece.nbytes,), uint8)
         works = self.engine.lowerings.ask("copy", {}, (View.dense(known),), (known,))

@@ -18,15 +18,13 @@ from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.sizes import Size
 from calor_kernel.contract.trace import Trace
-from calor_kernel.contract.work import Build, View, Work
-from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.planning.arena import Layout
+from calor_kernel.contract.work import View, Work
 from calor_kernel.planning.cover import Unit, cover
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.planner import Planner
-from calor_kernel.planning.recording import Recorder, Recording
-from calor_kernel.planning.values import Draft, Launched, Piece, Task, Value
+from calor_kernel.planning.recording import Recorder
+from calor_kernel.planning.values import Draft, Piece, Task, Value
 
 
 class SizedLowerings(Lowerings):
@@ -102,37 +100,6 @@ class SizedPlanner(Planner):
         return super()._source(node, result)
 
 
-@dataclass(frozen=True, slots=True)
-class SizedRecording:
-    """Steps whose numbers may be sizes, and the bytes of the arena.
-
-    ``opened``: by step number, the build of a kernel with sizes among its arguments.
-    """
-
-    steps: tuple[tuple[Step, ...], ...]
-    opened: Mapping[int, Build]
-    launches: tuple[tuple[Launched, ...], ...]
-    arena: Any
-
-
-class SizedRecorder(Recorder):
-    """Records a draft with symbolic sizes as steps not bound to a device."""
-
-    recorded: SizedRecording
-
-    def _recording(
-        self,
-        lists: Sequence[Sequence[Launched]],
-        placed: Sequence[Sequence[tuple[Slot | int | float, ...]]],
-        layout: Layout,
-    ) -> Recording:
-        flat = [la.launch.build for one in lists for la in one]
-        steps = self._steps([hinted_value(build) for build in flat], lists, placed)
-        opened = {k: build for k, build in enumerate(flat) if sizes_in(build)}
-        self.recorded = SizedRecording(steps, opened, tuple(map(tuple, lists)), layout.nbytes)
-        return Recording((), (), (), layout.nbytes)
-
-
 def sizes_in(value: Any) -> tuple[Size, ...]:
     """Return the sizes in a value, in a deterministic order."""
     found: list[Size] = []
@@ -190,13 +157,8 @@ class Symbolic:
     draft: Draft
     works: list[Work]
     status: Mapping[int, int]
-    recorder: SizedRecorder
+    recorder: Recorder
     patches: Sequence[tuple[int, int]]
-
-    def record(self, targets: Mapping[int, int]) -> SizedRecording:
-        """Return the launches for outputs that are written to targets."""
-        self.recorder.record(targets)
-        return self.recorder.recorded
 
 
 def plan_symbolic(
@@ -217,6 +179,6 @@ def plan_symbolic(
     draft = planner.draft(units)
     works = [chosen(engine, task) for task in draft.tasks]
     status = draft.status(works, engine.device.info.align)
-    recorder = SizedRecorder(engine, draft, works, status)
+    recorder = Recorder(engine, draft, works, status)
     patches = [(place, loose[number]) for number, place in planner.places.items()]
     return Symbolic(trace, draft, works, status, recorder, patches)

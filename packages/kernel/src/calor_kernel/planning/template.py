@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from calor.errors import CalorError
@@ -25,7 +26,13 @@ from calor_kernel.planning.matching import Getter, Match, getter
 from calor_kernel.planning.numbers import Function, Numbers, function_of, signed
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Structure, with_numbers
-from calor_kernel.planning.symbolic import Symbolic, plan_symbolic, replaced, sizes_in
+from calor_kernel.planning.symbolic import (
+    Symbolic,
+    hinted_value,
+    plan_symbolic,
+    replaced,
+    sizes_in,
+)
 
 if TYPE_CHECKING:
     from calor_kernel.device.kernels import Kernels
@@ -97,23 +104,21 @@ class OpenRecording:
 
 def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -> OpenRecording:
     """Return the open recording of a graph for outputs that are written to targets."""
-    recording = made.record(targets)
-    numbers = Numbers()
-    lists = []
-    first = 0
-    for one in recording.steps:
+    recorder, numbers, lists = made.recorder, Numbers(), []
+    laid = recorder.laid(targets)
+    builds = laid.builds
+    left = iter(builds)
+    for one in recorder.steps(laid, [hinted_value(build) for build in builds]):
         steps = [numbers.step(step) for step in one]
-        found = {k: recording.opened.get(first + k) for k in range(len(one))}
-        builds = {k: build for k, build in found.items() if build is not None}
-        places = [numbers.place(n).place for build in builds.values() for n in sizes_in(build)]
-        opened = Opened(builds, getter(places), engine.kernels)
-        lists.append((engine.device.queue.form(steps, made.recorder.slots.count), opened))
-        first += len(one)
-    arena = numbers.place(recording.arena)
+        sized = {k: build for k, build in enumerate(islice(left, len(one))) if sizes_in(build)}
+        places = [numbers.place(n).place for build in sized.values() for n in sizes_in(build)]
+        opened = Opened(sized, getter(places), engine.kernels)
+        lists.append((engine.queue.form(steps, recorder.slots.count), opened))
+    arena = numbers.place(laid.arena)
     outputs = tuple(numbers.place(p.nbytes) for p in made.draft.outputs)
     patches = tuple((numbers.place(place), k) for place, k in made.patches)
     function = function_of(made.trace, numbers)
-    return OpenRecording(function, tuple(lists), recording.launches, arena, outputs, patches)
+    return OpenRecording(function, tuple(lists), laid.launches, arena, outputs, patches)
 
 
 @dataclass(slots=True)
