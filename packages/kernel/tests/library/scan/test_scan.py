@@ -10,7 +10,7 @@ from calor.dtypes import float32
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Request, View
-from calor_kernel.library.scan import lowering, rows_launch
+from calor_kernel.library.scan import lowering
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -73,7 +73,7 @@ def test_types(backend, op, dtype, reverse):
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 64, 65, 300, 2000])
 def test_lengths_over_many_levels(backend, monkeypatch, length, reverse):
     monkeypatch.setattr(lowering, "_LONG", 32)
-    monkeypatch.setattr(lowering, "_ALONE", 64)
+    monkeypatch.setattr(lowering, "_WHOLE_ROW", 64)
     monkeypatch.setattr(lowering, "_SHORT", 4)
     x = np.random.default_rng(0).integers(-9, 9, (2, length))
     check(backend, x, "cumsum", 1, reverse)
@@ -93,9 +93,9 @@ WAYS = {
 @pytest.mark.parametrize("info", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_rows_that_many_cubes_share(monkeypatch, info, reverse):
-    monkeypatch.setattr(rows_launch, "_UNITS", 32)
-    monkeypatch.setattr(rows_launch, "_VECTORS", 2)
-    monkeypatch.setattr(rows_launch, "_CUBES", 5)
+    monkeypatch.setattr(lowering, "_UNITS", 32)
+    monkeypatch.setattr(lowering, "_VECTORS", 2)
+    monkeypatch.setattr(lowering, "_CUBES", 5)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     rng = np.random.default_rng(0)
     for shape in ((2, 2100), (1, 4097)):

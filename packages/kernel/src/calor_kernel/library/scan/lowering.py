@@ -1,102 +1,285 @@
-"""Scans as launches."""
+"""Scans as launches: the ways of the family.
+
+Requirements: one read and one write, whatever the axis is, if cubes of many units share a row or
+its columns. A row that one cube scans is one launch, and so are enough columns for the device. Else
+tiles look back on a device with forward progress, or parts are totalled first. Results are bitwise
+reproducible on request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Final
 
-from calor.dtypes import DType, bool_, complex64, complex128, float32, float64, uint8
-from calor_kernel.contract.info import DeviceInfo
+from calor.dtypes import (
+    DType,
+    bool_,
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int32,
+    uint8,
+    uint64,
+)
+from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
-from calor_kernel.contract.work import Input, Launch, Output, Request, Scratch, Work, lowering
+from calor_kernel.contract.ways import Way, ranked, serves
+from calor_kernel.contract.work import Input, Output, Request, Scratch, Work, lowering
+from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.chunks import ChunkPlan, Chunks, chunk_totals, scan_chunks
-from calor_kernel.library.scan.columns_launch import column_scan
-from calor_kernel.library.scan.rows_launch import RowScan
+from calor_kernel.library.scan.columns import ColumnPlan, scan_columns, scan_columns_looking_back
+from calor_kernel.library.scan.decoupled_look_back import clear
+from calor_kernel.library.scan.rows import scan_looking_back, scan_rows, total_parts
+from calor_kernel.library.scan.tiles import TilePlan
+from calor_kernel.library.steps import Steps
 
 _KINDS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 _PARTS = {complex64: float32, complex128: float64}
 # Elements of a chunk: on cubes of one unit, and of many, where each unit has a chunk.
 _LONG, _SHORT = 1 << 13, 1 << 6
 # Elements of a row that a cube of one unit scans alone; a chunk longer than any row.
-_ALONE, _WHOLE = 1 << 17, 1 << 62
+_WHOLE_ROW, _WHOLE = 1 << 17, 1 << 62
+# Along rows: units of a cube that shares a row at most, vectors of a unit, lanes of a vector.
+_UNITS, _VECTORS, _LANES = 256, 4, 8
+# Cubes per core of divided rows.
+_CUBES: Final = 8
+# Units of a cube that has a core for its one row, and the elements of that row at most.
+_ALONE, _WALKED = 1024, 1 << 17
+# Across rows: rows of a unit, and bytes of adjacent columns that a row of units reads.
+_ROWS, _LINE = 8, 128
+# Cubes per core from which each cube loops over the tiles of its columns.
+_ENOUGH: Final = 4
+# Columns of fewer bytes are scanned in chunks, one unit each.
+_NARROW: Final = 32
+# Units of a cube at least, and units of the same columns at most.
+_FEWEST, _DOWN = 64, 32
 
 
 @lowering("cumsum", "cumprod", "cummax", "cummin")
 def lower_scan(request: Request) -> Sequence[Work]:
     """Scan along an axis in as many levels as its length needs."""
-    (x,) = request.inputs
-    axis, reverse, info = request.attributes["axis"], request.attributes["reverse"], request.info
-    if x.size == 0:
+    if request.inputs[0].size == 0:
         return [Work(())]
-    kind = _KINDS[request.op]
-    numbers = 2 if x.dtype.kind == "complex" else 1
-    product = numbers == 2 and kind == "prod"
-    dtype: DType = _PARTS.get(x.dtype, uint8 if x.dtype is bool_ else x.dtype)
-    outer, n = prod(x.shape[:axis]), x.shape[axis]
-    inner = prod(x.shape[axis + 1 :]) * numbers
-    half = dtype.kind == "float" and dtype.itemsize == 2
-    op, offset = ReductionOp(kind, float32 if half else dtype), x.offset * numbers
-    source, target = Bound(Input(0, offset), dtype), Bound(Output(), dtype)
-    if inner == 1 and info.max_units > 1:
-        rows = RowScan(request, op, outer)
-        launches = rows.level(source, target, n, reverse, offset)
-        return [Work(tuple(launches), tuple(rows.scratch))]
-    if n > _SHORT and info.max_units > 1 and not product:
-        found = column_scan(request, op, (outer, n, inner), source, offset)
-        if found is not None:
-            return [Work(tuple(found[0]), found[1])]
-    chunked = _ChunkScan(info, request.op, op, outer, inner, product)
-    launches = chunked.level(source, target, n, reverse)
-    return [Work(tuple(launches), tuple(chunked.scratch))]
+    return ranked(WAYS, Scan(request), request)
 
 
-class _ChunkScan:
-    def __init__(
-        self, info: DeviceInfo, label: str, op: ReductionOp, outer: int, inner: int, product: bool
+class Scan:
+    """A scan of ``outer`` dense arrays ``[n, inner]`` along n, and its launches so far."""
+
+    def __init__(self, request: Request) -> None:
+        (x,) = request.inputs
+        axis = request.attributes["axis"]
+        self.info, self.label, kind = request.info, request.op, _KINDS[request.op]
+        self.reverse = bool(request.attributes["reverse"])
+        numbers = 2 if x.dtype.kind == "complex" else 1
+        # Elements of a complex product are pairs of numbers.
+        self.product = numbers == 2 and kind == "prod"
+        self.dtype: DType = _PARTS.get(x.dtype, uint8 if x.dtype is bool_ else x.dtype)
+        half = self.dtype.kind == "float" and self.dtype.itemsize == 2
+        self.op = ReductionOp(kind, float32 if half else self.dtype)
+        self.outer, self.n = prod(x.shape[:axis]), x.shape[axis]
+        self.inner = prod(x.shape[axis + 1 :]) * numbers
+        self.offset = x.offset * numbers
+        self.source = Bound(Input(0, self.offset), self.dtype)
+        self.target = Bound(Output(), self.dtype)
+        self.many, self.plane = self.info.max_units > 1, self.info.planes[0]
+        self.ordered = request.deterministic and self.op.rounds
+        self.progress = self.info.has("forward_progress") and uint64 in self.info.dtypes
+        self.steps = Steps()
+
+    def line(self, cubes: int, units: int) -> Grid:
+        """Return a grid of cubes with planes."""
+        return Grid.line(cubes, units, self.plane)
+
+    def add(
+        self, kernel: KernelFunction, grid: Grid, elements: int, source: Bound, **given: object
     ) -> None:
-        self.label, self.op, self.outer, self.inner = label, op, outer, inner
-        self.scratch: list[int] = []
-        self.length = _LONG if info.max_units == 1 else _SHORT
-        # Elements of a row that a cube of one unit scans in one chunk; with or without it, the
-        # order of the operations is the same.
-        self.alone = _ALONE if info.max_units == 1 else 0
-        self.units = min(info.max_units, 64)
-        lanes = max(1, info.vector_bytes // op.dtype.itemsize)
-        along = inner == 1 and info.max_units == 1
-        if product:
-            width = 2
-        elif along:
-            width = lanes
-        else:
-            width = next(w for w in (lanes, 8, 4, 2, 1) if w <= lanes and inner % w == 0)
-        self.columns = 1 if along else inner // width
-        self.plan = ChunkPlan(op, _WHOLE, width, along, False, product)
+        """Add a launch that moves so many elements along n for each of its rows and columns."""
+        nbytes = self.outer * elements * self.inner * source.dtype.itemsize
+        effort = Effort(self.label, 0, nbytes)
+        self.steps.launches.append(launch(kernel, grid, effort, source=source, **given))
 
-    def level(self, source: Bound, target: Bound, n: int, reverse: bool) -> list[Launch]:
-        """Return the launches that scan n elements; the totals of chunks are scanned first."""
-        chunks = -(-n // self.length) if n > self.alone else 1
-        length = self.length if chunks > 1 else _WHOLE
-        plan = replace(self.plan, length=length, reverse=reverse)
-        items = self.outer * chunks * self.columns
-        grid = Grid.line(-(-items // self.units), self.units)
-        sizes = Chunks(items, chunks, n, self.inner, self.columns)
-        given = {"source": source, "sizes": sizes, "plan": plan}
-        nbytes = self.outer * n * self.inner * self.op.dtype.itemsize
-        before: list[Launch] = []
-        scanned = source
-        if chunks > 1:
-            totals, scanned = (self._totals(chunks) for _ in range(2))
-            effort = Effort(self.label, 0, nbytes)
-            before.append(launch(chunk_totals, grid, effort, totals=totals, **given))
-            # Totals lie in the order of the scan, so their own scan runs forward.
-            before += self.level(totals, scanned, chunks, False)
-        effort = Effort(self.label, 0, 2 * nbytes)
-        last = launch(scan_chunks, grid, effort, totals=scanned, target=target, **given)
-        return [*before, last]
+    def words(self, count: int) -> dict[str, Bound]:
+        """Return cleared words for totals, and tickets, which follow them in the same memory."""
+        count *= 2 if self.op.dtype.itemsize == 8 else 1
+        words = self.steps.room(count + 1, uint64)
+        effort = Effort(self.label, 0, 8 * count)
+        self.steps.launches.append(clear(words, count + 1, effort))
+        assert isinstance(words.place, Scratch)
+        return {"words": words, "tickets": Bound(replace(words.place, offset=2 * count), int32)}
 
-    def _totals(self, chunks: int) -> Bound:
-        accumulate = self.op.dtype
-        self.scratch.append(self.outer * chunks * self.inner * accumulate.itemsize)
-        return Bound(Scratch(len(self.scratch) - 1), accumulate)
+
+def _rows_refusal(scan: Scan, request: Request) -> str | None:
+    if scan.inner != 1:
+        return "the axis is not the last"
+    return None if scan.many else "a cube has one unit"
+
+
+def _add_rows(scan: Scan) -> None:
+    _scan_rows(scan, scan.source, scan.target, scan.n, scan.reverse, scan.offset)
+
+
+def _scan_rows(
+    scan: Scan, source: Bound, target: Bound, n: int, reverse: bool, offset: int
+) -> None:
+    """Add the launches that scan rows of n elements; ``offset``: the source's first."""
+    plan, units = _row_tile(scan, n, reverse, offset)
+    given: dict[str, object] = {"target": target, "n": n}
+    whole = {"totals": source, "rows": scan.outer, "parts": 1, "length": 0, "plan": plan}
+    if not plan.wide:
+        grid = scan.line(-(-scan.outer // (units // scan.plane)), units)
+        return scan.add(scan_rows, grid, 2 * n, source, **given, **whole)
+    tile = units * plan.width * plan.vectors
+    wanted = _CUBES * scan.info.cores
+    if n <= 2 * tile or (units == _ALONE and _walks(scan, n)) or scan.outer * 4 >= wanted:
+        return scan.add(scan_rows, scan.line(scan.outer, units), 2 * n, source, **given, **whole)
+    if scan.progress and scan.plane > 1 and not scan.ordered:
+        tiles = -(-n // tile)
+        given |= scan.words(scan.outer * tiles)
+        grid = scan.line(scan.outer * tiles, units)
+        given |= {"tiles": tiles, "plan": plan}
+        return scan.add(scan_looking_back, grid, 2 * n, source, **given)
+    wanted = greatest(-(-wanted // scan.outer), 2)
+    length = -(-n // (wanted * tile)) * tile
+    parts = -(-n // length)
+    totals, scanned = (scan.steps.room(scan.outer * parts, scan.op.dtype) for _ in range(2))
+    grid = scan.line(scan.outer * parts, units)
+    over: dict[str, object] = {"n": n, "parts": parts, "length": length}
+    scan.add(total_parts, grid, n, source, totals=totals, plan=plan, **over)
+    # Totals lie in the order of the scan, so their own scan runs forward.
+    _scan_rows(scan, totals, scanned, parts, False, 0)
+    plan = replace(plan, parted=True)
+    over |= {"target": target, "totals": scanned, "rows": scan.outer, "plan": plan}
+    return scan.add(scan_rows, grid, 2 * n, source, **over)
+
+
+def _row_tile(scan: Scan, n: int, reverse: bool, offset: int) -> tuple[TilePlan, int]:
+    """Return the tile of a row, and the units of a cube."""
+    info, plane = scan.info, scan.plane
+    width = max(1, min(_LANES, info.vector_bytes // scan.op.dtype.itemsize))
+    even = n % width == 0 and offset % width == 0
+    plan = TilePlan(scan.op, width, _VECTORS, reverse, even)
+    most: int = min(_UNITS, info.max_units)
+    vectors = 1
+    while vectors <= _VECTORS:
+        if n <= plane * width * vectors:
+            return replace(plan, vectors=vectors, wide=False), min(128, info.max_units)
+        vectors *= 2
+    if scan.outer == 1 and most == _UNITS and _walks(scan, n):
+        return plan, _ALONE
+    units = 2 * plane
+    while units < most and units * width * _VECTORS < n:
+        units *= 2
+    return plan, min(units, most)
+
+
+def _walks(scan: Scan, n: int) -> bool:
+    """Return whether the largest cube scans a row faster than several launches."""
+    return scan.info.max_units >= _ALONE and n <= _WALKED
+
+
+def _columns_refusal(scan: Scan, request: Request) -> str | None:
+    info = scan.info
+    if scan.inner == 1 or scan.product:
+        return "elements along the axis are adjacent, or products of complex numbers"
+    if not info.has("barrier") or info.max_units < _FEWEST:
+        return f"a cube has fewer than {_FEWEST} units"
+    if scan.n <= _SHORT or scan.inner * scan.dtype.itemsize < _NARROW:
+        return "the axis is short, or there are few columns"
+    if _column_tiles(scan)[2] and (scan.ordered or not scan.progress):
+        return "there are too few columns for the device, and tiles must not look back"
+    return None
+
+
+def _column_tiles(scan: Scan) -> tuple[ColumnPlan, int, int]:
+    """Return the tile of columns, the units of a cube, and the tiles along n that look back."""
+    info, itemsize = scan.info, scan.dtype.itemsize
+    # The widest access that is aligned in every row.
+    width: int = max(1, min(info.vector_bytes // itemsize, 8))
+    while scan.inner % width or scan.offset % width:
+        width //= 2
+    most, accesses = min(_UNITS, info.max_units), -(-scan.inner // width)
+    across = 1
+    while across * width * itemsize < _LINE and across < accesses:
+        across *= 2
+    down = min(_DOWN, most // across)
+    while down > 1 and down // 2 * _ROWS >= scan.n:
+        down //= 2
+    while across * down < most and across < accesses:
+        across *= 2
+    plan = ColumnPlan(scan.op, width, across, _ROWS, scan.reverse)
+    tiles = -(-scan.n // (down * _ROWS))
+    cubes = scan.outer * -(-scan.inner // plan.columns)
+    walks = tiles <= 2 or cubes >= _ENOUGH * info.cores
+    return plan, across * down, 0 if walks else tiles
+
+
+def _add_columns(scan: Scan) -> None:
+    plan, units, tiles = _column_tiles(scan)
+    across = -(-scan.inner // plan.columns)
+    cubes = scan.outer * across
+    given: dict[str, object] = {"target": scan.target, "across": across, "plan": plan}
+    given |= {"n": scan.n, "inner": scan.inner}
+    if tiles:
+        cubes *= tiles
+        given |= {"tiles": tiles, **scan.words(cubes * plan.columns)}
+    kernel = scan_columns_looking_back if tiles else scan_columns
+    scan.add(kernel, scan.line(cubes, units), 2 * scan.n, scan.source, **given)
+
+
+def _add_chunks(scan: Scan) -> None:
+    info, inner = scan.info, scan.inner
+    lanes = max(1, info.vector_bytes // scan.op.dtype.itemsize)
+    along = inner == 1 and not scan.many
+    if scan.product:
+        width = 2
+    elif along:
+        width = lanes
+    else:
+        width = next(w for w in (lanes, 8, 4, 2, 1) if w <= lanes and inner % w == 0)
+    plan = ChunkPlan(scan.op, _WHOLE, width, along, scan.reverse, scan.product)
+    _scan_chunks(scan, plan, scan.source, scan.target, scan.n)
+
+
+def _scan_chunks(scan: Scan, plan: ChunkPlan, source: Bound, target: Bound, n: int) -> None:
+    """Add the launches that scan n elements; the totals of chunks are scanned first."""
+    # With or without chunks, the order of the operations is the same.
+    length, alone = (_SHORT, 0) if scan.many else (_LONG, _WHOLE_ROW)
+    chunks = -(-n // length) if n > alone else 1
+    plan = replace(plan, length=length if chunks > 1 else _WHOLE)
+    columns = 1 if plan.along else scan.inner // plan.width
+    items = scan.outer * chunks * columns
+    units = min(scan.info.max_units, 64)
+    grid = Grid.line(-(-items // units), units)
+    sizes = Chunks(items, chunks, n, scan.inner, columns)
+    given: dict[str, object] = {"sizes": sizes, "plan": plan}
+    scanned = source
+    if chunks > 1:
+        count = scan.outer * chunks * scan.inner
+        totals, scanned = (scan.steps.room(count, scan.op.dtype) for _ in range(2))
+        scan.add(chunk_totals, grid, n, source, totals=totals, **given)
+        # Totals lie in the order of the scan, so their own scan runs forward.
+        _scan_chunks(scan, replace(plan, reverse=False), totals, scanned, chunks)
+    scan.add(scan_chunks, grid, 2 * n, source, totals=scanned, target=target, **given)
+
+
+def _works(add: Callable[[Scan], None]) -> Callable[[Scan, Request], list[Work]]:
+    """Return the works of a way whose launches a function adds."""
+
+    def works(scan: Scan, request: Request) -> list[Work]:
+        scan.steps = Steps()
+        add(scan)
+        return [scan.steps.work()]
+
+    return works
+
+
+WAYS: Final[tuple[Way[Scan], ...]] = (
+    Way("rows", _rows_refusal, _works(_add_rows)),
+    Way("columns", _columns_refusal, _works(_add_columns)),
+    Way("chunks", serves, _works(_add_chunks), spare=True),
+)

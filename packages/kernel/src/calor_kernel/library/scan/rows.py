@@ -1,24 +1,38 @@
 """Scans along rows by cubes of many units: whole rows, or parts with the totals of earlier parts.
 
 Requirements: an undivided row of any length is read once and written once; the order of the
-operations depends on sizes alone; parts are long, so that few totals are scanned between.
+operations depends on sizes alone; parts are long, so that few totals are scanned between. Tiles of
+a row that look back are cubes; the units of a plane look back together, because a row has many
+tiles with adjacent words.
 """
 
 from __future__ import annotations
 
+from calor.dtypes import int32
 from calor_kernel.language import (
     In,
     Out,
     Size,
+    barrier,
     cube_size,
     kernel,
+    lane_position,
     loop_range,
     min,
+    plane_position,
+    shared,
     splat,
     unit_position,
     unravel,
 )
 from calor_kernel.library.reduce.cooperative_reduction import over_team
+from calor_kernel.library.scan.decoupled_look_back import (
+    Tickets,
+    Words,
+    look_back_by_plane,
+    publish,
+    ticket,
+)
 from calor_kernel.library.scan.tiles import (
     TilePlan,
     load_vector,
@@ -85,3 +99,32 @@ def total_parts(
     whole = over_team(op, op.over_lanes(total), cube_size())
     if unit_position() == 0:
         totals[item] = whole
+
+
+@kernel
+def scan_looking_back(
+    source: In, target: Out, words: Words, tickets: Tickets, tiles: Size, n: Size, *, plan: TilePlan
+) -> None:
+    """Scan rows of n elements, a tile a cube; ``words`` and ``tickets`` are cleared before."""
+    op = plan.op
+    slot = shared(1, int32)
+    prefix_slot = shared(1, op.dtype)
+    item = ticket(tickets, slot)
+    row, tile = unravel(item, (1, tiles))
+    at = row * n
+    steps = vector_steps(tile * tile_of(plan), plan)
+    values = [load_vector(source, at, i, n, plan) for i in steps]
+    scanned, total = scan_plane(values, plan)
+    before, whole = scan_planes(total, plan)
+    if plane_position() == 0:
+        if lane_position() == 0:
+            publish(words, item, whole, tile == 0)
+        prefix = look_back_by_plane(words, item, tile, op)
+        if lane_position() == 0:
+            prefix_slot[0] = prefix
+            if tile > 0:
+                publish(words, item, op.combine(prefix, whole), tile >= 0)
+    barrier()
+    prefix = splat(op.combine(prefix_slot[0], before), plan.width)
+    for i, value in zip(steps, scanned, strict=True):
+        store_vector(target, at, i, n, op.combine(prefix, value), i >= 0, plan)
