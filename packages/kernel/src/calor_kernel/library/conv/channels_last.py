@@ -6,13 +6,18 @@ zeros. Both sides of memory are accessed along their dense axis; shared memory t
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from calor.dtypes import DType, float32, uint32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Input, Launch, Scratch
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, Place, launch
+from calor_kernel.contract.work import Input, Launch, Scratch
 from calor_kernel.language import (
+    In,
+    Number,
+    Out,
+    Size,
+    Stride,
     assume_multiple,
     barrier,
     bitcast,
@@ -21,6 +26,7 @@ from calor_kernel.language import (
     index_dtype,
     kernel,
     pack,
+    range,
     select,
     shared,
     unit_index,
@@ -37,19 +43,19 @@ _HALF, _KEPT = 0x1000, 0xFFFFE000
 
 @kernel
 def channels_last(
-    x: Any,
-    y: Any,
-    channels: Any,
-    room: Any,
-    places: Any,
-    across: Any,
-    outer: Any,
-    channel: Any,
-    down_step: Any,
-    across_step: Any,
-    blocks: Any,
-    taps: Any,
-    row: Any,
+    x: In,
+    y: Out,
+    channels: Size,
+    room: Size,
+    places: Size,
+    across: Size,
+    outer: Stride,
+    channel: Stride,
+    down_step: Stride,
+    across_step: Stride,
+    blocks: Size,
+    taps: Size,
+    row: Stride,
     *,
     deep: int,
     access: int,
@@ -105,15 +111,15 @@ def channels_last(
             y.store(to * room + begin + c, made)
 
 
-def to_tf32(x: Any) -> Any:
+def to_tf32(x: Number) -> Number:
     """Return a float32 rounded to TF32's 10 bits of mantissa, with ties away from zero."""
     bits = (bitcast(x, uint32) + _HALF) & _KEPT
     return select(x == x, bitcast(bits, float32), x)
 
 
 def last_launch(
-    source: Argument,
-    target: Argument,
+    source: Place,
+    target: Place,
     dtype: DType,
     sizes: tuple[int, int, tuple[int, int]],
     strides: tuple[int, int, tuple[int, int]],
@@ -141,32 +147,36 @@ def last_launch(
     spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
     reach = down * abs(steps[0]) + across * abs(steps[1]) + rows[0] * abs(rows[1])
     index = index_dtype(sum(spans[1:]) + reach, spans[0])
-    size, stride = Scalar(index, nonnegative=True), Scalar(index)
-    wide = Scalar(index, nonnegative=True, divisible=access)
-    build = Build(
+    made = launch(
         channels_last,
-        (
-            Buffer(dtype, writable=False, align=run * dtype.itemsize if run > 1 else 0),
-            Buffer(dtype, align=16),
-            *(size, wide, size, size),
-            *(stride,) * 4,
-            *(size, size, stride),
+        # Leads may outnumber the cubes that a launch has along its other axes.
+        Grid(
+            (-(-places // _PLACES) * leads * blocks, -(-room // deep), 1),
+            (_UNITS, 1, 1),
+            info.planes[0],
+            index,
         ),
-        (
-            ("access", access),
-            ("deep", deep),
-            ("rounded", rounded),
-            ("rows", rows[1] != 0),
-            ("run", run),
+        Effort(
+            "conv channels last",
+            nbytes=leads * places * (channels + blocks * room) * dtype.itemsize,
         ),
-        (_UNITS, 1, 1),
-        info.planes[0],
-        index,
+        x=Bound(source, dtype, run * dtype.itemsize if run > 1 else 0),
+        y=Bound(target, dtype, 16),
+        channels=channels,
+        room=Multiple(room, access),
+        places=places,
+        across=max(across, 1),
+        outer=outer,
+        channel=channel,
+        down_step=steps[0],
+        across_step=steps[1],
+        blocks=blocks,
+        taps=max(down * across, 1),
+        row=rows[1],
+        deep=deep,
+        access=access,
+        rounded=rounded,
+        rows=rows[1] != 0,
+        run=run,
     )
-    # Leads may outnumber the cubes that a launch has along its other axes.
-    cubes = (-(-places // _PLACES) * leads * blocks, -(-room // deep), 1)
-    sizes_of = (channels, room, places, max(across, 1), outer, channel, *steps, blocks)
-    of_rows = (max(down * across, 1), rows[1])
-    nbytes = leads * places * (channels + blocks * room) * dtype.itemsize
-    arguments = (source, target, *sizes_of, *of_rows)
-    return Launch(build, cubes, arguments, 0, nbytes, "conv channels last", prepares=prepares)
+    return replace(made, prepares=prepares)

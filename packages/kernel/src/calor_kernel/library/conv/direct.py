@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
@@ -36,10 +36,9 @@ from calor_kernel.language import (
     splat,
     unravel,
 )
+from calor_kernel.language.declared import N
 from calor_kernel.library.conv.problem import PARTS, Correlation, accumulator
 from calor_kernel.library.conv.vector_tiles import multiply_add
-
-N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Output, Scratch
 from calor_kernel.library.conv.blueprints import shift
-from calor_kernel.library.conv.depthwise_launch import input_rows, row_launch
+from calor_kernel.library.conv.depthwise import input_rows, row_launch
 from calor_kernel.library.conv.direct_rows import RowTiles, shifted
 from calor_kernel.library.conv.padded_rows import (
     Lines,

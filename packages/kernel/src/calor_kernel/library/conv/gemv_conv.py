@@ -12,7 +12,7 @@ from math import prod
 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Input, View
-from calor_kernel.library.conv.direct_channel_vectors_launch import ordered, within_padding
+from calor_kernel.library.conv.direct_channel_vectors import ordered, within_padding
 from calor_kernel.library.conv.padded_rows import Steps, three
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.blueprints import dots

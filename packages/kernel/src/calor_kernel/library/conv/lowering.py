@@ -18,7 +18,7 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.library.conv.direct import direct_work
-from calor_kernel.library.conv.direct_channel_vectors_launch import (
+from calor_kernel.library.conv.direct_channel_vectors import (
     channel_vectors_refusal,
     channel_vectors_steps,
 )
@@ -56,7 +56,7 @@ from calor_kernel.library.conv.weight_gradient_gemm import (
     weight_product_refusal,
     weight_product_works,
 )
-from calor_kernel.library.conv.weight_gradient_rows_launch import (
+from calor_kernel.library.conv.weight_gradient_rows import (
     weight_rows_refusal,
     weight_rows_steps,
 )

@@ -7,7 +7,7 @@ nothing is copied per tap. Rows are copied by whole vectors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from calor.dtypes import int32
 from calor_kernel.language import (
@@ -29,10 +29,10 @@ from calor_kernel.language import (
     shuffle,
     splat,
 )
+from calor_kernel.language.declared import N
 from calor_kernel.library.conv.row_windows import write_phases
 from calor_kernel.library.conv.vector_tiles import below, iota, within
 
-N = TypeVar("N")
 Strides3 = tuple[int, int, int]
 
 

@@ -7,13 +7,12 @@ compared lane by lane as 32-bit numbers, say what a tap reads beyond a row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from calor.dtypes import int32, uint32
 from calor_kernel.language import Index, Mask, Number, SizeOf, StrideOf, select, splat
+from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import below, iota
-
-N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)

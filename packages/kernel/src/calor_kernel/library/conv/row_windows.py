@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from calor.dtypes import int32
 from calor_kernel.language import (
@@ -28,9 +28,8 @@ from calor_kernel.language import (
     shuffle,
     splat,
 )
+from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import iota, within
-
-N = TypeVar("N")
 
 # Bytes from a read to its prefetch.
 AHEAD = 1 << 14

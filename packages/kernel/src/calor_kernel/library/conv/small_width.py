@@ -7,19 +7,39 @@ images have many.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
+from calor.dtypes import DType, bool_
 from calor_kernel.language import (
     In,
     Number,
     Out,
+    Pointer,
+    Registers,
     Size,
+    Stride,
+    constant,
     cube_position,
     kernel,
     loop_range,
+    max,
     min,
+    private,
+    range,
+    registers,
+    splat,
 )
-from calor_kernel.library.conv.vector_tiles import Slide, Strides, below
+from calor_kernel.library.conv.vector_tiles import (
+    Slide,
+    Strides,
+    below,
+    iota,
+    multiply_add,
+    share,
+    store_transposed,
+)
 from calor_kernel.library.matmul.packing import transpose
 
 
@@ -46,35 +66,201 @@ class Row:
 
 
 @kernel
-def gather_channels(
-    x: In,
+def pack_narrow(
+    w: In,
     c: Out,
-    channels: Size,
+    rows: Size,
+    depth: Size,
     panels: Size,
-    groups: Size,
-    places: Size,
-    x_steps: Strides[Number],
+    block: Size,
+    w_steps: Strides[Number],
     *,
+    taps: int,
+    along: int,
+    back: bool,
     vectors: int,
     lanes: int,
-    whole: bool,
 ) -> None:
-    """Copy planes of ``places`` pixels to panels of channels; x counts images, groups, panels.
+    """Pack weights to panels of output channels: cube x is a panel of a group.
 
-    A panel has ``vectors`` vectors of channels for each pixel, and repeats the last channel at its
-    end. ``whole``: whether the pixels are whole vectors.
+    A panel has the taps down an image, then the input channels, ``block`` of them for each y, then
+    the ``along`` taps of a row. It repeats the last output channel at its end. All taps are
+    adjacent, at most a vector of them; ``back``: in reverse order. The axes of w are groups, output
+    channels and input channels.
     """
-    cube = cube_position(0)
-    panel, image = cube % panels, cube // panels
-    start = x_steps.at(image // groups, image % groups)
+    panel = cube_position(0)
+    start = panel // panels * w_steps.outer
     span = vectors * lanes
+    inside = constant(tuple(lane < taps * along for lane in range(lanes)), bool_)
+    first, last = share(cube_position(1), block, depth)
     for v in loop_range(0, vectors):
-        first = panel * span + v * lanes
-        rows = [start + min(first + i, channels - 1) * x_steps.inner for i in range(lanes)]
-        to = cube * places * span + v * lanes
-        for place in loop_range(0, places, lanes):
-            inside = None if whole else below(places - place, lanes)
-            square = transpose([x.load(row + place, lanes, mask=inside) for row in rows])
-            for i in range(lanes):
-                if whole or place + i < places:
-                    c.store(to + (place + i) * span, square[i].to(c.dtype))
+        row = panel % panels * span + v * lanes
+        places = [start + min(row + i, rows - 1) * w_steps.middle for i in range(lanes)]
+        for k in range(first, last):
+            read = [w.load(place + k * w_steps.inner, lanes, mask=inside) for place in places]
+            square = transpose(read)
+            for number in range(taps * along):
+                tap = taps * along - 1 - number if back else number
+                to = ((panel * taps + tap // along) * depth + k) * (along * span) + v * lanes
+                c.store(to + tap % along * span, square[number].to(c.dtype))
+
+
+@kernel
+def convolve_narrow(
+    x: In,
+    w: In,
+    c: Out,
+    images: Size,
+    panels: Size,
+    outputs: Size,
+    depth: Size,
+    block_images: Size,
+    x_steps: Strides[Number],
+    x_line: Stride,
+    c_steps: Strides[Number],
+    down: Slide[Number],
+    *,
+    along: Row,
+    divide: int,
+    together: int,
+    vectors: int,
+    lanes: int,
+    accumulate: DType,
+) -> None:
+    """Compute blocks of images from x, panels of channels from y, groups from z.
+
+    A tile has a row of ``together`` images. Positions ``down`` an image are divided by ``divide``.
+    """
+    panel, group = cube_position(1), cube_position(2)
+    first_image, last_image = share(cube_position(0), block_images, images)
+    width, span = along.of.count, vectors * lanes
+    pairs = [(i, k, o) for i, o, k in along.pairs()]
+    tap_size = depth * (along.of.window * span)
+    w_start = (group * panels + panel) * down.window * tap_size
+    # Rows of pixels that fill vectors of the result, or nearly so.
+    lines = lanes // width
+    made = private(together * lanes * span, accumulate, align=64)
+    for place in loop_range(0, together * lanes * span, lanes):
+        made.store(place, constant(0, accumulate, lanes))
+    for first in range(first_image, last_image, together):
+        image = min(first, last_image - together)
+        for top in range(0, down.count, lines):
+            here = min(lines, down.count - top)
+            for y in range(here):
+                acc = registers((together, width, vectors), accumulate, lanes)
+                for k in range(down.window):
+                    place = (top + y) * down.stride + k * down.dilation + down.start
+                    seen = place // divide
+                    if (seen * divide == place) & (seen >= 0) & (seen < down.size):
+                        x_at = x_steps.at(image, group) + seen * x_line
+                        w_at = w_start + k * tap_size
+                        for _ in range(depth):
+                            add_row(acc, pairs, x, x_at, x_steps.outer, w, w_at)
+                            x_at += x_steps.inner
+                            w_at += along.of.window * span
+                # The unit's memory has channels last.
+                for i, o, v in product(range(together), range(width), range(vectors)):
+                    at = (i * lanes + o + y * width) * span
+                    made.store(at + v * lanes, acc[i, o, v])
+            to = c_steps.at(image, group) + panel * span * c_steps.inner + top * width
+            inside = below(here * width, lanes)
+            for i in loop_range(0, together):
+                for v in loop_range(0, vectors):
+                    rows = [i * (lanes * span) + (r * vectors + v) * lanes for r in range(lanes)]
+                    square = [made.load(row, lanes) for row in rows]
+                    store_transposed(
+                        square, c, to + i * c_steps.outer, c_steps.inner, v * lanes,
+                        outputs - panel * span, inside,
+                    )  # fmt: skip
+
+
+@kernel
+def weigh_narrow(
+    panel_memory: In,
+    s: In,
+    c: Out,
+    images: Size,
+    groups: Size,
+    panels: Size,
+    rows_total: Size,
+    columns_total: Size,
+    block_rows: Size,
+    panel_size: Size,
+    s_steps: Strides[Number],
+    s_line: Stride,
+    c_steps: Strides[Number],
+    down: Slide[Number],
+    *,
+    along: Row,
+    of_input: bool,
+    rows: int,
+    vectors: int,
+    lanes: int,
+    accumulate: DType,
+) -> None:
+    """Compute ``c[row, column, tap]``: panels of columns from x, blocks of rows from y, groups z.
+
+    Columns are channels of the packed operand: the input if ``of_input``, else the output gradient.
+    Rows are channels of the other. The axes of c are groups, rows and columns. ``down``: the
+    windows down an image.
+    """
+    panel, group = cube_position(0), cube_position(2)
+    first_row, last_row = share(cube_position(1), block_rows, rows_total)
+    span, taps = vectors * lanes, along.of.window
+    pairs = [(o, i, k) if of_input else (i, o, k) for i, o, k in along.pairs()]
+    line = (along.of.size if of_input else along.of.count) * span
+    for first in range(first_row, last_row, rows):
+        row = min(first, last_row - rows)
+        for k in range(down.window):
+            shift = k * down.dilation + down.start
+            low = max((down.stride - 1 - shift) // down.stride, 0)
+            high = min((down.size - 1 - shift) // down.stride + 1, down.count)
+            acc = registers((rows, taps, vectors), accumulate, lanes)
+            for image in range(images):
+                v_at = ((image * groups + group) * panels + panel) * panel_size
+                s_at = s_steps.at(image, group) + row * s_steps.inner
+                for y in range(low, high):
+                    seen = y * down.stride + shift
+                    v_line = v_at + (seen if of_input else y) * line
+                    s_place = s_at + (y if of_input else seen) * s_line
+                    add_row(acc, pairs, s, s_place, s_steps.inner, panel_memory, v_line)
+            at = group * c_steps.outer + row * c_steps.middle + k * taps
+            for v in range(vectors):
+                column = panel * span + v * lanes
+                inside = below(columns_total - column, lanes)
+                lane = iota(lanes).to(at.dtype) + splat(column, lanes)
+                lane = lane * splat(c_steps.inner, lanes)
+                for r in range(rows):
+                    for tap in range(taps):
+                        value = acc[r, tap, v].to(c.dtype)
+                        to = splat(at + r * c_steps.middle + tap, lanes)
+                        c.store(lane + to, value, mask=inside)
+
+
+def add_row(
+    acc: Registers,
+    pairs: Sequence[tuple[int, int, int]],
+    s: Pointer,
+    s_at: Number,
+    s_step: Number,
+    w: Pointer,
+    w_at: Number,
+) -> None:
+    """Add the products of a row of each operand: ``pairs`` of pixels of s, of w, and of the tile.
+
+    A row of the tile reads a row of s, and all of them the same vectors of w.
+    """
+    rows, _, vectors = acc.shape
+    lanes, wide = acc.type.width, acc.type.dtype
+    read: dict[int, list[Number]] = {}
+    for pixel in sorted({p for p, _, _ in pairs}):
+        meet = [(other, to) for p, other, to in pairs if p == pixel]
+        for other, _ in meet:
+            if other not in read:
+                at = w_at + other * vectors * lanes
+                read[other] = [w.load(at + v * lanes, lanes) for v in range(vectors)]
+        for r in range(rows):
+            value = splat(s[s_at + r * s_step + pixel].to(wide), lanes)
+            for other, to in meet:
+                for v in range(vectors):
+                    acc[r, to, v] = multiply_add(value, read[other][v], acc[r, to, v])

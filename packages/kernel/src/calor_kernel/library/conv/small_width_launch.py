@@ -13,10 +13,15 @@ from calor_kernel.contract.work import Input, Output, View
 from calor_kernel.library.conv.blueprints import narrow_tile, narrow_weights
 from calor_kernel.library.conv.padded_rows import Placement, Steps, effort, three, vectors
 from calor_kernel.library.conv.problem import Axis, Correlation
-from calor_kernel.library.conv.small_width import Row, gather_channels
-from calor_kernel.library.conv.small_width_forward import convolve_narrow, pack_narrow
-from calor_kernel.library.conv.small_width_weight_gradient import weigh_narrow
+from calor_kernel.library.conv.small_width import (
+    Row,
+    convolve_narrow,
+    pack_narrow,
+    weigh_narrow,
+)
 from calor_kernel.library.conv.vector_tiles import Slide, Strides
+from calor_kernel.library.matmul.lowering import pack_operand
+from calor_kernel.library.matmul.problem import Operand
 
 # Maximum of taps along a row in a kernel.
 _TAPS = 5
@@ -196,26 +201,16 @@ def small_width_weight_steps(
     span = p.vectors * lanes
     panels = -(-panel.channels // span)
     batch = images.size * groups.size
-    size = batch * panels * span * panel.places
-    memory = Bound(steps.memory(size * accumulate.itemsize), accumulate)
-    nbytes = panel.view.size * (panel.view.dtype.itemsize + accumulate.itemsize)
-    steps.launches.append(
-        launch(
-            gather_channels,
-            Grid.line(batch * panels),
-            Effort("conv gather", nbytes=nbytes),
-            x=operand(panel.number, panel.view),
-            c=memory,
-            channels=panel.channels,
-            panels=panels,
-            groups=groups.size,
-            places=panel.places,
-            x_steps=panel.steps,
-            vectors=p.vectors,
-            lanes=lanes,
-            whole=panel.places % lanes == 0,
-        )
-    )
+    memory = steps.memory(batch * panels * span * panel.places * accumulate.itemsize)
+    side = Operand(
+        (panel.steps.outer, panel.steps.middle), panel.steps.inner, 1, panel.view.offset,
+        panel.view.dtype,
+    )  # fmt: skip
+    gather = pack_operand(
+        panel.channels, panel.places, (images.size, groups.size), side, span, lanes, 1, accumulate,
+        Input(panel.number), memory,
+    )  # fmt: skip
+    steps.launches.append(replace(gather, label="conv gather", prepares=False))
     flops = 2 * prod(a.count * a.terms for a in axes) * batch * outputs.size * x.channels
     block = p.block(flops // max(panels * groups.size, 1), single.channels, info)
     inner = high.terms * wide.terms
@@ -230,7 +225,7 @@ def small_width_weight_steps(
                 flops,
                 (x.view.size + g.view.size) * forward.a.dtype.itemsize,
             ),
-            panel_memory=memory,
+            panel_memory=Bound(memory, accumulate),
             s=operand(single.number, single.view),
             c=Bound(Output(), forward.a.dtype),
             images=images.size,

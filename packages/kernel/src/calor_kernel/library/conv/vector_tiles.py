@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from calor.dtypes import int32
 from calor_kernel.language import (
@@ -25,11 +25,11 @@ from calor_kernel.language import (
     helper,
     loop_range,
     range,
+    shuffle,
     splat,
 )
+from calor_kernel.language.declared import N
 from calor_kernel.library.matmul.packing import transpose
-
-N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +134,29 @@ def store_transposed(
     for lane, column in enumerate(transpose(rows)):
         if first + lane < count:
             c.store(to + (first + lane) * step, column.to(c.dtype), mask=inside)
+
+
+def sums(vectors: list[Number]) -> list[Number]:
+    """Return the sum of the lanes of each vector, halves first, for as many vectors as lanes."""
+    lanes = vectors[0].width
+    found: list[Number] = []
+    for start in range(0, len(vectors), lanes):
+        some = vectors[start : start + lanes]
+        count = len(some)
+        width = lanes
+        while width > 1:
+            if len(some) % 2:
+                some.append(some[-1])
+            half = width // 2
+            pairs = list(zip(some[::2], some[1::2], strict=True)) or [(some[0], some[0])]
+            some = [_halved(a, b, half) for a, b in pairs]
+            width = half
+        found += [some[i // lanes][i % lanes] for i in range(count)]
+    return found
+
+
+def _halved(a: Number, b: Number, half: int) -> Number:
+    """Return the segments of two vectors, each as the sum of its halves of ``half`` lanes."""
+    lanes = a.width
+    low = [i for i in range(2 * lanes) if i % (2 * half) < half]
+    return shuffle(a, low, b) + shuffle(a, [i + half for i in low], b)

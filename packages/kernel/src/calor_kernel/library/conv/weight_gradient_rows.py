@@ -7,9 +7,14 @@ order of a sum depends on the problem alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
-from calor.dtypes import DType
+from calor.dtypes import DType, bool_
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Output
 from calor_kernel.language import (
     In,
     Mask,
@@ -25,10 +30,26 @@ from calor_kernel.language import (
     min,
     range,
     registers,
-    shuffle,
 )
+from calor_kernel.library.conv.blueprints import dot_tile
+from calor_kernel.library.conv.depthwise import weight_rows
+from calor_kernel.library.conv.padded_rows import (
+    Lines,
+    Steps,
+    effort,
+    lines_copied,
+    lines_in_place,
+    pad,
+    three,
+    vectors,
+)
+from calor_kernel.library.conv.problem import Axis, Correlation, Lead
 from calor_kernel.library.conv.row_axes import Line, LineNumbers
-from calor_kernel.library.conv.vector_tiles import Strides, add_products, below, share
+from calor_kernel.library.conv.small_width_launch import (
+    small_width_weight_refusal,
+    small_width_weight_steps,
+)
+from calor_kernel.library.conv.vector_tiles import Strides, add_products, below, share, sums
 
 
 @kernel
@@ -150,27 +171,158 @@ def dot_lines(
                 c[at] = total.to(c.dtype)
 
 
-def sums(vectors: list[Number]) -> list[Number]:
-    """Return the sum of the lanes of each vector, halves first, for as many vectors as lanes."""
-    lanes = vectors[0].width
-    found: list[Number] = []
-    for start in range(0, len(vectors), lanes):
-        some = vectors[start : start + lanes]
-        count = len(some)
-        width = lanes
-        while width > 1:
-            if len(some) % 2:
-                some.append(some[-1])
-            half = width // 2
-            pairs = list(zip(some[::2], some[1::2], strict=True)) or [(some[0], some[0])]
-            some = [_halved(a, b, half) for a, b in pairs]
-            width = half
-        found += [some[i // lanes][i % lanes] for i in range(count)]
-    return found
+# Bytes of masks, for all taps and pixels.
+_MASKS = 1 << 26
 
 
-def _halved(a: Number, b: Number, half: int) -> Number:
-    """Return the segments of two vectors, each as the sum of its halves of ``half`` lanes."""
-    lanes = a.width
-    low = [i for i in range(2 * lanes) if i % (2 * half) < half]
-    return shuffle(a, low, b) + shuffle(a, [i + half for i in low], b)
+def forward_of(problem: Correlation) -> Correlation:
+    """Return the convolution whose weight gradient a problem is: taps and pixels change sides."""
+    groups, rows, columns = problem.leads
+    images = problem.depth
+    return Correlation(
+        (
+            Lead(images.size, images.a, images.b),
+            Lead(groups.size, groups.a, groups.b),
+            Lead(rows.size, 0, rows.b),
+        ),
+        Lead(columns.size, columns.a, 0),
+        tuple(
+            Axis(a.terms, a.count, a.summed, a.result, a.start, 1, a.size, a.a, a.b)
+            for a in problem.axes
+        ),
+        problem.a,
+        problem.b,
+    )
+
+
+def weight_rows_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why dot products of rows do not suit a weight gradient, None if they do.
+
+    ``problem`` is the result of ``for_weight``.
+    """
+    if len(problem.axes) > 3:
+        return "it has more than three spatial axes"
+    forward = forward_of(problem)
+    axes = three(forward)
+    if small_width_weight_refusal(forward, info) is None:
+        return None
+    if weight_rows(forward, axes, info) is not None:
+        return None
+    lines, _, step, taps = _seen_lines(forward, axes, info)
+    if step * taps > _MASKS:
+        return f"masks of its taps take more than {_MASKS >> 20} MiB"
+    return None if all(n < 1 << 31 for n in lines.inside) else "its images have too many pixels"
+
+
+def _seen_lines(
+    forward: Correlation, axes: Sequence[Axis], info: DeviceInfo
+) -> tuple[Lines, bool, int, int]:
+    """Return the input's rows, whether they are copied, pixels in whole vectors, and the taps."""
+    _, lanes = vectors(forward, info)
+    in_place = lines_in_place(forward, axes)
+    lines = in_place or lines_copied(forward, axes, True)
+    step = -(-lines.count(axes) // lanes) * lanes
+    return lines, in_place is None, step, prod(a.terms for a in axes)
+
+
+def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
+    """Add the launches of a weight gradient that :func:`weight_rows_refusal` accepts."""
+    forward = forward_of(problem)
+    axes = three(forward)
+    if small_width_weight_refusal(forward, info) is None:
+        small_width_weight_steps(forward, axes, steps, info)
+        return
+    by_row = weight_rows(forward, axes, info)
+    if by_row is not None:
+        steps.launches.append(by_row)
+        return
+    accumulate, lanes = vectors(problem, info)
+    images, (groups, rows, columns) = problem.depth, problem.leads
+    lines, copied, step, taps = _seen_lines(forward, axes, info)
+    count = lines.count(axes)
+    x, g = operand(0, problem.a), operand(1, problem.b)
+    if copied:
+        x = pad(forward, axes, lines, x, steps, info)
+    g_steps = _gradient_steps(forward, axes, lines)
+    if g_steps is None:
+        other = _as_input(forward, axes, lines)
+        g_lines = lines_copied(other, other.axes, True)
+        g_steps, g = g_lines.steps, pad(other, other.axes, g_lines, g, steps, info)
+    masked = count != prod(a.count for a in axes) or lines.sees_padding(axes)
+    seen = Bound(steps.memory(step * taps) if masked else Output(0), bool_)
+    strides = (axes[0].result, axes[1].result, axes[2].result)
+    if masked:
+        turns = 64
+        listed = launch(
+            list_seen,
+            Grid.line(-(-step // (turns * lanes))),
+            Effort("conv masks", nbytes=step * taps),
+            seen=seen,
+            pixels=lines.numbers(axes),
+            step=step,
+            turns=turns,
+            lanes=lanes,
+            strides=strides,
+            wraps=lines.wraps(axes, lanes),
+        )
+        steps.launches.append(replace(listed, prepares=True))
+    near = axes[2].terms if axes[2].terms > 1 else taps
+    p = dot_tile(rows.size, columns.size, taps, near, images.size * count, groups.size, info)
+    steps.launches.append(
+        launch(
+            dot_lines,
+            Grid(
+                (
+                    columns.size // p.columns,
+                    rows.size // p.block_rows,
+                    groups.size * (taps // p.block_taps),
+                )
+            ),
+            effort(problem, f"conv dots {p.rows}x{p.columns}x{p.taps}"),
+            x=x,
+            g=g,
+            seen=seen,
+            c=Bound(Output(), problem.a.dtype),
+            images=images.size,
+            rows_total=rows.size,
+            columns_total=columns.size,
+            x_steps=lines.steps,
+            g_steps=g_steps,
+            c_steps=Strides(rows.size * columns.size * taps, columns.size * taps, taps),
+            mask_step=step,
+            block_rows=p.block_rows,
+            block_taps=p.block_taps,
+            pixels=lines.numbers(axes),
+            how=DotTiles(p.rows, p.columns, p.taps, lanes, accumulate, strides, masked),
+        )
+    )
+
+
+def _gradient_steps(
+    forward: Correlation, axes: Sequence[Axis], lines: Lines
+) -> Strides[int] | None:
+    """Return the strides of the output gradient if its rows have the input's layout, else None."""
+    deep, high, wide = axes
+    images, groups, rows = forward.leads
+    fits = wide.b == 1 or wide.count == 1
+    fits = fits and (high.count == 1 or high.b == lines.length)
+    if not fits or (deep.count > 1 and deep.b != lines.rows * lines.length):
+        return None
+    return Strides(images.b, groups.b, rows.b)
+
+
+def _as_input(forward: Correlation, axes: Sequence[Axis], lines: Lines) -> Correlation:
+    """Return the problem of copying the result's gradient to rows as long as the input's."""
+    images, groups, rows = forward.leads
+    extents = (axes[0].count, lines.rows, lines.length)
+    moved_axes = tuple(
+        Axis(extent, 1, 1, 1, 0, 1, axis.count, axis.b, 0)
+        for axis, extent in zip(axes, extents, strict=True)
+    )
+    return Correlation(
+        (Lead(images.size, images.b, 0), Lead(groups.size, groups.b, 0), Lead(1, 0, 0)),
+        Lead(rows.size, rows.b, 0),
+        moved_axes,
+        forward.b,
+        forward.b,
+    )

@@ -31,7 +31,7 @@ from calor_kernel.library.pool.rows_launch import (
     gradient_of_rows,
     reduction_of_rows,
 )
-from calor_kernel.library.pool.tiles_launch import gradient_of_tiles, reduction_of_tiles
+from calor_kernel.library.pool.tiles import gradient_of_tiles, reduction_of_tiles
 
 
 @lowering("window_reduce", strided=True)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from calor.dtypes import DType, float32, int32, int64, uint32, uint64
 from calor_kernel.contract.work import View
 from calor_kernel.language import Mask, Number, SizeOf, StrideOf, max, min
+from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Slide
-
-N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,23 +7,42 @@ the row. A stride of two costs a shuffle. The order of a sum depends on the wind
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 
+from calor.dtypes import DType, int32
 from calor_kernel.language import (
     In,
     Index,
+    Mask,
     Number,
     Out,
     Pointer,
+    Registers,
     Stride,
+    cast,
     constant,
     helper,
     kernel,
     min,
     private,
     range,
+    registers,
+    select,
+    splat,
 )
-from calor_kernel.library.conv.row_windows import AHEAD, Along, SeenRows, each_row, read_taps
+from calor_kernel.library.conv.row_windows import (
+    AHEAD,
+    Along,
+    Back,
+    GivenRows,
+    SeenRows,
+    ask_ahead,
+    each_row,
+    masks_of,
+    read_taps,
+    write_phases,
+)
 from calor_kernel.library.conv.vector_tiles import below, within
 from calor_kernel.library.pool.problem import Reduction
 
@@ -103,3 +122,141 @@ def fold(
 def reduced(buffer: Pointer, at: Number, along: Along, lanes: int, by: Reduction) -> Number:
     """Return the reduced windows of a row, from the one that begins at ``at`` on."""
     return reduce(by.take, read_taps(buffer, at, along, lanes))
+
+
+@kernel
+def choose_rows(
+    x: In,
+    chosen: Out,
+    over: SeenRows[Number],
+    plane_step: Stride,
+    row_step: Stride,
+    *,
+    along: Along,
+    dilation: int,
+    lanes: int,
+    by: Reduction,
+) -> None:
+    """Write the index of each window's extreme, counted from 1; 0 if all is padding."""
+    width = over.wide.size
+
+    def choose(row: Number, plane: Number, group: Index, y: Number) -> None:
+        top = y * over.stride + over.high.start
+        begin, end = over.inside(top, dilation)
+        at = plane * plane_step + top * row_step
+        for o in range(0, over.wide.count, lanes):
+            left = o * along.stride + over.wide.start
+            ask_ahead(x, at + left, row_step, over.stride, along, lanes)
+            # If nothing beats the identity, the first position is the choice.
+            best = registers(1, by.wide, lanes, by.identity)
+            number = registers(1, int32, lanes)
+            if (left >= 0) and (left + along.spread(lanes) <= width):
+                number[0] = splat(cast(begin * along.taps + 1, int32), lanes)
+                for k in range(begin, end):
+                    places = read_taps(x, at + k * dilation * row_step + left, along, lanes)
+                    compare(best, number, places, k * along.taps, None, by)
+            else:
+                masks = masks_of(left, along, lanes, width)
+                firsts = [left + k * along.dilation for k in range(along.taps)]
+                there = [within(first, lanes, width, along.stride) for first in firsts]
+                for tap in reversed(range(along.taps)):
+                    mark = splat(cast(begin * along.taps + (tap + 1), int32), lanes)
+                    number[0] = select(there[tap], mark, number[0])
+                for k in range(begin, end):
+                    places = read_taps(x, at + k * dilation * row_step + left, along, lanes, masks)
+                    compare(best, number, places, k * along.taps, there, by)
+            if begin >= end:
+                number[0] = constant(0, int32, lanes)
+            inside = below(over.wide.count - o, lanes)
+            chosen.store(row * over.wide.count + o, number[0].to(chosen.dtype), mask=inside)
+
+    each_row(over, over.high.count, None, choose)
+
+
+def compare(
+    best: Registers,
+    number: Registers,
+    places: Iterable[Number],
+    first: Index,
+    there: list[Mask] | None,
+    by: Reduction,
+) -> None:
+    """Update the extremes by the taps of a row; their indices follow ``first``."""
+    for k, value in enumerate(places):
+        value = value.to(by.wide)
+        better = by.improves(value, best[0])
+        if there is not None:
+            better = better & there[k]
+        best[0] = select(better, value, best[0])
+        mark = splat(cast(first + (k + 1), int32), value.width)
+        number[0] = select(better, mark, number[0])
+
+
+@kernel
+def gather_rows(
+    g: In,
+    chosen: In,
+    c: Out,
+    over: GivenRows[Number],
+    plane_step: Stride,
+    row_step: Stride,
+    *,
+    back: Back,
+    taps: int,
+    stride: int,
+    dilation: int,
+    lanes: int,
+    all_places: bool,
+    wide: DType,
+) -> None:
+    """Sum, for rows of elements, the gradients of the windows that read each of them.
+
+    ``chosen`` is dense. Unless ``all_places``, a window's gradient goes to its chosen position.
+    """
+    high, width, out_width, span = over.high, over.width, over.out_width, back.stride
+
+    def gather(line: Number, plane: Number, group: Index, y: Number) -> None:
+        for j in range(0, (width + (span - 1)) // span, lanes):
+            acc = registers(span, wide, lanes)
+            for k in range(taps):
+                place = y - high.start - k * dilation
+                if (place >= 0) & (place % stride == 0) & (place < high.count * stride):
+                    row = place // stride
+                    at = plane * plane_step + row * row_step
+                    of = (plane * high.count + row) * out_width
+                    mark = k * back.taps + 1
+                    add_chosen(acc, g, at, chosen, of, j, out_width, mark, back, all_places)
+            write_phases(list(acc), c, line * width + j * span, width - j * span)
+
+    each_row(over, high.size, None, gather)
+
+
+def add_chosen(
+    acc: Registers,
+    g: Pointer,
+    at: Number,
+    chosen: Pointer,
+    of: Number,
+    j: Number,
+    out_width: Number,
+    mark: int,
+    back: Back,
+    all_places: bool,
+) -> None:
+    """Add a row of windows' gradients to each phase of the elements from ``stride * j`` on."""
+    lanes, wide = acc.type.width, acc.type.dtype
+    values: dict[int, Number] = {}
+    marks: dict[int, Number] = {}
+    none = constant(0, wide, lanes)
+    for phase in range(back.stride):
+        for k, further in back.phase(phase):
+            begin = j + further
+            if further not in values:
+                inside = within(begin, lanes, out_width)
+                values[further] = g.load(at + begin, lanes, mask=inside).to(wide)
+                if not all_places:
+                    marks[further] = chosen.load(of + begin, lanes, mask=inside)
+            value = values[further]
+            if not all_places:
+                value = select(marks[further] == mark + k, value, none)
+            acc[phase] = acc[phase] + value

@@ -10,8 +10,7 @@ from calor_kernel.contract.work import Launch, Output, View
 from calor_kernel.library.conv.row_windows import Along, Back, Extent, GivenRows, SeenRows
 from calor_kernel.library.conv.vector_tiles import Slide
 from calor_kernel.library.pool.problem import Reduction, Windows, leading, working
-from calor_kernel.library.pool.rows import reduce_rows
-from calor_kernel.library.pool.rows_gradients import choose_rows, gather_rows
+from calor_kernel.library.pool.rows import choose_rows, gather_rows, reduce_rows
 
 _NO_SLIDE = Slide(1, 1, 1, 1, 0, 1)
 # Windows of a row that are reduced together, and bytes of input that a cube reads.
