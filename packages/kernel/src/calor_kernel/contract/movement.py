@@ -6,7 +6,7 @@ to a dense one, of which reshape and bitcast are always views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -61,6 +61,31 @@ def reshaped_strides(
         step = run[-1][1]
         made += [step * inner for inner in row_major(wanted[start:i])]
     return (*made, *(1 for _ in wanted[i:]))
+
+
+def coalesced(
+    shape: Sequence[int], *strides: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Return the shape and each view's strides, with axes merged where all strides allow it.
+
+    Axes of one element are left out.
+
+    >>> coalesced((2, 1, 3, 4), (12, 7, 4, 1), (0, 0, 4, 1))
+    ((2, 12), ((12, 1), (0, 1)))
+    """
+    sizes: list[int] = []
+    merged: list[list[int]] = []
+    for axis, n in enumerate(shape):
+        if n == 1:
+            continue
+        now = [s[axis] for s in strides]
+        if merged and all(a == b * n for a, b in zip(merged[-1], now, strict=True)):
+            sizes[-1] *= n
+            merged[-1] = now
+        else:
+            sizes.append(n)
+            merged.append(now)
+    return tuple(sizes), tuple(tuple(m[k] for m in merged) for k in range(len(strides)))
 
 
 def _permute(view: View, attributes: Mapping[str, Any], result: Spec) -> View:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from calor.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Output, Request, View, Work, lowering, row_major
 from calor_kernel.language import (
     In,
@@ -217,25 +218,6 @@ def _row_offset(row: Number, sizes: Sequence[Number], strides: Sequence[Number])
     return offset + row * strides[0] if strides else offset
 
 
-def coalesced(
-    shape: Sequence[int], strides: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return shape and strides without axes of one element, with contiguous axes merged.
-
-    >>> coalesced((2, 1, 3, 4), (12, 7, 4, 1))
-    ((24,), (1,))
-    """
-    merged: list[tuple[int, int]] = []
-    for n, s in zip(shape, strides, strict=True):
-        if n == 1:
-            continue
-        if merged and merged[-1][1] == n * s:
-            merged[-1] = (merged[-1][0] * n, s)
-        else:
-            merged.append((n, s))
-    return tuple(n for n, _ in merged), tuple(s for _, s in merged)
-
-
 def as_bits(view: View, info: DeviceInfo) -> View:
     """Return a view as unsigned integers of the same bits, several for elements of 16 bytes."""
     size = view.dtype.itemsize
@@ -253,7 +235,7 @@ def lower_copy(request: Request) -> Sequence[Work]:
     """Copy a view of any rank."""
     info = request.info
     view = as_bits(request.inputs[0], info)
-    shape, strides = coalesced(view.shape, view.strides)
+    shape, (strides,) = coalesced(view.shape, view.strides)
     if not shape:
         shape, strides = (1,), (1,)
     width = max(info.vector_bytes // view.dtype.itemsize, 1)

@@ -8,10 +8,11 @@ import pytest
 from calor.dtypes import as_dtype, uint8, uint32
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Output, Request, View
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.ir.types import Buffer
-from calor_kernel.library.copying import coalesced, lower_copy
+from calor_kernel.library.copying import lower_copy
 
 
 def run(view, base, info):
@@ -102,4 +103,5 @@ def test_wide_elements_in_parts(dtype):
     ],
 )
 def test_axes_are_merged(shape, strides, expected):
-    assert coalesced(shape, strides) == expected
+    sizes, (merged,) = coalesced(shape, strides)
+    assert (sizes, merged) == expected

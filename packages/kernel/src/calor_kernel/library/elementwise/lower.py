@@ -18,6 +18,7 @@ from calor.specs import Spec
 from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Candidates, Input, Output, Request, View, Work, row_major
 from calor_kernel.language import KernelFunction, index_dtype
@@ -136,40 +137,17 @@ class _Problem:
         return [Work((launch(kernel, grid, effort, sources=sources, targets=targets, **given),))]
 
 
-def coalesce(
-    shape: Sequence[int], strides: Sequence[Sequence[int]]
-) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Return the shape and each view's strides with axes merged if all views allow it.
-
-    >>> coalesce((2, 3, 4), [(12, 4, 1), (0, 0, 1)])
-    ((6, 4), [(4, 1), (0, 1)])
-    """
-    sizes: list[int] = []
-    merged: list[list[int]] = []
-    for axis, n in enumerate(shape):
-        if n == 1:
-            continue
-        now = [s[axis] for s in strides]
-        if merged and all(a == b * n for a, b in zip(merged[-1], now, strict=True)):
-            sizes[-1] *= n
-            merged[-1] = now
-        else:
-            sizes.append(n)
-            merged.append(now)
-    if not sizes:
-        sizes, merged = [1], [[0] * len(strides)]
-    return tuple(sizes), [tuple(m[k] for m in merged) for k in range(len(strides))]
-
-
 def lower_expression(
     expression: Expression, views: Sequence[View], outputs: Sequence[Spec], info: DeviceInfo
 ) -> Candidates:
     """Return the launches of an expression on views of one shape; results are dense."""
     shape = outputs[0].shape
     dense = row_major(shape)
-    sizes, strides = coalesce(shape, [*(v.strides for v in views), dense])
+    sizes, strides = coalesced(shape, *(v.strides for v in views), dense)
+    if not sizes:
+        sizes, strides = (1,), ((0,),) * len(strides)
     given, results = tuple(views), tuple(outputs)
-    problem = _Problem(expression, given, results, info, sizes, tuple(strides[:-1]))
+    problem = _Problem(expression, given, results, info, sizes, strides[:-1])
     found = ranked(_WAYS, problem, Request("elementwise", {}, given, results, info))
     if problem.many and problem.count == 1:
         # All units read the single value, and one of them writes.

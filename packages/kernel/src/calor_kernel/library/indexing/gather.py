@@ -13,7 +13,6 @@ from math import prod
 from typing import Generic, TypeVar
 
 from calor.errors import ElementIndexError
-from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Failure, Output, Request, Work, lowering
 from calor_kernel.language import (
@@ -35,6 +34,7 @@ from calor_kernel.library.indexing.checked_index import (
     quick_unravel,
 )
 from calor_kernel.library.indexing.cooperative_launch import STATUS, gather_launch
+from calor_kernel.library.indexing.regions import share
 
 N = TypeVar("N")
 # Bytes that a cube of one unit reads.
@@ -148,13 +148,6 @@ def failures(op: str, sizes: Sequence[int], axes: Sequence[int]) -> tuple[Failur
     ) or ((ElementIndexError, f"{op}: an index is out of range"),)
 
 
-def share(rows: int, row_bytes: int, info: DeviceInfo) -> tuple[int, int]:
-    """Return the units of a cube and the rows of a unit."""
-    if info.max_units > 1:
-        return min(info.max_units, 64), 1
-    return 1, max(1, min(rows, _GRAIN // max(row_bytes, 1)))
-
-
 @lowering("gather", dense=(0, 1))
 def lower_gather(request: Request) -> Sequence[Work]:
     """Take rows of x along an axis at indices of any shape."""
@@ -201,7 +194,7 @@ def _rows(
         return [Work((gather_launch(request, bits, rows, length, picks, axes),), failures=wrong)]
     width = max(1, info.vector_bytes // bits.dtype.itemsize)
     width = width if length >= width else 1
-    units, turns = share(rows, length * bits.dtype.itemsize, info)
+    units, turns = share(rows, length * bits.dtype.itemsize, info, _GRAIN)
     made = launch(
         gather_rows,
         Grid.line(-(-rows // (units * turns)), units),
@@ -239,7 +232,7 @@ def lower_take_along(request: Request) -> Sequence[Work]:
     bits = as_bits(x, info)
     count = x.dtype.itemsize // bits.dtype.itemsize
     inner, size = prod(x.shape[axis + 1 :]), x.shape[axis]
-    units, turns = share(indices.size, x.dtype.itemsize, info)
+    units, turns = share(indices.size, x.dtype.itemsize, info, _GRAIN)
     nbytes = 2 * indices.size * x.dtype.itemsize + indices.size * indices.dtype.itemsize
     made = launch(
         gather_along,

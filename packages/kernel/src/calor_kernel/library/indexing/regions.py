@@ -16,6 +16,7 @@ from calor.dtypes import int64
 from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import (
     Input,
     Launch,
@@ -160,21 +161,23 @@ def as_index(start: Number, limit: Number) -> Number:
     return result
 
 
-def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> Region[int]:
-    """Return a region with axes merged where both strides allow it, at least one axis.
+@dataclass(frozen=True, slots=True)
+class DynamicPart:
+    """A part of an array that begins at ``starts`` in memory, ``step`` apart.
 
-    >>> merged((2, 3, 4), (12, 4, 1), (24, 4, 1))
-    Region(sizes=(2, 12), source=(12, 1), target=(24, 1))
+    ``into``: whether the array is the target of a copy, or else its source.
     """
-    axes: list[tuple[int, int, int]] = []
-    for n, s, t in zip(shape, source, target, strict=True):
-        if n == 1:
-            continue
-        if axes and axes[-1][1] == n * s and axes[-1][2] == n * t:
-            axes[-1] = (axes[-1][0] * n, s, t)
-        else:
-            axes.append((n, s, t))
-    return Region(*(tuple(column) for column in zip(*(axes or [(1, 1, 1)]), strict=True)))
+
+    starts: Bound
+    step: int
+    whole: View
+    into: bool
+
+    @staticmethod
+    def of(number: int, starts: View, whole: View, into: bool) -> DynamicPart:
+        """Return the part for starts that are an operand."""
+        step = starts.strides[0] if starts.shape and starts.shape[0] else 1
+        return DynamicPart(operand(number, starts), step, whole, into)
 
 
 def copy_launch(
@@ -185,50 +188,51 @@ def copy_launch(
     start: int,
     info: DeviceInfo,
     label: str,
+    part: DynamicPart | None = None,
 ) -> list[Launch]:
     """Return the launches that copy a view to a strided region of a buffer of the same dtype.
 
     ``strides`` and ``start``: strides and first element of the region in the target, in elements.
+    ``part``: the array of which one side is a part with starts in memory.
     """
     bits = as_bits(view, info)
     itemsize = bits.dtype.itemsize
     count = view.dtype.itemsize // itemsize
-    region = merged(bits.shape, bits.strides, _bit_strides(view, bits, strides))
+    region_strides = [s * count for s in strides] + [1] * (len(bits.shape) - len(view.shape))
+    sizes, along = coalesced(bits.shape, bits.strides, region_strides)
+    region = Region(sizes, *along) if sizes else Region((1,), (1,), (1,))
     elements = prod(region.sizes)
     if elements == 0:
         return []
     rows = prod(region.sizes[:-1])
-    fill = len(region.sizes) == 1 and region.source[-1] == 0 and region.target[-1] == 1
-    dense = region.target[-1] == 1 and (region.source[-1] == 1 or fill)
-    width = max(1, info.vector_bytes // itemsize) if dense else 1
-    units, turns = _share(rows, region.sizes[-1] * itemsize, info)
-    return [
-        launch(
-            copy_region,
-            Grid.line(-(-rows // (units * turns)), units),
-            Effort(label, 0, 2 * elements * itemsize),
-            source=Bound(replace(source, offset=source.offset + bits.offset), bits.dtype),
-            target=Bound(replace(target, offset=target.offset + start * count), bits.dtype),
-            rows=rows,
-            turns=turns,
-            region=region,
-            width=width,
-            fill=fill and width > 1,
-        )
-    ]
+    adjacent = region.target[-1] == 1
+    fill = part is None and len(region.sizes) == 1 and region.source[-1] == 0 and adjacent
+    width = max(1, info.vector_bytes // itemsize)
+    if not (adjacent and (region.source[-1] == 1 or fill)):
+        width = 1
+    units, turns = share(rows, region.sizes[-1] * itemsize, info, _GRAIN)
+    given: dict[str, object] = {
+        "source": Bound(replace(source, offset=source.offset + bits.offset), bits.dtype),
+        "target": Bound(replace(target, offset=target.offset + start * count), bits.dtype),
+        "rows": rows,
+        "turns": turns,
+        "width": width,
+    }
+    grid = Grid.line(-(-rows // (units * turns)), units)
+    effort = Effort(label, 0, 2 * elements * itemsize)
+    if part is None:
+        return [launch(copy_region, grid, effort, region=region, fill=fill and width > 1, **given)]
+    limits = tuple(n - m for n, m in zip(part.whole.shape, view.shape, strict=True))
+    over = Starts(part.step, region, limits, tuple(s * count for s in part.whole.strides))
+    given |= {"starts": part.starts, "over": over, "into": part.into}
+    return [launch(copy_dynamic, grid, effort, **given)]
 
 
-def _bit_strides(view: View, bits: View, strides: Sequence[int]) -> list[int]:
-    """Return strides in elements of a view as strides of its bits."""
-    count = view.dtype.itemsize // bits.dtype.itemsize
-    return [s * count for s in strides] + ([1] if len(bits.shape) > len(view.shape) else [])
-
-
-def _share(rows: int, row_bytes: int, info: DeviceInfo) -> tuple[int, int]:
-    """Return the units of a cube and the rows of a unit."""
+def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int, int]:
+    """Return the units of a cube and the rows of a unit; a cube of one unit has ``grain`` bytes."""
     if info.max_units > 1:
         return min(info.max_units, 64), 1
-    return 1, max(1, min(rows, _GRAIN // max(row_bytes, 1)))
+    return 1, max(1, min(rows, grain // max(row_bytes, 1)))
 
 
 def dense_copy(view: View, number: int, result: Spec, info: DeviceInfo) -> list[Launch]:
@@ -283,10 +287,10 @@ def lower_dynamic_slice(request: Request) -> Sequence[Work]:
     """Copy the part of x that begins at the starts."""
     x, starts = request.inputs
     sizes = request.attributes["sizes"]
-    part = replace(x, shape=tuple(sizes))
-    given = (operand(1, starts), _step(starts), row_major(sizes))
-    launches = _dynamic(part, Input(0), x, *given, False, request.info)
-    return [Work(tuple(launches))]
+    view, part = replace(x, shape=tuple(sizes)), DynamicPart.of(1, starts, x, False)
+    strides, info = row_major(sizes), request.info
+    made = copy_launch(view, Input(0), Output(0), strides, 0, info, "dynamic slice", part)
+    return [Work(tuple(made))]
 
 
 @lowering("dynamic_update_slice", strided=True)
@@ -294,58 +298,10 @@ def lower_dynamic_update_slice(request: Request) -> Sequence[Work]:
     """Copy x, unless the result is in its place, and the update over it at the starts."""
     x, update, starts = request.inputs
     (result,) = request.outputs
-    launches = dense_copy(x, 0, result, request.info)
-    whole = View.dense(result)
-    given = (operand(2, starts), _step(starts), whole.strides)
-    launches += _dynamic(update, Input(1), whole, *given, True, request.info)
+    whole, info = View.dense(result), request.info
+    part = DynamicPart.of(2, starts, whole, True)
+    launches = dense_copy(x, 0, result, info)
+    launches += copy_launch(
+        update, Input(1), Output(0), whole.strides, 0, info, "dynamic update", part
+    )
     return [Work(tuple(launches), in_place=((0, 0),))]
-
-
-def _dynamic(
-    part: View,
-    source: Input,
-    whole: View,
-    starts: Bound,
-    step: int,
-    strides: Sequence[int],
-    into: bool,
-    info: DeviceInfo,
-) -> list[Launch]:
-    """Return the launch that copies a region at starts, of the target or of the source.
-
-    ``step``: the stride of the array of starts.
-    """
-    if part.size == 0:
-        return []
-    bits = as_bits(part, info)
-    itemsize = bits.dtype.itemsize
-    count = part.dtype.itemsize // itemsize
-    region = merged(bits.shape, bits.strides, _bit_strides(part, bits, strides))
-    limits = tuple(n - m for n, m in zip(whole.shape, part.shape, strict=True))
-    rows = prod(region.sizes[:-1])
-    dense = region.source[-1] == region.target[-1] == 1
-    units, turns = _share(rows, region.sizes[-1] * itemsize, info)
-    return [
-        launch(
-            copy_dynamic,
-            Grid.line(-(-rows // (units * turns)), units),
-            Effort(
-                "dynamic update" if into else "dynamic slice",
-                0,
-                2 * prod(region.sizes) * itemsize,
-            ),
-            source=Bound(replace(source, offset=source.offset + bits.offset), bits.dtype),
-            starts=starts,
-            target=Bound(Output(), bits.dtype),
-            rows=rows,
-            turns=turns,
-            over=Starts(step, region, limits, tuple(s * count for s in whole.strides)),
-            width=max(1, info.vector_bytes // itemsize) if dense else 1,
-            into=into,
-        )
-    ]
-
-
-def _step(starts: View) -> int:
-    """Return the stride of an array of starts."""
-    return starts.strides[0] if starts.shape and starts.shape[0] else 1
