@@ -11,8 +11,8 @@ from calor.errors import ElementIndexError
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Refusal, Request, View
-from calor_kernel.library.indexing import cooperative_launch
-from calor_kernel.library.indexing.scatter import lower_scatter_nd
+from calor_kernel.library.indexing import scatter_launch
+from calor_kernel.library.indexing.scatter_launch import lower_scatter_nd
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -198,7 +198,7 @@ def test_rows_with_many_updates(monkeypatch, deterministic, length):
 
 def test_updates_are_numbered_by_as_many_bits_as_they_need(monkeypatch):
     x, index = numbers((5, 3)), np.array([[0], [2], [0], [4], [2]])
-    monkeypatch.setattr(cooperative_launch, "_NUMBERED", 3)
+    monkeypatch.setattr(scatter_launch, "_NUMBERED", 3)
     backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
     check(backend, "scatter_nd", [x, index, numbers((5, 3))], {"update": "assign"})
     few = replace(MANY_UNITS, features=MANY_UNITS.features - {"atomics_64"})

@@ -2,6 +2,6 @@
 
 from calor_kernel.library.indexing.gather import lower_gather
 from calor_kernel.library.indexing.regions import lower_concat
-from calor_kernel.library.indexing.scatter import lower_scatter_nd
+from calor_kernel.library.indexing.scatter_launch import lower_scatter_nd
 
 __all__ = ["lower_concat", "lower_gather", "lower_scatter_nd"]

@@ -1,4 +1,4 @@
-"""Indices in kernels: coordinates of a position, checked indices, and the axes that they index."""
+"""Indices in kernels: coordinates, checked indices, indexed axes, and updates of elements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from calor.dtypes import int32, int64
-from calor_kernel.language import Index, Number, Pointer, SizeOf, constant, helper, unravel
+from calor_kernel.language import (
+    Index,
+    Number,
+    Pointer,
+    SizeOf,
+    constant,
+    helper,
+    max,
+    min,
+    unravel,
+)
 from calor_kernel.language.declared import Access
 from calor_kernel.library.copying import narrow
 
@@ -45,3 +55,24 @@ def checked(index: Number, size: Number, status: Pointer, failure: int) -> Numbe
     if position < 0:
         position = position + size
     return position
+
+
+def updated(update: str, old: Number, new: Number) -> Number:
+    """Return an element joined with an update."""
+    if update == "add":
+        return old + new
+    if update == "mul":
+        return old * new
+    return greater(old, new) if update == "max" else smaller(old, new)
+
+
+@helper
+def greater(a: Number, b: Number) -> Number:
+    """Return the greater, or NaN where one is."""
+    return max(a, b)
+
+
+@helper
+def smaller(a: Number, b: Number) -> Number:
+    """Return the smaller, or NaN where one is."""
+    return min(a, b)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32, int64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Grid
 from calor_kernel.language import (
     In,
     InOut,
@@ -34,10 +36,12 @@ from calor_kernel.library.indexing.checked_index import (
     IndexedAxes,
     checked,
     quick_unravel,
+    updated,
 )
-from calor_kernel.library.indexing.update_ops import updated
 
 N = TypeVar("N")
+# Units of a cube, and of them along a row at most.
+_UNITS, _ALONG = 256, 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +213,18 @@ def update_segments(
 def numbers_of(rows: int) -> DType:
     """Return the dtype of row numbers."""
     return int32 if rows < 1 << 31 else int64
+
+
+def grid_of(info: DeviceInfo, rows: int, length: int) -> Grid:
+    """Return the cubes for rows of vectors: units along a row, and along the rows."""
+    units = min(_UNITS, info.max_units)
+    along = 1
+    while along < min(_ALONG, units) and along < length:
+        along *= 2
+    cube = along, units // along, 1
+    return Grid((-(-rows // cube[1]), 1, 1), cube)
+
+
+def is_small(count: int) -> bool:
+    """Return whether indices below a count are computed with 32 bits."""
+    return count < 1 << 30

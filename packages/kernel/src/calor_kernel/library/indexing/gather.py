@@ -12,9 +12,19 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Generic, TypeVar
 
+from calor.dtypes import int32
 from calor.errors import ElementIndexError
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Failure, Output, Request, Work, lowering
+from calor_kernel.contract.work import (
+    Failure,
+    Launch,
+    Output,
+    Request,
+    Status,
+    View,
+    Work,
+    lowering,
+)
 from calor_kernel.language import (
     In,
     Number,
@@ -33,10 +43,12 @@ from calor_kernel.library.indexing.checked_index import (
     checked,
     quick_unravel,
 )
-from calor_kernel.library.indexing.cooperative_launch import STATUS, gather_launch
+from calor_kernel.library.indexing.cooperative import gather_at_once, grid_of, is_small
 from calor_kernel.library.indexing.regions import share
 
 N = TypeVar("N")
+# Failures are numbered in one int32.
+STATUS = Bound(Status(), int32)
 # Bytes that a cube of one unit reads.
 _GRAIN = 1 << 15
 # Row lengths, in vectors, with specialised kernels.
@@ -191,7 +203,7 @@ def _rows(
     wrong = failures(request.op, axes.sizes, numbers)
     axes = replace(axes, strides=tuple(s * count for s in axes.strides))
     if info.max_units > 1:
-        return [Work((gather_launch(request, bits, rows, length, picks, axes),), failures=wrong)]
+        return [Work((_cooperative(request, bits, rows, length, picks, axes),), failures=wrong)]
     width = max(1, info.vector_bytes // bits.dtype.itemsize)
     width = width if length >= width else 1
     units, turns = share(rows, length * bits.dtype.itemsize, info, _GRAIN)
@@ -219,6 +231,41 @@ def _rows(
         flat=outer == 1,
     )
     return [Work((made,), failures=wrong)]
+
+
+def _cooperative(
+    request: Request,
+    bits: View,
+    rows: int,
+    length: int,
+    picks: int,
+    axes: IndexedAxes[int],
+) -> Launch:
+    """Return the launch that writes ``rows`` rows of ``length`` elements of the source."""
+    info, indices = request.info, request.inputs[1]
+    width = max(1, info.vector_bytes // bits.dtype.itemsize)
+    if bits.offset % width != 0 or length % width != 0:
+        width = 1
+    vectors = length // width
+    flat = rows == picks
+    nbytes = rows * (2 * length * bits.dtype.itemsize) + indices.size * indices.dtype.itemsize
+    return launch(
+        gather_at_once,
+        grid_of(info, rows, vectors),
+        Effort("gather", 0, nbytes),
+        source=operand(0, bits),
+        indices=operand(1, indices),
+        target=Bound(Output(), bits.dtype),
+        status=STATUS,
+        rows=rows,
+        length=vectors,
+        picks=picks,
+        outer_step=0 if flat else prod(axes.sizes) * length,
+        axes=axes,
+        width=width,
+        flat=flat,
+        small=is_small(rows),
+    )
 
 
 @lowering("take_along", dense=(0, 1))

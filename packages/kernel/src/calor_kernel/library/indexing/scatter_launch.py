@@ -1,0 +1,345 @@
+"""Launches of updates at computed indices: scatter_nd and scatter_along.
+
+Requirements: half types are updated in float32 and rounded once, like the reference. With cubes of
+many units, sums are atomic if the device has atomics of their dtype, and in one order if bitwise
+reproducible results are requested; updates without an atomic operation are sorted by rows first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Final
+
+from calor.dtypes import DType, bool_, float32, int32, int64, real_of, uint8, uint32, uint64
+from calor.specs import Spec
+from calor_kernel.contract.choices import least, spec_of
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import (
+    LOWERINGS,
+    Argument,
+    Failure,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Scratch,
+    View,
+    Work,
+    lowering,
+    row_major,
+)
+from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.copying import as_bits
+from calor_kernel.library.indexing.checked_index import IndexedAxes
+from calor_kernel.library.indexing.cooperative import (
+    AlongAxis,
+    UpdatedRows,
+    claim_rows,
+    grid_of,
+    is_small,
+    number_rows,
+    numbers_of,
+    scatter_at_once,
+    update_segments,
+)
+from calor_kernel.library.indexing.gather import STATUS, failures
+from calor_kernel.library.indexing.regions import dense_copy
+from calor_kernel.library.indexing.scatter import (
+    ScatteredRows,
+    Updates,
+    scatter_along,
+    scatter_elements,
+    scatter_rows,
+)
+from calor_kernel.library.redirection import redirected
+from calor_kernel.library.scan.decoupled_look_back import clear
+
+# Updates at most whose numbers, from 1, fit 32 bits.
+_NUMBERED: Final = (1 << 31) - 2
+# Units of a cube.
+_UNITS: Final = 256
+_ATOMIC: Final = {
+    float32: "float_atomics",
+    int32: "atomics",
+    uint32: "atomics",
+    int64: "atomics_64",
+    uint64: "atomics_64",
+}
+
+
+class Target:
+    """The memory that a scatter updates: the result, or a wide copy that is rounded at the end.
+
+    ``words``: items of memory of an element. ``pair``: whether complex numbers are multiplied.
+    """
+
+    def __init__(self, request: Request) -> None:
+        x, _, updates = request.inputs
+        (result,) = request.outputs
+        info = request.info
+        self.request, self.info = request, info
+        self.update: str = request.attributes["update"]
+        self.after: list[Launch] = []
+        self.scratch: list[int] = []
+        self.in_place: tuple[tuple[int, int], ...] = ((0, 0),)
+        self.words, self.pair = 1, False
+        self.updates = operand(2, updates)
+        self.memory = Bound(Output(), x.dtype)
+        if self.update == "assign":
+            bits = as_bits(x, info)
+            self.memory = Bound(Output(), bits.dtype)
+            self.words = x.dtype.itemsize // bits.dtype.itemsize
+            self.updates = Bound(Input(2, as_bits(updates, info).offset), bits.dtype)
+        elif x.dtype.kind == "complex":
+            part = real_of(x.dtype)
+            self.memory = Bound(Output(), part)
+            self.words, self.pair = 2, self.update == "mul"
+            self.updates = Bound(Input(2, updates.offset * 2), part)
+        elif x.dtype.kind == "float" and x.dtype.itemsize == 2:
+            wide = spec_of(x.shape, float32)
+            self.memory = self.new(x.size, float32)
+            self.before = _cast(request, x, wide, {Output(0): self.memory.place})
+            self.after = _cast(request, View.dense(wide), result, {Input(0): self.memory.place})
+            self.in_place = ()
+            return
+        elif x.dtype is bool_:
+            # The greater of two truth values is their or.
+            self.memory = Bound(Output(), uint8)
+            self.updates = Bound(self.updates.place, uint8)
+        self.before = dense_copy(x, 0, result, info)
+
+    def new(self, count: int, dtype: DType) -> Bound:
+        """Return fresh scratch memory."""
+        self.scratch.append(count * dtype.itemsize)
+        return Bound(Scratch(len(self.scratch) - 1), dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an item of memory."""
+        return int(self.memory.dtype.itemsize)
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The memory of a scatter's own launch."""
+        return {
+            "target": self.memory,
+            "indices": operand(1, self.request.inputs[1]),
+            "updates": self.updates,
+            "status": STATUS,
+            "update": self.update,
+        }
+
+    def work(
+        self, own: Sequence[Launch] | Refusal, wrong: tuple[Failure, ...]
+    ) -> list[Work] | Refusal:
+        """Return the whole work around the scatter's own launches."""
+        if isinstance(own, Refusal):
+            return own
+        launches = (*self.before, *own, *self.after)
+        return [Work(launches, tuple(self.scratch), self.in_place, wrong)]
+
+
+def _cast(
+    request: Request, view: View, result: Spec, memory: dict[Argument, Argument]
+) -> list[Launch]:
+    asked = replace(
+        request, op="cast", attributes={"dtype": result.dtype}, inputs=(view,), outputs=(result,)
+    )
+    found = LOWERINGS["cast"](asked)
+    assert not isinstance(found, Refusal)
+    return [redirected(launch, memory) for launch in found[0].launches]
+
+
+class CooperativeScatter:
+    """The launches of ``picks`` updates of ``count`` rows of ``length`` items.
+
+    ``rows``: the rows of updates.
+    """
+
+    def __init__(
+        self, target: Target, picks: int, count: int, length: int, rows: UpdatedRows[int]
+    ) -> None:
+        self.target, self.info, self.update = target, target.info, target.update
+        self.picks, self.count, self.length = picks, count, length
+        # The common arguments of kernels that find the rows of updates.
+        self.found: dict[str, object] = {
+            "indices": operand(1, target.request.inputs[1]),
+            "status": STATUS,
+            "picks": picks,
+            "rows": rows,
+            "small": is_small(picks),
+        }
+
+    def launches(self) -> list[Launch] | Refusal:
+        """Return the launches, or why there are too many updates."""
+        if self.update == "assign":
+            return self._claimed()
+        atomic = _ATOMIC.get(self.target.memory.dtype, "")
+        rounds = self.target.memory.dtype.kind == "float"
+        able = self.update == "add" or (self.update in ("max", "min") and not rounds)
+        able = able and not (rounds and self.target.request.deterministic)
+        if able and atomic and self.info.has(atomic):
+            return [self._update(operand(1, self.target.request.inputs[1]), 1)]
+        return self._sorted()
+
+    def _claimed(self) -> list[Launch] | Refusal:
+        number = int32 if self.picks <= _NUMBERED else int64
+        if number is int64 and not self.info.has("atomics_64"):
+            return Refusal(
+                f"{self.picks} updates are more than the device's atomics of 32 bits tell apart; "
+                "update in parts"
+            )
+        owners = self.target.new(self.count, number)
+        effort = Effort("scatter owners", 0, number.itemsize * self.count)
+        cleared = clear(owners, self.count, effort)
+        claimed = self._flat(claim_rows, "scatter claims", owners=owners)
+        width = max(1, self.info.vector_bytes // self.target.memory.dtype.itemsize)
+        if self.length % width != 0:
+            width = 1
+        return [cleared, claimed, self._update(owners, width)]
+
+    def _flat(self, kernel: KernelFunction, label: str, **given: object) -> Launch:
+        """Return a launch with a unit for each update."""
+        units = min(_UNITS, self.info.max_units)
+        grid = Grid.line(-(-self.picks // units), units)
+        return launch(kernel, grid, Effort(label, 0, self.picks * 8), **self.found, **given)
+
+    def _update(self, owners: Bound, width: int) -> Launch:
+        length = self.length // width
+        moved = self.picks * self.length
+        nbytes = moved * (self.target.updates.dtype.itemsize + 2 * self.target.itemsize)
+        return launch(
+            scatter_at_once,
+            grid_of(self.info, self.picks, length),
+            Effort(f"scatter {self.update}", moved, nbytes),
+            target=self.target.memory,
+            updates=self.target.updates,
+            owners=owners,
+            length=length,
+            update=self.update,
+            width=width,
+            **self.found,
+        )
+
+    def _sorted(self) -> list[Launch] | Refusal:
+        """Return the launches that sort updates by their rows, and update row by row."""
+        from calor_kernel.library.sort import lower_sort
+
+        dtype = numbers_of(self.count)
+        numbers, ranked = self.target.new(self.picks, dtype), self.target.new(self.picks, dtype)
+        order = self.target.new(self.picks, int64)
+        numbered = self._flat(number_rows, "scatter rows", numbers=numbers)
+        given, found = spec_of((self.picks,), dtype), spec_of((self.picks,), int64)
+        asked = replace(
+            self.target.request,
+            op="sort",
+            attributes={"axis": 0, "descending": False},
+            inputs=(View.dense(given),),
+            outputs=(given, found),
+        )
+        works = lower_sort(asked)
+        if isinstance(works, Refusal):
+            return works
+        memory: dict[Argument, Argument] = {
+            Input(0): numbers.place,
+            Output(0): ranked.place,
+            Output(1): order.place,
+        }
+        for i, nbytes in enumerate(works[0].scratch):
+            memory[Scratch(i)] = self.target.new(nbytes, uint8).place
+        sorts = [redirected(launch, memory) for launch in works[0].launches]
+        moved = self.picks * self.length
+        last = launch(
+            update_segments,
+            grid_of(self.info, self.picks, self.length),
+            Effort(f"scatter {self.update} in order", moved, 3 * moved * self.target.itemsize),
+            target=self.target.memory,
+            numbers=ranked,
+            order=order,
+            updates=self.target.updates,
+            picks=self.picks,
+            length=self.length,
+            update=self.update,
+        )
+        return [numbered, *sorts, last]
+
+
+@lowering("scatter_nd", dense=(0, 1, 2))
+def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
+    """Update parts of x at indices of its first axes."""
+    x, indices, _ = request.inputs
+    update = request.attributes["update"]
+    info = request.info
+    depth = indices.shape[-1]
+    sizes = x.shape[:depth]
+    picks, rows = prod(indices.shape[:-1]), prod(sizes)
+    target = Target(request)
+    length = prod(x.shape[depth:]) * target.words
+    wrong = failures(request.op, sizes, range(depth))
+    if picks * length * rows == 0:
+        return target.work([], wrong)
+    axes = IndexedAxes(sizes, row_major(sizes))
+    if info.max_units > 1 and info.has("atomics") and not target.pair:
+        made = CooperativeScatter(target, picks, rows, length, UpdatedRows(axes=axes))
+        return target.work(made.launches(), wrong)
+    width = max(1, info.vector_bytes // max(target.itemsize, target.updates.dtype.itemsize))
+    width = width if length >= width else 1
+    # Every cube reads all indices, so there are no more cubes than cores.
+    across = min(info.cores, max(1, length // max(4 * width, 64)))
+    columns = -(-length // across)
+    columns = columns + columns % 2 if target.pair else -(-columns // width) * width
+    down = min(rows, max(1, info.cores // across))
+    share = -(-rows // down)
+    own = launch(
+        scatter_rows,
+        Grid((-(-rows // share), -(-length // columns), 1)),
+        Effort(f"scatter {update}", picks * length, 3 * picks * length * target.itemsize),
+        over=ScatteredRows(rows, picks, length, share, columns, depth, 1),
+        axes=axes,
+        width=width,
+        pair=target.pair,
+        **target.given,
+    )
+    return target.work([own], wrong)
+
+
+@lowering("scatter_along", dense=(0, 1, 2))
+def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
+    """Update elements of x at indices along an axis."""
+    x, indices, _ = request.inputs
+    update, axis = request.attributes["update"], request.attributes["axis"]
+    info = request.info
+    target = Target(request)
+    size, inner = x.shape[axis], prod(x.shape[axis + 1 :])
+    outers, picks = prod(x.shape[:axis]), indices.shape[axis]
+    wrong = failures(request.op, (size,), (axis,))
+    if indices.size == 0:
+        return target.work([], wrong)
+    if info.max_units > 1 and info.has("atomics") and not target.pair:
+        rows = UpdatedRows(along=AlongAxis(picks, size, inner))
+        made = CooperativeScatter(target, indices.size, outers * size * inner, target.words, rows)
+        return target.work(made.launches(), wrong)
+    single = info.max_units == 1 and inner * target.words == 1 and not target.pair
+    across = least(outers, 4 * info.cores)
+    outer_share = -(-outers // across)
+    if single:
+        few = picks <= 1 << 12 or not info.has("compress") or size >= 1 << 31
+        # Two cubes that read all indices take as long as one that reads and updates.
+        down = 1 if few or info.cores < 4 else max(1, info.cores // across)
+    else:
+        down = max(1, info.cores // across) if picks * inner > 1 << 12 else 1
+    share = -(-max(size, 1) // down)
+    grid = Grid((-(-outers // outer_share), -(-max(size, 1) // share), 1))
+    count = indices.size
+    over = Updates(outers, picks, None if single else inner, size, outer_share, share)
+    if single:
+        effort = Effort(f"scatter elements {update}", count, 3 * count * target.itemsize)
+        own = launch(scatter_elements, grid, effort, over=over, owned=down > 1, **target.given)
+    else:
+        effort = Effort(f"scatter along {update}", count, 3 * count * x.dtype.itemsize)
+        words, pair = target.words, target.pair
+        own = launch(scatter_along, grid, effort, over=over, words=words, pair=pair, **target.given)
+    return target.work([own], wrong)
