@@ -27,7 +27,16 @@ from calor_kernel.language import (
     splat,
 )
 from calor_kernel.library.fft.codelets import Pair, multiply, transform
-from calor_kernel.library.fft.step_layout import Read, RowLayout, Rows, Storage, Vectors, Written
+from calor_kernel.library.fft.step_layout import (
+    Read,
+    RowLayout,
+    Rows,
+    Storage,
+    Vectors,
+    Written,
+    load_apart,
+    store_apart,
+)
 from calor_kernel.library.math import cos, sin
 from calor_kernel.library.math.base import exactly
 
@@ -54,6 +63,11 @@ def turn_of(index: Number, n: Number, dtype: DType) -> Pair:
     octant, rest = index * 8 // n, index * 8 % n
     rest = select(octant % 2 == 1, n - rest, rest)
     c, s = small_turn(*ratio(rest.to(dtype), n.to(dtype)))
+    return in_octant(octant, c, s)
+
+
+def in_octant(octant: Number, c: Number, s: Number) -> Pair:
+    """Return exp(−i · angle) of an angle's octant, and its distance's cosine and sine."""
     exchanged = (octant + 1) // 2 % 2 == 1
     real, imaginary = select(exchanged, s, c), select(exchanged, c, s)
     return (
@@ -147,7 +161,7 @@ def factors_along(
 
 
 @kernel
-def chirp_in(
+def chirp_rows(
     source: Read[Pointer],
     target: Written[Pointer],
     table: In,
@@ -156,23 +170,32 @@ def chirp_in(
     *,
     vectors: Vectors,
     alone: bool,
-    read: Storage,
+    end: Storage,
+    out: bool,
 ) -> None:
-    """Multiply rows of length n by the chirp, into rows of length ``long`` padded with zeros."""
+    """Multiply rows of length n by the chirp, into rows of length ``long`` padded with zeros.
+
+    ``out``: multiply the first n elements of rows of length ``long``, into rows of length n.
+    """
     n, inner, width = over.n, over.inner, vectors.width
-    loads = RowLayout(source, read, n, inner)
-    stores = RowLayout(target, Storage("apart"), long, inner)
-    count = long * inner
+    padded = Storage("apart")
+    if out:
+        loads = RowLayout(source, padded, long, inner)
+        stores = RowLayout(target, end, n, inner)
+    else:
+        loads = RowLayout(source, end, n, inner)
+        stores = RowLayout(target, padded, long, inner)
+    count = stores.length * inner
     blocks = (count + width - 1) // width
     start = absolute_position() * vectors.share
     for u in range(start, min(start + vectors.share, over.rows * blocks)):
         row, t = u // blocks, u % blocks * width
         lanes = along(t, width)
-        there = lanes < n * inner
-        value = loads.load(loads.row(row), t, width, there)
-        factors = factors_along(table, table.at(n), t, inner, width, there, alone)
+        inside = lanes < count if out else lanes < n * inner
+        value = loads.load(loads.row(row), t, width, inside)
+        factors = factors_along(table, table.at(n), t, inner, width, inside, alone)
         product = multiply(value, factors)
-        stores.store(stores.row(row), t, product, width, lanes < count)
+        stores.store(stores.row(row), t, product, width, inside if out else lanes < count)
 
 
 @kernel
@@ -207,38 +230,6 @@ def chirp_product(
         lanes = along(t, width)
         inside = lanes < count
         at = row * count + t
-        first, second = source.first, source.second
-        value = first.load(at, width, mask=inside), second.load(at, width, mask=inside)
+        value = load_apart(source, at, width, inside)
         factor = factors_along(factors.first, factors.second, t, over.inner, width, inside, alone)
-        product = multiply(value, factor)
-        target.first.store(at, product[0], mask=inside)
-        target.second.store(at, product[1], mask=inside)
-
-
-@kernel
-def chirp_out(
-    source: Read[Pointer],
-    target: Written[Pointer],
-    table: In,
-    over: Rows[Number],
-    long: Size,
-    *,
-    vectors: Vectors,
-    alone: bool,
-    write: Storage,
-) -> None:
-    """Multiply the first n elements of rows of length ``long`` by the chirp."""
-    n, inner, width = over.n, over.inner, vectors.width
-    loads = RowLayout(source, Storage("apart"), long, inner)
-    stores = RowLayout(target, write, n, inner)
-    count = n * inner
-    blocks = (count + width - 1) // width
-    start = absolute_position() * vectors.share
-    for u in range(start, min(start + vectors.share, over.rows * blocks)):
-        row, t = u // blocks, u % blocks * width
-        lanes = along(t, width)
-        inside = lanes < count
-        value = loads.load(loads.row(row), t, width, inside)
-        factors = factors_along(table, table.at(n), t, inner, width, inside, alone)
-        product = multiply(value, factors)
-        stores.store(stores.row(row), t, product, width, inside)
+        store_apart(target, at, multiply(value, factor), inside)

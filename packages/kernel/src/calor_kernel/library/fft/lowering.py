@@ -14,10 +14,9 @@ from math import prod
 from calor.dtypes import float32, float64
 from calor_kernel.contract.launching import Effort, Typed
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Work
-from calor_kernel.library.fft.kernels import chirp_filter, chirp_in, chirp_out, chirp_product
-from calor_kernel.library.fft.plan import End, Plan, convolution_length, factors_of
+from calor_kernel.library.fft.kernels import chirp_filter, chirp_product, chirp_rows, step
+from calor_kernel.library.fft.plan import End, Plan, convolution_length, factors_of, size_of
 from calor_kernel.library.fft.step_layout import Form, Read, Rows, Storage, Written
-from calor_kernel.library.fft.steps_launch import transform_by_steps
 from calor_kernel.library.fft.tiles_launch import transform_by_tiles
 
 
@@ -90,7 +89,7 @@ def convolve(plan: Plan, shape: Rows[int], source: End, target: End) -> None:
     first, second = plan.apart(wide), plan.apart(wide)
     alone = shape.inner == 1
     plan.over(
-        chirp_in,
+        chirp_rows,
         long * shape.inner,
         shape,
         source=source.read,
@@ -99,7 +98,8 @@ def convolve(plan: Plan, shape: Rows[int], source: End, target: End) -> None:
         over=shape,
         long=long,
         alone=alone,
-        read=source.storage,
+        end=source.storage,
+        out=False,
     )
     transform(plan, wide, first, second)
     # With real and imaginary parts exchanged, the next transform is the inverse one.
@@ -115,7 +115,7 @@ def convolve(plan: Plan, shape: Rows[int], source: End, target: End) -> None:
     )
     transform(plan, wide, first, second)
     plan.over(
-        chirp_out,
+        chirp_rows,
         shape.n * shape.inner,
         shape,
         source=Read(second.second, second.first),
@@ -124,5 +124,39 @@ def convolve(plan: Plan, shape: Rows[int], source: End, target: End) -> None:
         over=shape,
         long=long,
         alone=alone,
-        write=target.storage,
+        end=target.storage,
+        out=True,
     )
+
+
+def transform_by_steps(
+    plan: Plan, shape: Rows[int], source: End, target: End, prepares: bool = False
+) -> None:
+    """Add the launches of a transform whose length has small primes."""
+    factors = factors_of(shape.n) or [1]
+    table = plan.table(shape.n) if len(factors) > 1 else source.first
+    # Between steps, results alternate between two pieces of memory.
+    buffers = [plan.apart(shape) for _ in range(min(len(factors) - 1, 2))]
+    before = 1
+    for i, radix in enumerate(factors):
+        last = i == len(factors) - 1
+        to = target if last else buffers[i % 2]
+        plan.over(
+            step,
+            shape.n * shape.inner // radix,
+            shape,
+            5 * size_of(shape) * max(radix.bit_length() - 1, 1),
+            prepares,
+            source=source.read,
+            target=to.written,
+            table=table,
+            over=shape,
+            before=before,
+            radix=radix,
+            whole=before * shape.inner % plan.width == 0,
+            last=last,
+            read=source.storage,
+            write=to.storage,
+        )
+        source = to
+        before *= radix

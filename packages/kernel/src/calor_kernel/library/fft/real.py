@@ -21,7 +21,7 @@ from calor_kernel.language import (
     range,
     shuffle,
 )
-from calor_kernel.library.fft.codelets import Pair, multiply
+from calor_kernel.library.fft.codelets import Pair, add, multiply
 from calor_kernel.library.fft.kernels import along
 from calor_kernel.library.fft.step_layout import (
     Read,
@@ -29,6 +29,7 @@ from calor_kernel.library.fft.step_layout import (
     Written,
     deinterleave,
     interleave,
+    load_apart,
     twice,
 )
 
@@ -59,14 +60,14 @@ def bins_of_half(
             target[to + 2 * half] = first[base] - second[base]
             target[to + 2 * half + 1] = constant(0, target.dtype)
         inside = (along(k, width) > 0) & (along(k, width) < half)
-        a = first.load(base + k, width, mask=inside), second.load(base + k, width, mask=inside)
+        a = load_apart(source, base + k, width, inside)
         b = mirrored(first, base, half, k, width), mirrored(second, base, half, k, width)
         w = turn_of_bins(table, k, half, width, inside)
         even = (a[0] + b[0]) * 0.5, (a[1] - b[1]) * 0.5
         # −i times half the difference.
         odd = (a[1] + b[1]) * 0.5, (b[0] - a[0]) * 0.5
         turned = multiply(odd, w)
-        value = even[0] + turned[0], even[1] + turned[1]
+        value = add(even, turned)
         target.store(to + 2 * k, interleave(value, width), mask=twice(inside, width))
 
 

@@ -90,31 +90,20 @@ class RowLayout:
     def load(self, base: Number, at: Number, width: int, mask: Number) -> Pair:
         """Load adjacent elements of a row from ``at`` on."""
         if self.storage.form == "apart":
-            return (
-                self.memory.first.load(base + at, width, mask=mask),
-                self.memory.second.load(base + at, width, mask=mask),
-            )
+            return load_apart(self.memory, base + at, width, mask)
         if self.storage.form == "real":
             real = self.memory.first.load(base + at, width, mask=mask)
             return self.storage.exchanged((real, constant(0, real.dtype, width)))
         if self.storage.form == "half":
             return self.storage.exchanged(self._mirrored(base, at, width, mask))
         if width == 1:
-            index = 2 * (base + at)
-            return self.storage.exchanged(
-                (
-                    self.memory.first.load(index, mask=mask),
-                    self.memory.first.load(index + 1, mask=mask),
-                )
-            )
-        both = self.memory.first.load(2 * (base + at), 2 * width, mask=twice(mask, width))
-        return self.storage.exchanged(deinterleave(both, width))
+            return self.storage.exchanged(load_each(self.memory, base + at, mask))
+        return self.storage.exchanged(load_pairs(self.memory, base + at, width, mask))
 
     def store(self, base: Number, at: Number, value: Pair, width: int, mask: Number) -> None:
         """Store elements of a row from ``at`` on, or to a vector of indices."""
         if self.storage.form == "apart":
-            self.memory.first.store(base + at, value[0], mask=mask)
-            self.memory.second.store(base + at, value[1], mask=mask)
+            store_apart(self.memory, base + at, value, mask)
             return
         value = self.storage.exchanged(value)
         if self.storage.form == "real":
@@ -124,11 +113,9 @@ class RowLayout:
         if self.storage.form == "half":
             mask = mask & (indices < (self.length // 2 + 1) * self.inner)
         if width > 1 and at.width == 1:
-            both = interleave(value, width)
-            self.memory.first.store(2 * (base + at), both, mask=twice(mask, width))
+            store_pairs(self.memory, base, at, value, width, mask)
         else:
-            self.memory.first.store(2 * (base + indices), value[0], mask=mask)
-            self.memory.first.store(2 * (base + indices) + 1, value[1], mask=mask)
+            store_each(self.memory, base + indices, value, mask)
 
     def _mirrored(self, base: Number, at: Number, width: int, mask: Number) -> Pair:
         """Load elements; those above the middle are conjugates of those below it."""
@@ -137,9 +124,7 @@ class RowLayout:
         after = 2 * frequency > self.length
         lone = (frequency == 0) | (2 * frequency == self.length)
         frequency = select(after, self.length - frequency, frequency)
-        index = 2 * (base + frequency * self.inner + rest)
-        real = self.memory.first.load(index, mask=mask)
-        imaginary = self.memory.first.load(index + 1, mask=mask)
+        real, imaginary = load_each(self.memory, base + frequency * self.inner + rest, mask)
         imaginary = select(after, -imaginary, imaginary)
         return real, select(lone, 0.0, imaginary)
 
@@ -157,3 +142,41 @@ def deinterleave(both: Number, width: int) -> Pair:
 def interleave(value: Pair, width: int) -> Number:
     """Return interleaved pairs."""
     return shuffle(value[0], [i // 2 + i % 2 * width for i in range(2 * width)], value[1])
+
+
+def load_apart(memory: Memory, at: Number, width: int, mask: Number) -> Pair:
+    """Load adjacent numbers whose parts are in separate arrays."""
+    return memory.first.load(at, width, mask=mask), memory.second.load(at, width, mask=mask)
+
+
+def store_apart(memory: Memory, at: Number, value: Pair, mask: Number) -> None:
+    """Store numbers with their parts in separate arrays, adjacent or at a vector of indices."""
+    memory.first.store(at, value[0], mask=mask)
+    memory.second.store(at, value[1], mask=mask)
+
+
+def load_pairs(memory: Memory, at: Number, width: int, mask: Number) -> Pair:
+    """Load adjacent interleaved numbers."""
+    both = memory.first.load(2 * at, 2 * width, mask=twice(mask, width))
+    return deinterleave(both, width)
+
+
+def store_pairs(
+    memory: Memory, base: Number, at: Number, value: Pair, width: int, mask: Number
+) -> None:
+    """Store adjacent interleaved numbers from ``base + at`` on."""
+    both = interleave(value, width)
+    memory.first.store(2 * (base + at), both, mask=twice(mask, width))
+
+
+def load_each(memory: Memory, at: Number, mask: Number) -> Pair:
+    """Load interleaved numbers at one index or at a vector of indices."""
+    index = 2 * at
+    return memory.first.load(index, mask=mask), memory.first.load(index + 1, mask=mask)
+
+
+def store_each(memory: Memory, at: Number, value: Pair, mask: Number) -> None:
+    """Store interleaved numbers at one index or at a vector of indices."""
+    index = 2 * at
+    memory.first.store(index, value[0], mask=mask)
+    memory.first.store(index + 1, value[1], mask=mask)

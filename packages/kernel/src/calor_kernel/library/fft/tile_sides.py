@@ -12,7 +12,18 @@ from typing import Generic, Literal, TypeVar
 from calor_kernel.language import Number, SizeOf, helper, min, splat
 from calor_kernel.library.fft.codelets import Pair
 from calor_kernel.library.fft.kernels import along
-from calor_kernel.library.fft.step_layout import Memory, Storage, deinterleave, interleave, twice
+from calor_kernel.library.fft.step_layout import (
+    Memory,
+    Storage,
+    interleave,
+    load_apart,
+    load_each,
+    load_pairs,
+    store_apart,
+    store_each,
+    store_pairs,
+    twice,
+)
 from calor_kernel.library.matmul.packing import transpose
 
 # The layout of lanes: adjacent lanes, adjacent elements of a lane, or neither.
@@ -63,26 +74,23 @@ class Side:
     def read(self, i: Number, half: int) -> Pair:
         """Return element i of the lanes of a half."""
         there, lanes = self.there[half][0], self.lanes
-        first, second = self.memory.first, self.memory.second
         at = self.starts[half][0] + i * self.step
         if self.storage.form == "apart":
-            return first.load(at, lanes, mask=there), second.load(at, lanes, mask=there)
+            return load_apart(self.memory, at, lanes, there)
         if self.mode == "across":
-            return deinterleave(first.load(2 * at, 2 * lanes, mask=twice(there, lanes)), lanes)
-        return first.load(2 * at, mask=there), first.load(2 * at + 1, mask=there)
+            return load_pairs(self.memory, at, lanes, there)
+        return load_each(self.memory, at, there)
 
     def write(self, i: Number, half: int, value: Pair) -> None:
         """Write element i of the lanes of a half."""
         there, lanes = self.there[half][0], self.lanes
         at = self.starts[half][0] + i * self.step
         if self.storage.form == "apart":
-            self.memory.first.store(at, value[0], mask=there)
-            self.memory.second.store(at, value[1], mask=there)
+            store_apart(self.memory, at, value, there)
         elif self.mode == "across":
             self.memory.first.store(2 * at, interleave(value, lanes), mask=twice(there, lanes))
         else:
-            self.memory.first.store(2 * at, value[0], mask=there)
-            self.memory.first.store(2 * at + 1, value[1], mask=there)
+            store_each(self.memory, at, value, there)
 
     def read_real(self, i: Number, half: int) -> Number:
         """Return the real element i of the lanes of a half."""
@@ -97,24 +105,11 @@ class Side:
     # Blocks of as many elements as lanes, of rows with adjacent elements.
     def read_block(self, i: Number, count: Number, half: int) -> list[Pair]:
         """Return elements from i on; rows have ``count`` elements."""
-        lanes = self.lanes
-        inside = along(i, lanes) < count
-        rows: list[Pair] = []
-        for start in self.starts[half]:
-            if self.storage.form == "apart":
-                rows.append(
-                    (
-                        self.memory.first.load(start + i, lanes, mask=inside),
-                        self.memory.second.load(start + i, lanes, mask=inside),
-                    )
-                )
-            else:
-                at = 2 * (start + i)
-                both = self.memory.first.load(at, 2 * lanes, mask=twice(inside, lanes))
-                rows.append(deinterleave(both, lanes))
-        return list(
-            zip(transpose([r for r, _ in rows]), transpose([i for _, i in rows]), strict=True)
-        )
+        inside = along(i, self.lanes) < count
+        load = load_apart if self.storage.form == "apart" else load_pairs
+        rows = [load(self.memory, start + i, self.lanes, inside) for start in self.starts[half]]
+        parts = transpose([r for r, _ in rows]), transpose([i for _, i in rows])
+        return list(zip(*parts, strict=True))
 
     def write_block(self, i: Number, count: Number, half: int, values: list[Pair]) -> None:
         """Write elements from i on; rows have ``count`` elements."""
@@ -123,12 +118,11 @@ class Side:
         real, imaginary = transpose([v[0] for v in values]), transpose([v[1] for v in values])
         for lane, start in enumerate(self.starts[half]):
             mask = inside & splat(self.there[half][lane], lanes)
+            value = real[lane], imaginary[lane]
             if self.storage.form == "apart":
-                self.memory.first.store(start + i, real[lane], mask=mask)
-                self.memory.second.store(start + i, imaginary[lane], mask=mask)
+                store_apart(self.memory, start + i, value, mask)
             else:
-                both = interleave((real[lane], imaginary[lane]), lanes)
-                self.memory.first.store(2 * (start + i), both, mask=twice(mask, lanes))
+                store_pairs(self.memory, start, i, value, lanes, mask)
 
     def read_real_block(self, i: Number, count: Number, half: int) -> list[Number]:
         """Return real elements from i on."""

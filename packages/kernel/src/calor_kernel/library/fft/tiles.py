@@ -33,7 +33,7 @@ from calor_kernel.language import (
     splat,
 )
 from calor_kernel.library.fft.codelets import Pair, multiply, transform
-from calor_kernel.library.fft.kernels import along, ratio, small_turn
+from calor_kernel.library.fft.kernels import along, in_octant, ratio, small_turn
 from calor_kernel.library.fft.step_layout import Read, Storage, Written
 from calor_kernel.library.fft.tile_sides import LaneCounts, Lanes, Mode, Side, Steps
 
@@ -183,12 +183,7 @@ def turn_by(index: Number, n: Number, dtype: DType) -> Pair:
     o = octant.to(index.dtype)
     odd = o % 2 == 1
     c, s = small_turn(select(odd, 1.0 - part, part), select(odd, -lost, lost))
-    exchange = (o + 1) // 2 % 2 == 1
-    real, imaginary = select(exchange, s, c), select(exchange, c, s)
-    return (
-        select((o + 2) // 4 % 2 == 1, -real, real),
-        select(o >= 4, imaginary, -imaginary),
-    )
+    return in_octant(o, c, s)
 
 
 @helper
