@@ -6,16 +6,25 @@ of a second on first use, and is cached.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from calor.dtypes import float32, int64
+from calor.dtypes import float32
 from calor.errors import CalorError
 from calor_kernel.contract.cost import Ceilings, ceilings_of
-from calor_kernel.contract.work import Build
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Input, Launch, Output
 from calor_kernel.device.lines import Lines
 from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import absolute_position, fma, kernel, loop_range, registers, splat
+from calor_kernel.language import (
+    Out,
+    Size,
+    absolute_position,
+    fma,
+    kernel,
+    loop_range,
+    registers,
+    splat,
+)
 from calor_kernel.library.copying import copy_dense
 from calor_kernel.planning.engine import Engine
 
@@ -23,11 +32,10 @@ _BYTES: Final = 64 << 20
 _SAMPLES: Final = 4
 _CHAINS: Final = 16
 _TURNS: Final = 1 << 14
-_SIZE: Final = Scalar(int64, nonnegative=True)
 
 
 @kernel
-def multiply_add(y: Any, turns: Any, *, width: int, chains: int) -> None:
+def multiply_add(y: Out, turns: Size, *, width: int, chains: int) -> None:
     """Run independent chains of multiply-adds, and write the sums."""
     sums = registers(chains, float32, width)
     a, b = splat(0.999, width), splat(0.001, width)
@@ -56,8 +64,11 @@ def measured(engine: Engine, lines: Lines) -> Ceilings:
     return found
 
 
-def _best(engine: Engine, step: Step, *nbytes: int) -> float:
-    pieces = [engine.pool.raw(n) for n in nbytes]
+def _best(engine: Engine, launched: Launch, arguments: tuple[Slot | int, ...], *room: int) -> float:
+    """Return the shortest seconds of a launch on memory of some bytes, a slot each."""
+    (function,) = engine.kernels.load([launched.build])
+    step = Step(function, launched.cubes, arguments, launched.flops, launched.nbytes)
+    pieces = [engine.pool.raw(n) for n in room]
     handles = [handle for handle, _ in pieces]
     queue = engine.device.queue
     try:
@@ -65,8 +76,8 @@ def _best(engine: Engine, step: Step, *nbytes: int) -> float:
         queue.run(recorded, handles)
         return min(queue.seconds(recorded, handles)[0] for _ in range(_SAMPLES))
     finally:
-        for handle, room in pieces:
-            engine.pool.give(handle, room, 0)
+        for handle, room_ in pieces:
+            engine.pool.give(handle, room_, 0)
 
 
 def _bandwidth(engine: Engine) -> float:
@@ -74,13 +85,20 @@ def _bandwidth(engine: Engine) -> float:
     width = max(info.vector_bytes // 4, 1)
     units = min(info.max_units, 256)
     chunk = units * width * (4 if units > 1 else 1024)
-    keywords = (("width", width), ("fill", False))
-    signature = (Buffer(float32, writable=False), Buffer(float32), _SIZE, _SIZE)
-    (function,) = engine.kernels.load([Build(copy_dense, signature, keywords, (units, 1, 1))])
     count = _BYTES // 4
-    cubes = -(-count // chunk)
-    step = Step(function, (cubes, 1, 1), (Slot(0), Slot(1), count, chunk), 0, 2 * _BYTES)
-    return 2 * _BYTES / _best(engine, step, _BYTES, _BYTES)
+    made = launch(
+        copy_dense,
+        Grid.line(-(-count // chunk), units),
+        Effort("", 0, 2 * _BYTES),
+        source=Bound(Input(0), float32),
+        target=Bound(Output(), float32),
+        count=count,
+        chunk=chunk,
+        width=width,
+        fill=False,
+    )
+    seconds = _best(engine, made, (Slot(0), Slot(1), count, chunk), _BYTES, _BYTES)
+    return 2 * _BYTES / seconds
 
 
 def _flops(engine: Engine) -> float:
@@ -88,9 +106,14 @@ def _flops(engine: Engine) -> float:
     width = max(info.vector_bytes // 4, 1)
     units = min(info.max_units, 256)
     cubes = info.cores * (8 if units > 1 else 1)
-    keywords = (("width", width), ("chains", _CHAINS))
-    build = Build(multiply_add, (Buffer(float32), _SIZE), keywords, (units, 1, 1))
-    (function,) = engine.kernels.load([build])
     flops = 2 * cubes * units * width * _CHAINS * _TURNS
-    step = Step(function, (cubes, 1, 1), (Slot(0), _TURNS), flops, 0)
-    return flops / _best(engine, step, cubes * units * width * 4)
+    made = launch(
+        multiply_add,
+        Grid.line(cubes, units),
+        Effort("", flops),
+        y=Bound(Output(), float32),
+        turns=_TURNS,
+        width=width,
+        chains=_CHAINS,
+    )
+    return flops / _best(engine, made, (Slot(0), _TURNS), cubes * units * width * 4)
