@@ -15,7 +15,7 @@ from calor_kernel.library.conv import (
     lower_conv_weight_gradient,
 )
 from calor_kernel.library.conv.implicit_gemm_mma import units_of_place
-from calor_kernel.library.conv.implicit_gemm_mma_plan import MORE, TILES, fits
+from calor_kernel.library.conv.implicit_gemm_mma_launch import MORE, TILES, fits
 from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
@@ -370,7 +370,7 @@ def test_gradients_of_weights_by_any_tile(dtype, made, monkeypatch):
     row = ((3, 68, 14, 15), (72, 68, 2, 2), ONE, (NONE, NONE), ONE, 1)
     tiles = [(False, (made,), ())]
     monkeypatch.setattr(
-        "calor_kernel.library.conv.implicit_gemm_mma_plan.tiles_of", lambda *_: tiles
+        "calor_kernel.library.conv.implicit_gemm_mma_launch.tiles_of", lambda *_: tiles
     )
     request = request_of(op, row, dtype, info)
     said = {**request.attributes, "precision": "high"}

@@ -6,7 +6,7 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_interpreter.device import MANY_UNITS, LanesDevice
-from calor_kernel.library.conv import implicit_gemm_simt_plan
+from calor_kernel.library.conv import implicit_gemm_simt_launch
 from calor_kernel.library.gemm.simt_plan import Patches
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -15,7 +15,7 @@ from .test_fragments import H200, LOWERINGS, ONE, PADDED, names, request_of, squ
 
 AHEAD = replace(MANY_UNITS, planes=(32,))
 LOADED = replace(AHEAD, features=AHEAD.features - {"async_copy", "matrix"})
-RATES = implicit_gemm_simt_plan.RATES
+RATES = implicit_gemm_simt_launch.RATES
 KERNELS = {"conv_patches", "conv_weight_patches"}
 # shapes of x and w, stride, padding, dilation, groups.
 ROWS = [
@@ -37,7 +37,7 @@ def small(request, monkeypatch):
     """A device, and tiles of which there are several, with several steps and parts."""
     ahead = request.param == "ahead"
     only = {(4, 8, 1, 1, 8, 3 if ahead else 2): 1.0}
-    monkeypatch.setattr(implicit_gemm_simt_plan, "RATES", dict.fromkeys(RATES, only))
+    monkeypatch.setattr(implicit_gemm_simt_launch, "RATES", dict.fromkeys(RATES, only))
     return AHEAD if ahead else LOADED
 
 
@@ -64,7 +64,7 @@ def test_one_plan_for_several_sizes(small, op):
 @pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
 def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
     only = {(4, 8, 1, 1, 8, 2): 1.0}
-    monkeypatch.setattr(implicit_gemm_simt_plan, "RATES", dict.fromkeys(RATES, only))
+    monkeypatch.setattr(implicit_gemm_simt_launch, "RATES", dict.fromkeys(RATES, only))
     assert names(LOWERINGS[op](request_of(op, row, dtype, LOADED))) & KERNELS
     check(KernelBackend("lanes", lambda index: LanesDevice(LOADED)), op, row, dtype.name)
     assert not names(LOWERINGS[op](request_of(op, row, dtype, AHEAD))) & KERNELS
@@ -92,7 +92,7 @@ def test_steps_have_channels_of_one_tap_where_they_can():
 @pytest.mark.parametrize("row", [ROWS[1], ROWS[2]], ids=str)
 @pytest.mark.parametrize("made", [(2, 4, 1, 4, 8, 3), (4, 8, 2, 2, 16, 3)], ids=str)
 def test_units_with_several_places(monkeypatch, row, made):
-    monkeypatch.setattr(implicit_gemm_simt_plan, "RATES", {key: {made: 1.0} for key in RATES})
+    monkeypatch.setattr(implicit_gemm_simt_launch, "RATES", {key: {made: 1.0} for key in RATES})
     check(KernelBackend("lanes", lambda index: LanesDevice(AHEAD)), "conv", row, "float32")
 
 

@@ -29,6 +29,22 @@ _NARROW: dict[int, dict[int, Tile]] = {
 _LEAST, _MOST = 1 << 19, 6 << 20
 
 
+def _registers(info: DeviceInfo) -> int:
+    """Return the kind of tiles for a device: for 32 or for 16 vector registers."""
+    return 32 if info.native.get("vector_registers", 16) >= 32 else 16
+
+
+def _share(total: int, info: DeviceInfo) -> int:
+    """Return the operations of a cube for a number of operations in all."""
+    return least(greatest(total // (8 * info.cores), _LEAST), _MOST)
+
+
+def _block(flops: int, tile: int, count: int, info: DeviceInfo) -> int:
+    """Return how many of ``count`` rows a cube computes, in whole tiles; ``flops``: of a panel."""
+    tiles = greatest(1, _share(flops, info) * count // greatest(flops * tile, 1))
+    return least(tiles * tile, count)
+
+
 @dataclass(frozen=True, slots=True)
 class Shift:
     """Tiles of (rows, vectors): output channels by vectors of output pixels.
@@ -53,11 +69,10 @@ def shift(
 ) -> Shift:
     """Return the tiles for numbers of channels, pixels of a line, terms and images."""
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
-    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    many = _registers(info)
     count = -(-places // lanes)
     tile, rest, whole, less = _panels(rows, count, many)
-    total = 2 * rows * terms * places * images
-    wanted = least(greatest(total // (8 * info.cores), _LEAST), _MOST)
+    wanted = _share(2 * rows * terms * places * images, info)
     panel = max(2 * rows * terms * tile[1] * lanes, 1)
     # A block has whole tiles of both kinds.
     step = lcm(tile[0], rest[0])
@@ -65,16 +80,9 @@ def shift(
     block_rows = rows
     if block_panels == 1:
         block_rows = greatest(1, wanted // (2 * step * terms * tile[1] * lanes)) * step
-    return Shift(
-        accumulate,
-        lanes,
-        tile,
-        rest,
-        whole,
-        whole + less,
-        least(block_rows, rows),
-        least(block_panels, whole + less),
-    )
+    panels = whole + less
+    blocks = least(block_rows, rows), least(block_panels, panels)
+    return Shift(accumulate, lanes, tile, rest, whole, panels, *blocks)
 
 
 def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
@@ -119,7 +127,7 @@ def dot_tile(
 
     ``near`` taps read the same cache lines, as taps of one row do; a tile has them together.
     """
-    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    many = _registers(info)
     sums, most = (24, 6) if many == 32 else (10, 3)
     together = min(near, most)
     if rows * columns < 8:
@@ -127,8 +135,7 @@ def dot_tile(
     width = min(columns, max(1, most // together))
     height = min(rows, max(1, sums // (width * together)))
     tile = max(2 * height * width * together * places, 1)
-    total = 2 * rows * columns * taps * places * groups
-    wanted = least(greatest(total // (8 * info.cores), _LEAST), _MOST)
+    wanted = _share(2 * rows * columns * taps * places * groups, info)
     block_taps = least(taps, greatest(1, wanted // tile) * together)
     block_rows = greatest(1, wanted * together // (tile * block_taps)) * height
     return DotTile(height, width, together, least(block_rows, rows), block_taps)
@@ -136,19 +143,7 @@ def dot_tile(
 
 # Tiles of pixels and vectors of channels, by the number of vector registers.
 _ACROSS: dict[int, tuple[Tile, ...]] = {
-    32: (
-        (14, 2),
-        (13, 2),
-        (12, 2),
-        (11, 2),
-        (10, 2),
-        (9, 3),
-        (8, 3),
-        (7, 3),
-        (6, 4),
-        (5, 4),
-        (4, 6),
-    ),
+    32: (*((n, 2) for n in range(14, 9, -1)), (9, 3), (8, 3), (7, 3), (6, 4), (5, 4), (4, 6)),
     16: ((6, 2), (5, 2), (4, 2), (4, 3)),
 }
 
@@ -170,7 +165,7 @@ def across_tile(
     width: int, outputs: int, terms: int, lines: int, images: int, info: DeviceInfo
 ) -> Across:
     """Return the tiles for rows of ``width`` pixels, and ``lines`` rows in an image."""
-    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    many = _registers(info)
     lanes = info.vector_bytes // 4
     fit = [t for t in _ACROSS[many] if t[0] <= min(width, lanes)]
 
@@ -182,8 +177,7 @@ def across_tile(
     rows, vectors = min(fit, key=cost)
     panels = -(-outputs // (vectors * lanes))
     line = max(2 * width * vectors * lanes * terms, 1)
-    total = line * lines * panels * images
-    wanted = least(greatest(total // (8 * info.cores), _LEAST), _MOST)
+    wanted = _share(line * lines * panels * images, info)
     block_lines = least(lines, greatest(1, wanted // line))
     block_panels = least(panels, greatest(1, wanted // (line * block_lines)))
     return Across(rows, vectors, block_panels, block_lines)
@@ -201,16 +195,14 @@ class NarrowWeights:
 
     def block(self, flops: int, rows: int, info: DeviceInfo) -> int:
         """Return the rows of a cube; ``flops``: the operations of a panel."""
-        wanted = least(greatest(flops // (8 * info.cores), _LEAST), _MOST)
-        tiles = greatest(1, wanted * rows // greatest(flops * self.rows, 1))
-        return least(tiles * self.rows, rows)
+        return _block(flops, self.rows, rows, info)
 
 
 def narrow_weights(
     rows: int, columns: int, taps: int, lanes: int, info: DeviceInfo
 ) -> NarrowWeights:
     """Return the tiles for channels of both operands, and taps of a filter row."""
-    sums = 24 if info.native.get("vector_registers", 16) >= 32 else 10
+    sums = 24 if _registers(info) == 32 else 10
     # Vectors that are read stay in registers beside the sums, one for each tap of a pixel.
     vectors = 2 if columns > lanes and sums >= 8 * taps else 1
     return NarrowWeights(min(rows, max(1, sums // (taps * vectors))), vectors)
@@ -225,14 +217,12 @@ class Narrow:
 
     def block(self, flops: int, images: int, info: DeviceInfo) -> int:
         """Return the images of a cube; ``flops``: the operations of a panel."""
-        wanted = least(greatest(flops // (8 * info.cores), _LEAST), _MOST)
-        tiles = greatest(1, wanted * images // greatest(flops * self.together, 1))
-        return least(tiles * self.together, images)
+        return _block(flops, self.together, images, info)
 
 
 def narrow_tile(width: int, outputs: int, taps: int, lanes: int, info: DeviceInfo) -> Narrow | None:
     """Return the tiles for rows of ``width`` pixels; None if registers are too few."""
-    many = 32 if info.native.get("vector_registers", 16) >= 32 else 16
+    many = _registers(info)
     vectors = 2 if many == 32 and -(-outputs // lanes) % 2 == 0 and taps <= 3 else 1
     # Registers beside the sums hold the weights of a filter row, and an element of the input.
     sums = many - 1 - taps * vectors

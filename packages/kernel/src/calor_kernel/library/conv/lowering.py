@@ -30,10 +30,8 @@ from calor_kernel.library.conv.direct_rows_launch import (
 )
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
-from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_works
-from calor_kernel.library.conv.implicit_gemm_mma_plan import mma_refusal
-from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_works
-from calor_kernel.library.conv.implicit_gemm_simt_plan import simt_refusal
+from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
+from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_refusal, simt_works
 from calor_kernel.library.conv.implicit_gemm_tma_launch import (
     stride2_refusal,
     stride2_works,

@@ -7,7 +7,7 @@ output position and a tap; it covers stride, dilation, padding and cropping.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, prod
@@ -23,6 +23,7 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
+from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Request, View
 
@@ -119,11 +120,23 @@ def _grouped(view: View, groups: int) -> tuple[int, int]:
     return per, per * view.strides[1]
 
 
+def _axes(
+    request: Request, outputs: Spec | View, w: Spec | View, inputs: Spec | View, a: View, b: View
+) -> Iterator[tuple[int, ...]]:
+    """Yield, of each spatial axis, (output pixels, taps, input pixels, strides of a and b, stride,
+    padding before the image, dilation).
+    """
+    given = request.attributes
+    low = [before for before, _ in given["padding"]]
+    shapes = (spec.shape[2:] for spec in (outputs, w, inputs))
+    strides = a.strides[2:], b.strides[2:]
+    return zip(*shapes, *strides, given["stride"], low, given["dilation"], strict=True)
+
+
 def forward(request: Request) -> Correlation:
     """Return the problem of ``conv``."""
     x, w = request.inputs
     groups = request.attributes["groups"]
-    (result,) = request.outputs
     outputs = w.shape[0] // groups
     channels, step = _grouped(x, groups)
     leads = (
@@ -133,11 +146,8 @@ def forward(request: Request) -> Correlation:
     )
     axes = tuple(
         Axis(m, k, s, d, -low, 1, n, a, b)
-        for m, k, n, a, b, s, (low, _), d in zip(
-            result.shape[2:], w.shape[2:], x.shape[2:], x.strides[2:], w.strides[2:],
-            *_geometry(request), strict=True,
-        )
-    )  # fmt: skip
+        for m, k, n, a, b, s, low, d in _axes(request, request.outputs[0], w, x, x, w)
+    )
     return Correlation(leads, Lead(channels, x.strides[1], w.strides[1]), axes, x, w)
 
 
@@ -145,7 +155,6 @@ def for_input(request: Request) -> Correlation:
     """Return the problem of ``conv_input_gradient``: all uses of each input element."""
     g, w = request.inputs
     groups = request.attributes["groups"]
-    (result,) = request.outputs
     outputs, step = _grouped(g, groups)
     leads = (
         Lead(g.shape[0], g.strides[0], 0),
@@ -154,11 +163,8 @@ def for_input(request: Request) -> Correlation:
     )
     axes = tuple(
         Axis(n, k, 1, -d, low, s, m, a, b)
-        for n, k, m, a, b, s, (low, _), d in zip(
-            result.shape[2:], w.shape[2:], g.shape[2:], g.strides[2:], w.strides[2:],
-            *_geometry(request), strict=True,
-        )
-    )  # fmt: skip
+        for m, k, n, a, b, s, low, d in _axes(request, g, w, request.outputs[0], g, w)
+    )
     return Correlation(leads, Lead(outputs, g.strides[1], w.strides[0]), axes, g, w)
 
 
@@ -167,20 +173,16 @@ def for_weight(request: Request) -> Correlation:
     x, g = request.inputs
     groups = request.attributes["groups"]
     (result,) = request.outputs
-    _, step = _grouped(x, groups)
     outputs, jump = _grouped(g, groups)
     leads = (
-        Lead(groups, step, jump),
+        Lead(groups, _grouped(x, groups)[1], jump),
         Lead(outputs, 0, g.strides[1]),
         Lead(result.shape[1], x.strides[1], 0),
     )
     axes = tuple(
         Axis(k, m, d, s, -low, 1, n, a, b)
-        for k, m, n, a, b, s, (low, _), d in zip(
-            result.shape[2:], g.shape[2:], x.shape[2:], x.strides[2:], g.strides[2:],
-            *_geometry(request), strict=True,
-        )
-    )  # fmt: skip
+        for m, k, n, a, b, s, low, d in _axes(request, g, result, x, x, g)
+    )
     return Correlation(leads, Lead(x.shape[0], x.strides[0], g.strides[0]), axes, x, g, True)
 
 
@@ -282,8 +284,3 @@ def _parts(axis: Axis) -> list[tuple[Axis, int, int]]:
             )
         )
     return made
-
-
-def _geometry(request: Request) -> tuple[Sequence[int], Sequence[tuple[int, int]], Sequence[int]]:
-    attributes = request.attributes
-    return attributes["stride"], attributes["padding"], attributes["dilation"]
