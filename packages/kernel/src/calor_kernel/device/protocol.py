@@ -159,19 +159,23 @@ class Step:
         """A rough cost: bytes, plus an eighth of the flops."""
         return self.nbytes + self.flops // 8
 
+    def mapped(self, number: Callable[[Any], Any], function: Any = None) -> Step:
+        """Return the step with ``number`` of each number: scalars, offsets, cubes and work.
+
+        ``function`` takes the place of the step's own if it is given.
+        """
+        x, y, z = map(number, self.cubes)
+        arguments = tuple(
+            Slot(a.number, number(a.offset)) if isinstance(a, Slot) else number(a)
+            for a in self.arguments
+        )
+        made = self.function if function is None else function
+        return Step(made, (x, y, z), arguments, number(self.flops), number(self.nbytes))
+
 
 def filled(step: Step, numbers: Sequence[int] | Mapping[int, int], function: Any = None) -> Step:
     """Return a step with the numbers of this run, and with another function if one is given."""
-
-    def known(given: Any) -> Any:
-        if isinstance(given, Varying):
-            return given.of(numbers)
-        return Slot(given.number, known(given.offset)) if isinstance(given, Slot) else given
-
-    x, y, z = map(known, step.cubes)
-    arguments = tuple(map(known, step.arguments))
-    made = step.function if function is None else function
-    return Step(made, (x, y, z), arguments, known(step.flops), known(step.nbytes))
+    return step.mapped(lambda n: n.of(numbers) if isinstance(n, Varying) else n, function)
 
 
 Form = Callable[[Sequence[int], Mapping[int, Any]], Any]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from calor_kernel.contract.sizes import Size
 from calor_kernel.contract.trace import LEAST, MOST, Trace
-from calor_kernel.device.protocol import Slot, Step, Varying
+from calor_kernel.device.protocol import Varying
 
 _MASK: Final = (1 << 64) - 1
 Function = Callable[..., tuple[int, ...] | None]
@@ -31,17 +31,6 @@ class Numbers:
         self.atoms |= value.atoms
         text = value.text if value.low >= 0 else f"{value.text}&{_MASK}"
         return Varying(self.texts.setdefault(text, len(self.texts)))
-
-    def step(self, step: Step) -> Step:
-        """Return a step with Varying numbers for its sizes."""
-        x, y, z = map(self.place, step.cubes)
-        arguments = tuple(
-            Slot(a.number, self.place(a.offset)) if isinstance(a, Slot) else self.place(a)
-            for a in step.arguments
-        )
-        return Step(
-            step.function, (x, y, z), arguments, self.place(step.flops), self.place(step.nbytes)
-        )
 
 
 def signed(number: int) -> int:

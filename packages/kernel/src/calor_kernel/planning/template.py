@@ -109,7 +109,7 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
     builds = laid.builds
     left = iter(builds)
     for one in recorder.steps(laid, [hinted_value(build) for build in builds]):
-        steps = [numbers.step(step) for step in one]
+        steps = [step.mapped(numbers.place) for step in one]
         sized = {k: build for k, build in enumerate(islice(left, len(one))) if sizes_in(build)}
         places = [numbers.place(n).place for build in sized.values() for n in sizes_in(build)]
         opened = Opened(sized, getter(places), engine.kernels)
