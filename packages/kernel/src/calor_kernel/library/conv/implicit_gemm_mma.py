@@ -21,6 +21,7 @@ from calor_kernel.language import (
     Pipeline,
     Pointer,
     Size,
+    Stride,
     assume_multiple,
     cube_position,
     helper,
@@ -37,7 +38,6 @@ from calor_kernel.library.conv.windows import (
     PhaseOnDevice,
     Reader,
     ResultStrides,
-    Strides,
     WindowsOnDevice,
     chosen,
 )
@@ -58,7 +58,7 @@ def conv_fragments(
     splits: Size,
     part_step: Size,
     result: ResultStrides[Number],
-    strides: Strides[Number],
+    strides: tuple[Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
     *,
     plan: Fragments,
@@ -153,7 +153,7 @@ def window_loader(
     def load(pipe: Pipeline, begin: Number) -> None:
         k = begin + term
         there = k < end
-        begin_of = reader.of(k, phase.weights)
+        begin_of = reader.of(k, phase)
         for turn in range(plan.rows // apart):
             row = line + turn * apart
             inside = there & (rows.first + row < rows.total)
@@ -205,7 +205,7 @@ def conv_weight_fragments(
     share: Size,
     part_step: Size,
     g_place: Size,
-    strides: Strides[Number],
+    strides: tuple[Stride, ...],
     windows: WindowsOnDevice,
     *,
     plan: Fragments,

@@ -41,7 +41,7 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
 from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Convolution, Correlation
 from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
-from calor_kernel.library.conv.windows import ResultStrides, Strides
+from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.mma import Fragments, instruction_for, loads_together
 
 # Rows and columns of a tile, terms of a step, planes down and across, stages.
@@ -252,7 +252,7 @@ def _of_pixels(
                 rows_total=outputs.size, w_row=Multiple(weights.row, plan.access), splits=splits,
                 part_step=Multiple(part_step, run),
                 result=ResultStrides(Multiple(strides[2], run), Multiple(strides[0], run), *to),
-                strides=Strides(*(Multiple(n, plan.access) for n in x.strides)),
+                strides=[Multiple(n, plan.access) for n in x.strides],
                 phases=[
                     numbers_of(phase, x.room, block, weights, splits, plan.depth, strides[3:])
                     for phase in some
@@ -308,7 +308,7 @@ def _of_weights(problem: Correlation, plan: Fragments, info: DeviceInfo) -> Work
             g=g.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS), c=target.aligned(ACCESS),
             rows_total=outputs.size, columns_total=wide(columns), terms=terms, splits=splits,
             share=share, part_step=wide(count), g_place=wide(g.room),
-            strides=Strides(*map(wide, x.strides)), windows=windows_of((down, across), x.room),
+            strides=[*map(wide, x.strides)], windows=windows_of((down, across), x.room),
             plan=plan,
         )
     )  # fmt: skip

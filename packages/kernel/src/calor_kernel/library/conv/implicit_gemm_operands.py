@@ -17,7 +17,7 @@ from calor_kernel.contract.work import Input, View
 from calor_kernel.library.conv.channels_last import last_launch
 from calor_kernel.library.conv.padded_rows import Steps, three
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, Part, undivided
-from calor_kernel.library.conv.windows import Phase, TapStrides, WindowAxis, Windows
+from calor_kernel.library.conv.windows import Phase, WindowAxis, Windows
 
 # Bytes of an access.
 ACCESS = 16
@@ -178,10 +178,13 @@ def numbers_of(
     share = max(-(-terms // (splits * depth)) * depth, depth)
     offsets = (0,) * (2 - len(p.axes)) + phase.offsets
     start = sum(s * by for s, by in zip(strides, offsets, strict=True))
-    access = ACCESS // p.b.dtype.itemsize
-    own = (Multiple(n, access) for n in (p.b.offset, weights.block, down.b, across.b))
+
+    def whole(n: int) -> Multiple:
+        return Multiple(n, ACCESS // p.b.dtype.itemsize)
+
     return Phase(
-        pixels_of(p), terms, share, start, TapStrides(*own), windows_of((down, across), block)
+        *(pixels_of(p), terms, share, start, whole(p.b.offset), whole(weights.block)),
+        *(whole(down.b), whole(across.b), windows_of((down, across), block)),
     )
 
 

@@ -39,8 +39,6 @@ from calor_kernel.library.conv.windows import (
     Reader,
     ResultStrides,
     Start,
-    Strides,
-    TapStrides,
     chosen,
 )
 from calor_kernel.library.gemm.pipeline import Loader
@@ -58,7 +56,7 @@ def conv_patches(
     result: ResultStrides[Number],
     w_channel: Size,
     x_channel: Stride,
-    strides: Strides[Number],
+    strides: tuple[Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
     *,
     plan: Patches,
@@ -86,7 +84,7 @@ def conv_patches(
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     tile = simt_tile(plan)
     terms = Terms(reader, end, plan, even)
-    weights = weights_loader(w, phase.weights, w_channel, first_row, rows_total, terms)
+    weights = weights_loader(w, phase, w_channel, first_row, rows_total, terms)
     multiply(tile, pipe, (weights, pixels_loader(x, mine, x_channel, terms)), begin, end)
     for j, place in tile.columns(first_column, run):
         lead, within = phase.windows.pixels.divmod(place)
@@ -132,14 +130,14 @@ class Terms:
         (at, top, left), windows = place, self.reader.windows
         y, x = down * windows.down.move, across * windows.across.move
         strides = self.reader.strides
-        far = y * strides.row + x * strides.pixel + channel * channel_step
+        far = y * strides[1] + x * strides[2] + channel * channel_step
         return at + far, self.reader.inside(top + y, left + x)
 
 
 @helper
 def weights_loader(
     w: Pointer,
-    steps: TapStrides[Number],
+    phase: PhaseOnDevice,
     channel_step: Number,
     first: Number,
     count: Number,
@@ -151,10 +149,10 @@ def weights_loader(
     whole = lines * plan.depth
 
     def load(pipe: Pipeline, begin: Number) -> None:
-        base = steps.first + first
+        base = phase.first + first
         if even:
             channel, down, across = terms.of(begin)
-            base = base + channel * channel_step + down * steps.down + across * steps.across
+            base = base + channel * channel_step + down * phase.down + across * phase.across
         for turn in range(-(-whole // plan.units)):
             piece = unit_index() + turn * plan.units
             place, deep = piece % lines * FOUR, piece // lines
@@ -163,7 +161,7 @@ def weights_loader(
                 index = index + deep * channel_step
             else:
                 channel, down, across = terms.of(begin + deep)
-                index = index + channel * channel_step + down * steps.down + across * steps.across
+                index = index + channel * channel_step + down * phase.down + across * phase.across
             inside = (first + place < count) & (begin + (0 if even else deep) < terms.end)
             if (whole % plan.units == 0) or (piece < whole):
                 to = place + deep * (plan.rows + FOUR)

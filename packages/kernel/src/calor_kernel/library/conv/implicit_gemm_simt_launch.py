@@ -39,7 +39,7 @@ from calor_kernel.library.conv.implicit_gemm_simt import (
 from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
-from calor_kernel.library.conv.windows import ResultStrides, Strides
+from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.simt_plan import FOUR, Patches, sums_of
 from calor_kernel.library.matmul.ranking import lack, name_of
 
@@ -311,7 +311,7 @@ def _of_pixels(problem: Correlation, plan: Patches, splits: int, info: DeviceInf
                 w=weights.bound.aligned(ALIGN), x=operand(0, p.a), c=target.aligned(ALIGN),
                 rows_total=outputs.size, part_step=Multiple(part_step, FOUR), result=result,
                 w_channel=Multiple(weights.row, FOUR), x_channel=channels.a,
-                strides=Strides(images.a, axes[0].a, axes[1].a),
+                strides=(images.a, axes[0].a, axes[1].a),
                 phases=[
                     numbers_of(
                         phase, channels.size, block, weights, splits, plan.depth, strides[3:]

@@ -30,15 +30,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Strides(Generic[N]):
-    """The strides of an operand's images, rows and pixels."""
-
-    image: StrideOf[N]
-    row: StrideOf[N]
-    pixel: StrideOf[N]
-
-
-@dataclass(frozen=True, slots=True)
 class ResultStrides(Generic[N]):
     """The strides of a result's channels, images, rows and pixels."""
 
@@ -76,24 +67,20 @@ class Windows(Generic[N, D]):
 
 
 @dataclass(frozen=True, slots=True)
-class TapStrides(Generic[N]):
-    """Of weights: the first element, and the strides of blocks of channels and of both axes."""
-
-    first: StrideOf[N]
-    block: StrideOf[N]
-    down: StrideOf[N]
-    across: StrideOf[N]
-
-
-@dataclass(frozen=True, slots=True)
 class Phase(Generic[N, D]):
-    """A phase: its pixels, terms, terms of a part, and first element in the result."""
+    """A phase: its pixels, terms, terms of a part, and first element in the result.
+
+    ``first``: its first weight in a row; ``block``, ``down``, ``across``: the strides of weights.
+    """
 
     columns: SizeOf[N]
     terms: SizeOf[N]
     share: SizeOf[N]
     start: SizeOf[N]
-    weights: TapStrides[N]
+    first: StrideOf[N]
+    block: StrideOf[N]
+    down: StrideOf[N]
+    across: StrideOf[N]
     windows: Windows[N, D]
 
 
@@ -105,10 +92,10 @@ Start = tuple[Number, Number, Number]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads an operand through windows."""
+    """Reads an operand through windows; the strides are those of images, rows and pixels."""
 
     windows: WindowsOnDevice
-    strides: Strides[Number]
+    strides: Sequence[Number]
 
     @helper
     def start(self, column: Number, total: Number) -> Start:
@@ -118,7 +105,7 @@ class Reader:
         down, across = windows.row.divmod(place)
         y = down * windows.down.step + windows.down.start
         x = across * windows.across.step + windows.across.start
-        at = lead * strides.image + y * strides.row + x * strides.pixel
+        at = lead * strides[0] + y * strides[1] + x * strides[2]
         # No tap reaches the image from there.
         return at, select(column < total, y, -(1 << 30)), x
 
@@ -130,16 +117,16 @@ class Reader:
         down, across = self.windows.tap_row.divmod(tap)
         y, x = down * self.windows.down.move, across * self.windows.across.move
         channel = some * self.windows.channels.divisor + channel
-        return y, x, y * self.strides.row + x * self.strides.pixel + channel
+        return y, x, y * self.strides[1] + x * self.strides[2] + channel
 
     @helper
-    def of(self, term: Number, weights: TapStrides[Number]) -> Number:
+    def of(self, term: Number, phase: PhaseOnDevice) -> Number:
         """Return a term's position in its row of weights."""
         step, channel = self.windows.channels.divmod(term)
         some, tap = self.windows.taps.divmod(step)
         down, across = self.windows.tap_row.divmod(tap)
-        at = weights.first + some * weights.block
-        return at + down * weights.down + across * weights.across + channel
+        at = phase.first + some * phase.block
+        return at + down * phase.down + across * phase.across + channel
 
     @helper
     def inside(self, y: Number, x: Number) -> Number:
