@@ -3,7 +3,9 @@
 import pytest
 
 from calor.dtypes import float32, int64
-from calor_kernel.ir.passes import align_accesses, optimize
+from calor_kernel.ir.passes import optimize
+from calor_kernel.ir.passes.align import align
+from calor_kernel.ir.passes.rewriting import on_copy
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, cube_position, helper, kernel, shared
 
@@ -93,7 +95,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("run", [align_accesses, optimize], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("run", [on_copy(align), optimize], ids=lambda f: f.__name__)
 def test_alignments(body, run) -> None:
     @kernel
     def k(y, n, m):

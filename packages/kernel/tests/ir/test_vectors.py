@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calor.dtypes import DType
-from calor_kernel.ir.passes import lower_vreduce, optimize, split_vectors
+from calor_kernel.ir.passes import optimize, split_vectors
 from calor_kernel.ir.verify import verify
 
 from .kernels import CASES
@@ -32,12 +32,3 @@ def test_pieces_compute_what_the_whole_does(name: str, widths: str) -> None:
         assert value.type.width == 1 or value.type.width in WIDTHS[widths](value.type.dtype)
     np.testing.assert_array_equal(case.run(split), case.run(kernel))
     np.testing.assert_array_equal(case.run(verify(optimize(split))), case.run(kernel))
-
-
-@pytest.mark.parametrize("name", VECTORS)
-def test_reductions_over_lanes_become_halves(name: str) -> None:
-    case = CASES[name]
-    kernel = case.build()
-    lowered = verify(lower_vreduce(kernel))
-    assert not any(o.name == "vreduce" for o in lowered.body.walk())
-    np.testing.assert_array_equal(case.run(lowered), case.run(kernel))

@@ -14,7 +14,6 @@ import numpy as np
 
 from calor.dtypes import (
     DType,
-    float16,
     float32,
     float64,
     int32,
@@ -24,8 +23,9 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
+from calor_kernel.ir import halves
 from calor_kernel.ir.nodes import Block, Value
-from calor_kernel.ir.passes.halves import converter
+from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import Rewriter
 from calor_kernel.ir.types import Type
 
@@ -42,10 +42,12 @@ def block_of(name: str, *dtypes: DType, wide: bool = True) -> Block | None:
     recipe = RECIPES.get(name)
     if recipe is None:
         return None
-    made = converter(dtypes[0] if name in ("float32_of", "of_float32") else float16)
-    taken = {"float32_of": Type(made.bits), "of_float32": Type(float32)}.get(name, Type(dtypes[0]))
-    count = {"fma": 3, "min": 2, "max": 2, "copysign": 2, "modulo": 2, "mulhi": 2}.get(name, 1)
-    arguments = tuple(Value(taken, hint) for hint in "abc"[:count])
+    made = Rewriter()
+    if name in ("float32_of", "of_float32"):
+        argument = Value(Type(uint16 if name == "float32_of" else float32), "a")
+        return made.function([argument], lambda: recipe(made, dtypes[0], argument))
+    count = 1 if name == "odd" else OPS[name].operands
+    arguments = [Value(Type(dtypes[0]), hint) for hint in "abc"[:count]]
     return made.function(arguments, lambda: recipe(made, *arguments, wide=wide))
 
 
@@ -216,8 +218,8 @@ RECIPES: Final[Mapping[str, Recipe]] = MappingProxyType(
         "ctz": _counted("ctz"),
         "popcount": _counted("popcount"),
         "fma": _fma,
-        "float32_of": lambda r, a, wide: r.widen(a),
-        "of_float32": lambda r, a, wide: r.narrow(a),
-        "odd": lambda r, a, wide: r.odd(a),
+        "float32_of": halves.widen,
+        "of_float32": halves.narrow,
+        "odd": lambda r, a, wide: halves.odd(r, a),
     }
 )

@@ -8,17 +8,15 @@ from calor_kernel.ir.passes.align import align
 from calor_kernel.ir.passes.counting import count_vectors
 from calor_kernel.ir.passes.cubes import fold_cubes
 from calor_kernel.ir.passes.dead import sweep
-from calor_kernel.ir.passes.halves import lower_bfloat16, lower_float16
 from calor_kernel.ir.passes.hoist import hoist
 from calor_kernel.ir.passes.joining import flag_unjoined
 from calor_kernel.ir.passes.rewriting import Rewriter, clone, on_copy
 from calor_kernel.ir.passes.simplify import simplify
 from calor_kernel.ir.passes.unroll import unroll_loops
-from calor_kernel.ir.passes.vectors import lower_vreduce, split_vectors
+from calor_kernel.ir.passes.vectors import split_vectors
 
 __all__ = [
     "Rewriter",
-    "align_accesses",
     "atomics_of",
     "clone",
     "count_vectors",
@@ -26,11 +24,7 @@ __all__ = [
     "flag_unjoined",
     "fold_cubes",
     "hands_over",
-    "hoist_invariants",
     "lower_accesses",
-    "lower_bfloat16",
-    "lower_float16",
-    "lower_vreduce",
     "optimize",
     "simplify",
     "split_vectors",
@@ -38,9 +32,7 @@ __all__ = [
 ]
 
 
-align_accesses = on_copy(align)
 eliminate_dead = on_copy(sweep)
-hoist_invariants = on_copy(hoist)
 
 
 def optimize(kernel: Kernel) -> Kernel:

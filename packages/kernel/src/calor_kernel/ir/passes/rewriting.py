@@ -76,7 +76,6 @@ class Rewriter(Emitter[Value]):
         declared, value, memory = parameter.declared, None, None
         if parameter.value is not None:
             (value,) = self.bind(parameter.value)
-            declared = replace(declared, dtype=value.type.dtype)
         if parameter.memory is not None:
             memory = self.memory(parameter.memory)
             declared = replace(declared, dtype=memory.type.dtype)

@@ -34,16 +34,8 @@ def split_vectors(kernel: Kernel, widths: Widths) -> Kernel:
     return Splitter(widths).run(kernel)
 
 
-def lower_vreduce(kernel: Kernel) -> Kernel:
-    """Return the kernel with reductions over lanes as shuffles and arithmetic, halves first."""
-    return _Halves().run(kernel)
-
-
 class Splitter(Rewriter):
     """The pass of :func:`split_vectors`."""
-
-    # Whether the target can reduce over the lanes of one part.
-    reduces = True
 
     def __init__(self, widths: Widths) -> None:
         super().__init__()
@@ -126,21 +118,6 @@ class Splitter(Rewriter):
         return self.cut(result, made)
 
 
-class _Halves(Splitter):
-    """The pass of :func:`lower_vreduce`: other vectors are unchanged."""
-
-    reduces = False
-
-    def __init__(self) -> None:
-        super().__init__(lambda dtype: ())
-
-    def sizes(self, type: Type) -> tuple[int, ...]:
-        return (type.width,)
-
-    def operation(self, operation: Operation) -> Sequence[Parts] | None:
-        return _vreduce(self, operation) if operation.name == "vreduce" else None
-
-
 def _whole(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
     """Apply an operation to whole vectors, packed for it."""
     operands = []
@@ -220,7 +197,7 @@ def _vreduce(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
     said = {"flags": flags} if flags and kind in ("add", "mul") else {}
     width = type.width
     while width > 1:
-        if splitter.reduces and len(parts) == 1:
+        if len(parts) == 1:
             return [splitter.emit("vreduce", parts, (type.scalar,), operation.attributes)]
         high, low = width // 2, (width + 1) // 2
         made: list[Value] = []
