@@ -30,7 +30,7 @@ from calor_kernel.language.tensor_maps import tensor_map, wait_puts
 ROWS, COLUMNS, UNITS = 8, 16, 64
 FEATURES = {
     "direct": frozenset[str](),
-    "registers": frozenset({"barrier"}),
+    "stores": frozenset({"barrier"}),
     "async": frozenset({"barrier", "async_copy"}),
     "engine": frozenset({"barrier", "async_copy", "tensor_copy", "mbarrier"}),
 }
@@ -183,7 +183,7 @@ def stored_behind(x, y, n, *, stages, branched):
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize("branched", [False, True])
 def test_what_is_loaded_is_stored_behind_the_work(stages: int, branched: bool) -> None:
-    options = {"stages": stages, "branched": branched, **units_of("registers", 32)}
+    options = {"stages": stages, "branched": branched, **units_of("stores", 32)}
     built = stored_behind.build([Buffer(float32), Buffer(float32), SIZE], **options)
     x = np.arange(5 * 32, dtype=np.float32).reshape(5, 32) ** 2
     y = np.zeros_like(x)
@@ -332,7 +332,7 @@ def placed(x, y, n, *, box, position, sizes, strides):
             y[unit_index() + i] = tile[unit_index() + i]
 
 
-@pytest.mark.parametrize("how", ["registers", "async", "engine"])
+@pytest.mark.parametrize("how", ["stores", "async", "engine"])
 @pytest.mark.parametrize(
     ("box", "position"),
     [((4, 8), (0, 0)), ((4, 8), (-2, -3)), ((4, 4), (9, 8)), ((2, 2), (20, -9)), ((3, 5), (1, 2))],
@@ -363,7 +363,7 @@ def put_back(x, y, n, *, position, at, early):
     wait_puts()
 
 
-@pytest.mark.parametrize("how", ["registers", "engine"])
+@pytest.mark.parametrize("how", ["stores", "engine"])
 @pytest.mark.parametrize("position", [(0, 0), (3, 1), (-2, -3), (8, 6)])
 def test_boxes_are_put_where_the_tensor_is(how: str, position: Any) -> None:
     n = 10
@@ -438,11 +438,11 @@ def chosen(x, *, keywords):
 @pytest.mark.parametrize(
     ("how", "keywords", "message"),
     [
-        ("registers", {"how": "async"}, "needs the feature 'async_copy'"),
+        ("stores", {"how": "async"}, "needs the feature 'async_copy'"),
         ("async", {"how": "direct"}, "for a single unit"),
         ("engine", {"how": "async", "consumers": (0, 32)}, "roles copy by 'engine' or 'direct'"),
         ("engine", {"consumers": (0, 12)}, "whole planes of 8"),
-        ("registers", {"how": "direct", "consumers": (0, 32)}, "no barriers in memory"),
+        ("stores", {"how": "direct", "consumers": (0, 32)}, "no barriers in memory"),
     ],
 )
 def test_ways_that_do_not_fit(how: str, keywords: Any, message: str) -> None:

@@ -153,11 +153,6 @@ class Uniformity:
         return among if OPS[name].pure else Level.UNIT
 
 
-def scope_level(scope: str) -> Level:
-    """Return the level required of the conditions around a scope's operations."""
-    return Level[scope.upper()]
-
-
 def conditions(uniformity: Uniformity, block: Block) -> Iterator[tuple[Operation, Level]]:
     """Yield each operation with the level of its enclosing conditions."""
     for operation in block.operations:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from calor_kernel.errors import VerificationError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.rules import OPERATION_RULES, Complaints, Found
-from calor_kernel.ir.uniformity import Level, Uniformity, conditions, scope_level
+from calor_kernel.ir.uniformity import Level, Uniformity, conditions
 
 
 def verify(kernel: Kernel) -> Kernel:
@@ -18,27 +18,15 @@ def verify(kernel: Kernel) -> Kernel:
 
     The error gives the operation, its source file and line, and the rule.
     """
-    for rule in RULES:
-        for operation, complaint in rule.check(kernel):
-            raise VerificationError(_message(kernel, rule.name, operation, complaint))
+    for rule, check in RULES.items():
+        for operation, complaint in check(kernel):
+            where = f"kernel {kernel.name}"
+            if operation is not None:
+                place = operation.position
+                line = f"{place[0]}:{place[1]}: " if place is not None else ""
+                where = f"{line}{operation.name} in kernel {kernel.name}"
+            raise VerificationError(f"{where} breaks the rule {rule!r}: {complaint}")
     return kernel
-
-
-def _message(kernel: Kernel, rule: str, operation: Operation | None, complaint: str) -> str:
-    where = f"kernel {kernel.name}"
-    if operation is not None:
-        place = operation.position
-        line = f"{place[0]}:{place[1]}: " if place is not None else ""
-        where = f"{line}{operation.name} in kernel {kernel.name}"
-    return f"{where} breaks the rule {rule!r}: {complaint}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule: its name, and a function that yields (operation, violation) for a kernel."""
-
-    name: str
-    check: Callable[[Kernel], Iterator[tuple[Operation | None, str]]]
 
 
 def _each(check: Callable[[Operation], Complaints]) -> Callable[[Kernel], Iterator[Found]]:
@@ -127,17 +115,19 @@ def _together(kernel: Kernel) -> Iterator[Found]:
         if not OPS[operation.name].scope or scope == "unit":
             continue
         # A named barrier gives the number of units that reach it.
-        needed = Level.PLANE if operation.attributes.get("count") else scope_level(scope)
+        needed = Level.PLANE if operation.attributes.get("count") else Level[scope.upper()]
         if kernel.units <= kernel.plane and level == Level.PLANE:
             level = Level.CUBE
         if level < needed:
             yield operation, _DIVERGES.format(scope=scope)
 
 
-RULES: Final = (
-    Rule("frame", _frame),
-    *(Rule(name, _each(check)) for name, check in OPERATION_RULES.items()),
-    Rule("definitions", _definitions),
-    Rule("memories", _memories),
-    Rule("together", _together),
+RULES: Final[Mapping[str, Callable[[Kernel], Iterator[Found]]]] = MappingProxyType(
+    {
+        "frame": _frame,
+        **{name: _each(check) for name, check in OPERATION_RULES.items()},
+        "definitions": _definitions,
+        "memories": _memories,
+        "together": _together,
+    }
 )

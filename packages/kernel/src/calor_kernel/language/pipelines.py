@@ -34,9 +34,9 @@ from calor_kernel.language.memory import Pointer, private, shared
 from calor_kernel.language.roles import has, units_of
 from calor_kernel.language.statements import when
 from calor_kernel.language.swizzles import Swizzled
-from calor_kernel.language.tensor_maps import UNROLLED, TensorMap, each_piece
+from calor_kernel.language.tensor_maps import TensorMap
 
-How = Literal["engine", "async", "registers", "stores", "direct"]
+How = Literal["engine", "async", "stores", "direct"]
 _NEEDS: Final = {"engine": ("tensor_copy", "mbarrier"), "async": ("async_copy",)}
 _GROUP = "pipeline"
 
@@ -45,14 +45,12 @@ _GROUP = "pipeline"
 class Tile:
     """The contents of a stage: elements of a dtype, and the layout of a box.
 
-    ``align``: the alignment of a stage in bytes. ``width``: the elements per access of a copy
-    through registers, a divisor of the bounds and strides.
+    ``align``: the alignment of a stage in bytes.
     """
 
     dtype: DType
     at: Layout | Swizzled
     align: int = 128
-    width: int = 1
 
     @property
     def size(self) -> int:
@@ -101,9 +99,6 @@ class Pipeline:
         self.working = registers(2, index)
         # Whether units may still read a released stage, since the last barrier.
         self.dirty = registers(1, bool_, 1, False)
-        each = self.producers[1]
-        through = tiles if self.how == "registers" else ()
-        self.held = [_Held.of(t, -(-t.at.size // (t.width * each)), index) for t in through]
         # For "stores": the loads since a stage was acquired, and the block of that acquire.
         self.loaded: list[tuple[Pointer, Any, Any]] = []
         self.block = builder.block
@@ -123,7 +118,7 @@ class Pipeline:
                 raise KernelTypeError(f"a pipeline by {self.how!r} needs the feature {feature!r}")
         if self.how == "direct" and units > 1 and not self.counted:
             raise KernelTypeError("a pipeline of direct copies is for a single unit")
-        if self.counted and self.how in ("async", "registers", "stores"):
+        if self.counted and self.how in ("async", "stores"):
             raise KernelTypeError(f"roles copy by 'engine' or 'direct', not by {self.how!r}")
         planes = current().plane
         if self.counted and self.consumers[1] % planes:
@@ -132,7 +127,6 @@ class Pipeline:
     # Producers.
     def acquire(self) -> None:
         """Wait until the next stage is free; the following copies go to it."""
-        self._flush()
         self.loaded, self.block = [], current().block
         if self.empty is not None:
             self.empty.wait(self.filling[0], self.filling[1] ^ 1)
@@ -189,16 +183,15 @@ class Pipeline:
             raise KernelTypeError(
                 f"a box of {source.box} is copied to a tile of {self.tiles[tile].box}"
             )
-        if self.how == "registers":
-            self._hold(tile, source, position)
-            return
         if self.how != "engine":
             width, pointer = source.width(position), source.pointer
 
-            def move(_: Any, to: Any, index: Any, mask: Any) -> None:
+            def move(to: Any, index: Any, mask: Any) -> None:
                 self.copy(tile, to, pointer, index, width, mask)
 
-            source.share(position, self._unit(), self.producers[1], width, move)
+            first, units = self.producers
+            unit: Any = unit_index() - first if first else unit_index()
+            source.share(position, unit, units, width, move)
             return
         full = self.full
         assert full is not None
@@ -234,7 +227,6 @@ class Pipeline:
         if self.full is not None:
             self.full.wait(self.working[0], self.working[1])
             return
-        self._flush()
         if self.how == "async":
             pending = max(self.stages - 2, 0) if pending is None else pending
             current().emit("wait_async", (), (), {"group": _GROUP, "pending": pending})
@@ -271,70 +263,11 @@ class Pipeline:
             target.store(to, value.to(target.dtype))
         self.loaded = []
 
-    def _unit(self) -> Any:
-        """Return this unit's place among the producers."""
-        first = self.producers[0]
-        return unit_index() - first if first else unit_index()
-
-    def _hold(self, tile: int, source: TensorMap, position: Sequence[Any]) -> None:
-        """Load a box to registers; the next acquire or wait stores it."""
-        held, width = self.held[tile], self.tiles[tile].width
-        if source.width(position) % width:
-            raise KernelTypeError(
-                f"{source.width(position)} elements are one access of this tensor, and the tile "
-                f"asks for {width}; Tile(…, width=…), or Scalar(…, divisible=…)"
-            )
-
-        def move(i: int, to: Any, index: Any, mask: Any) -> None:
-            held.values[i] = source.pointer.load(index, width, mask=mask)
-
-        source.share(position, self._unit(), self.producers[1], width, move)
-        held.stage[0], held.here[0] = self.filling[0], True
-
-    def _flush(self) -> None:
-        """Store the box held in registers. The build often knows whether there is one."""
-        for tile, memory, held in zip(self.tiles, self.memory, self.held, strict=False):
-
-            def store(tile: Tile = tile, memory: Pointer = memory, held: _Held = held) -> None:
-                target = memory.at(held.stage[0] * tile.size)
-
-                def move(i: int, place: tuple[Any, ...]) -> None:
-                    target.store(tile.at(*place), held.values[i])
-
-                each_piece(tile.box, self._unit(), self.producers[1], tile.width, move)
-
-            when(held.here[0], store)
-            held.here[0] = False
-
-
-@dataclass(slots=True)
-class _Held:
-    """A box in registers: the unit's pieces, their stage, and whether there is one."""
-
-    values: Registers
-    stage: Registers
-    here: Registers
-
-    @staticmethod
-    def of(tile: Tile, pieces: int, index: DType) -> _Held:
-        if pieces > UNROLLED:
-            raise KernelTypeError(
-                f"{pieces} pieces of a tile are too many for a unit's registers; more units, or "
-                f"Tile(…, width=…)"
-            )
-        return _Held(
-            registers(pieces, tile.dtype, tile.width),
-            registers(1, index),
-            registers(1, bool_, 1, False),
-        )
-
 
 def _choose(units: int) -> How:
     if units == 1:
         return "direct"
-    if has("tensor_copy") and has("mbarrier"):
-        return "engine"
-    return "async" if has("async_copy") else "registers"
+    return "engine" if has("tensor_copy") and has("mbarrier") else way_of_units()
 
 
 def way_of_units() -> How:

@@ -25,7 +25,7 @@ from calor_kernel.language.values import Number
 # The largest side of a box in elements, a limit of descriptors.
 _SIDE = 256
 # The number of pieces that one unit copies without a loop.
-UNROLLED = 32
+_UNROLLED = 32
 _PUTS = "tensor"
 
 
@@ -133,7 +133,7 @@ class TensorMap:
             return
         width = self.width(position)
 
-        def move(_: Any, index: Any, to: Any, mask: Any) -> None:
+        def move(index: Any, to: Any, mask: Any) -> None:
             self.pointer.store(to, source.load(index, width), mask=mask)
 
         self.share(position, unit, units, width, move)
@@ -158,21 +158,35 @@ class TensorMap:
         unit: Any,
         units: int,
         width: int,
-        move: Callable[[Any, Any, Any, Any], None],
+        move: Callable[[Any, Any, Any], None],
     ) -> None:
         """Have several units copy the box at a position, each its pieces of ``width`` elements.
 
-        ``move(round, to, from, mask)`` copies a piece from an index of the tensor to an index of
+        ``move(to, from, mask)`` copies a piece from an index of the tensor to an index of
         the target; a false mask gives zeros (None: always true). ``unit`` is this unit's index
         among ``units``.
         """
 
-        def piece(i: Any, place: tuple[Any, ...]) -> None:
-            there = [start + p for start, p in zip(position, place, strict=True)]
-            mask = _inside(there, self.sizes)
-            move(i, self.at(*place), offset_of(there, self.strides), mask)
+        count = prod(self.box) // width
+        rounds = -(-count // units)
 
-        each_piece(self.box, unit, units, width, piece)
+        def turn(i: Any) -> tuple[Any, ...]:
+            number = unit + i * units
+
+            def piece() -> None:
+                place = unravel(number * width, self.box)
+                there = [start + p for start, p in zip(position, place, strict=True)]
+                mask = _inside(there, self.sizes)
+                move(self.at(*place), offset_of(there, self.strides), mask)
+
+            when(True if count % units == 0 else number < count, piece)
+            return ()
+
+        if rounds <= _UNROLLED:
+            for i in range(rounds):
+                turn(i)
+        else:
+            loop(DeviceRange(0, rounds, 1), turn, 0, (), ())
 
     def width(self, position: Sequence[Any]) -> int:
         """Return the elements per access, the most that bounds and alignment allow."""
@@ -225,30 +239,6 @@ def wait_puts(pending: int = 0, *, read: bool = False) -> None:
     if "tensor_copy" in builder.features:
         said = {"group": _PUTS, "pending": pending}
         builder.emit("wait_async", (), (), {**said, "read": True} if read else said)
-
-
-def each_piece(
-    box: tuple[int, ...],
-    unit: Any,
-    units: int,
-    width: int,
-    body: Callable[[Any, tuple[Any, ...]], None],
-) -> None:
-    """Call ``body(round, place)`` for a unit's share of a box's pieces, one piece per round."""
-    count = prod(box) // width
-    rounds = -(-count // units)
-
-    def turn(i: Any) -> tuple[Any, ...]:
-        number = unit + i * units
-        inside = True if count % units == 0 else number < count
-        when(inside, lambda: body(i, unravel(number * width, box)))
-        return ()
-
-    if rounds <= UNROLLED:
-        for i in range(rounds):
-            turn(i)
-    else:
-        loop(DeviceRange(0, rounds, 1), turn, 0, (), ())
 
 
 def _named(builder: Builder, number: Any) -> int | str:

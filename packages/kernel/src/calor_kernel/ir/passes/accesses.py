@@ -26,11 +26,6 @@ def is_packed(memory: Memory) -> bool:
     return memory.space == "global" and memory.type.dtype.itemsize < WORD
 
 
-def _is_word(memory: Memory) -> bool:
-    """Return whether the elements of a memory are held in words of another type."""
-    return is_packed(memory) or memory.type.dtype is bool_
-
-
 def atomics_of(kernel: Kernel) -> set[Memory]:
     """Return the memories with atomic or ordered accesses anywhere."""
     found = set()
@@ -81,7 +76,8 @@ class _Accesses(Rewriter):
         return replace(made, parameters=(*made.parameters, *offsets))
 
     def memory_of(self, memory: Memory) -> Memory:
-        return replace(memory, type=Type(uint32)) if _is_word(memory) else memory
+        other = is_packed(memory) or memory.type.dtype is bool_
+        return replace(memory, type=Type(uint32)) if other else memory
 
     def operation(self, operation: Operation) -> Sequence[Parts] | None:
         if operation.name == "load":
@@ -93,7 +89,9 @@ class _Accesses(Rewriter):
             self.copied(operation)
             return []
         if operation.name == "atomic":
-            return self.atomic(operation)
+            index, *values = (self.get(v) for v in operation.operands)
+            place = self.place(_memory(operation), index)
+            return [(value,) for value in self.again(operation, (place, *values))]
         return None
 
     def is_wide(self, operation: Operation, type: Type) -> bool:
@@ -157,8 +155,7 @@ class _Accesses(Rewriter):
         memory, type = _memory(operation), operation.result.type
         index, *rest = (self.get(v) for v in operation.operands)
         if self.is_wide(operation, type):
-            held, place = self.memory(memory), self.place(memory, index)
-            return self.emit("load", (place,), (type,), operation.attributes, memory=held)[0]
+            return self.again(operation, (self.place(memory, index),))[0]
         if not rest and _whole_word(operation, type):
             at, _ = self.word(type.dtype, self.place(memory, index))
             word = self.emit("load", (at,), (Type(uint32),), memory=self.memory(memory))[0]
@@ -168,16 +165,21 @@ class _Accesses(Rewriter):
         lanes = []
         for lane in range(type.width):
             place = self.place(memory, index, lane)
-            if not rest:
-                lanes.append(self.element(operation, memory, place))
-                continue
-            mask, other = (self.extract(v, lane) for v in rest)
-            found = self.branch(
-                mask, partial(self.element, operation, memory, place), partial(_itself, other)
+            lanes.append(
+                self.guarded(operation, memory, place, [self.extract(v, lane) for v in rest])
             )
-            assert found is not None
-            lanes.append(found)
         return self.pack(lanes)
+
+    def guarded(
+        self, operation: Operation, memory: Memory, place: Value, rest: Sequence[Value]
+    ) -> Value:
+        """Return an element; with a mask and another value, the latter where the mask is false."""
+        if not rest:
+            return self.element(operation, memory, place)
+        mask, other = rest
+        found = self.branch(mask, partial(self.element, operation, memory, place), lambda: other)
+        assert found is not None
+        return found
 
     # Stores.
     def written(self, operation: Operation, memory: Memory, place: Value, value: Value) -> None:
@@ -200,8 +202,7 @@ class _Accesses(Rewriter):
         memory, type = _memory(operation), operation.operands[1].type
         index, value, *rest = (self.get(v) for v in operation.operands)
         if self.is_wide(operation, type):
-            held, place = self.memory(memory), self.place(memory, index)
-            self.emit("store", (place, value), (), operation.attributes, memory=held)
+            self.again(operation, (self.place(memory, index), value))
             return
         if not rest and _whole_word(operation, type):
             at, _ = self.word(type.dtype, self.place(memory, index))
@@ -216,7 +217,7 @@ class _Accesses(Rewriter):
             place, one = self.place(memory, index, lane), self.extract(value, lane)
             write = partial(self.written, operation, memory, place, one)
             if rest:
-                self.branch(self.extract(rest[0], lane), write, _nothing)
+                self.branch(self.extract(rest[0], lane), write, lambda: None)
             else:
                 write()
 
@@ -226,28 +227,9 @@ class _Accesses(Rewriter):
         to, of, *mask = (self.get(v) for v in operation.operands)
         for lane in range(operation.attributes["elements"]):
             place = self.place(source, of, lane)
-            if mask:
-                zero = self.constant(0, source.type.dtype)
-                value = self.branch(
-                    mask[0], partial(self.element, operation, source, place), partial(_itself, zero)
-                )
-                assert value is not None
-            else:
-                value = self.element(operation, source, place)
+            rest = [mask[0], self.constant(0, source.type.dtype)] if mask else []
+            value = self.guarded(operation, source, place, rest)
             self.written(operation, target, self.place(target, to, lane), value)
-
-    def atomic(self, operation: Operation) -> Sequence[Parts]:
-        memory = _memory(operation)
-        index, *values = (self.get(v) for v in operation.operands)
-        types = [r.type for r in operation.results]
-        made = self.emit(
-            "atomic",
-            (self.place(memory, index), *values),
-            types,
-            operation.attributes,
-            memory=self.memory(memory),
-        )
-        return [(value,) for value in made]
 
     def branch(
         self,
@@ -265,14 +247,6 @@ class _Accesses(Rewriter):
         types = (given.type,) if given is not None else ()
         made = self.emit("if", (condition,), types, regions=regions)
         return made[0] if made else None
-
-
-def _itself(value: Value) -> Value:
-    return value
-
-
-def _nothing() -> None:
-    return None
 
 
 def _memory(operation: Operation) -> Memory:

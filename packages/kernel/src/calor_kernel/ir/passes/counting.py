@@ -48,15 +48,7 @@ class _Counter(Rewriter):
             return None
         index, *others = operation.operands
         counted = self.divided(self.get(index), size)
-        assert operation.memory is not None
-        made = self.emit(
-            operation.name,
-            [counted, *self.flat(others)],
-            [r.type for r in operation.results],
-            operation.attributes,
-            memory=self.memory(operation.memory),
-        )
-        return [(value,) for value in made]
+        return [(value,) for value in self.again(operation, [counted, *self.flat(others)])]
 
     def divided(self, value: Value, size: int) -> Value:
         """Return a number divided by a power of two that divides it."""

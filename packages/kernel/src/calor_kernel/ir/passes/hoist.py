@@ -17,16 +17,6 @@ def hoist(kernel: Kernel) -> None:
     _block(kernel.body)
 
 
-def surely_runs(operation: Operation) -> bool:
-    """Return whether a loop is known to run at least once."""
-    if operation.name != "for":
-        return False
-    start, stop, step = (v.known for v in operation.operands[:3])
-    if start is None or stop is None or step is None:
-        return False
-    return bool(start < stop) if step > 0 else bool(start > stop)
-
-
 def _block(block: Block) -> None:
     result: list[Operation] = []
     for operation in block.operations:
@@ -48,7 +38,9 @@ def _invariants(loop: Operation) -> list[Operation]:
             for inner in operation.regions:
                 inside.update(inner.arguments)
     moved: list[Operation] = []
-    runs = surely_runs(loop)
+    start, stop, step = (v.known for v in loop.operands[:3]) if loop.name == "for" else (0, 0, 0)
+    known = None not in (start, stop, step)
+    runs = known and bool(start < stop if step > 0 else start > stop)
     for region in loop.regions:
         stay: list[Operation] = []
         for operation in region.operations:

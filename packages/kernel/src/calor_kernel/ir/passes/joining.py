@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from calor_kernel.ir.nodes import Block, Kernel, Value
+from calor_kernel.ir.nodes import Kernel, Value
 
 # Operations that a compiler may contract or reorder, and those that only move numbers.
 _JOINED: Final = frozenset(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"))
@@ -23,7 +23,9 @@ _CHANGE: Final = MappingProxyType({"fma": "reassoc", "mul": "contract"})
 def flag_unjoined(kernel: Kernel) -> None:
     """Permit changes to a kernel's products and fmas that nothing contracts."""
     joined: set[Value] = set()
-    summed = _handed_on(kernel.body)
+    # The uses of values that blocks yield are unknown here.
+    regions = [region for o in kernel.body.walk() for region in o.regions]
+    summed = {value for block in (kernel.body, *regions) for value in block.yields}
     for operation in reversed(list(kernel.body.walk())):
         name, moved = operation.name, operation.name in _MOVED
         if name in _JOINED or (moved and operation.result in joined):
@@ -34,9 +36,3 @@ def flag_unjoined(kernel: Kernel) -> None:
         if used is not None and not used.intersection(operation.results):
             flags = (*operation.attributes.get("flags", ()), _CHANGE[name])
             operation.attributes = {**operation.attributes, "flags": flags}
-
-
-def _handed_on(body: Block) -> set[Value]:
-    """Return the values that blocks yield; their uses are unknown here."""
-    regions = [region for o in body.walk() for region in o.regions]
-    return {value for block in (body, *regions) for value in block.yields}

@@ -6,7 +6,7 @@ another type; the surrounding control flow is adapted. The input kernel is not m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -162,13 +162,9 @@ class Rewriter(Emitter[Value]):
             k: self.memory(v) if isinstance(v, Memory) else v
             for k, v in operation.attributes.items()
         }
-        made = self.emit(
-            operation.name,
-            self.flat(operation.operands),
-            [t for types in counts for t in types],
-            attributes,
-            memory=None if operation.memory is None else self.memory(operation.memory),
-            regions=regions,
+        types_of_all = [t for types in counts for t in types]
+        made = self.again(
+            operation, self.flat(operation.operands), types_of_all, attributes, regions
         )
         results: list[Parts] = []
         for result, types in zip(operation.results, counts, strict=True):
@@ -177,6 +173,22 @@ class Rewriter(Emitter[Value]):
                 keep(parts[0], result)
             results.append(parts)
         return results
+
+    def again(
+        self,
+        operation: Operation,
+        operands: Sequence[Value],
+        types: Sequence[Type] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        regions: Sequence[Block] = (),
+    ) -> tuple[Value, ...]:
+        """Emit an operation again on other operands; types and attributes are its own if None."""
+        types = [r.type for r in operation.results] if types is None else types
+        attributes = operation.attributes if attributes is None else attributes
+        memory = None if operation.memory is None else self.memory(operation.memory)
+        return self.emit(
+            operation.name, operands, types, attributes, memory=memory, regions=regions
+        )
 
     # Short forms for passes.
     def like(self, number: Any, value: Value) -> Value:

@@ -74,11 +74,7 @@ def _cheap(block: Block) -> bool:
     for operation in block.operations:
         if not OPS[operation.name].pure or may_fail(operation.name, operation.operands):
             return False
-        cost += _DEAR.get(operation.name, 1) * _registers(operation)
+        size = max((v.type.nbytes for v in (*operation.operands, *operation.results)), default=0)
+        # An operation takes a vector register for each 64 bytes.
+        cost += _DEAR.get(operation.name, 1) * max(-(-size // 64), 1)
     return cost <= CHEAP
-
-
-def _registers(operation: Operation) -> int:
-    """Return the number of 64-byte vector registers of an operation."""
-    size = max((v.type.nbytes for v in (*operation.operands, *operation.results)), default=0)
-    return max(-(-size // 64), 1)

@@ -114,7 +114,7 @@ class Splitter(Rewriter):
         for first, count in self.cuts(result, *(v.type for v in operation.operands)):
             operands = [self.take(self.parts(v), first, count) for v in operation.operands]
             type = result.wide(count)
-            made += self.emit(operation.name, operands, (type,), operation.attributes)
+            made += self.again(operation, operands, (type,))
         return self.cut(result, made)
 
 
@@ -127,17 +127,8 @@ def _whole(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
             splitter.extract(p, i) for p in parts for i in range(p.type.width) if len(parts) > 1
         ]
         operands.append(splitter.pack(lanes) if lanes else parts[0])
-    made = splitter.emit(
-        operation.name,
-        operands,
-        [r.type for r in operation.results],
-        operation.attributes,
-        memory=None if operation.memory is None else splitter.memory(operation.memory),
-    )
-    return [
-        splitter.cut(result.type, (value,))
-        for result, value in zip(operation.results, made, strict=True)
-    ]
+    made = zip(operation.results, splitter.again(operation, operands), strict=True)
+    return [splitter.cut(result.type, (value,)) for result, value in made]
 
 
 def _constant(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
@@ -198,7 +189,7 @@ def _vreduce(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
     width = type.width
     while width > 1:
         if len(parts) == 1:
-            return [splitter.emit("vreduce", parts, (type.scalar,), operation.attributes)]
+            return [splitter.again(operation, parts)]
         high, low = width // 2, (width + 1) // 2
         made: list[Value] = []
         for first, count in splitter.cuts(type.wide(high)):
@@ -220,7 +211,7 @@ def _dot(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
         total = splitter.take(totals, first, count)
         if splitter.sizes(a.type.wide(lanes[1])) == (lanes[1],):
             operands = splitter.take(xs, *lanes), splitter.take(ys, *lanes), total
-            made += splitter.emit("dot", operands, (total.type,), operation.attributes)
+            made += splitter.again(operation, operands, (total.type,))
             continue
         for lane in range(count):
             sum_ = splitter.extract(total, lane)
@@ -282,45 +273,35 @@ def _parted(splitter: Splitter, value: Value, group: int, dtype: DType) -> Itera
 
 
 def _load(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
-    index, *rest = operation.operands
     result = operation.result.type
     made: list[Value] = []
-    types = [v.type for v in operation.operands if v.type.width > 1]
-    for first, count in splitter.cuts(result, *types):
-        made += splitter.emit(
-            "load",
-            [_place(splitter, index, first, count), *_pieces(splitter, rest, first, count)],
-            (result.wide(count),),
-            _access(operation, first),
-            memory=_memory(splitter, operation),
-        )
+    for first, count in splitter.cuts(result, *_widths(operation)):
+        operands = _pieces(splitter, operation, first, count)
+        access = _access(operation, first)
+        made += splitter.again(operation, operands, (result.wide(count),), access)
     return [splitter.cut(result, made)]
 
 
 def _store(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
-    index, *rest = operation.operands
-    types = [v.type for v in operation.operands if v.type.width > 1]
-    for first, count in splitter.cuts(*types):
-        splitter.emit(
-            "store",
-            [_place(splitter, index, first, count), *_pieces(splitter, rest, first, count)],
-            (),
-            _access(operation, first),
-            memory=_memory(splitter, operation),
-        )
+    for first, count in splitter.cuts(*_widths(operation)):
+        operands = _pieces(splitter, operation, first, count)
+        splitter.again(operation, operands, (), _access(operation, first))
     return []
 
 
-def _pieces(splitter: Splitter, values: Sequence[Value], first: int, count: int) -> list[Value]:
-    return [splitter.take(splitter.parts(v), first, count) for v in values]
+def _widths(operation: Operation) -> list[Type]:
+    return [v.type for v in operation.operands if v.type.width > 1]
 
 
-def _place(splitter: Splitter, index: Value, first: int, count: int) -> Value:
-    """Return the index of a part: its lanes, or the first element."""
+def _pieces(splitter: Splitter, operation: Operation, first: int, count: int) -> list[Value]:
+    """Return the operands of a part of an access: of a scalar index its first element."""
+    index, *rest = operation.operands
     parts = splitter.parts(index)
     if index.type.width > 1:
-        return splitter.take(parts, first, count)
-    return splitter.make("add", parts[0], splitter.like(first, parts[0]))
+        place = splitter.take(parts, first, count)
+    else:
+        place = splitter.make("add", parts[0], splitter.like(first, parts[0]))
+    return [place, *(splitter.take(splitter.parts(v), first, count) for v in rest)]
 
 
 def _access(operation: Operation, first: int) -> Mapping[str, Any]:
@@ -335,20 +316,11 @@ def _access(operation: Operation, first: int) -> Mapping[str, Any]:
     return {**kept, "align": align} if align > size else kept
 
 
-def _memory(splitter: Splitter, operation: Operation) -> Any:
-    assert operation.memory is not None
-    return splitter.memory(operation.memory)
-
-
 def _plane_shuffle(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
     value, lane = operation.operands
     other = splitter.get(lane)
-    return [
-        tuple(
-            splitter.emit("plane_shuffle", (part, other), (part.type,), operation.attributes)[0]
-            for part in splitter.parts(value)
-        )
-    ]
+    parts = splitter.parts(value)
+    return [tuple(splitter.again(operation, (part, other), (part.type,))[0] for part in parts)]
 
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
