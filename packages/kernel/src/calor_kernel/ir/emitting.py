@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from calor.dtypes import DType
 from calor_kernel.ir import fold
 from calor_kernel.ir.nodes import Block, Memory, Operation, Position, Value
-from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.ops import OPS, Row
 from calor_kernel.ir.types import Type
 
 V = TypeVar("V", bound=Value)
@@ -40,6 +40,9 @@ class Emitter(Generic[V]):
     def position(self) -> Position | None:
         """Return the position of new operations in the source."""
         raise NotImplementedError
+
+    def check(self, row: Row, operands: Sequence[V]) -> None:
+        """Refuse operands that do not fit an operation's row."""
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[Block]:
@@ -84,8 +87,9 @@ class Emitter(Generic[V]):
         regions: Sequence[Block] = (),
     ) -> tuple[V, ...]:
         """Add an operation and return its results; known or available results are reused."""
-        attributes = attributes or {}
-        pure = OPS[name].pure
+        attributes, row = attributes or {}, OPS[name]
+        pure = row.pure
+        self.check(row, operands)
         if pure:
             folded = fold.fold(name, operands, types, attributes)
             if folded is not None:
@@ -98,7 +102,7 @@ class Emitter(Generic[V]):
                 made = scope.get(key)
                 if made is not None:
                     return (made,)
-        results = tuple(self.new(t, home=self.block) for t in types)
+        results = tuple([self.new(t, None, self.block) for t in types])
         if pure:
             fold.mark(name, operands, results[0])
         given = tuple(operands), results, attributes, tuple(regions), memory, self.position()

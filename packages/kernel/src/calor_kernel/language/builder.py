@@ -28,6 +28,7 @@ from calor_kernel.language.values import Number, Undefined
 
 # The folders whose frames are no positions of a kernel: this one, and that of the IR.
 HERE = tuple(f"{Path(__file__).parents[1] / name}{os.sep}" for name in ("language", "ir"))
+_LANGUAGE = HERE[0]
 _CODES = {"bool": "b", "int": "i", "uint": "u", "float": "f"}
 _STATE = threading.local()
 
@@ -117,29 +118,23 @@ class Builder(Emitter[Number]):
         """Return a fresh value, usually a block's argument."""
         return Number(self, type, hint)
 
-    def emit(
-        self, name: str, operands: Sequence[Number] = (), *given: Any, **named: Any
-    ) -> tuple[Number, ...]:
-        """Add an operation, whose operands are checked against its row."""
-        self._check(OPS[name], operands)
-        return super().emit(name, operands, *given, **named)
-
-    def _check(self, row: Row, operands: Sequence[Number]) -> None:
-        name = row.name
+    def check(self, row: Row, operands: Sequence[Number]) -> None:
+        """Raise KernelTypeError if the operands do not fit an operation's row."""
+        name, scope = row.name, self.open
         for value in operands:
-            if value.home not in self.open:
+            if value.home not in scope:
                 raise KernelTypeError(
                     "a value made in a loop or a branch is used outside of it; "
                     "assign it to a name or an element of registers(...) there, which are carried"
                 )
-        if row.operands >= 0 and len(operands) != row.operands:
+        if row.operands != len(operands) and row.operands >= 0:
             raise KernelTypeError(f"{name} takes {row.operands} operands, not {len(operands)}")
         if not operands:
             return
         first = operands[0].type
         if _CODES.get(first.dtype.kind, "?") not in row.kinds:
             raise KernelTypeError(f"{name} does not take {first}; convert it with .to(dtype) first")
-        if row.alike and any(v.type != first for v in operands):
+        if row.alike and any(v.type != first for v in operands[1:]):
             types = ", ".join(str(v.type) for v in operands)
             raise KernelTypeError(
                 f"{name} takes operands of one type, not {types}; convert one with "
@@ -148,8 +143,9 @@ class Builder(Emitter[Number]):
 
     def position(self) -> Position | None:
         """Return the file and line of the kernel code being traced."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename.startswith(HERE):
+        # The caller is of the language or of the IR.
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename.startswith(_LANGUAGE):
             frame = frame.f_back
         return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
 

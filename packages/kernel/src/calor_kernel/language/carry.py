@@ -42,6 +42,8 @@ def _structure(given: Any) -> list[Any] | None:
 
     Frozen dataclasses are composite if they contain device values, and build-time values otherwise.
     """
+    if isinstance(given, Number):
+        return None
     if isinstance(given, tuple | list):
         return list(given)
     if isinstance(given, dict):
@@ -57,9 +59,7 @@ def _structure(given: Any) -> list[Any] | None:
 def leaves(given: Any) -> list[Any]:
     """Return the leaves that may change: numbers, also inside composite values."""
     parts = _structure(given)
-    if parts is None:
-        return [given]
-    return [leaf for part in parts for leaf in leaves(part)]
+    return [given] if parts is None else [leaf for part in parts for leaf in leaves(part)]
 
 
 def rebuild(given: Any, parts: list[Any]) -> Any:
@@ -110,11 +110,11 @@ class Frame:
 
     def flat(self, values: Sequence[Any]) -> list[Any]:
         """Return the leaves of the names' values, then the arrays' current items."""
-        return leaves((*values, *(array.items for array in self.arrays)))
+        return leaves(tuple(values)) + [item for array in self.arrays for item in array.items]
 
     def before(self) -> list[Any]:
         """Return the leaves at the start."""
-        return leaves((*self.values, *self.items))
+        return leaves(self.values) + [item for items in self.items for item in items]
 
     def labels(self, values: Sequence[Any] | None = None) -> list[str]:
         """Return a name for each leaf of the names' values, for messages."""

@@ -37,7 +37,7 @@ class Rewriter(Emitter[Value]):
         self._memories: dict[Memory, Memory] = {}
 
     def new(self, type: Type, known: Any = None, home: Block | None = None) -> Value:
-        return Value(type, known=known)
+        return Value(type, "", known)
 
     def position(self) -> Position | None:
         return self.source
