@@ -10,14 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from calor_interpreter.machine import Batch, Compiler, Step, cluster_of
+from calor_interpreter.machine import WARPGROUP, Batch, Compiler, Step, cluster_of
 from calor_interpreter.roles import wait_named
 from calor_kernel.ir.nodes import Operation
 
 Array = np.ndarray[Any, Any]
-
-# Planes in a warpgroup.
-WARPGROUP = 4
 
 
 def together(batch: Batch, operation: Operation, group: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from calor_interpreter.access import Access
 from calor_interpreter.machine import Batch, Compiler, Step
 from calor_interpreter.memory import reach
 from calor_interpreter.state import State
@@ -63,7 +64,7 @@ class Copy:
                 batch.fail(self.operation, "race", lane, message, memory=name, index=index)
             assert watch.pending is not None
             watch.pending[ends] = False
-            watch.arrive(batch, self.operation, self.target, ends, lanes)
+            watch.arrive(Access(batch, self.operation, self.target, ends, lanes))
         self.target.data[ends] = data
         keep = ~mine
         self.starts, self.ends = self.starts[keep], self.ends[keep]
@@ -91,7 +92,7 @@ class Fill:
         if watch is not None:
             assert watch.pending is not None
             watch.pending[ends] = False
-            watch.arrive(batch, self.operation, self.target, ends, self.lanes[mine])
+            watch.arrive(Access(batch, self.operation, self.target, ends, self.lanes[mine]))
         self.target.data[ends] = 0
         self.ends, self.lanes = self.ends[~mine], self.lanes[~mine]
 

@@ -20,6 +20,8 @@ from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
 
 Array = np.ndarray[Any, Any]
 Step = Callable[["Batch"], None]
+# Planes in a warpgroup.
+WARPGROUP = 4
 
 
 class Compiler(Protocol):

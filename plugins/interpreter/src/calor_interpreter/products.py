@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from calor_interpreter.barriers import WARPGROUP, together
+from calor_interpreter.barriers import together
 from calor_interpreter.copies import flight_of
-from calor_interpreter.machine import Batch, Compiler, Step
+from calor_interpreter.machine import WARPGROUP, Batch, Compiler, Step
 from calor_interpreter.matrices import as_factor
 from calor_interpreter.memory import reach
 from calor_interpreter.state import State

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from calor_interpreter.access import Access
 from calor_interpreter.machine import Batch
-from calor_interpreter.state import State
-from calor_kernel.ir.nodes import Operation
 
 Array = np.ndarray[Any, Any]
 SEVERAL = -(2**62)
@@ -42,85 +41,60 @@ class Shadow:
         self.reads = reads
         self.shared = shared
 
-    def read(
-        self,
-        batch: Batch,
-        operation: Operation,
-        state: State,
-        cells: Array,
-        lanes: Array,
-        atomic: bool,
-    ) -> None:
+    def read(self, access: Access) -> None:
         """Note a read; KernelCheckError for a concurrent write."""
-        who = batch.who[lanes]
-        self._after_writes(batch, operation, state, cells, lanes, who, atomic)
-        if self.reads and not atomic:
-            self._note(batch, self.reader, self.read_at, cells, lanes, who)
+        who = access.batch.who[access.lanes]
+        self._after_writes(access, who)
+        if self.reads and not access.atomic:
+            self._note(access, self.reader, self.read_at, who)
 
-    def write(
-        self,
-        batch: Batch,
-        operation: Operation,
-        state: State,
-        cells: Array,
-        lanes: Array,
-        atomic: bool,
-    ) -> None:
+    def write(self, access: Access) -> None:
         """Note a write; KernelCheckError for another unit's concurrent access."""
-        who = batch.who[lanes]
-        self._after_writes(batch, operation, state, cells, lanes, who, atomic)
+        cells = access.places
+        who = access.batch.who[access.lanes]
+        self._after_writes(access, who)
         if self.reads:
             marks = self.reader.take(cells)
             foreign = (marks != who) & (marks != 0)
             if foreign.any():
-                foreign = self._racing(batch, foreign, marks, self.read_at, cells, lanes)
+                foreign = self._racing(access, foreign, marks, self.read_at)
                 if foreign.any():
-                    _complain(batch, operation, state, cells, lanes, foreign, marks, "reads")
+                    _complain(access, foreign, marks, "reads")
             self.reader[cells] = 0
-        if atomic:
+        if access.atomic:
             if self.atomic is None:
                 self.atomic = np.zeros(len(self.writer), np.bool_)
-            self._note(batch, self.writer, self.written_at, cells, lanes, who)
+            self._note(access, self.writer, self.written_at, who)
             self.atomic[cells] = True
             return
         self.writer[cells] = who
-        self.written_at[cells] = batch.launch.clock
+        self.written_at[cells] = access.batch.launch.clock
         if self.atomic is not None:
             self.atomic[cells] = False
         last = self.writer.take(cells)
         clash = last != who
         if clash.any():
-            _complain(batch, operation, state, cells, lanes, clash, last, "writes")
+            _complain(access, clash, last, "writes")
 
-    def _after_writes(
-        self,
-        batch: Batch,
-        operation: Operation,
-        state: State,
-        cells: Array,
-        lanes: Array,
-        who: Array,
-        atomic: bool,
-    ) -> None:
-        marks = self.writer.take(cells)
+    def _after_writes(self, access: Access, who: Array) -> None:
+        marks = self.writer.take(access.places)
         foreign = (marks != who) & (marks != 0)
         if not foreign.any():
             return
-        if atomic and self.atomic is not None:
-            foreign &= ~self.atomic.take(cells)
-        foreign = self._racing(batch, foreign, marks, self.written_at, cells, lanes)
+        if access.atomic and self.atomic is not None:
+            foreign &= ~self.atomic.take(access.places)
+        foreign = self._racing(access, foreign, marks, self.written_at)
         if foreign.any():
-            _complain(batch, operation, state, cells, lanes, foreign, marks, "writes")
+            _complain(access, foreign, marks, "writes")
 
-    def _note(
-        self, batch: Batch, held: Array, times: Array, cells: Array, lanes: Array, who: Array
-    ) -> None:
+    def _note(self, access: Access, held: Array, times: Array, who: Array) -> None:
         """Set marks; unordered earlier marks are joined with the new ones."""
+        batch, cells, lanes = access.batch, access.places, access.lanes
         marks = held.take(cells)
         made = who
         foreign = (marks != who) & (marks != 0)
         if foreign.any():
-            foreign = self._racing(batch, foreign, marks, times, cells, lanes)
+            foreign = self._racing(access, foreign, marks, times)
             if foreign.any():
                 made = np.where(foreign, self._joined(batch, marks, who, lanes), who)
         held[cells] = made
@@ -143,12 +117,11 @@ class Shadow:
         same = (_cubes(a, batch.units) == ours) & (b != SEVERAL)
         return np.where(same, -1 - ours, SEVERAL)
 
-    def _racing(
-        self, batch: Batch, foreign: Array, marks: Array, times: Array, cells: Array, lanes: Array
-    ) -> Array:
+    def _racing(self, access: Access, foreign: Array, marks: Array, times: Array) -> Array:
         """Return the mask of foreign accesses, among the candidates, not ordered before now."""
+        batch, lanes = access.batch, access.lanes
         units, plane, launch = batch.units, batch.launch.kernel.plane, batch.launch
-        when = times.take(cells)
+        when = times.take(access.places)
         racing = foreign & (when >= batch.last_barrier[lanes])
         ours = batch.cubes[lanes]
         if self.shared:
@@ -184,18 +157,9 @@ def _cubes(marks: Array, units: int) -> Array:
     return np.where(marks > 0, (marks - 1) // units, several)
 
 
-def _complain(
-    batch: Batch,
-    operation: Operation,
-    state: State,
-    cells: Array,
-    lanes: Array,
-    bad: Array,
-    marks: Array,
-    does: str,
-) -> None:
-    first = int(np.argmax(bad))
-    lane, mark = int(lanes[first]), int(marks[first])
+def _complain(access: Access, bad: Array, marks: Array, does: str) -> None:
+    batch, state, first = access.batch, access.state, int(np.argmax(bad))
+    lane, mark = int(access.lanes[first]), int(marks[first])
     cube = int(_cubes(marks[first : first + 1], batch.units)[0])
     if mark > 0:
         other, unit = batch.name(mark - 1)
@@ -206,5 +170,5 @@ def _complain(
         advice = "no barrier stands between"
     else:
         advice = "cubes of a launch run in any order; take an atomic, or two launches"
-    index = state.index(int(cells[first]), lane)
-    batch.fail(operation, "race", lane, f"{who}; {advice}", memory=state.memory.name, index=index)
+    index, name = state.index(int(access.places[first]), lane), state.memory.name
+    batch.fail(access.operation, "race", lane, f"{who}; {advice}", memory=name, index=index)

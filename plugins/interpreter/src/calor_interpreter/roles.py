@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from calor_interpreter.machine import Batch, Compiler, Step
+from calor_interpreter.machine import WARPGROUP, Batch, Compiler, Step
 from calor_kernel.ir.nodes import Operation
 
 Array = np.ndarray[Any, Any]
 _GONE = -1
-# Planes in a warpgroup.
-WARPGROUP = 4
 
 
 class NamedBarrier:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calor_interpreter.access import Access
 from calor_interpreter.copies import Copy, Fill, flight_of
 from calor_interpreter.machine import Batch, Compiler, Step
 from calor_interpreter.mbarriers import barriers_of
@@ -41,7 +42,7 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
         froms = reach_each(batch, operation, source, index[exists], readers)
         tos = reach_each(batch, operation, target, to_index.reshape(-1), writers)
         if source.watch is not None:
-            source.watch.read_each(batch, operation, source, froms, readers)
+            source.watch.read_each(Access(batch, operation, source, froms, readers))
         phases, own, places = barriers_of(batch, operation, barrier_number, values[barrier])
         per_lane = np.split(froms, np.cumsum(exists.sum(axis=1))[:-1])
         for member in range(cubes_each):
@@ -50,7 +51,9 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
             away = (cubes - own) * (target.memory.size or 0)
             there = tos + np.repeat(away, offsets.size)
             if target.watch is not None:
-                target.watch.write_each(batch, operation, target, there, writers, starts=True)
+                target.watch.write_each(
+                    Access(batch, operation, target, there, writers), starts=True
+                )
             rows = zip(
                 lanes.tolist(),
                 zip(cubes.tolist(), places.tolist(), strict=True),
@@ -87,9 +90,9 @@ def store_step(compiler: Compiler, operation: Operation) -> Step:
         starts = reach_each(batch, operation, source, from_index[exists], each)
         ends = reach_each(batch, operation, target, index[exists], each)
         if source.watch is not None:
-            source.watch.read_each(batch, operation, source, starts, each)
+            source.watch.read_each(Access(batch, operation, source, starts, each))
         if target.watch is not None:
-            target.watch.write_each(batch, operation, target, ends, each, starts=True)
+            target.watch.write_each(Access(batch, operation, target, ends, each), starts=True)
         made = Copy(operation, source, target, starts, ends, each, source.data[starts])
         flight_of(batch, said["group"]).open.append(made)
 

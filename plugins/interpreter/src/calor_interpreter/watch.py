@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from calor_interpreter.access import Access
 from calor_interpreter.machine import Batch
 from calor_interpreter.races import Shadow
 from calor_interpreter.state import State
@@ -48,27 +49,17 @@ class Watch:
     ) -> None:
         """Check a read of elements; ``needed`` masks the ones actually read."""
         flat, lanes = reached(batch, places, needed)
-        self.read_each(batch, operation, state, flat, lanes, atomic)
+        self.read_each(Access(batch, operation, state, flat, lanes, atomic))
 
-    def read_each(
-        self,
-        batch: Batch,
-        operation: Operation,
-        state: State,
-        flat: Array,
-        lanes: Array,
-        atomic: bool = False,
-    ) -> None:
+    def read_each(self, access: Access) -> None:
         """Check reads of one element each, made by the units one after another."""
-        self._settled(batch, operation, state, flat, lanes)
+        self._settled(access)
         if self.unset is not None:
-            bad = self.unset.take(flat)
+            bad = self.unset.take(access.places)
             if bad.any():
-                message = "nobody wrote it; what it holds is not defined"
-                _fail(batch, operation, state, flat, lanes, bad, "uninitialized", message)
+                access.fail(bad, "uninitialized", "nobody wrote it; what it holds is not defined")
         if self.shadow is not None:
-            cells, lanes = self._cells(flat, lanes)
-            self.shadow.read(batch, operation, state, cells, lanes, atomic)
+            self.shadow.read(self._cells(access))
 
     def write(
         self,
@@ -85,58 +76,48 @@ class Watch:
         ``starts``: the start of an asynchronous copy, whose data arrives later.
         """
         flat, lanes = reached(batch, places, needed)
-        self.write_each(batch, operation, state, flat, lanes, atomic, starts)
+        self.write_each(Access(batch, operation, state, flat, lanes, atomic), starts)
 
-    def write_each(
-        self,
-        batch: Batch,
-        operation: Operation,
-        state: State,
-        flat: Array,
-        lanes: Array,
-        atomic: bool = False,
-        starts: bool = False,
-    ) -> None:
+    def write_each(self, access: Access, starts: bool = False) -> None:
         """Check writes to one element each, made by the units one after another."""
-        self._settled(batch, operation, state, flat, lanes)
+        self._settled(access)
         if starts:
             if self.pending is None:
-                self.pending = np.zeros(len(state.data), np.bool_)
-            self.pending[flat] = True
-        elif self.unset is not None:
-            self.unset[flat] = False
-        if self.shadow is not None:
-            cells, lanes = self._cells(flat, lanes)
-            self.shadow.write(batch, operation, state, cells, lanes, atomic)
+                self.pending = np.zeros(len(access.state.data), np.bool_)
+            self.pending[access.places] = True
+            self._note(access)
+        else:
+            self.arrive(access)
 
-    def arrive(
-        self, batch: Batch, operation: Operation, state: State, places: Array, lanes: Array
-    ) -> None:
-        """Note the arrival of an asynchronous copy's data, for the unit that waited for it."""
+    def arrive(self, access: Access) -> None:
+        """Note that data is there, such as an asynchronous copy's for the unit that waited."""
         if self.unset is not None:
-            self.unset[places] = False
-        if self.shadow is not None:
-            cells, lanes = self._cells(places, lanes)
-            self.shadow.write(batch, operation, state, cells, lanes, False)
+            self.unset[access.places] = False
+        self._note(access)
 
-    def _settled(
-        self, batch: Batch, operation: Operation, state: State, flat: Array, lanes: Array
-    ) -> None:
+    def _note(self, access: Access) -> None:
+        if self.shadow is not None:
+            self.shadow.write(self._cells(access))
+
+    def _settled(self, access: Access) -> None:
         if self.pending is not None:
-            bad = self.pending.take(flat)
+            bad = self.pending.take(access.places)
             if bad.any():
                 message = "an asynchronous copy is on the way to it; wait_async comes first"
-                _fail(batch, operation, state, flat, lanes, bad, "pending", message)
+                access.fail(bad, "pending", message)
 
     def place(self, cell: int) -> int:
         """Return the index of a cell's element."""
         return (cell - self.origin) // self.cells
 
-    def _cells(self, flat: Array, lanes: Array) -> tuple[Array, Array]:
+    def _cells(self, access: Access) -> Access:
+        """Return the access with the elements' cells."""
+        flat = access.places
         if self.cells == 1:
-            return (flat + self.origin if self.origin else flat), lanes
+            return access._replace(places=flat + self.origin) if self.origin else access
         every = (flat * self.cells + self.origin)[:, None] + np.arange(self.cells)
-        return every.reshape(-1), np.repeat(lanes, self.cells)
+        lanes = np.repeat(access.lanes, self.cells)
+        return access._replace(places=every.reshape(-1), lanes=lanes)
 
 
 def reached(batch: Batch, places: Array, needed: Array | None) -> tuple[Array, Array]:
@@ -150,20 +131,3 @@ def reached(batch: Batch, places: Array, needed: Array | None) -> tuple[Array, A
         return spread.reshape(-1), lanes.reshape(-1)
     chosen = np.broadcast_to(needed, shape)
     return spread[chosen], lanes[chosen]
-
-
-def _fail(
-    batch: Batch,
-    operation: Operation,
-    state: State,
-    places: Array,
-    lanes: Array,
-    bad: Array,
-    rule: str,
-    message: str,
-) -> None:
-    first = int(np.argmax(bad))
-    place, lane = int(places[first]), int(lanes[first])
-    name = state.memory.name
-    index = place - state.start(lane)
-    batch.fail(operation, rule, lane, message, memory=name, index=index)
