@@ -134,24 +134,18 @@ def bias_parts_of(request: Request, problem: Attention) -> BiasParts:
     return BiasParts(problem, bias.shape, bias.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A cube's work: heads ``first`` to ``stop`` of batches, and where its part is written."""
-
-    batch: tuple[Number, Number]
-    heads: tuple[Number, Number]
-    at: Number
+Span = tuple[Number, Number]
 
 
-def share_of(number: Number, shape: BiasShape[Number], heads: Number) -> Share:
-    """Return the share of a matrix of the bias, which may broadcast over batches or heads."""
+def share_of(number: Number, shape: BiasShape[Number], heads: Number) -> tuple[Span, Span, Number]:
+    """Return the batches and heads that share a matrix of the bias, and where its part begins."""
     n, head = number // shape.own_heads, number % shape.own_heads
-    batches, own_batch, own_heads = shape.batch, shape.own_batch, shape.own_heads
-    return Share(
-        (select(own_batch == batches, n, 0), select(own_batch == batches, n + 1, batches)),
-        (select(own_heads == heads, head, 0), select(own_heads == heads, head + 1, heads)),
-        number * shape.height * shape.width,
-    )
+
+    def span(own: Number, count: Number, place: Number) -> Span:
+        return select(own == count, place, 0), select(own == count, place + 1, count)
+
+    batches, members = span(shape.own_batch, shape.batch, n), span(shape.own_heads, heads, head)
+    return batches, members, number * shape.height * shape.width
 
 
 @kernel
@@ -176,7 +170,7 @@ def bias_gradient_tiles(
     """
     dtype, rows, lanes = up.total.dtype, tiles.rows, tiles.lanes
     sum_rows, sum_keys = summed
-    share = share_of(cube_position(2), shape, g.heads)
+    batches, heads, part_at = share_of(cube_position(2), shape, g.heads)
     base, begin = cube_position(0) * block_queries, cube_position(1) * block_keys
     rows_here, count = min(block_queries, g.queries - base), min(block_keys, g.keys - begin)
     padded = (count + lanes - 1) // lanes * lanes
@@ -188,8 +182,8 @@ def bias_gradient_tiles(
         for column in loop_range(0, padded, lanes):
             sums.memory.store(r * sums.stride + column, constant(0, dtype, lanes))
     panel_count = (g.keys + tiles.panel - 1) // tiles.panel
-    for n in loop_range(*share.batch):
-        for head in loop_range(*share.heads):
+    for n in loop_range(*batches):
+        for head in loop_range(*heads):
             row_at = (n * g.heads + head) * g.queries
             keys = (n * g.key_heads + head // g.group) * panel_count * tiles.panel + begin
             query = query_rows(g, n, head, form.contiguous[0])
@@ -218,7 +212,7 @@ def bias_gradient_tiles(
             sums.memory.store(column, value)
     first_row = cube_position(0) if sum_rows else base
     for r in loop_range(1 if sum_rows else rows_here):
-        at = share.at + (first_row + r) * shape.width
+        at = part_at + (first_row + r) * shape.width
         if sum_keys:
             value = constant(0, dtype, lanes)
             for column in loop_range(0, padded, lanes):
@@ -246,12 +240,12 @@ def bias_gradient_team(
     """Compute a tile of queries from x and keys from y, of matrix z of the bias."""
     dtype, tall, block, pitch = up.total.dtype, plan.height, plan.block, plan.pitch
     sum_rows, sum_keys = summed
-    share = share_of(cube_position(2), shape, g.heads)
+    batches, heads, part_at = share_of(cube_position(2), shape, g.heads)
     first, begin = cube_position(0) * tall, cube_position(1) * block
     cube = cube_of(plan, form, g, value_width, dtype)
     sums = registers((plan.rows, plan.keys), dtype)
-    for n in loop_range(*share.batch):
-        for head in loop_range(*share.heads):
+    for n in loop_range(*batches):
+        for head in loop_range(*heads):
             row_at = (n * g.heads + head) * g.queries
             query, key, value = cube.heads(n, head)
             upstream = upstream_rows(up, row_at, g, value_width)
@@ -268,7 +262,7 @@ def bias_gradient_team(
             if unit < block:
                 tile[unit] = line(tile, unit, pitch, tall)
             barrier()
-        at = share.at + (cube_position(0) if sum_rows else first) * shape.width
+        at = part_at + (cube_position(0) if sum_rows else first) * shape.width
         if sum_keys:
             if (unit < (1 if sum_rows else tall)) and (first + unit < g.queries):
                 made = line(tile, unit * pitch, 1, block)
@@ -280,7 +274,7 @@ def bias_gradient_team(
             for j in range(plan.keys):
                 row, column = first + plan.row(i), begin + plan.column(j)
                 if (row < g.queries) and (column < g.keys):
-                    parts[share.at + row * shape.width + column] = sums[i, j].to(parts.dtype)
+                    parts[part_at + row * shape.width + column] = sums[i, j].to(parts.dtype)
 
 
 @helper

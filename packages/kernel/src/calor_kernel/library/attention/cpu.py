@@ -323,9 +323,9 @@ def gradient_tiles(
                                     to = for_query.at(at + (row_at + places[r]) * g.features)
                                     made = [acc[r, v] for v in range(high)]
                                     add_row(to, made, panel, g.features, g.scale, begin > start)
-                block = Block(base, begin, height, count, form.causal)
-                gather(value_sums, value_room, value_width, deep, weights, upward, block)
-                gather(key_sums, feature_room, g.features, high, inner, queries, block)
+                block = (base, begin, height, count), form.causal
+                gather(value_sums, value_room, value_width, deep, weights, upward, *block)
+                gather(key_sums, feature_room, g.features, high, inner, queries, *block)
         row = head_number * g.keys + begin
         for target, sums, room, width in (
             (for_key, key_sums, feature_room, g.features),
@@ -371,32 +371,22 @@ def add_row(
         part.store(0, fma(value, splat(scale, lanes), before), mask=inside)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A block: ``height`` queries from ``base`` on, and ``count`` keys from ``begin`` on."""
-
-    base: Number
-    begin: Number
-    height: Number
-    count: Number
-    causal: bool
-
-    @helper
-    def first(self, key: Number) -> Number:
-        """Return the first query of the block that attends to a key of the block."""
-        return max(self.begin + key - self.base, 0) if self.causal else key * 0
-
-
 @helper
 def gather(
-    sums: Pointer, room: int, width: Index, vectors: int, left: Scores, right: Pointer, block: Block
-) -> None:
-    """Add the products of a block's queries to the sums of each key, by weights or gradients."""
+    sums: Pointer, room: int, width: Index, vectors: int, left: Scores, right: Pointer,
+    block: tuple[Number, Number, Number, Number], causal: bool,
+) -> None:  # fmt: skip
+    """Add the products of a block's queries to the sums of each key, by weights or gradients.
+
+    ``block``: its first query and first key, and the numbers of queries and keys.
+    """
+    base, begin, height, count = block
     lanes = left.lanes
     down = min(_DOWN, lanes)
-    for key in loop_range(0, block.count, down):
-        skip = block.first(key)
-        depth = block.height - skip
+    for key in loop_range(0, count, down):
+        # The first query of the block that attends to the key.
+        skip = max(begin + key - base, 0) if causal else key * 0
+        depth = height - skip
         if depth > 0:
             for column in loop_range(0, width, vectors * lanes):
                 acc = registers((down, vectors), sums.dtype, lanes)

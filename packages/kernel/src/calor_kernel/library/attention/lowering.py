@@ -46,53 +46,57 @@ class Task:
     bias: BiasParts | None = None
 
 
-Works = Callable[[Task, Request], Iterable[Work]]
+def _no_tiles(task: Task, request: Request) -> str | None:
+    if request.info.max_units > 1:
+        return "cubes have many units"
+    return None if task.tiles else "private memory holds no rows of so many features"
 
 
 def _by_tiles(make: Callable[..., Iterable[Work]]) -> Way[Task]:
-    def refuses(task: Task, request: Request) -> str | None:
-        if request.info.max_units > 1:
-            return "cubes have many units"
-        return None if task.tiles else "private memory holds no rows of so many features"
-
     def works(task: Task, request: Request) -> Iterable[Work]:
         return make(task.bias or task.problem, task.tiles, request)
 
-    return Way("register tiles", refuses, works)
+    return Way("register tiles", _no_tiles, works)
 
 
 def _by_simt(make: Callable[..., Iterable[Work]]) -> Way[Task]:
-    def refuses(task: Task, request: Request) -> str | None:
-        return "register tiles serve cubes of one unit" if task.tiles else None
-
     def works(task: Task, request: Request) -> Iterable[Work]:
         return make(task.bias or task.problem, request)
 
-    return Way("teams", refuses, works, tier=2)
+    return Way("teams", _tiles_serve, works, tier=2)
 
 
-def _by_matrix(
-    name: str,
-    refusal: Callable[[Attention, Request], str | None],
-    make: Callable[[Attention, Request], Iterable[Work]],
-) -> Way[Task]:
+def _tiles_serve(task: Task, request: Request) -> str | None:
+    return "register tiles serve cubes of one unit" if task.tiles else None
+
+
+def _by_mma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
     return Way(
-        name,
-        lambda task, request: refusal(task.problem, request),
+        "matrix instructions",
+        lambda task, request: mma_refusal(task.problem, request),
         lambda task, request: make(task.problem, request),
     )
 
 
+def _by_tma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
+    return Way(
+        "warp-group MMA by TMA",
+        lambda task, request: tma_refusal(task.problem, request),
+        lambda task, request: make(task.problem, request),
+    )
+
+
+# The ways of each op, the most promising first.
 FORWARD: Final = (
     _by_tiles(forward_by_tiles),
-    _by_matrix("warp-group MMA by TMA", tma_refusal, forward_by_tma),
-    _by_matrix("matrix instructions", mma_refusal, forward_by_mma),
+    _by_tma(forward_by_tma),
+    _by_mma(forward_by_mma),
     _by_simt(forward_by_simt),
 )
 GRADIENT: Final = (
     _by_tiles(gradients_by_tiles),
-    _by_matrix("warp-group MMA by TMA", tma_refusal, gradients_by_tma),
-    _by_matrix("matrix instructions", mma_refusal, gradients_by_mma),
+    _by_tma(gradients_by_tma),
+    _by_mma(gradients_by_mma),
     _by_simt(gradients_by_simt),
 )
 BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))

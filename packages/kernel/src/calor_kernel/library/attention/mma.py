@@ -48,7 +48,6 @@ from calor_kernel.library.attention.mma_tiles import (
 )
 from calor_kernel.library.attention.operands import (
     KernelOperands,
-    Rows,
     ScoreForm,
     Upstream,
     finite,
@@ -63,50 +62,56 @@ from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """A cube of queries, from ``first`` on, and the keys that they attend to, up to ``stop``."""
+    """A cube of queries from ``first`` on, and the keys that they attend to, up to ``stop``.
 
-    g: KernelOperands
-    plan: MmaPlan
+    ``row``: the first row of a plane or warp group, and ``own`` its rows as operands. ``pipe``: the
+    stages of keys and values, which ``take`` copies. ``factor``: the scale of exponents.
+    """
+
     n: Number
     head: Number
     first: Number
     stop: Number
     row_at: Number
-    query: Rows
-    key: Rows
-    value: Rows
-
-    @helper
-    def start(
-        self, sources: Sequence[Rows]
-    ) -> tuple[Pipeline, Callable[[Number], None], Number, Sequence[OwnRows]]:
-        """Start copying own rows and keys; return the copies, the first row, and own operands."""
-        plan = self.plan
-        own = take_own_rows(sources, self.first, plan)
-        panels = [plan.panel(plan.block, room).tile for room in plan.rooms]
-        pipe = Pipeline(2, *panels, how=way_of_units())
-
-        def take(begin: Number) -> None:
-            for number, rows in enumerate((self.key, self.value)):
-                take_rows(rows, pipe, number, begin, plan.block, plan.rooms[number], plan)
-
-        fill_ahead(pipe, take, 0, plan.block)
-        row = plan.first_row()
-        return pipe, take, row, plan.own_operands(own, plan.rooms[: len(sources)], row)
+    factor: Number | float
+    pipe: Pipeline
+    take: Callable[[Number], None]
+    row: Number
+    own: Sequence[OwnRows]
 
 
 @helper
-def queries_of_cube(g: KernelOperands, value_width: Number, causal: bool, plan: MmaPlan) -> Queries:
-    """Return a cube's queries: rows from x, the longest first, head y, batch z."""
+def queries_of_cube(
+    g: KernelOperands,
+    value_width: Number,
+    plan: MmaPlan,
+    form: ScoreForm,
+    up: Upstream[Pointer] | None = None,
+) -> Queries:
+    """Return a cube's queries, rows from x, the longest first, head y, batch z; start copies."""
     n, head = cube_position(2), cube_position(1)
-    number = cube_count(0) - 1 - cube_position(0) if causal else cube_position(0)
+    number = cube_count(0) - 1 - cube_position(0) if form.causal else cube_position(0)
     first = number * plan.rows
-    stop = min(g.keys, first + plan.rows) if causal else g.keys
+    stop = min(g.keys, first + plan.rows) if form.causal else g.keys
     row_at = (n * g.heads + head) * g.queries
-    query = query_rows(g, n, head)
+    sources = [query_rows(g, n, head)]
     key = replace(key_rows(g, n, head // g.group), count=stop)
     value = replace(value_rows(g, n, head // g.group, value_width), count=stop)
-    return Queries(g, plan, n, head, first, stop, row_at, query, key, value)
+    factor = exponent(g, form)
+    if up is not None:
+        sources.append(upstream_rows(up, row_at, g, value_width))
+    own = take_own_rows(sources, first, plan)
+    panels = [plan.panel(plan.block, room).tile for room in plan.rooms]
+    pipe = Pipeline(2, *panels, how=way_of_units())
+
+    def take(begin: Number) -> None:
+        for number, rows in enumerate((key, value)):
+            take_rows(rows, pipe, number, begin, plan.block, plan.rooms[number], plan)
+
+    fill_ahead(pipe, take, 0, plan.block)
+    row = plan.first_row()
+    mine = plan.own_operands(own, plan.rooms[: len(sources)], row)
+    return Queries(n, head, first, stop, row_at, factor, pipe, take, row, mine)
 
 
 @kernel
@@ -114,8 +119,8 @@ def attend_fragments(
     out: Out, total: Out, value_width: Size, g: KernelOperands, *, plan: MmaPlan, form: ScoreForm
 ) -> None:
     """Compute rows of the result: a cube's rows from x, the longest first, head y of batch z."""
-    q, factor = queries_of_cube(g, value_width, form.causal, plan), exponent(g, form)
-    pipe, take, row, (mine,) = q.start((q.query,))
+    q = queries_of_cube(g, value_width, plan, form)
+    pipe, row, (mine,) = q.pipe, q.row, q.own
     sums = plan.sums(plan.values)
     largest = [sums[i][0].band(plan.axis, -math.inf) for i in range(plan.high)]
     powers = [sums[i][0].band(plan.axis) for i in range(plan.high)]
@@ -127,13 +132,13 @@ def attend_fragments(
         settle(scores)
         mask.adjust_before(scores, q.first + row, begin, mask.reach(q.first, row), plan)
         for i in range(plan.high):
-            fade = follow(scores[i], largest[i], powers[i], factor, plan.axis)
+            fade = follow(scores[i], largest[i], powers[i], q.factor, plan.axis)
             for tile in sums[i]:
                 tile.map_band(lambda x, f: x * f, fade)
         plan.add_weighted(sums, scores, pipe.stage(1), plan.values)
         settle(sums)
 
-    work_through(pipe, take, work, 0, q.stop, plan.block)
+    work_through(pipe, q.take, work, 0, q.stop, plan.block)
     begin = q.first + row
     for i in range(plan.high):
         first = begin + i * plan.own
@@ -152,8 +157,8 @@ def query_gradient_fragments(
     form: ScoreForm,
 ) -> None:
     """Compute the gradient of a cube's queries: rows from x, the longest first, head y, batch z."""
-    q, factor = queries_of_cube(g, value_width, form.causal, plan), exponent(g, form)
-    pipe, take, row, mine = q.start((q.query, upstream_rows(up, q.row_at, g, value_width)))
+    q = queries_of_cube(g, value_width, plan, form, up)
+    pipe, row, mine = q.pipe, q.row, q.own
     sums = plan.sums(plan.features)
     shifts = [sums[i][0].band(plan.axis) for i in range(plan.high)]
     alongs = [sums[i][0].band(plan.axis) for i in range(plan.high)]
@@ -173,12 +178,12 @@ def query_gradient_fragments(
         mask.adjust_before(scores, q.first + row, begin, mask.reach(q.first, row), plan)
         for i in range(plan.high):
             for weights, slopes in zip(scores[i], inner[i], strict=True):
-                weigh(weights, factor, shifts[i])
+                weigh(weights, q.factor, shifts[i])
                 follow_slope(slopes, weights, alongs[i])
         plan.add_weighted(sums, inner, pipe.stage(0), plan.features)
         settle(sums)
 
-    work_through(pipe, take, work, 0, q.stop, plan.block)
+    work_through(pipe, q.take, work, 0, q.stop, plan.block)
     scale_sums(sums, g.scale)
     top = q.first + row
     plan.store(sums, for_query, (q.row_at + top) * g.features, g.features, g.queries - top)

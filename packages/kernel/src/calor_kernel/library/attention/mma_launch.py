@@ -31,7 +31,6 @@ from calor_kernel.library.attention.operands import (
     upstream_of,
 )
 from calor_kernel.library.attention.problem import Attention
-from calor_kernel.library.attention.warpgroup_tma_plan import TmaPlan
 from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape_of
 
 T = TypeVar("T")
@@ -132,30 +131,31 @@ def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     if request.candidates and not _named(p, info):
         made = [_plan(p, tile) for tile in TILES["planes"]["further forward"][_room(p)]]
         further = [plan for plan in made if _fits(plan, info, False)]
+    out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
     for plan in [*plans, *further] if request.candidates else plans[:1]:
-        out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
-        sizes, flops = (p.queries, p.heads), p.flops(1, 1)
-        attend = _launch(attend_fragments, plan, p, request, sizes, flops, out=out, total=total)
+        cubes, own = (-(-p.queries // plan.rows), p.heads, p.batch), {"out": out, "total": total}
+        attend = launch_of(attend_fragments, plan, p, request, cubes, p.flops(1, 1), **own)
         yield Work((attend,), variant=_name(plan), group=0 if plan in plans else 1)
 
 
 def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the gradients of query, key and value, the likeliest first."""
     p, up = problem, upstream_of(request, 16)
-    by_query, by_key = (p.queries, p.heads), (p.keys, p.key_heads)
-    of_queries, of_keys = _plans(p, "query", by_query, request), _plans(p, "key", by_key, request)
     for_query, for_key, for_value = (Bound(Output(i), p.dtype, 16) for i in range(3))
+    by_query = {"up": up, "for_query": for_query}
+    by_key = {"up": up, "for_key": for_key, "for_value": for_value}
+    of_queries = _plans(p, "query", (p.queries, p.heads), request)
+    of_keys = _plans(p, "key", (p.keys, p.key_heads), request)
     for first, second in paired(of_queries, of_keys, request.candidates):
-        launches = (
-            _launch(
-                query_gradient_fragments, first, p, request, by_query, p.flops(2, 1),
-                up=up, for_query=for_query,
-            ),
-            _launch(
-                key_gradient_fragments, second, p, request, by_key, p.flops(2, 2),
-                up=up, for_key=for_key, for_value=for_value,
-            ),
-        )  # fmt: skip
+        cubes = -(-p.queries // first.rows), p.heads, p.batch
+        of_query = launch_of(
+            query_gradient_fragments, first, p, request, cubes, p.flops(2, 1), **by_query
+        )
+        cubes = -(-p.keys // second.rows), p.key_heads, p.batch
+        of_key = launch_of(
+            key_gradient_fragments, second, p, request, cubes, p.flops(2, 2), **by_key
+        )
+        launches = of_query, of_key
         yield Work(launches, variant=f"{_name(first)}, {_name(second)}")
 
 
@@ -222,23 +222,9 @@ def _name(plan: MmaPlan) -> str:
     return f"{kind} {plan.rows}x{plan.block} by {plan.units}{held}"
 
 
-def _launch(
-    function: KernelFunction,
-    plan: MmaPlan,
-    problem: Attention,
-    request: Request,
-    sizes: tuple[int, int],
-    flops: int,
-    **own: object,
-) -> Launch:
-    """Return the launch of a body over rows of queries or keys, heads and batches."""
-    cubes = -(-sizes[0] // plan.rows), sizes[1], problem.batch
-    return launch_of(function, plan, problem, request, cubes, flops, **own)
-
-
 def launch_of(
     function: KernelFunction,
-    plan: MmaPlan | TmaPlan,
+    plan: MmaPlan,
     problem: Attention,
     request: Request,
     cubes: tuple[int, int, int],

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 
-from calor.dtypes import float32
 from calor_kernel.language import (
     Band,
     Number,
     Out,
     Pointer,
     Size,
-    barrier,
     helper,
     kernel,
     launch_attributes,
@@ -26,7 +24,6 @@ from calor_kernel.language import (
     registers,
     role,
     select,
-    shared,
     unit_index,
     wait_mma,
     wait_puts,
@@ -50,24 +47,15 @@ from calor_kernel.library.attention.warpgroup_tma_plan import (
     MULTIPLYING,
     OWN,
     HeadSteps,
-    Maps,
-    Stages,
-    TileOrder,
     TmaPlan,
-    add_weighted,
-    barriers_of,
     begin_turns,
-    end_of,
+    cube_of,
     end_turns,
     give_turn,
-    issue_tiles,
-    own_matrices,
-    panels_of,
+    lines_map,
     put_rows,
-    rings_of,
     take_over,
     take_turn,
-    weights_of,
 )
 from calor_kernel.library.gemm.mma import Sums
 from calor_kernel.library.gemm.warpgroup import following
@@ -92,74 +80,70 @@ def attend_boxes(
     computed at the same time.
     """
     launch_attributes(cubes_per_core=1)
-    tiles, maps = plan.tiles, Maps(g, batches, value_width)
-    block, causal = tiles.block, form.causal
-    q_map, kv_maps = maps.queries(plan.rows), maps.keys(block)
-    o_map = maps.of_queries(out, value_width, steps, OWN)
-    (results,) = panels_of(plan, 1, plan.rows, (tiles.values,))
-    queries_at = panels_of(plan, plan.own, plan.rows, (tiles.features,))
-    keys_at = panels_of(plan, plan.stages, block, tiles.rooms)
-    (queries,) = rings_of(plan, queries_at, plan.own, plan.rows, (tiles.features,), (q_map,))
-    keys, values = rings_of(plan, keys_at, plan.stages, block, tiles.rooms, kv_maps)
-    barrier()
-    order = TileOrder((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
-    count = order.count()
-    # The producer leaves the tile's coordinates here, so that other units need not divide.
-    told = shared(4 * plan.own, count.dtype)
+    block, of_keys = plan.block, (batches, g.key_heads, g.keys)
+    of_queries = batches, g.heads, g.queries
+    q_map = lines_map(g.query, (*of_queries, g.features), g.query_strides[:3], plan.rows)
+    k_map = lines_map(g.key, (*of_keys, g.features), g.key_strides[:3], block)
+    v_map = lines_map(g.value, (*of_keys, value_width), g.value_strides[:3], block)
+    o_map = lines_map(out, (*of_queries, value_width), steps.rows(value_width), OWN)
+    kv_maps, rooms = (k_map, v_map), (plan.values,)
+    cube = cube_of(plan, (q_map,), kv_maps, rooms, g.queries, g.heads, batches, band)
+    (results,), (queries,), (keys, values) = cube.results, cube.own, cube.steps
+    count = cube.count
 
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
-            issue_tiles(order, count, told, (queries,), (keys, values), g, plan, causal)
+            cube.issue(g, form.causal)
     with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
         group = unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, form)
         stage, parity = count * 0, count * 0
-        opening = tiles.sums(block)
+        opening = plan.sums(block)
         queries.full.wait(0, 0)
         keys.full.wait(0, 0)
-        (first_rows,) = own_matrices((queries,), 0, plan)
-        tiles.add_scores(opening, first_rows, row, keys.at(0), tiles.features)
+        (first_rows,) = cube.matrices(0)
+        plan.add_scores(opening, first_rows, row, keys.at(0), plan.features)
         begin_turns(group, plan)
         for turn in range(count):
             tile, phase = plan.place(turn)
             queries.full.wait(tile, phase)
-            place = told.at(tile * 4)
+            place = cube.told.at(tile * 4)
             n, head, first = place[0], place[1], place[2]
-            (mine,) = own_matrices((queries,), tile, plan)
+            (mine,) = cube.matrices(tile)
             mask = ScoreMask(g, form, n, head)
             reach = mask.reach(first, row)
-            stop = end_of(first, g, causal, plan)
-            sums = tiles.sums(tiles.values)
-            largest = sums[0][0].band(tiles.axis, -math.inf)
-            powers = sums[0][0].band(tiles.axis)
+            stop = plan.end(first, g, form.causal)
+            sums = plan.sums(plan.values)
+            largest = sums[0][0].band(plan.axis, -math.inf)
+            powers = sums[0][0].band(plan.axis)
             wait_mma(opening[0][0])
             keys.release(stage)
-            mask.adjust_before(opening, first + row, 0, reach, tiles)
-            follow(opening[0], largest, powers, factor, tiles.axis)
-            weights = weights_of(opening, tiles, tiles.values)
+            mask.adjust_before(opening, first + row, 0, reach, plan)
+            follow(opening[0], largest, powers, factor, plan.axis)
+            weights = plan.weights(opening, plan.values)
             for begin in range(block, stop, block):
                 before, phase = stage, parity
                 stage, parity = following(stage, parity, plan.stages)
                 keys.full.wait(stage, parity)
                 take_turn(group, plan)
-                scores = tiles.sums(block)
-                tiles.add_scores(scores, mine, row, keys.at(stage), tiles.features)
+                scores = plan.sums(block)
+                plan.add_scores(scores, mine, row, keys.at(stage), plan.features)
                 values.full.wait(before, phase)
-                add_weighted(sums, weights, values.at(before), tiles, tiles.values)
+                plan.multiply(sums, weights, values.at(before), plan.values)
                 give_turn(group, plan)
                 wait_mma(scores[0][0], pending=1)
                 keys.release(stage)
-                mask.adjust_before(scores, first + row, begin, reach, tiles)
+                mask.adjust_before(scores, first + row, begin, reach, plan)
                 # This overlaps with the preceding block's products, which then release its values.
-                fade = follow(scores[0], largest, powers, factor, tiles.axis)
+                fade = follow(scores[0], largest, powers, factor, plan.axis)
                 wait_mma(sums[0][0], after=[powers])
                 values.release(before)
                 sums[0][0].map_band(lambda x, f: x * f, fade)
-                take_over(weights, weights_of(scores, tiles, tiles.values))
+                take_over(weights, plan.weights(scores, plan.values))
             queries.release(tile)
             values.full.wait(stage, parity)
-            add_weighted(sums, weights, values.at(stage), tiles, tiles.values)
+            plan.multiply(sums, weights, values.at(stage), plan.values)
             before = stage
             stage, parity = following(stage, parity, plan.stages)
             # The scores of the next tile; after the last tile they are repeated and ignored.
@@ -168,15 +152,15 @@ def attend_boxes(
             if more:
                 queries.full.wait(coming, phase)
                 keys.full.wait(stage, parity)
-            (coming_rows,) = own_matrices((queries,), select(more, coming, tile), plan)
+            (coming_rows,) = cube.matrices(select(more, coming, tile))
             at = keys.at(select(more, stage, before))
-            scores_of_next = tiles.sums(block)
-            tiles.add_scores(scores_of_next, coming_rows, row, at, tiles.features)
+            scores_of_next = plan.sums(block)
+            plan.add_scores(scores_of_next, coming_rows, row, at, plan.features)
             opening[0][0].parts[0] = scores_of_next[0][0].parts[0]
             wait_mma(sums[0][0], pending=1)
             values.release(before)
             row_at = (n * g.heads + head) * g.queries
-            finish(sums[0], largest, powers, total, row_at, first + row, g, form, tiles)
+            finish(sums[0], largest, powers, total, row_at, first + row, g, form, plan)
             wait_puts(read=True)
             put_rows(sums, results, o_map, (n, head), first + row, plan)
         wait_mma()
@@ -200,25 +184,22 @@ def query_gradient_boxes(
 ) -> None:
     """Compute the gradients of tiles of queries, of heads in bands, the longest rows first."""
     launch_attributes(cubes_per_core=1)
-    tiles, maps = plan.tiles, Maps(g, batches, value_width)
-    rooms, block, causal = tiles.rooms, tiles.block, form.causal
-    own_maps = maps.queries(plan.rows), maps.upstream(up, up_steps, plan.rows)
-    step_maps = maps.keys(block)
-    o_map = maps.of_queries(for_query, g.features, steps, OWN)
-    (results,) = panels_of(plan, 1, plan.rows, rooms[:1])
-    own_at = panels_of(plan, plan.own, plan.rows, rooms)
-    steps_at = panels_of(plan, plan.stages, block, rooms)
-    queries, ups = rings_of(plan, own_at, plan.own, plan.rows, rooms, own_maps)
-    keys, values = rings_of(plan, steps_at, plan.stages, block, rooms, step_maps)
-    barrier()
-    order = TileOrder((g.queries + plan.rows - 1) // plan.rows, g.heads * batches, band)
-    count = order.count()
-    # The producer leaves the tile's coordinates here, so that other units need not divide.
-    told = shared(4 * plan.own, count.dtype)
+    block, of_keys = plan.block, (batches, g.key_heads, g.keys)
+    of_queries = batches, g.heads, g.queries
+    q_map = lines_map(g.query, (*of_queries, g.features), g.query_strides[:3], plan.rows)
+    up_strides = up_steps.rows(value_width)
+    u_map = lines_map(up.gradient, (*of_queries, value_width), up_strides, plan.rows)
+    k_map = lines_map(g.key, (*of_keys, g.features), g.key_strides[:3], block)
+    v_map = lines_map(g.value, (*of_keys, value_width), g.value_strides[:3], block)
+    o_map = lines_map(for_query, (*of_queries, g.features), steps.rows(g.features), OWN)
+    maps, rooms = ((q_map, u_map), (k_map, v_map)), plan.rooms
+    cube = cube_of(plan, *maps, rooms[:1], g.queries, g.heads, batches, band)
+    (results,), (queries, ups), (keys, values) = cube.results, cube.own, cube.steps
+    count = cube.count
 
     with role(0, registers=ASKING[plan.groups]):
         if unit_index() == 0:
-            issue_tiles(order, count, told, (queries, ups), (keys, values), g, plan, causal)
+            cube.issue(g, form.causal)
     with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
         group = unit_index() // 128 - 1
         row = group * OWN
@@ -228,53 +209,53 @@ def query_gradient_boxes(
         for turn in range(count):
             tile, phase = plan.place(turn)
             queries.full.wait(tile, phase)
-            place = told.at(tile * 4)
+            place = cube.told.at(tile * 4)
             n, head, first = place[0], place[1], place[2]
-            mine = own_matrices((queries, ups), tile, plan)
+            mine = cube.matrices(tile)
             row_at = (n * g.heads + head) * g.queries
             mask = ScoreMask(g, form, n, head)
             reach = mask.reach(first, row)
-            sums = tiles.sums(rooms[0])
-            opening, slopes = tiles.sums(block), tiles.sums(block)
-            shift, along = sums[0][0].band(tiles.axis), sums[0][0].band(tiles.axis)
-            down, _ = tiles.places(sums[0][0])
+            sums = plan.sums(rooms[0])
+            opening, slopes = plan.sums(block), plan.sums(block)
+            shift, along = sums[0][0].band(plan.axis), sums[0][0].band(plan.axis)
+            down, _ = plan.places(sums[0][0])
             load_row_numbers(shift, along, up, row_at, (first, row, 0, down), g.queries)
             ups.full.wait(tile, phase)
             keys.full.wait(stage, parity)
             values.full.wait(stage, parity)
-            tiles.add_scores(opening, mine[0], row, keys.at(stage), rooms[0])
-            tiles.add_scores(slopes, mine[1], row, values.at(stage), rooms[1])
+            plan.add_scores(opening, mine[0], row, keys.at(stage), rooms[0])
+            plan.add_scores(slopes, mine[1], row, values.at(stage), rooms[1])
             wait_mma(opening[0][0], pending=1)
-            mask.adjust_before(opening, first + row, 0, reach, tiles)
+            mask.adjust_before(opening, first + row, 0, reach, plan)
             weigh(opening[0][0], factor, shift)
             wait_mma(slopes[0][0], after=[opening[0][0]])
             values.release(stage)
             follow_slope(slopes[0][0], opening[0][0], along)
-            weights = weights_of(slopes, tiles, rooms[0])
-            for begin in range(block, end_of(first, g, causal, plan), block):
+            weights = plan.weights(slopes, rooms[0])
+            for begin in range(block, plan.end(first, g, form.causal), block):
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
                 keys.full.wait(stage, parity)
                 values.full.wait(stage, parity)
                 take_turn(group, plan)
-                scores, inner = tiles.sums(block), tiles.sums(block)
-                tiles.add_scores(scores, mine[0], row, keys.at(stage), rooms[0])
-                tiles.add_scores(inner, mine[1], row, values.at(stage), rooms[1])
-                add_weighted(sums, weights, keys.at(before), tiles, rooms[0])
+                scores, inner = plan.sums(block), plan.sums(block)
+                plan.add_scores(scores, mine[0], row, keys.at(stage), rooms[0])
+                plan.add_scores(inner, mine[1], row, values.at(stage), rooms[1])
+                plan.multiply(sums, weights, keys.at(before), rooms[0])
                 give_turn(group, plan)
                 wait_mma(scores[0][0], pending=2)
-                mask.adjust_before(scores, first + row, begin, reach, tiles)
+                mask.adjust_before(scores, first + row, begin, reach, plan)
                 weigh(scores[0][0], factor, shift)
                 wait_mma(inner[0][0], pending=1, after=[scores[0][0]])
                 values.release(stage)
                 follow_slope(inner[0][0], scores[0][0], along)
-                made = weights_of(inner, tiles, rooms[0])
+                made = plan.weights(inner, rooms[0])
                 wait_mma(sums[0][0], after=[one[0] for one in made])
                 keys.release(before)
                 take_over(weights, made)
             queries.release(tile)
             ups.release(tile)
-            add_weighted(sums, weights, keys.at(stage), tiles, rooms[0])
+            plan.multiply(sums, weights, keys.at(stage), rooms[0])
             wait_mma(sums[0][0])
             keys.release(stage)
             stage, parity = following(stage, parity, plan.stages)
@@ -303,24 +284,19 @@ def key_gradient_boxes(
 ) -> None:
     """Compute the gradients of tiles of keys and values, of heads in bands, the longest first."""
     launch_attributes(cubes_per_core=1)
-    tiles, maps = plan.tiles, Maps(g, batches, value_width)
-    rooms, block = tiles.rooms, tiles.block
-    step_maps = maps.queries(block), maps.upstream(up, up_steps, block)
-    own_maps = maps.keys(plan.rows)
-    to_keys = maps.of_keys(for_key, g.features, key_steps)
-    to_values = maps.of_keys(for_value, value_width, value_steps)
-    results = panels_of(plan, 1, plan.rows, rooms)
-    own_at = panels_of(plan, plan.own, plan.rows, rooms)
-    steps_at = panels_of(plan, plan.stages, block, rooms)
-    numbers = shared(plan.stages * 2 * block, float32, align=16)
-    keys, values = rings_of(plan, own_at, plan.own, plan.rows, rooms, own_maps)
-    queries, ups = rings_of(plan, steps_at, plan.stages, block, rooms, step_maps)
-    sides = Stages(numbers, 2 * block, *barriers_of(plan, plan.stages, 32))
-    barrier()
-    order = TileOrder((g.keys + plan.rows - 1) // plan.rows, g.key_heads * batches, band)
-    count = order.count()
-    # The producer leaves the tile's coordinates here, so that other units need not divide.
-    told = shared(4 * plan.own, count.dtype)
+    block, of_keys = plan.block, (batches, g.key_heads, g.keys)
+    of_queries = batches, g.heads, g.queries
+    q_map = lines_map(g.query, (*of_queries, g.features), g.query_strides[:3], block)
+    up_strides = up_steps.rows(value_width)
+    u_map = lines_map(up.gradient, (*of_queries, value_width), up_strides, block)
+    k_map = lines_map(g.key, (*of_keys, g.features), g.key_strides[:3], plan.rows)
+    v_map = lines_map(g.value, (*of_keys, value_width), g.value_strides[:3], plan.rows)
+    to_keys = lines_map(for_key, (*of_keys, g.features), key_steps.rows(g.features), OWN)
+    to_values = lines_map(for_value, (*of_keys, value_width), value_steps.rows(value_width), OWN)
+    maps, rooms = ((k_map, v_map), (q_map, u_map)), plan.rooms
+    cube = cube_of(plan, *maps, rooms, g.keys, g.key_heads, batches, band, numbers=True)
+    (keys, values), (queries, ups), sides = cube.own, cube.steps, cube.numbers
+    results, order, count, told = cube.results, cube.order, cube.count, cube.told
     whole = (g.queries + block - 1) // block
 
     with role(0, registers=plan.registers[0]):
@@ -373,9 +349,9 @@ def key_gradient_boxes(
             keys.full.wait(tile, phase)
             place = told.at(tile * 4)
             n, head, first, start = place[0], place[1], place[2], place[3]
-            mine = own_matrices((keys, values), tile, plan)
+            mine = cube.matrices(tile)
             here[0], here[1] = head * g.group, start
-            key_sums, value_sums = (tiles.sums(room) for room in rooms)
+            key_sums, value_sums = (plan.sums(room) for room in rooms)
             values.full.wait(tile, phase)
             before = stage
             # At least one step, so that sums always come from products. If the compiler sees
@@ -384,9 +360,9 @@ def key_gradient_boxes(
                 queries.full.wait(stage, parity)
                 ups.full.wait(stage, parity)
                 take_turn(group, plan)
-                scores, inner = tiles.sums(block), tiles.sums(block)
-                tiles.add_scores(scores, mine[0], row, queries.at(stage), rooms[0])
-                tiles.add_scores(inner, mine[1], row, ups.at(stage), rooms[1])
+                scores, inner = plan.sums(block), plan.sums(block)
+                plan.add_scores(scores, mine[0], row, queries.at(stage), rooms[0])
+                plan.add_scores(inner, mine[1], row, ups.at(stage), rooms[1])
                 give_turn(group, plan)
                 sides.full.wait(stage, parity)
                 # The preceding step's products are done too.
@@ -396,16 +372,16 @@ def key_gradient_boxes(
                     ups.release(before)
                 mask = ScoreMask(g, form, n, here[0], by_keys=True)
                 top, begin = first + row, here[1] * block
-                mask.adjust_by_keys(scores, top, begin, top + OWN <= begin + 1, tiles)
-                weigh(scores[0][0], factor, side_of(scores, sides.at(stage), tiles))
-                weights = weights_of(scores, tiles, rooms[1])
-                add_weighted(value_sums, weights, ups.at(stage), tiles, rooms[1])
+                mask.adjust_by_keys(scores, top, begin, top + OWN <= begin + 1, plan)
+                weigh(scores[0][0], factor, side_of(scores, sides.at(stage), plan))
+                weights = plan.weights(scores, rooms[1])
+                plan.multiply(value_sums, weights, ups.at(stage), rooms[1])
                 wait_mma(inner[0][0], pending=1)
-                side = side_of(inner, sides.at(stage).at(block), tiles)
+                side = side_of(inner, sides.at(stage).at(block), plan)
                 follow_slope(inner[0][0], scores[0][0], side)
                 sides.release(stage)
-                weights = weights_of(inner, tiles, rooms[0])
-                add_weighted(key_sums, weights, queries.at(stage), tiles, rooms[0])
+                weights = plan.weights(inner, rooms[0])
+                plan.multiply(key_sums, weights, queries.at(stage), rooms[0])
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
                 next_block(here, start, whole - start)
@@ -421,10 +397,10 @@ def key_gradient_boxes(
 
 
 @helper
-def side_of(scores: Sums, source: Pointer, tiles: MmaPlan) -> Band:
+def side_of(scores: Sums, source: Pointer, plan: MmaPlan) -> Band:
     """Return the numbers for a unit's columns of scores."""
-    made = scores[0][0].band(1 - tiles.axis)
-    _, right = tiles.places(scores[0][0])
+    made = scores[0][0].band(1 - plan.axis)
+    _, right = plan.places(scores[0][0])
     for k in range(len(made.keys)):
         made.items[k] = source[right + made.keys[k]]
     return made

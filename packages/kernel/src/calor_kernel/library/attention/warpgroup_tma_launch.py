@@ -15,7 +15,6 @@ from calor_kernel.contract.launching import Bound, Multiple
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.mma_launch import launch_of, mma_refusal, paired
-from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.mma_tiles import ACCESS
 from calor_kernel.library.attention.operands import upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
@@ -128,13 +127,8 @@ def _plans(
     p, (rows, heads) = problem, sizes
     features, values = (-(-n // LINE) * LINE for n in (p.features, p.values))
     found = [
-        TmaPlan(
-            MmaPlan(p.dtype, 4 * groups, 1, block, features, values, grouped=True),
-            stages,
-            bool(turns),
-            *own,
-        )
-        for groups, block, stages, turns, *own in table[max(features, values)]
+        TmaPlan.of(p.dtype, groups, block, (features, values), stages, bool(turns), *further)
+        for groups, block, stages, turns, *further in table[max(features, values)]
     ]
 
     def serves(one: TmaPlan) -> bool:

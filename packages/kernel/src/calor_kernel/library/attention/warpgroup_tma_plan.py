@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from calor.dtypes import DType
+from calor.dtypes import DType, float32
 from calor_kernel.language import (
     Fragment,
     Index,
@@ -40,12 +40,15 @@ from calor_kernel.language import (
     unit_index,
 )
 from calor_kernel.library.attention.mma_plan import MmaPlan
-from calor_kernel.library.attention.operands import KernelOperands, Upstream
+from calor_kernel.library.attention.operands import KernelOperands
 from calor_kernel.library.gemm.mma import Sums, add_products
 from calor_kernel.library.gemm.warpgroup import following
 from calor_kernel.library.matmul.tma_store import store_part
 
 N = TypeVar("N")
+
+Weights = list[list[Fragment]]
+"""Weights of a block as operands, for each step of a product."""
 
 # Elements of a line of shared memory for the instructions, and rows of a warp group.
 LINE, OWN = 64, 64
@@ -55,20 +58,29 @@ MULTIPLYING = {1: 240, 2: 240, 3: 160}
 
 
 @dataclass(frozen=True, slots=True)
-class TmaPlan:
+class TmaPlan(MmaPlan):
     """A plan: warp groups of 64 rows of queries; a step is a block of keys.
 
-    ``tiles``: the layout of rows of scores, and the number of warp groups. ``stages``: the blocks
-    of keys, and of values, in shared memory. ``turns``: whether two warp groups alternate. ``own``:
-    the number of tiles whose own rows are in shared memory. ``asking``: registers of producers if
-    they get more than usual; 0: as usual.
+    ``stages``: the blocks of keys, and of values, in shared memory. ``turns``: whether two warp
+    groups alternate. ``own``: the number of tiles whose own rows are in shared memory. ``asking``:
+    registers of producers if they get more than usual; 0: as usual.
     """
 
-    tiles: MmaPlan
-    stages: int
+    stages: int = 2
     turns: bool = False
-    own: int = 1
+    own_tiles: int = 1
     asking: int = 0
+
+    @staticmethod
+    def of(
+        dtype: DType, groups: int, block: int, rooms: tuple[int, int], stages: int, turns: bool,
+        own_tiles: int = 1, asking: int = 0,
+    ) -> TmaPlan:  # fmt: skip
+        """Return the plan of some consumer warp groups."""
+        return TmaPlan(
+            dtype, 4 * groups, 1, block, *rooms, grouped=True, stages=stages, turns=turns,
+            own_tiles=own_tiles, asking=asking,
+        )  # fmt: skip
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -81,27 +93,17 @@ class TmaPlan:
 
     def place(self, turn: Number) -> tuple[Index, Number]:
         """Return the position of a tile's own rows, and the parity of their barrier's phase."""
-        return (0, turn % 2) if self.own == 1 else (turn % 2, turn // 2 % 2)
+        return (0, turn % 2) if self.own_tiles == 1 else (turn % 2, turn // 2 % 2)
 
     @property
     def groups(self) -> int:
         """The consumer warp groups."""
-        return self.tiles.planes // 4
-
-    @property
-    def rows(self) -> int:
-        """The rows of queries of a tile."""
-        return self.tiles.rows
-
-    @property
-    def block(self) -> int:
-        """The keys of a step."""
-        return self.tiles.block
+        return self.planes // 4
 
     @property
     def units(self) -> int:
         """The units of a cube."""
-        return self.tiles.units + 128
+        return 32 * self.planes + 128
 
     @property
     def part(self) -> int:
@@ -111,11 +113,27 @@ class TmaPlan:
     @property
     def result(self) -> DType:
         """The type of results."""
-        return self.tiles.dtype
+        return self.dtype
 
     def swizzle(self, dtype: DType) -> Swizzle:
         """Return the swizzle of a line's pieces of 16 bytes."""
         return Swizzle(3, 3, 3)
+
+    @helper
+    def weights(self, scores: Sums, room: int) -> Weights:
+        """Return weights as operands, for each step of the products with rows of ``room``."""
+        shape = self.shape(room)
+        return [[operand_of(scores[0], shape, "a", first=p)] for p in range(0, self.block, shape.k)]
+
+    @helper
+    def multiply(self, sums: Sums, weights: Weights, rows: Pointer, room: int) -> None:
+        """Start adding weights times a block's rows."""
+        add_products(sums, weights, self.panel(self.block, room).matrix(rows), self.block)
+
+    @helper
+    def end(self, first: Number, g: KernelOperands, causal: bool) -> Number:
+        """Return the end of the keys that a tile's queries attend to."""
+        return min(g.keys, first + self.rows) if causal else g.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +142,10 @@ class HeadSteps(Generic[N]):
 
     head: SizeOf[N]
     batch: SizeOf[N]
+
+    def rows(self, width: N) -> tuple[N, N, N]:
+        """Return the strides of batches, heads and rows of a width."""
+        return self.batch, self.head, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +169,6 @@ class Stages:
             self.empty.arrive(stage)
 
 
-def barriers_of(plan: TmaPlan, stages: int, arrivals: int = 1) -> tuple[Mbarriers, Mbarriers]:
-    """Return the barriers of full stages, each filled by ``arrivals``, and of empty ones."""
-    full = Mbarriers(stages, arrivals, meet=False)
-    return full, Mbarriers(stages, 4 * plan.groups, meet=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Ring(Stages):
     """Stages of panels of ``count`` rows that TMA fills from a ``source``."""
@@ -173,23 +189,6 @@ class Ring(Stages):
         self.full.arrive(stage)
 
 
-def panels_of(plan: TmaPlan, stages: int, rows: int, rooms: Sequence[int]) -> list[Pointer]:
-    """Return shared memory for stages of panels of rows."""
-    return [shared(stages * rows * room, plan.result, align=1024) for room in rooms]
-
-
-def rings_of(
-    plan: TmaPlan, panels: Sequence[Pointer], stages: int, rows: int, rooms: Sequence[int],
-    sources: Sequence[TensorMap],
-) -> list[Ring]:  # fmt: skip
-    """Return the rings of operands whose panels have as many rows and stages."""
-    made = []
-    for memory, room, source in zip(panels, rooms, sources, strict=True):
-        full, empty = barriers_of(plan, stages)
-        made.append(Ring(memory, rows * room, full, empty, rows, source))
-    return made
-
-
 @helper
 def lines_map(
     operand: Pointer, sizes: Sequence[Number], strides: Sequence[Number], count: int
@@ -198,46 +197,6 @@ def lines_map(
     whole = (1, 1, count, LINE)
     at = Swizzled(Swizzle(3, 3, 3), Layout(whole, (0, 0, LINE, 1)))
     return tensor_map(operand, sizes, (*strides, 1), whole, at)
-
-
-@dataclass(frozen=True, slots=True)
-class Maps:
-    """The tensor maps of an attention of so many ``batches``."""
-
-    g: KernelOperands
-    batches: Number
-    value_width: Number
-
-    def queries(self, count: int) -> TensorMap:
-        """Return the map of panels of queries."""
-        g = self.g
-        sizes = self.batches, g.heads, g.queries, g.features
-        return lines_map(g.query, sizes, g.query_strides[:3], count)
-
-    def upstream(self, up: Upstream[Pointer], steps: HeadSteps[Number], count: int) -> TensorMap:
-        """Return the map of panels of upstream gradients."""
-        return self.of_queries(up.gradient, self.value_width, steps, count)
-
-    def keys(self, count: int) -> tuple[TensorMap, TensorMap]:
-        """Return the maps of panels of keys and of values."""
-        g = self.g
-        rows = self.batches, g.key_heads, g.keys
-        return (
-            lines_map(g.key, (*rows, g.features), g.key_strides[:3], count),
-            lines_map(g.value, (*rows, self.value_width), g.value_strides[:3], count),
-        )
-
-    def of_queries(
-        self, memory: Pointer, width: Number, steps: HeadSteps[Number], count: int
-    ) -> TensorMap:
-        """Return the map of a dense operand or result with a row for each query."""
-        sizes = self.batches, self.g.heads, self.g.queries, width
-        return lines_map(memory, sizes, (steps.batch, steps.head, width), count)
-
-    def of_keys(self, memory: Pointer, width: Number, steps: HeadSteps[Number]) -> TensorMap:
-        """Return the map of a dense result with a row for each key."""
-        sizes = self.batches, self.g.key_heads, self.g.keys, width
-        return lines_map(memory, sizes, (steps.batch, steps.head, width), OWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,62 +230,103 @@ class TileOrder:
         return begin + within % wide, within // wide
 
 
-@helper
-def issue_tiles(
-    order: TileOrder, count: Number, told: Pointer, own: Sequence[Ring], steps: Sequence[Ring],
-    g: KernelOperands, plan: TmaPlan, causal: bool,
-) -> None:  # fmt: skip
-    """Issue the copies of this cube's tiles of queries, and of the keys that each attends to.
+@dataclass(frozen=True, slots=True)
+class Cube:
+    """A persistent cube: its memory, its tiles in order, and their number.
 
-    ``own``, ``steps``: the rings of a tile's own rows and of its blocks. ``told``: shared memory
-    for a tile's coordinates, for the consumers.
+    ``own``, ``steps``: the rings of a tile's own rows and of its blocks. ``numbers``: stages of
+    numbers of a block's rows. ``told``: the coordinates of tiles, from the producer, so that other
+    units need not divide.
     """
-    stage, parity = count * 0, count * 0 + 1
-    for turn in range(count):
-        number, down = order.place(turn)
-        # The last rows of a head attend to most keys.
-        n, head, first = number // g.heads, number % g.heads, (order.down - 1 - down) * plan.rows
-        tile, phase = plan.place(turn)
-        own[0].empty.wait(tile, phase ^ 1)
-        place = told.at(tile * 4)
-        place[0], place[1], place[2] = n, head, first
-        for ring in own:
-            ring.fetch((n, head), first, tile, phase ^ 1)
-        at = (n, head // g.group)
-        for begin in range(0, end_of(first, g, causal, plan), plan.block):
-            for step in steps:
-                step.fetch(at, begin, stage, parity)
-            stage, parity = following(stage, parity, plan.stages)
+
+    plan: TmaPlan
+    results: Sequence[Pointer]
+    own: Sequence[Ring]
+    steps: Sequence[Ring]
+    numbers: Stages
+    order: TileOrder
+    count: Number
+    told: Pointer
+
+    def matrices(self, tile: Index) -> list[SharedMatrix]:
+        """Return a tile's own rows of each operand as matrices."""
+        plan, rooms = self.plan, self.plan.rooms[: len(self.own)]
+        return [
+            plan.panel(plan.rows, room).matrix(ring.at(tile))
+            for room, ring in zip(rooms, self.own, strict=True)
+        ]
+
+    @helper
+    def issue(self, g: KernelOperands, causal: bool) -> None:
+        """Issue the copies of the tiles of queries, and of the keys that each attends to."""
+        plan, order, own = self.plan, self.order, self.own
+        stage, parity = self.count * 0, self.count * 0 + 1
+        for turn in range(self.count):
+            number, down = order.place(turn)
+            # The last rows of a head attend to most keys.
+            n, head, first = (
+                number // g.heads,
+                number % g.heads,
+                (order.down - 1 - down) * plan.rows,
+            )
+            tile, phase = plan.place(turn)
+            own[0].empty.wait(tile, phase ^ 1)
+            place = self.told.at(tile * 4)
+            place[0], place[1], place[2] = n, head, first
+            for ring in own:
+                ring.fetch((n, head), first, tile, phase ^ 1)
+            at = (n, head // g.group)
+            for begin in range(0, plan.end(first, g, causal), plan.block):
+                for step in self.steps:
+                    step.fetch(at, begin, stage, parity)
+                stage, parity = following(stage, parity, plan.stages)
 
 
-def own_matrices(own: Sequence[Ring], tile: Index, plan: TmaPlan) -> list[SharedMatrix]:
-    """Return a tile's own rows of some operands as matrices."""
-    return [
-        plan.tiles.panel(plan.rows, room).matrix(ring.at(tile))
-        for room, ring in zip(plan.tiles.rooms, own, strict=False)
+@helper
+def cube_of(
+    plan: TmaPlan, own: Sequence[TensorMap], steps: Sequence[TensorMap], results: Sequence[int],
+    rows: Number, heads: Number, batches: Number, band: Number, numbers: bool = False,
+) -> Cube:  # fmt: skip
+    """Return the cube of a kernel with tiles of some rows and heads.
+
+    ``own``, ``steps``: the maps of a tile's own rows and of its blocks. ``results``: the widths of
+    results. ``numbers``: whether a step has two numbers for each row.
+    """
+    block, stages = plan.block, plan.stages
+    results_at = [shared(plan.rows * room, plan.result, align=1024) for room in results]
+    own_sizes = [plan.rows * room for room in plan.rooms[: len(own)]]
+    step_sizes = [block * room for room in plan.rooms]
+    own_at = [shared(plan.own_tiles * size, plan.result, align=1024) for size in own_sizes]
+    steps_at = [shared(stages * size, plan.result, align=1024) for size in step_sizes]
+    numbers_at = shared(stages * 2 * block, float32, align=16) if numbers else None
+
+    def barriers(count: int, arrivals: int = 1) -> tuple[Mbarriers, Mbarriers]:
+        full = Mbarriers(count, arrivals, meet=False)
+        return full, Mbarriers(count, 4 * plan.groups, meet=False)
+
+    own_rings = [
+        Ring(memory, size, *barriers(plan.own_tiles), plan.rows, source)
+        for memory, size, source in zip(own_at, own_sizes, own, strict=True)
     ]
+    step_rings = [
+        Ring(memory, size, *barriers(stages), block, source)
+        for memory, size, source in zip(steps_at, step_sizes, steps, strict=True)
+    ]
+    sides: Stages = step_rings[0]
+    if numbers_at is not None:
+        sides = Stages(numbers_at, 2 * block, *barriers(stages, 32))
+    barrier()
+    order = TileOrder((rows + plan.rows - 1) // plan.rows, heads * batches, band)
+    count = order.count()
+    told = shared(4 * plan.own_tiles, count.dtype)
+    return Cube(plan, results_at, own_rings, step_rings, sides, order, count, told)
 
 
 @helper
-def weights_of(scores: Sums, tiles: MmaPlan, room: int) -> list[list[Fragment]]:
-    """Return weights as operands, for each step of the products with rows of ``room`` elements."""
-    shape = tiles.shape(room)
-    return [[operand_of(scores[0], shape, "a", first=p)] for p in range(0, tiles.block, shape.k)]
-
-
-@helper
-def take_over(weights: list[list[Fragment]], others: list[list[Fragment]]) -> None:
+def take_over(weights: Weights, others: Weights) -> None:
     """Set weights to others once the products with them are done."""
     for old, new in zip(weights, others, strict=True):
         old[0].parts[0] = new[0].parts[0]
-
-
-@helper
-def add_weighted(
-    sums: Sums, weights: list[list[Fragment]], rows: Pointer, tiles: MmaPlan, room: int
-) -> None:
-    """Start adding weights times a block's rows."""
-    add_products(sums, weights, tiles.panel(tiles.block, room).matrix(rows), tiles.block)
 
 
 @helper
@@ -346,12 +346,6 @@ def put_rows(
     barrier("warpgroup")
     for line in range(lines):
         to.put(own.at(line * OWN * LINE), (*place, row, line * LINE), unit_index() % 128, 128)
-
-
-@helper
-def end_of(first: Number, g: KernelOperands, causal: bool, plan: TmaPlan) -> Number:
-    """Return the end of the keys that a tile's queries attend to."""
-    return min(g.keys, first + plan.rows) if causal else g.keys
 
 
 # Two warp groups alternate with one barrier each; the other warp group arrives at it.
