@@ -53,7 +53,7 @@ def test_what_is_missing_fails(
     assert ("calor_kernel.library.attention.bias_gradient.sum_parts:" not in text) == checks
     count = len(every_kernel())
     assert f"FAILED: {int(checks)} of the library's {count} kernels ran on lanes" in text
-    assert "calor_kernel.library.sort.values.sort_values: write a test" in text
+    assert "calor_kernel.library.sort.vector_sorts.sort_values: write a test" in text
 
 
 def test_nobody_asks_without_the_option(pytester: pytest.Pytester) -> None:

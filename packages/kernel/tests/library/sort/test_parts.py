@@ -80,6 +80,10 @@ def test_fronts(backend, dtype):
     check(backend, elements((3, 300), dtype), 1, True, 20, (0, 1))
 
 
+def test_fronts_of_all_elements(backend):
+    check(backend, elements((3, 300), np.float32), 1, True, 300, (0, 1))
+
+
 @pytest.mark.parametrize("which", [(0,), (1,)])
 def test_fronts_in_parts(backend, monkeypatch, which):
     monkeypatch.setattr(partial_sort, "_PART", 400)

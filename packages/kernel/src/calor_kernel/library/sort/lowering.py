@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Final
 
 from calor.dtypes import DType, complex64, complex128, float32, float64, int32, int64, uint8
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Input, Launch, Output, Refusal, Request, Scratch, Work
+from calor_kernel.contract.ways import Way, ranked, serves
+from calor_kernel.contract.work import Input, Output, Refusal, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.sort.kernels import (
@@ -20,8 +22,9 @@ from calor_kernel.library.sort.kernels import (
     take_sorted,
 )
 from calor_kernel.library.sort.keys import UNSIGNED, AxisElements, encode_keys
-from calor_kernel.library.sort.partial_sort import in_pairs, sorted_pairs
-from calor_kernel.library.sort.radix_launch import by_radix, radix_sorts, scan_rows_of
+from calor_kernel.library.sort.partial_sort import pairs_refusal, sorted_pairs
+from calor_kernel.library.sort.radix_launch import add_scan, radix_refusal, radix_sorts
+from calor_kernel.library.steps import Steps
 
 _PARTS = {complex64: float32, complex128: float64}
 # Rows up to this length are ranked; longer rows are sorted by digits.
@@ -34,20 +37,24 @@ _GRAIN = 1 << 13
 def sort_whole(request: Request) -> Sequence[Work] | Refusal:
     """Sort along an axis; values are copied bit for bit."""
     (x,) = request.inputs
-    axis = request.attributes["axis"]
-    n = x.shape[axis]
+    n = x.shape[request.attributes["axis"]]
     if x.size == 0:
         return [Work(())]
     if n >= 1 << 31:
         return Refusal(f"an axis of {n} elements is too long to be sorted; at most 2**31 - 1 are")
-    if in_pairs(x.dtype, n, request.info) and prod(x.shape[axis + 1 :]) == 1:
-        return [sorted_pairs(request, x.size // n, n, (True, True))]
-    if by_radix(request):
-        return radix_sorts(request)
-    return [_Sort(request).work()]
+    return ranked(WAYS, n, request)
+
+
+def _pairs_refusal(n: int, request: Request) -> str | None:
+    (x,) = request.inputs
+    if prod(x.shape[request.attributes["axis"] + 1 :]) != 1:
+        return "only the last axis is sorted in vectors"
+    return pairs_refusal(x.dtype, n, request.info)
 
 
 class _Sort:
+    """A sort of any key: rows are ranked if they are short, else sorted by digits."""
+
     def __init__(self, request: Request) -> None:
         (x,) = request.inputs
         axis = request.attributes["axis"]
@@ -57,26 +64,20 @@ class _Sort:
         self.rows = prod(x.shape[:axis]) * inner
         self.units = min(self.info.max_units, 64)
         self.over = AxisElements(x.size, 1 if self.units > 1 else _GRAIN, self.n, inner)
-        self.scratch: list[int] = []
-        self.launches: list[Launch] = []
-
-    def new(self, count: int, dtype: DType) -> Bound:
-        """Return fresh scratch memory."""
-        self.scratch.append(count * dtype.itemsize)
-        return Bound(Scratch(len(self.scratch) - 1), dtype)
+        self.steps = Steps()
 
     def work(self) -> Work:
         """Return the launches of the sort."""
         keys = self.encoded()
         order = self.ranked(keys) if self.n <= _SHORT else self.by_digits(keys)
         self.take(order)
-        return Work(tuple(self.launches), tuple(self.scratch))
+        return self.steps.work()
 
     def _add(
         self, kernel: KernelFunction, items: int, label: str, nbytes: int, **given: object
     ) -> None:
         grid = Grid.line(-(-items // self.units), self.units)
-        self.launches.append(launch(kernel, grid, Effort(label, 0, nbytes), **given))
+        self.steps.launches.append(launch(kernel, grid, Effort(label, 0, nbytes), **given))
 
     def _add_over_elements(self, kernel: KernelFunction, label: str, **given: object) -> None:
         items = -(-self.x.size // self.over.turns)
@@ -93,7 +94,7 @@ class _Sort:
 
     def _encode(self, part: str, dtype: DType) -> Bound:
         word: DType = uint8 if part == "class" else UNSIGNED[dtype.itemsize]
-        target = self.new(self.x.size, word)
+        target = self.steps.room(self.x.size, word)
         offset = self.x.offset * (2 if self.x.dtype.kind == "complex" else 1)
         self._add_over_elements(
             encode_keys,
@@ -107,7 +108,7 @@ class _Sort:
 
     def ranked(self, keys: Sequence[Bound]) -> Bound:
         """Return the order of short rows."""
-        order = self.new(self.x.size, int32)
+        order = self.steps.room(self.x.size, int32)
         lanes = max(1, self.info.vector_bytes // 4) if self.units == 1 else 1
         self._add(
             rank_rows,
@@ -126,13 +127,13 @@ class _Sort:
         """Return the order of long rows, after a pass for each byte of the keys."""
         indirect = len(keys) > 1
         size = self.x.size
-        orders = [self.new(size, int32), self.new(size, int32)]
+        orders = [self.steps.room(size, int32), self.steps.room(size, int32)]
         length = self._block()
         blocks = -(-self.n // length)
         over = Blocks(self.rows * blocks, blocks, self.n, length)
         cells = self.rows * DIGITS * blocks
-        counts, ends = self.new(cells, int32), self.new(cells, int32)
-        spare = keys[0] if indirect else self.new(size, keys[0].dtype)
+        counts, ends = self.steps.room(cells, int32), self.steps.room(cells, int32)
+        spare = keys[0] if indirect else self.steps.room(size, keys[0].dtype)
         words = list(keys)
         passes = [(w, s) for w, k in enumerate(keys) for s in range(0, k.dtype.itemsize * 8, 8)]
         for number, (word, shift) in enumerate(passes):
@@ -149,7 +150,7 @@ class _Sort:
                 digits=DigitPass(shift, indirect and not first),
                 **given,
             )
-            self._scan(counts, ends, cells // self.rows)
+            add_scan(self.request, (self.rows, cells // self.rows), counts, ends, self.steps)
             self._add(
                 move_digits,
                 over.items,
@@ -171,13 +172,6 @@ class _Sort:
         wanted = -(-self.info.cores // self.rows)
         return int(-(-self.n // max(1, min(wanted, self.n // 4096))))
 
-    def _scan(self, counts: Bound, ends: Bound, cells: int) -> None:
-        made, scratch = scan_rows_of(
-            self.request, (self.rows, cells), counts, ends, len(self.scratch)
-        )
-        self.scratch += scratch
-        self.launches += made
-
     def take(self, order: Bound) -> None:
         """Write values and indices."""
         bits = as_bits(self.x, self.info)
@@ -190,3 +184,19 @@ class _Sort:
             indices=Bound(Output(1), int64),
             words=self.x.dtype.itemsize // bits.dtype.itemsize,
         )
+
+
+WAYS: Final[tuple[Way[int], ...]] = (
+    Way(
+        "pairs",
+        _pairs_refusal,
+        lambda n, request: [sorted_pairs(request, request.inputs[0].size // n, n, (True, True))],
+    ),
+    Way(
+        "radix",
+        lambda n, request: radix_refusal(request),
+        lambda n, request: radix_sorts(request),
+    ),
+    Way("general", serves, lambda n, request: [_Sort(request).work()], spare=True),
+)
+"""The ways to sort rows of n elements for values and indices."""

@@ -8,18 +8,28 @@ runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import Final
 
 from calor.dtypes import DType, uint32, uint64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.ways import Way, ranked
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Scratch, Work
 from calor_kernel.library.copying import as_bits
-from calor_kernel.library.sort.pairs import RowTurns, outputs_of, sort_pairs
 from calor_kernel.library.sort.quicksort import SPARE
-from calor_kernel.library.sort.radix_select_launch import lower_select, selects
-from calor_kernel.library.sort.top_k import STEP, RowParts, front_candidates, front_results
-from calor_kernel.library.sort.values import sort_values
+from calor_kernel.library.sort.radix_select_launch import select_refusal, select_works
+from calor_kernel.library.sort.vector_sorts import (
+    STEP,
+    RowParts,
+    RowTurns,
+    front_candidates,
+    front_results,
+    outputs_of,
+    sort_pairs,
+    sort_values,
+)
 
 # Elements that a cube of one unit handles at least.
 _GRAIN = 1 << 12
@@ -29,45 +39,81 @@ _PART, _ROOM = 1 << 14, 1 << 10
 _FEW = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of a sort of dense ``rows`` of n elements is wanted."""
+
+    rows: int
+    n: int
+    count: int
+    descending: bool
+    wanted: tuple[bool, bool]
+
+    @staticmethod
+    def of(request: Request) -> Part:
+        """Return the part that a request asks for."""
+        said, size = request.attributes, request.inputs[0].size
+        n = request.inputs[0].shape[said["axis"]]
+        wanted = bool(said["values"]), bool(said["indices"])
+        return Part(size // n, n, said["count"], bool(said["descending"]), wanted)
+
+
 def sort_part(request: Request) -> Sequence[Work] | Refusal:
     """Sort for ``values``, ``indices`` or both, the first ``count`` of them along the axis."""
     (x,) = request.inputs
-    said = request.attributes
-    axis, count = said["axis"], said["count"]
-    n, inner = x.shape[axis], prod(x.shape[axis + 1 :])
     if x.dtype.kind == "complex":
         return Refusal("complex numbers are sorted whole")
-    if inner != 1:
+    if prod(x.shape[request.attributes["axis"] + 1 :]) != 1:
         return Refusal("only the last axis is sorted in part")
     if x.size == 0:
         return [Work(())]
-    rows = x.size // n
-    if not request.info.has("compress"):
-        if count == n or not selects(request.info):
-            return Refusal("all elements are sorted, and those wanted are taken of them")
-        return lower_select(request, rows, n, count)
-    if count == n and not said["indices"]:
-        return [_values(request, x.dtype, rows, n)]
-    if not in_pairs(x.dtype, n, request.info):
-        return Refusal("only elements of 4 bytes are sorted with an index beside them")
-    if count == n:
-        return [sorted_pairs(request, rows, n, (False, True))]
-    if count * _FEW > n:
-        return Refusal("only a few of the elements are found without sorting all")
-    return [_front(request, rows, n, count)]
+    found = ranked(WAYS, Part.of(request), request)
+    return found or Refusal("; ".join(f"{one.variant}: {one.reason}" for one in found.dropped))
 
 
-def in_pairs(dtype: DType, n: int, info: DeviceInfo) -> bool:
-    """Return whether rows of n elements are sorted as pairs of a key and an index."""
-    small = dtype.itemsize <= 4 and dtype.kind != "complex"
-    return small and n < 1 << 32 and info.has("compress")
+def _select_refusal(part: Part, request: Request) -> str | None:
+    return "all elements are wanted" if part.count == part.n else select_refusal(request, part.n)
+
+
+def _values_refusal(part: Part, request: Request) -> str | None:
+    if part.count != part.n or part.wanted[1]:
+        return "not the values alone are wanted"
+    return None if request.info.has("compress") else "the device does not compress vectors"
+
+
+def _pairs_refusal(part: Part, request: Request) -> str | None:
+    if part.count != part.n:
+        return "a few elements are found without sorting all"
+    if part.wanted == (True, False):
+        return "values alone are sorted without indices"
+    return pairs_refusal(request.inputs[0].dtype, part.n, request.info)
+
+
+def _front_refusal(part: Part, request: Request) -> str | None:
+    if part.count * _FEW > part.n:
+        return "only a few of the elements are found without sorting all"
+    return pairs_refusal(request.inputs[0].dtype, part.n, request.info)
+
+
+def pairs_refusal(dtype: DType, n: int, info: DeviceInfo) -> str | None:
+    """Return why rows of n elements are not sorted as pairs of a key and an index."""
+    if not info.has("compress"):
+        return "the device does not compress vectors"
+    if dtype.itemsize > 4 or dtype.kind == "complex" or n >= 1 << 32:
+        return "only elements of 4 bytes are sorted with an index beside them"
+    return None
+
+
+def _turns(rows: int, n: int) -> tuple[int, int]:
+    """Return the rows of a unit, and the units."""
+    turns = max(1, min(rows, _GRAIN // n))
+    return turns, -(-rows // turns)
 
 
 def sorted_pairs(request: Request, rows: int, n: int, wanted: tuple[bool, bool]) -> Work:
     """Return the work that sorts dense rows for values, indices or both."""
     (x,) = request.inputs
-    turns = max(1, min(rows, _GRAIN // n))
-    units, room = -(-rows // turns), min(n, SPARE)
+    (turns, units), room = _turns(rows, n), min(n, SPARE)
     values, indices = outputs_of(x.dtype, wanted)
     made = launch(
         sort_pairs,
@@ -86,9 +132,9 @@ def sorted_pairs(request: Request, rows: int, n: int, wanted: tuple[bool, bool])
     return Work((made,), (rows * n * 8, units * room * 8))
 
 
-def _front(request: Request, rows: int, n: int, count: int) -> Work:
-    (x,) = request.inputs
-    said, cores = request.attributes, request.info.cores
+def _front(part: Part, request: Request) -> list[Work]:
+    (x,), cores = request.inputs, request.info.cores
+    rows, n, count = part.rows, part.n, part.count
     parts = max(1, min(-(-cores // rows), n // max(_PART, count)))
     length = -(-n // parts)
     parts = -(-n // length)
@@ -111,15 +157,14 @@ def _front(request: Request, rows: int, n: int, count: int) -> Work:
         over=RowParts(items, turns, parts, n, length),
         count=count,
         room=room,
-        descending=bool(said["descending"]),
+        descending=part.descending,
     )
     bits = as_bits(x, request.info)
-    wanted = (bool(said["values"]), bool(said["indices"]))
-    turns = max(1, min(rows, _GRAIN // candidates))
-    values, indices = outputs_of(bits.dtype, wanted)
+    turns, last_units = _turns(rows, candidates)
+    values, indices = outputs_of(bits.dtype, part.wanted)
     last = launch(
         front_results,
-        Grid.line(-(-rows // turns)),
+        Grid.line(last_units),
         Effort("sort front", 0, 16 * rows * candidates),
         source=operand(0, bits),
         front=front,
@@ -129,17 +174,17 @@ def _front(request: Request, rows: int, n: int, count: int) -> Work:
         over=RowTurns(rows, turns, n),
         candidates=candidates,
         count=count,
-        wanted=wanted,
+        wanted=part.wanted,
     )
-    return Work((first, last), (units * room * 8,) * 2 + (rows * candidates * 8,) * 2)
+    return [Work((first, last), (units * room * 8,) * 2 + (rows * candidates * 8,) * 2)]
 
 
-def _values(request: Request, dtype: DType, rows: int, n: int) -> Work:
-    (x,) = request.inputs
+def _values(part: Part, request: Request) -> list[Work]:
+    (x,), rows, n = request.inputs, part.rows, part.n
+    dtype = x.dtype
     word = uint64 if dtype.itemsize == 8 else uint32
     own = dtype.itemsize < 4
-    turns = max(1, min(rows, _GRAIN // n))
-    units, room = -(-rows // turns), min(n, SPARE)
+    (turns, units), room = _turns(rows, n), min(n, SPARE)
     scratch = [units * room * word.itemsize]
     if own:
         scratch.append(rows * n * word.itemsize)
@@ -153,7 +198,23 @@ def _values(request: Request, dtype: DType, rows: int, n: int) -> Work:
         target=Bound(Output(0), dtype),
         over=RowTurns(rows, turns, n),
         room=room,
-        descending=bool(request.attributes["descending"]),
+        descending=part.descending,
         own=own,
     )
-    return Work((made,), tuple(scratch))
+    return [Work((made,), tuple(scratch))]
+
+
+WAYS: Final[tuple[Way[Part], ...]] = (
+    Way(
+        "select",
+        _select_refusal,
+        lambda part, request: select_works(request, part.rows, part.n, part.count),
+    ),
+    Way("values", _values_refusal, _values),
+    Way(
+        "pairs",
+        _pairs_refusal,
+        lambda part, request: [sorted_pairs(request, part.rows, part.n, part.wanted)],
+    ),
+    Way("candidates", _front_refusal, _front),
+)

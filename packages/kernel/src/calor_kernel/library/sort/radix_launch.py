@@ -18,7 +18,6 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
     Argument,
     Input,
-    Launch,
     Output,
     Refusal,
     Request,
@@ -40,6 +39,7 @@ from calor_kernel.library.sort.radix import (
     sort_in_cube,
 )
 from calor_kernel.library.sort.ranks import RadixPlan
+from calor_kernel.library.steps import Steps
 
 # Units of a cube at most, with planes and without; elements of a unit; shared memory of a cube.
 _UNITS, _ALONE, _ITEMS, _SHARED = 512, 128, 16, 96 << 10
@@ -50,14 +50,17 @@ _RANKED, _COUNTED = 32, 1 << 30
 _CUBES: Final = 4
 
 
-def by_radix(request: Request) -> bool:
-    """Return whether rows are sorted by digits in cubes of many units."""
+def radix_refusal(request: Request) -> str | None:
+    """Return why rows are not sorted by digits in cubes of many units."""
     (x,) = request.inputs
-    info = request.info
-    word = UNSIGNED.get(x.dtype.itemsize)
-    able = info.max_units >= 64 and info.has("atomics") and info.has("barrier")
-    able = able and word in info.dtypes and x.dtype.kind != "complex"
-    return able and x.shape[request.attributes["axis"]] > _RANKED
+    info, word = request.info, UNSIGNED.get(x.dtype.itemsize)
+    if info.max_units < 64 or not (info.has("atomics") and info.has("barrier")):
+        return "a cube has fewer than 64 units, or no atomics or barriers"
+    if word not in info.dtypes or x.dtype.kind == "complex":
+        return f"the keys of {x.dtype} are no words of the device"
+    if x.shape[request.attributes["axis"]] <= _RANKED:
+        return f"rows of at most {_RANKED} elements are ranked by comparison"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +139,17 @@ def _sorted(request: Request, tile: Tile) -> Work:
     (x,) = request.inputs
     axis, info = request.attributes["axis"], request.info
     n, inner = x.shape[axis], prod(x.shape[axis + 1 :])
-    made = _Radix(request, n, x.size // n, tile)
+    made, variant = _Radix(request, n, x.size // n, tile), f"{tile.units}x{tile.items}"
+    steps = made.steps
     if inner == 1:
         made.sort(operand(0, x), Bound(Output(0), x.dtype), Bound(Output(1), int64))
-        return made.work()
+        return steps.work(variant)
     order = [a for a in range(len(x.shape)) if a != axis] + [axis]
     shape = tuple(x.shape[a] for a in order)
     columns = View(shape, tuple(x.strides[a] for a in order), x.dtype, x.offset)
-    rows = made.new(x.size, x.dtype)
-    values, indices = made.new(x.size, x.dtype), made.new(x.size, int64)
-    made.launches += copy_to_scratch(columns, Input(0), 0, info)
+    rows = steps.room(x.size, x.dtype)
+    values, indices = steps.room(x.size, x.dtype), steps.room(x.size, int64)
+    steps.launches += copy_to_scratch(columns, Input(0), 0, info)
     made.sort(rows, values, indices)
     # The results are the rows with their axes permuted back.
     strides = dict(zip(order, row_major(shape), strict=True))
@@ -158,8 +162,8 @@ def _sorted(request: Request, tile: Tile) -> Work:
             Input(0): sorted_rows.place,
             Output(0): Output(number),
         }
-        made.launches += [redirected(launch, memory) for launch in found[0].launches]
-    return made.work()
+        steps.launches += [redirected(launch, memory) for launch in found[0].launches]
+    return steps.work(variant)
 
 
 class _Radix:
@@ -172,18 +176,7 @@ class _Radix:
         self.tile = tile
         self.tiles = -(-n // self.tile.elements)
         self.looks_back = self.info.has("forward_progress") and n < _COUNTED
-        self.scratch: list[int] = []
-        self.launches: list[Launch] = []
-
-    def new(self, count: int, dtype: DType) -> Bound:
-        """Return fresh scratch memory."""
-        self.scratch.append(count * dtype.itemsize)
-        return Bound(Scratch(len(self.scratch) - 1), dtype)
-
-    def work(self) -> Work:
-        """Return the launches of the sort."""
-        variant = f"{self.tile.units}x{self.tile.items}"
-        return Work(tuple(self.launches), tuple(self.scratch), variant=variant)
+        self.steps = Steps()
 
     @property
     def plan(self) -> RadixPlan:
@@ -199,8 +192,8 @@ class _Radix:
             self._add(sort_in_cube, self.rows, nbytes, plan=self.plan, **given)
             return
         passes = -(-8 * self.word.itemsize // self.tile.bits)
-        keys = [self.new(self.size, self.word) for _ in range(min(passes - 1, 2))]
-        orders = [self.new(self.size, int32) for _ in range(min(passes - 1, 2))]
+        keys = [self.steps.room(self.size, self.word) for _ in range(min(passes - 1, 2))]
+        orders = [self.steps.room(self.size, int32) for _ in range(min(passes - 1, 2))]
         counts = self._counted(source, passes) if self.looks_back else None
         for number in range(passes):
             first, last = number == 0, number == passes - 1
@@ -243,9 +236,9 @@ class _Radix:
         begin = self.rows * passes * digits
         each = 1 + self.rows * self.tiles * digits
         count = begin + passes * each
-        words = self.new(count, uint32)
-        self.launches.append(clear(words, count, Effort("sort clear", 0, 4 * count)))
-        number = len(self.scratch) - 1
+        words = self.steps.room(count, uint32)
+        self.steps.launches.append(clear(words, count, Effort("sort clear", 0, 4 * count)))
+        number = len(self.steps.scratch) - 1
         counts = Bound(Scratch(number), int32)
         wanted = greatest(_CUBES * self.info.cores // self.rows, 1)
         turns = greatest(-(-self.tiles // wanted), 1)
@@ -265,7 +258,7 @@ class _Radix:
     def _counted_tiles(self, plan: RadixPlan, keys: Bound) -> Bound:
         """Return the scanned counts of each digit in each tile."""
         cells = plan.digits * self.tiles
-        counts, ends = (self.new(self.rows * cells, int32) for _ in range(2))
+        counts, ends = (self.steps.room(self.rows * cells, int32) for _ in range(2))
         self._add(
             count_tile_digits,
             self.rows * self.tiles,
@@ -276,27 +269,20 @@ class _Radix:
             n=self.n,
             plan=plan,
         )
-        made, scratch = scan_rows_of(
-            self.request, (self.rows, cells), counts, ends, len(self.scratch)
-        )
-        self.scratch += scratch
-        self.launches += made
+        add_scan(self.request, (self.rows, cells), counts, ends, self.steps)
         return ends
 
     def _add(self, kernel: KernelFunction, cubes: int, nbytes: int, **given: object) -> None:
         """Add a launch; ``nbytes``: bytes that it moves for each element."""
         grid = Grid.line(cubes, self.tile.units, self.info.planes[0])
         effort = Effort(f"sort {kernel.name}", 0, self.size * nbytes)
-        self.launches.append(launch(kernel, grid, effort, **given))
+        self.steps.launches.append(launch(kernel, grid, effort, **given))
 
 
-def scan_rows_of(
-    request: Request, shape: tuple[int, int], counts: Bound, ends: Bound, scratch: int
-) -> tuple[list[Launch], list[int]]:
-    """Return the launches that scan rows of counts, and the bytes of their scratch memory.
-
-    ``scratch``: the number of their first piece of scratch memory.
-    """
+def add_scan(
+    request: Request, shape: tuple[int, int], counts: Bound, ends: Bound, steps: Steps
+) -> None:
+    """Add the launches that scan rows of counts."""
     result = spec_of(shape, int32)
     asked = replace(
         request,
@@ -307,7 +293,6 @@ def scan_rows_of(
     )
     works = lower_scan(asked)
     assert not isinstance(works, Refusal)
-    work = works[0]
     memory: dict[Argument, Argument] = {Input(0): counts.place, Output(0): ends.place}
-    memory |= {Scratch(i): Scratch(scratch + i) for i in range(len(work.scratch))}
-    return [redirected(launch, memory) for launch in work.launches], list(work.scratch)
+    memory |= {Scratch(i): steps.memory(nbytes) for i, nbytes in enumerate(works[0].scratch)}
+    steps.launches += [redirected(launch, memory) for launch in works[0].launches]

@@ -79,6 +79,7 @@ class Selection:
     digit, and the digit's count; the holes at the front, and the elements moved there.
     """
 
+    plan: SelectPlan
     keys: Pointer
     order: Pointer
     holes: Pointer
@@ -91,9 +92,8 @@ class Selection:
         """Return the shared memory of a cube."""
         sizes = (plan.most, 1 << plan.bits, max(planes(), 1), 6)
         holes, bins, slots, state = (shared(size, int32) for size in sizes)
-        return Selection(
-            shared(plan.room, plan.word), shared(plan.room, uint32), holes, bins, slots, state
-        )
+        keys, order = shared(plan.room, plan.word), shared(plan.room, uint32)
+        return Selection(plan, keys, order, holes, bins, slots, state)
 
 
 @kernel
@@ -140,13 +140,13 @@ def select_front(
             barrier()
             stop = min(at + (turns * step).to(int64), end)
             for first in loop_range(at, stop, step):
-                take_step(chosen, given, beside, first, stop, limit, limit_order, plan)
+                take_step(chosen, given, beside, first, stop, (limit, limit_order))
             barrier()
             at = stop
             filled = chosen.state[0]
             barrier()
             turns = select(at < end, (plan.room - filled) // step, 0)
-        limit, limit_order = keep_first(chosen, filled, wanted, limit, limit_order, plan)
+        limit, limit_order = keep_first(chosen, filled, wanted, limit, limit_order)
         filled = min(filled, wanted)
         left = end - at
     begin = (row * parts + part) * count
@@ -180,11 +180,10 @@ def take_step(
     beside: Pointer,
     first: Number,
     stop: Number,
-    limit: Number,
-    limit_order: Number,
-    plan: SelectPlan,
+    limits: tuple[Number, Number],
 ) -> None:
-    """Add the elements of a step that come before the limit; ``stop``: the end of the step."""
+    """Add the elements of a step that come before the limits; ``stop``: the end of the step."""
+    plan, (limit, limit_order) = chosen.plan, limits
     width = plan.width
     offsets = [first + (v * cube_size() + unit_position()) * width for v in range(plan.vectors)]
     # Accesses beyond the end load the last vector, so that all loads are in flight together.
@@ -218,12 +217,7 @@ def add(chosen: Selection, key: Number, own: Number) -> None:
 
 @helper
 def keep_first(
-    chosen: Selection,
-    filled: Number,
-    count: Number,
-    limit: Number,
-    limit_order: Number,
-    plan: SelectPlan,
+    chosen: Selection, filled: Number, count: Number, limit: Number, limit_order: Number
 ) -> tuple[Number, Number]:
     """Move the first ``count`` elements to the front; return the new limit of keys and indices.
 
@@ -233,8 +227,8 @@ def keep_first(
     if unit_position() == 0:
         chosen.state[4] = constant(0, int32)
         chosen.state[5] = constant(0, int32)
-    bits, word = plan.bits, plan.word
-    shift: Number = constant(8 * plan.source.itemsize, word)
+    bits, word = chosen.plan.bits, chosen.plan.word
+    shift: Number = constant(8 * chosen.plan.source.itemsize, word)
     prefix: Number = constant(0, word)
     need, few = count + 0, filled <= count
     exact, by_order, last = few, count < 0, constant(0, word)
@@ -245,8 +239,8 @@ def keep_first(
         by_order = by_order | turn
         prefix = select(turn, constant(0, word), prefix)
         shift = select(turn, constant(32, word), shift) - bits
-        count_held_digits(chosen, filled, prefix, shift, last, by_order, plan)
-        digit, need, exact = found_digit(chosen, need, plan)
+        count_held_digits(chosen, filled, prefix, shift, last, by_order)
+        digit, need, exact = found_digit(chosen, need)
         prefix = (prefix << bits) | digit.to(word)
     low = min(shift, 8 * word.itemsize - bits)
     upto = (prefix << low) | ((constant(1, word) << low) - 1)
@@ -280,12 +274,12 @@ def count_held_digits(
     shift: Number,
     limit: Number,
     by_order: Number,
-    plan: SelectPlan,
 ) -> None:
     """Count the digits at the bit ``shift`` of keys that begin with a prefix.
 
     ``by_order``: count digits of the indices of elements whose key is ``limit``.
     """
+    plan = chosen.plan
     digits = 1 << plan.bits
     for i in loop_range(unit_position(), digits, cube_size()):
         chosen.bins[i] = constant(0, int32)
@@ -300,14 +294,14 @@ def count_held_digits(
 
 
 @helper
-def found_digit(chosen: Selection, need: Number, plan: SelectPlan) -> tuple[Number, Number, Number]:
+def found_digit(chosen: Selection, need: Number) -> tuple[Number, Number, Number]:
     """Return the digit of element number ``need``, from 1, by the counts of digits.
 
     Return also its number in the digit, and whether it is the last one there.
     """
     unit = unit_position().to(int32)
     own = constant(0, int32)
-    if unit < 1 << plan.bits:
+    if unit < 1 << chosen.plan.bits:
         own = chosen.bins[unit]
     before = exclusive_in_cube(own, chosen.slots)
     if (before < need) & (need <= before + own):

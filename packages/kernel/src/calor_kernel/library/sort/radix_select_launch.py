@@ -12,11 +12,12 @@ from typing import Final
 
 from calor.dtypes import uint32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Launch, Refusal, Request, Scratch, Work
+from calor_kernel.contract.launching import Effort, Grid, launch, operand
+from calor_kernel.contract.work import Request, Work
 from calor_kernel.library.sort.keys import UNSIGNED
-from calor_kernel.library.sort.pairs import outputs_of
 from calor_kernel.library.sort.radix_select import SelectPlan, select_front
+from calor_kernel.library.sort.vector_sorts import outputs_of
+from calor_kernel.library.steps import Steps
 
 # Units of a cube, elements and accesses of a unit in a step, bytes of shared memory, at most.
 _UNITS, _ITEMS, _LOADS, _SHARED = 256, 16, 4, 48 << 10
@@ -26,33 +27,36 @@ _MOST: Final = 1024
 _CUBES, _PART, _TIMES = 4, 1 << 13, 8
 
 
-def selects(info: DeviceInfo) -> bool:
-    """Return whether a device selects with cubes of many units.
+def select_refusal(request: Request, n: int) -> str | None:
+    """Return why cubes of many units do not select the first few elements of rows of n.
 
     A device without planes does not: compilers for CPUs take half a minute for barriers in nested
     loops, and PoCL 3.1 miscompiles them.
     """
+    (x,), info = request.inputs, request.info
     able = info.has("planes") and info.has("atomics") and info.has("barrier")
-    return able and info.max_units >= 64 and info.planes[0] > 1
+    if not able or info.max_units < 64 or info.planes[0] == 1:
+        return "a cube has fewer than 64 units, or no planes, atomics or barriers"
+    if UNSIGNED[x.dtype.itemsize] not in info.dtypes or n >= 1 << 32:
+        return f"{n} elements of {x.dtype} are not counted by the device"
+    if _plan(request, n, request.attributes["count"], 1) is None:
+        return f"only up to {_MOST} elements, as memory allows, are found without sorting"
+    return None
 
 
-def lower_select(request: Request, rows: int, n: int, count: int) -> list[Work] | Refusal:
+def select_works(request: Request, rows: int, n: int, count: int) -> list[Work]:
     """Return the work that finds the first ``count`` elements of dense rows, in order."""
     (x,) = request.inputs
     info, said = request.info, request.attributes
-    if UNSIGNED[x.dtype.itemsize] not in info.dtypes or n >= 1 << 32:
-        return Refusal(f"{n} elements of {x.dtype} are not counted by the device")
     lanes = max(1, info.vector_bytes // x.dtype.itemsize)
     width = lanes if n % lanes == 0 and x.offset % lanes == 0 else 1
     plan = _plan(request, n, count, width)
-    if plan is None:
-        return Refusal(f"only up to {_MOST} elements, as memory allows, are found without sorting")
+    assert plan is not None
     wanted = (bool(said["values"]), bool(said["indices"]))
     results = outputs_of(x.dtype, wanted)
     source = operand(0, x)
     given, now = (source, source), n
-    launches: list[Launch] = []
-    scratch: list[int] = []
+    steps = Steps()
     while True:
         parts = _parts(info, rows, now, count)
         last = parts == 1
@@ -60,13 +64,10 @@ def lower_select(request: Request, rows: int, n: int, count: int) -> list[Work] 
         if last:
             made = results
         else:
-            made = (
-                Bound(Scratch(len(scratch)), plan.word),
-                Bound(Scratch(len(scratch) + 1), uint32),
-            )
-            scratch += [rows * parts * count * bound.dtype.itemsize for bound in made]
+            size = rows * parts * count
+            made = steps.room(size, plan.word), steps.room(size, uint32)
         nbytes = rows * now * (plan.word.itemsize + 4 if plan.again else x.dtype.itemsize)
-        launches.append(
+        steps.launches.append(
             launch(
                 select_front,
                 Grid.line(rows * parts, _units(info, now), info.planes[0]),
@@ -84,7 +85,7 @@ def lower_select(request: Request, rows: int, n: int, count: int) -> list[Work] 
             )
         )
         if last:
-            return [Work(tuple(launches), tuple(scratch))]
+            return [steps.work()]
         found = _plan(request, parts * count, count, 1)
         assert found is not None
         plan, now, given = replace(found, again=True), parts * count, made

@@ -1,0 +1,366 @@
+"""Rows sorted in vectors by cubes of one unit: pairs, values alone, and the first few elements.
+
+Requirements: a pair of a key and an index is one number of 8 bytes; no two are equal, so any sort
+of them is the stable one. Values are the source's, bit for bit. For values alone, keys are sorted
+in place, without indices: −0 and +0 have equal keys, and so have all NaN; if a row has −0 or NaN,
+its zeros and NaN are copied from the source in their order. For the first few elements a row is
+read once, and most of its elements are only compared with a threshold; parts of a row are
+independent, and the candidates of all parts are sorted at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from calor.dtypes import DType, int64, uint32, uint64
+from calor_kernel.contract.launching import Bound
+from calor_kernel.contract.work import Output
+from calor_kernel.language import (
+    In,
+    InOut,
+    Mask,
+    Number,
+    Out,
+    Pointer,
+    Size,
+    SizeOf,
+    absolute_position,
+    bitcast,
+    constant,
+    helper,
+    kernel,
+    loop_range,
+    min,
+    select,
+    shuffle,
+    splat,
+    vreduce,
+)
+from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
+from calor_kernel.library.sort.networks import LANES, compress, count_lanes
+from calor_kernel.library.sort.quicksort import quick_select, quick_sort
+
+N = TypeVar("N")
+_LANES = LANES[uint32]
+_HALF = LANES[uint64]
+# Vectors of keys that are compared together.
+_TOGETHER = 4
+STEP = _TOGETHER * _LANES
+
+
+@dataclass(frozen=True, slots=True)
+class RowTurns(Generic[N]):
+    """Rows of n elements, ``turns`` of them a unit."""
+
+    rows: SizeOf[N]
+    turns: SizeOf[N]
+    n: SizeOf[N]
+
+
+def outputs_of(dtype: DType, wanted: tuple[bool, bool]) -> tuple[Bound, Bound]:
+    """Return the memory of values and indices; the unwanted one stands for the other."""
+    types = (dtype, int64)
+    used = [types[i] if wanted[i] else types[1 - i] for i in range(2)]
+    return Bound(Output(0), used[0]), Bound(Output(1 if all(wanted) else 0), used[1])
+
+
+@kernel
+def sort_pairs(
+    source: In,
+    pairs: InOut,
+    spare: InOut,
+    values: Out,
+    indices: Out,
+    over: RowTurns[Number],
+    room: Size,
+    *,
+    descending: bool,
+    wanted: tuple[bool, bool],
+) -> None:
+    """Sort rows; a unit has ``room`` elements of ``spare`` for ``quick_sort``.
+
+    ``wanted``: whether values and indices are written. ``pairs`` has a number for each element.
+    """
+    unit = absolute_position()
+    begin = unit * over.turns
+    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+        first = row * over.n
+        encode_pairs(source, pairs, first, over.n, descending)
+        done = partial(put_pairs, source, values, indices, first, wanted)
+        quick_sort(pairs, spare.at(unit * room), first, first + over.n, done)
+
+
+@helper
+def encode_pairs(
+    source: Pointer, pairs: Pointer, first: Number, n: Number, descending: bool
+) -> None:
+    """Write a row's keys with the indices in the lower halves."""
+    lanes = lanes_of(_LANES)
+    for i in loop_range(0, n, _LANES):
+        x = source.load(first + i, _LANES, mask=(i + lanes) < n)
+        both = pair_up(key_of(x, descending).to(uint32), (i + lanes).to(uint32))
+        for half in range(2):
+            at = i + half * _HALF
+            pairs.store(first + at, both[half], mask=(at + lanes_of(_HALF)) < n)
+
+
+def lanes_of(width: int) -> Number:
+    """Return the numbers of the lanes of a vector."""
+    return constant(tuple(range(width)), int64)
+
+
+def pair_up(key: Number, index: Number) -> list[Number]:
+    """Return two vectors of keys with indices in the lower halves."""
+    pairs = []
+    for half in range(2):
+        which = range(half * _HALF, half * _HALF + _HALF)
+        pairs.append((shuffle(key, which).to(uint64) << 32) | shuffle(index, which).to(uint64))
+    return pairs
+
+
+def put_pairs(
+    source: Pointer,
+    values: Pointer,
+    indices: Pointer,
+    first: Number,
+    wanted: tuple[bool, bool],
+    at: Number,
+    pairs: Number,
+    mask: Number | None,
+) -> None:
+    """Write the values and the indices of sorted pairs."""
+    index = (pairs & 0xFFFFFFFF).to(int64)
+    if wanted[1]:
+        indices.store(at, index, mask=mask)
+    if wanted[0]:
+        values.store(at, source.load(first + index, mask=mask), mask=mask)
+
+
+@kernel
+def sort_values(
+    source: In,
+    keys: InOut,
+    spare: InOut,
+    target: Out,
+    over: RowTurns[Number],
+    room: Size,
+    *,
+    descending: bool,
+    own: bool,
+) -> None:
+    """Sort rows; a unit has ``room`` keys of ``spare`` for ``quick_sort``.
+
+    ``own``: the keys have their own memory; else they are sorted in the target's memory.
+    """
+    to = target if own else keys
+    done = partial(put_values, to, source.dtype, descending)
+    unit = absolute_position()
+    begin = unit * over.turns
+    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+        first = row * over.n
+        special = encode_row(source, keys, first, over.n, descending)
+        quick_sort(keys, spare.at(unit * room), first, first + over.n, done)
+        if special:
+            put_special(source, to, first, over.n, descending)
+
+
+def put_values(
+    to: Pointer, dtype: DType, descending: bool, at: Number, keys: Number, mask: Number | None
+) -> None:
+    """Write the values of sorted keys."""
+    value = value_of(keys, dtype, descending)
+    to.store(at, value if to.dtype is dtype else bitcast(value, to.dtype), mask=mask)
+
+
+@helper
+def encode_row(source: Pointer, keys: Pointer, first: Number, n: Number, descending: bool) -> Mask:
+    """Write a row's keys; return whether it has a NaN or −0, False for dtypes without these."""
+    floating = source.dtype.kind == "float"
+    lanes = LANES[keys.dtype]
+    whole = n // lanes * lanes
+    found = constant(0, keys.dtype, lanes)
+    for i in loop_range(0, whole, lanes):
+        x = source.load(first + i, lanes)
+        keys.store(first + i, key_of(x, descending).to(keys.dtype))
+        if floating:
+            found = found | is_special(x, keys.dtype)
+    any_found = vreduce("or", found)
+    for i in loop_range(whole, n):
+        x = source[first + i]
+        keys[first + i] = key_of(x, descending).to(keys.dtype)
+        if floating:
+            any_found = any_found | is_special(x, keys.dtype)
+    return any_found != 0 if floating else False
+
+
+def is_special(x: Number, word: DType) -> Number:
+    """Return 1 for NaN and −0, else 0, as a word."""
+    bits = UNSIGNED[x.dtype.itemsize]
+    raw = bitcast(x, bits)
+    minus_zero = raw == constant(1 << (x.dtype.itemsize * 8 - 1), bits)
+    return select(is_nan(raw, x.dtype) | minus_zero, constant(1, word), constant(0, word))
+
+
+def is_nan(raw: Number, dtype: DType) -> Number:
+    """Return whether bits are those of a NaN."""
+    bits = dtype.itemsize * 8
+    magnitude = raw & constant((1 << (bits - 1)) - 1, raw.dtype)
+    return magnitude > constant(infinity_bits(dtype), raw.dtype)
+
+
+@helper
+def put_special(source: Pointer, to: Pointer, first: Number, n: Number, descending: bool) -> None:
+    """Write a row's zeros and NaN at their sorted positions, in their order in the source."""
+    dtype = source.dtype
+    bits = UNSIGNED[dtype.itemsize]
+    # The key of zero; NaN have the greatest key.
+    zero = constant((1 << (dtype.itemsize * 8 - 1)) - int(descending), bits)
+    zeros, others = first, first + n
+    for i in loop_range(first, first + n):
+        x = source[i]
+        zeros = zeros + (key_of(x, descending) < zero).to(int64)
+        others = others - is_nan(bitcast(x, bits), dtype).to(int64)
+    for i in loop_range(first, first + n):
+        x = source[i]
+        raw = bitcast(x, bits)
+        if is_nan(raw, dtype):
+            to[others] = x if to.dtype is dtype else raw
+            others = others + 1
+        elif key_of(x, descending) == zero:
+            to[zeros] = x if to.dtype is dtype else raw
+            zeros = zeros + 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowParts(Generic[N]):
+    """Rows of n elements in ``parts`` of ``length``; ``items`` parts in all, ``turns`` a unit."""
+
+    items: SizeOf[N]
+    turns: SizeOf[N]
+    parts: SizeOf[N]
+    n: SizeOf[N]
+    length: SizeOf[N]
+
+
+@kernel
+def front_candidates(
+    source: In,
+    pool: InOut,
+    spare: InOut,
+    front: Out,
+    over: RowParts[Number],
+    count: Size,
+    room: Size,
+    *,
+    descending: bool,
+) -> None:
+    """Write the ``count`` first candidates of each part of each row to ``front``, in any order.
+
+    Every part has at least ``count`` elements; the last part of a row may be shorter. A unit has
+    ``room`` candidates of ``pool`` and of ``spare``, at least ``count`` and 3 steps.
+    """
+    unit = absolute_position()
+    candidates, aside = pool.at(unit * room), spare.at(unit * room)
+    lanes = lanes_of(_LANES)
+    begin = unit * over.turns
+    for item in loop_range(begin, min(begin + over.turns, over.items)):
+        row = item // over.parts
+        start = row * over.n
+        at = (item - row * over.parts) * over.length
+        last = min(at + over.length, over.n)
+        filled = constant(0, int64)
+        # The first steps are taken whole; then elements below the threshold, the last candidate.
+        below = constant(0, uint32)
+        stop = min(at + (room - STEP) // STEP * STEP, last)
+        for i in loop_range(at, stop, _LANES):
+            inside = (i + lanes) < last
+            key = key_of(source.load(start + i, _LANES, mask=inside), descending)
+            filled = add_candidates(
+                candidates, filled, key.to(uint32), (i + lanes).to(uint32), inside
+            )
+        at = stop
+        if filled > count:
+            quick_select(candidates, aside, 0 * filled, filled, count - 1)
+            below = (candidates[count - 1] >> 32).to(uint32)
+            filled = count + 0
+        while at < last:
+            while (at < last) & (filled + 2 * STEP <= room):
+                filled = add_step(source, start, at, last, below, candidates, filled, descending)
+                at = at + STEP
+            quick_select(candidates, aside, 0 * filled, filled, count - 1)
+            below = (candidates[count - 1] >> 32).to(uint32)
+            filled = count + 0
+        for i in loop_range(0, count):
+            front[item * count + i] = candidates[i]
+
+
+@helper
+def add_step(
+    source: Pointer,
+    start: Number,
+    at: Number,
+    last: Number,
+    below: Number,
+    candidates: Pointer,
+    filled: Number,
+    descending: bool,
+) -> Number:
+    """Add the elements of a step with keys below ``below``; return the number of candidates."""
+    lanes = lanes_of(_LANES)
+    limit = splat(below, _LANES)
+    offsets = [at + k * _LANES for k in range(_TOGETHER)]
+    keys, masks = [], []
+    for offset in offsets:
+        inside = (offset + lanes) < last
+        x = source.load(start + offset, _LANES, mask=inside)
+        keys.append(key_of(x, descending).to(uint32))
+        masks.append((keys[-1] < limit) & inside)
+    some = (masks[0] | masks[1]) | (masks[2] | masks[3])
+    if count_lanes(some) > 0:
+        for k in range(_TOGETHER):
+            filled = add_candidates(
+                candidates, filled, keys[k], (offsets[k] + lanes).to(uint32), masks[k]
+            )
+    return filled
+
+
+def add_candidates(
+    candidates: Pointer, filled: Number, key: Number, index: Number, mask: Number
+) -> Number:
+    """Add keys and indices of the lanes of a mask; return the number of candidates."""
+    key, index = (compress(v, mask) for v in (key, index))
+    for half, pairs in enumerate(pair_up(key, index)):
+        candidates.store(filled + half * LANES[uint64], pairs)
+    return filled + count_lanes(mask)
+
+
+@kernel
+def front_results(
+    source: In,
+    front: InOut,
+    spare: InOut,
+    values: Out,
+    indices: Out,
+    over: RowTurns[Number],
+    candidates: Size,
+    count: Size,
+    *,
+    wanted: tuple[bool, bool],
+) -> None:
+    """Sort the ``candidates`` of each row, and write the first ``count`` of them.
+
+    ``wanted``: whether values and indices are written. ``source`` and ``values`` hold elements as
+    bits.
+    """
+    begin = absolute_position() * over.turns
+    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+        first = row * candidates
+        quick_sort(front, spare.at(begin * candidates), first, first + candidates)
+        for i in loop_range(0, count):
+            index = (front[first + i] & 0xFFFFFFFF).to(int64)
+            if wanted[0]:
+                values[row * count + i] = source[row * over.n + index]
+            if wanted[1]:
+                indices[row * count + i] = index
