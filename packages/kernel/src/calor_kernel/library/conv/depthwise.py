@@ -7,7 +7,7 @@ element of the input gradient computes its whole sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import prod
 
 from calor.dtypes import DType
@@ -30,7 +30,7 @@ from calor_kernel.language import (
     registers,
     splat,
 )
-from calor_kernel.library.conv.padded_rows import Placement, effort, three, vectors
+from calor_kernel.library.conv.padded_rows import Placement, effort, is_flat, three, vectors
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.row_windows import (
     AHEAD,
@@ -234,16 +234,20 @@ _SUMS = 25
 _GRAIN = 1 << 16
 
 
-def row_launch(
-    problem: Correlation, axes: Sequence[Axis], to: Placement, info: DeviceInfo
-) -> Launch | None:
-    """Return the launch of a depthwise convolution, None if the problem is no such one."""
+def depthwise_refusal(problem: Correlation, to: Placement) -> str | None:
+    """Return why a convolution is not computed row by row as a depthwise one, None if it may be."""
+    axes = three(problem)
+    if not is_flat(axes) or to.axes[2] != 1:
+        return "it has three spatial axes, or rows that are not contiguous"
+    if problem.depth.size != 1 or problem.leads[2].size > _OUTPUTS:
+        return f"a group has several input or more than {_OUTPUTS} output channels"
+    return f"a row has more than {_TAPS} taps" if axes[2].terms > _TAPS else None
+
+
+def depthwise_forward(problem: Correlation, to: Placement, info: DeviceInfo) -> Launch:
+    """Return the launch of a convolution that :func:`depthwise_refusal` takes."""
     images, groups, outputs = problem.leads
-    _, high, wide = axes
-    if not _is_flat(problem, axes) or to.axes[2] != 1:
-        return None
-    if outputs.size > _OUTPUTS or wide.terms > _TAPS:
-        return None
+    _, high, wide = three(problem)
     accumulate, lanes = vectors(problem, info)
     rows = images.size * groups.size * high.count
     turns = max(1, _GRAIN // (wide.count * outputs.size * problem.a.dtype.itemsize))
@@ -269,18 +273,29 @@ def row_launch(
     )
 
 
-def weight_rows(forward: Correlation, axes: Sequence[Axis], info: DeviceInfo) -> Launch | None:
-    """Return the launch of a depthwise weight gradient, None if the problem is no such one.
+def depthwise_weights_refusal(forward: Correlation) -> str | None:
+    """Return why a weight gradient is not computed row by row as a depthwise one, or None.
 
     ``forward`` is the convolution, with the output gradient for its second operand.
     """
+    axes = three(forward)
+    if not is_flat(axes) or axes[2].b != 1:
+        return "it has three spatial axes, or rows that are not contiguous"
+    if forward.depth.size != 1:
+        return "a group has several input channels"
+    over = axes[1].terms * axes[2].terms > _SUMS
+    return f"its window has more than {_SUMS} taps" if over else None
+
+
+def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
+    """Return the launch of a weight gradient that :func:`depthwise_weights_refusal` takes."""
     images, groups, outputs = forward.leads
-    _, high, wide = axes
-    if not _is_flat(forward, axes) or high.terms * wide.terms > _SUMS or wide.b != 1:
-        return None
+    _, high, wide = three(forward)
     dtype = forward.a.dtype
     accumulate, lanes = vectors(forward, info)
-    products = images.size * groups.size * outputs.size * prod(a.count * a.terms for a in axes)
+    products = (
+        images.size * groups.size * outputs.size * prod(a.count * a.terms for a in (high, wide))
+    )
     nbytes = (forward.a.size + forward.b.size) * dtype.itemsize
     return launch(
         weigh_rows,
@@ -305,18 +320,27 @@ def weight_rows(forward: Correlation, axes: Sequence[Axis], info: DeviceInfo) ->
     )
 
 
-def input_rows(problem: Correlation, info: DeviceInfo) -> Launch | None:
-    """Return the launch of a depthwise input gradient with a stride, None for other problems.
+def depthwise_input_refusal(problem: Correlation) -> str | None:
+    """Return why an input gradient is not computed row by row as a depthwise one, or None.
 
     ``problem`` is the result of ``for_input``.
     """
-    if len(problem.axes) > 2 or problem.leads[2].size != 1 or problem.depth.size > _OUTPUTS:
-        return None
+    if len(problem.axes) > 2:
+        return "it has three spatial axes"
+    if problem.leads[2].size != 1 or problem.depth.size > _OUTPUTS:
+        return f"a group has several input or more than {_OUTPUTS} output channels"
+    wide = three(problem)[2]
+    if all(axis.divide == 1 for axis in problem.axes):
+        return "its stride is 1"
+    if wide.terms * wide.divide > _SUMS:
+        return f"a row has more than {_SUMS} taps and phases"
+    return "its rows are not contiguous" if wide.a != 1 and wide.size != 1 else None
+
+
+def depthwise_input(problem: Correlation, info: DeviceInfo) -> Launch:
+    """Return the launch of an input gradient that :func:`depthwise_input_refusal` takes."""
     images, groups, _ = problem.leads
     _, high, wide = three(problem)
-    plain = all(axis.divide == 1 for axis in problem.axes)
-    if plain or wide.terms * wide.divide > _SUMS or (wide.a != 1 and wide.size != 1):
-        return None
     dtype = problem.a.dtype
     accumulate, lanes = vectors(problem, info)
     rows = images.size * groups.size * high.count
@@ -345,13 +369,6 @@ def input_rows(problem: Correlation, info: DeviceInfo) -> Launch | None:
         lanes=lanes,
         accumulate=accumulate,
     )
-
-
-def _is_flat(problem: Correlation, axes: Sequence[Axis]) -> bool:
-    """Return whether a problem is depthwise, with one or two axes and dense rows."""
-    deep, _, wide = axes
-    flat = deep.count == 1 and deep.terms == 1 and deep.size == 1 and deep.start == 0
-    return flat and problem.depth.size == 1 and (wide.a == 1 or wide.size == 1)
 
 
 def _extent(axis: Axis) -> Extent[int]:

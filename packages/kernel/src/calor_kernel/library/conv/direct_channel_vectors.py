@@ -9,7 +9,6 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Generic
@@ -40,6 +39,7 @@ from calor_kernel.library.conv.blueprints import across_tile
 from calor_kernel.library.conv.padded_rows import (
     Placement,
     Steps,
+    adjacent,
     effort,
     lines_copied,
     pad,
@@ -160,8 +160,6 @@ _CHANNELS, _PLACES = 32, 4
 
 def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     """Return why vectors along output channels do not suit a convolution, None if they do."""
-    if len(problem.axes) > 3:
-        return "it has more than three spatial axes"
     if any(a.divide != 1 or a.summed < 1 for a in problem.axes):
         return "its windows are those of a gradient"
     axes = three(problem)
@@ -179,7 +177,7 @@ def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | Non
         return f"its stride is more than {_STEPS}"
     if taps > _TAPS:
         return f"its window has more than {_TAPS} taps"
-    return None if ordered(problem, axes) else "the weights of a channel are not contiguous"
+    return None if adjacent(axes, problem.depth) else "the weights of a channel are not contiguous"
 
 
 def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
@@ -272,15 +270,3 @@ def _padded(axis: Axis) -> Axis:
     """Return the axis of a copy that covers all windows, from the first index to the last."""
     extent = _reach(axis) - axis.start + 1
     return Axis(extent, 1, 1, 1, axis.start, 1, axis.size, axis.a, 0)
-
-
-def ordered(problem: Correlation, axes: Sequence[Axis]) -> bool:
-    """Return whether the weights of an output channel are adjacent."""
-    step = 1
-    for size, stride in [(a.terms, a.b) for a in reversed(axes)] + [
-        (problem.depth.size, problem.depth.b)
-    ]:
-        if size > 1 and stride != step:
-            return False
-        step *= size
-    return True

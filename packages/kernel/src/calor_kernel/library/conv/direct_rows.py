@@ -151,7 +151,10 @@ def shifted(
         targets = [targets_of(line, start, c_plane, c_row, how) for start in starts]
         plain = [line.near(start, lanes) if how.ragged else None for start in starts]
         if seen is not None:
-            list_masks(line, seen, first, vectors, how)
+            for v, start in enumerate(starts):
+                places = line.places(start, lanes, how.wraps)
+                inside = line.near(start, lanes)
+                line.list_masks(inside, places, seen, v * lanes, vectors * lanes)
         x_first = x_start + first
         tiles = (last_row - first_row + (rows - 1)) // rows
         part = (channels + tiles - 1) // tiles
@@ -197,25 +200,6 @@ def list_taps(line: Line, at: Pointer, of: Pointer | None) -> None:
                 if of is not None:
                     of[tap] = kd * deep.weight + kh * high.weight + kw * wide.weight
                 tap += 1
-
-
-@helper
-def list_masks(line: Line, seen: Pointer, first: Number, vectors: int, how: RowTiles) -> None:
-    """Write the mask of each tap for the pixels of a panel."""
-    deep, high, wide = line.axes
-    for v in range(vectors):
-        start = first + v * how.lanes
-        near = line.near(start, how.lanes)
-        plane, y, column = line.places(start, how.lanes, how.wraps)
-        tap = 0
-        for kd in range(deep.of.taps):
-            below = near & deep.sees(plane, kd)
-            for kh in range(high.of.taps):
-                beside = below & high.sees(y, kh)
-                for kw in range(wide.of.taps):
-                    inside = beside & wide.sees(column, kw)
-                    seen.store((tap * vectors + v) * how.lanes, inside)
-                    tap += 1
 
 
 def masks_at(

@@ -10,12 +10,18 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Output, Scratch
 from calor_kernel.library.conv.blueprints import shift
-from calor_kernel.library.conv.depthwise import input_rows, row_launch
+from calor_kernel.library.conv.depthwise import (
+    depthwise_forward,
+    depthwise_input,
+    depthwise_input_refusal,
+    depthwise_refusal,
+)
 from calor_kernel.library.conv.direct_rows import RowTiles, shifted
 from calor_kernel.library.conv.padded_rows import (
     Lines,
     Placement,
     Steps,
+    adjacent,
     effort,
     lines_copied,
     lines_in_place,
@@ -40,9 +46,7 @@ def phases_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     parts = undivided(problem)
     if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
         return rows_refusal(parts[0].problem, Placement.dense(problem), info)
-    if len(problem.axes) > 3:
-        return "it has more than three spatial axes"
-    if input_rows(problem, info) is not None:
+    if depthwise_input_refusal(problem) is None:
         return None
     to = _of_phases(problem, Scratch(0))
     reasons = (rows_refusal(part.problem, to, info) for part in parts)
@@ -65,9 +69,8 @@ def phases_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
     if len(parts) == 1 and all(axis.divide == 1 for axis in problem.axes):
         rows_steps(parts[0].problem, Placement.dense(problem), steps, info)
         return
-    by_row = input_rows(problem, info)
-    if by_row is not None:
-        steps.launches.append(by_row)
+    if depthwise_input_refusal(problem) is None:
+        steps.launches.append(depthwise_input(problem, info))
         return
     axes = three(problem)
     strides = tuple(a.divide for a in axes)
@@ -98,12 +101,10 @@ def phases_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
 
 def rows_refusal(problem: Correlation, to: Placement, info: DeviceInfo) -> str | None:
     """Return why vectors along output rows do not suit a convolution, None if they do."""
-    if len(problem.axes) > 3:
-        return "it has more than three spatial axes"
     axes = three(problem)
     if any(a.divide != 1 or a.summed < 1 for a in axes):
         return "its windows are those of a gradient"
-    if row_launch(problem, axes, to, info) is not None:
+    if depthwise_refusal(problem, to) is None:
         return None
     found = _rows(problem, axes, to, info)
     if found.pieces > _MOST_PIECES:
@@ -134,9 +135,8 @@ def _rows(problem: Correlation, axes: Sequence[Axis], to: Placement, info: Devic
 def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceInfo) -> None:
     """Add the launches of a convolution that :func:`rows_refusal` accepts."""
     axes = three(problem)
-    by_row = row_launch(problem, axes, to, info)
-    if by_row is not None:
-        steps.launches.append(by_row)
+    if depthwise_refusal(problem, to) is None:
+        steps.launches.append(depthwise_forward(problem, to, info))
         return
     images, groups, rows = problem.leads
     accumulate, lanes = vectors(problem, info)
@@ -161,7 +161,7 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
         accumulate=p.accumulate,
         strides=(axes[0].result, axes[1].result, axes[2].result),
         room=found.room,
-        ordered=problem.depth.b == 1 if found.room == 1 else _ordered(axes),
+        ordered=problem.depth.b == 1 if found.room == 1 else adjacent(axes),
         row_step_of_weights=rows.b if 0 < rows.b <= _SHORT else 0,
         masked=masked,
         ragged=not masked and not found.copied,
@@ -211,13 +211,3 @@ def _pieces(lines: Lines, axes: Sequence[Axis], to: Placement, lanes: int) -> in
     rows = to.axes[1] == wide.count * to.axes[2]
     planes = deep.count == 1 or to.axes[0] == high.count * to.axes[1]
     return 0 if along and rows and planes else lines.wraps(axes, lanes) + 1
-
-
-def _ordered(axes: Sequence[Axis]) -> bool:
-    """Return whether the weights of a channel are adjacent."""
-    step = 1
-    for axis in reversed(axes):
-        if axis.terms > 1 and axis.b != step:
-            return False
-        step *= axis.terms
-    return True

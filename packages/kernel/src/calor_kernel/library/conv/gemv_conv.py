@@ -12,8 +12,8 @@ from math import prod
 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Input, View
-from calor_kernel.library.conv.direct_channel_vectors import ordered, within_padding
-from calor_kernel.library.conv.padded_rows import Steps, three
+from calor_kernel.library.conv.direct_channel_vectors import within_padding
+from calor_kernel.library.conv.padded_rows import Steps, adjacent, three
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.blueprints import dots
 from calor_kernel.library.matmul.lowering import dots_launch
@@ -27,8 +27,6 @@ _PLACES, _TERMS, _CHANNELS = 8, 64, 16
 def gemv_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     """Return why GEMV does not suit a convolution, None if it does."""
     images, groups, rows = problem.leads
-    if len(problem.axes) > 3:
-        return "it has more than three spatial axes"
     axes = three(problem)
     count = prod(axis.count for axis in axes)
     if any(axis.divide != 1 or axis.summed < 1 for axis in axes):
@@ -44,7 +42,7 @@ def gemv_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
         return f"the device has no vectors of {problem.a.dtype} for it"
     if problem.terms < max(_TERMS, lanes):
         return f"an output pixel sums fewer than {max(_TERMS, lanes)} products"
-    return None if ordered(problem, axes) else "the weights of a channel are not contiguous"
+    return None if adjacent(axes, problem.depth) else "the weights of a channel are not contiguous"
 
 
 def gemv_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:

@@ -17,6 +17,7 @@ from calor_kernel.contract.work import (
     Work,
     lowering,
 )
+from calor_kernel.library.conv.depthwise import depthwise_weights, depthwise_weights_refusal
 from calor_kernel.library.conv.direct import direct_work
 from calor_kernel.library.conv.direct_channel_vectors import (
     channel_vectors_refusal,
@@ -49,12 +50,18 @@ from calor_kernel.library.conv.problem import (
     forward,
     thinned,
 )
-from calor_kernel.library.conv.small_width_launch import small_width_refusal, small_width_steps
+from calor_kernel.library.conv.small_width_launch import (
+    small_width_refusal,
+    small_width_steps,
+    small_width_weight_refusal,
+    small_width_weight_steps,
+)
 from calor_kernel.library.conv.weight_gradient_gemm import (
     weight_product_refusal,
     weight_product_works,
 )
 from calor_kernel.library.conv.weight_gradient_rows import (
+    forward_of,
     weight_rows_refusal,
     weight_rows_steps,
 )
@@ -76,8 +83,14 @@ def _made(steps: Callable[[Correlation, Steps, DeviceInfo], None]) -> Callable[.
 def _refused(
     refusal: Callable[[Correlation, DeviceInfo], str | None],
 ) -> Callable[[Convolution, Request], str | None]:
-    """Return the reason of a way that depends on the problem and the device alone."""
-    return lambda one, request: refusal(one.problem, one.info)
+    """Return the reason of a way for at most three spatial axes, by the problem and the device."""
+
+    def refuses(one: Convolution, request: Request) -> str | None:
+        if len(one.problem.axes) > 3:
+            return "it has more than three spatial axes"
+        return refusal(one.problem, one.info)
+
+    return refuses
 
 
 def _few_images(problem: Correlation, info: DeviceInfo) -> str | None:
@@ -123,8 +136,19 @@ _PHASES: Final[Way[Convolution]] = Way(
 _SMALL_WIDTH_GRADIENT: Final[Way[Convolution]] = replace(
     _SMALL_WIDTH, refuses=_refused(small_width_refusal)
 )
+_SMALL_WIDTH_WEIGHTS: Final[Way[Convolution]] = Way(
+    "small width",
+    _refused(lambda p, info: small_width_weight_refusal(forward_of(p), info)),
+    _made(lambda p, steps, info: small_width_weight_steps(forward_of(p), steps, info)),
+)
+_DEPTHWISE_WEIGHTS: Final[Way[Convolution]] = Way(
+    "depthwise",
+    _refused(lambda p, info: depthwise_weights_refusal(forward_of(p))),
+    _made(lambda p, steps, info: steps.launches.append(depthwise_weights(forward_of(p), info))),
+    spare=True,
+)
 _WEIGHT_ROWS: Final[Way[Convolution]] = Way(
-    "weight rows", _refused(weight_rows_refusal), _made(weight_rows_steps)
+    "weight rows", _refused(weight_rows_refusal), _made(weight_rows_steps), spare=True
 )
 _DIRECT: Final[Way[Convolution]] = Way(
     "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
@@ -132,7 +156,7 @@ _DIRECT: Final[Way[Convolution]] = Way(
 _FORWARD: Final = (_GEMV, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _FEW_IMAGES, _DIRECT)
 _FORWARD_PACKED: Final = (_GEMV, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _FEW_IMAGES, _DIRECT)
 _INPUT_GRADIENT: Final = (_SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
-_WEIGHT_GRADIENT: Final = (_WEIGHT_ROWS, _DIRECT)
+_WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROWS, _DIRECT)
 # Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
 _OF_UNITS: Final[tuple[Way[Convolution], ...]] = (

@@ -23,7 +23,7 @@ from calor_kernel.contract.work import (
     row_major,
 )
 from calor_kernel.library.conv.phase_planes import PlaneAxis, pad_planes
-from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
+from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.row_axes import AxisNumbers, LineNumbers
 from calor_kernel.library.conv.vector_tiles import Strides
 
@@ -131,6 +131,24 @@ def moved(place: Argument, by: int) -> Argument:
     """Return a buffer argument that begins ``by`` elements later."""
     assert isinstance(place, Input | Output | Scratch)
     return type(place)(place.number, place.offset + by)
+
+
+def adjacent(axes: Sequence[Axis], depth: Lead | None = None) -> bool:
+    """Return whether the weights of a channel are adjacent, or with ``depth`` those of a row."""
+    step = 1
+    sizes = [(axis.terms, axis.b) for axis in reversed(axes)]
+    for size, stride in sizes if depth is None else [*sizes, (depth.size, depth.b)]:
+        if size > 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def is_flat(axes: Sequence[Axis]) -> bool:
+    """Return whether there are at most two spatial axes, with dense rows of the input."""
+    deep, _, wide = axes
+    flat = deep.count == 1 and deep.terms == 1 and deep.size == 1 and deep.start == 0
+    return flat and (wide.a == 1 or wide.size == 1)
 
 
 def shift_of(axis: Axis, k: int) -> int:

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from typing import Generic
 
 from calor.dtypes import int32, uint32
-from calor_kernel.language import Index, Mask, Number, SizeOf, StrideOf, select, splat
+from calor_kernel.language import (
+    Index,
+    Mask,
+    Number,
+    Pointer,
+    SizeOf,
+    StrideOf,
+    helper,
+    range,
+    select,
+    splat,
+)
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import below, iota
 
@@ -119,3 +130,26 @@ class Line:
             y = select(over, y - rows, y)
             plane = select(over, plane + 1, plane)
         return plane, y, column
+
+    @helper
+    def list_masks(
+        self,
+        inside: Mask,
+        places: tuple[Number, Number, Number],
+        seen: Pointer,
+        at: Index,
+        step: Index,
+    ) -> None:
+        """Write, for each tap, which of a vector's pixels are ``inside`` and read no padding.
+
+        The masks of taps are ``step`` apart, from ``at`` on.
+        """
+        plane, y, column = places
+        deep, high, wide = self.axes
+        for kd in range(deep.of.taps):
+            below = inside & deep.sees(plane, kd)
+            for kh in range(high.of.taps):
+                beside = below & high.sees(y, kh)
+                for kw in range(wide.of.taps):
+                    seen.store(at, beside & wide.sees(column, kw))
+                    at += step

@@ -11,7 +11,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Input, Output, View
 from calor_kernel.library.conv.blueprints import narrow_tile, narrow_weights
-from calor_kernel.library.conv.padded_rows import Placement, Steps, effort, three, vectors
+from calor_kernel.library.conv.padded_rows import Placement, Steps, effort, is_flat, three, vectors
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.small_width import (
     Row,
@@ -36,8 +36,6 @@ def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1)
 
     With fewer than ``fewest`` output pixels of all images packing the weights costs too much.
     """
-    if len(problem.axes) > 3:
-        return "it has more than three spatial axes"
     axes = three(problem)
     images, _, rows = problem.leads
     (high, _), (wide, _) = _upwards(axes[1]), _upwards(axes[2])
@@ -183,14 +181,13 @@ def small_width_weight_refusal(forward: Correlation, info: DeviceInfo) -> str | 
     return None
 
 
-def small_width_weight_steps(
-    forward: Correlation, axes: Sequence[Axis], steps: Steps, info: DeviceInfo
-) -> None:
+def small_width_weight_steps(forward: Correlation, steps: Steps, info: DeviceInfo) -> None:
     """Add the launches of a weight gradient that :func:`small_width_weight_refusal` accepts.
 
     ``forward`` is the convolution, with the output gradient for its second operand.
     """
     images, groups, outputs = forward.leads
+    axes = three(forward)
     _, high, wide = axes
     accumulate, lanes = vectors(forward, info)
     x, g = _weight_sides(forward)
@@ -251,11 +248,9 @@ def small_width_weight_steps(
 
 def _is_narrow(axes: Sequence[Axis], lanes: int) -> bool:
     """Return whether images have dense pixels, and rows of few pixels."""
-    deep, _, wide = axes
-    flat = deep.count == 1 and deep.terms == 1 and deep.size == 1 and deep.start == 0
-    rows = wide.a == 1 or wide.size == 1
+    wide = axes[2]
     few = wide.count <= lanes and wide.size <= lanes and 1 < wide.terms <= _TAPS
-    return flat and rows and few and lanes >= 4 and not lanes & (lanes - 1)
+    return is_flat(axes) and few and lanes >= 4 and not lanes & (lanes - 1)
 
 
 def _slide(axis: Axis) -> Slide[int]:

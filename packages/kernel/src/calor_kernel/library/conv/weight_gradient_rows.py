@@ -32,7 +32,6 @@ from calor_kernel.language import (
     registers,
 )
 from calor_kernel.library.conv.blueprints import dot_tile
-from calor_kernel.library.conv.depthwise import weight_rows
 from calor_kernel.library.conv.padded_rows import (
     Lines,
     Steps,
@@ -45,10 +44,6 @@ from calor_kernel.library.conv.padded_rows import (
 )
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead
 from calor_kernel.library.conv.row_axes import Line, LineNumbers
-from calor_kernel.library.conv.small_width_launch import (
-    small_width_weight_refusal,
-    small_width_weight_steps,
-)
 from calor_kernel.library.conv.vector_tiles import Strides, add_products, below, share, sums
 
 
@@ -65,19 +60,12 @@ def list_seen(
 ) -> None:
     """Write the pixels without padding of each tap: ``turns`` vectors of ``step`` a tap."""
     line = Line(pixels, strides)
-    deep, tall, wide = line.axes
+    _, tall, wide = line.axes
     begin = cube_position(0) * (turns * lanes)
     for first in range(begin, min(begin + turns * lanes, step), lanes):
-        plane, y, column = line.places(first, lanes, wraps)
-        inside = line.near(first, lanes) & wide.has(column) & tall.has(y)
-        at = first
-        for kd in range(deep.of.taps):
-            some = inside & deep.sees(plane, kd)
-            for kh in range(tall.of.taps):
-                more = some & tall.sees(y, kh)
-                for kw in range(wide.of.taps):
-                    seen.store(at, more & wide.sees(column, kw))
-                    at += step
+        places = line.places(first, lanes, wraps)
+        inside = line.near(first, lanes) & wide.has(places[2]) & tall.has(places[1])
+        line.list_masks(inside, places, seen, first, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +188,8 @@ def weight_rows_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
 
     ``problem`` is the result of ``for_weight``.
     """
-    if len(problem.axes) > 3:
-        return "it has more than three spatial axes"
     forward = forward_of(problem)
-    axes = three(forward)
-    if small_width_weight_refusal(forward, info) is None:
-        return None
-    if weight_rows(forward, axes, info) is not None:
-        return None
-    lines, _, step, taps = _seen_lines(forward, axes, info)
+    lines, _, step, taps = _seen_lines(forward, three(forward), info)
     if step * taps > _MASKS:
         return f"masks of its taps take more than {_MASKS >> 20} MiB"
     return None if all(n < 1 << 31 for n in lines.inside) else "its images have too many pixels"
@@ -229,13 +210,6 @@ def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     """Add the launches of a weight gradient that :func:`weight_rows_refusal` accepts."""
     forward = forward_of(problem)
     axes = three(forward)
-    if small_width_weight_refusal(forward, info) is None:
-        small_width_weight_steps(forward, axes, steps, info)
-        return
-    by_row = weight_rows(forward, axes, info)
-    if by_row is not None:
-        steps.launches.append(by_row)
-        return
     accumulate, lanes = vectors(problem, info)
     images, (groups, rows, columns) = problem.depth, problem.leads
     lines, copied, step, taps = _seen_lines(forward, axes, info)
