@@ -201,7 +201,8 @@ def test_vectors_of_channels_compute_the_same(row):
     request = Request("conv", attributes, views, (spec(shape, float32),), ONE_UNIT)
     kept = replace(request, kept=frozenset((1,)))
     works = [LOWERINGS["conv"](r) for r in (request, kept)]
-    assert [w.launches[-1].label.split()[1] for w in works[0]] == ["shifted", "across"]
+    labels = [work.launches[-1].label.rpartition(" ")[0] for work in works[0]]
+    assert labels == ["conv rows", "conv channel vectors"]
     assert works[1] == works[0][::-1]
     assert [launch.prepares for launch in works[0][1].launches[-2:]] == [True, False]
     found = [run_work(ONE_UNIT, work, arrays, np.empty(shape, np.float32)) for work in works[0]]
@@ -209,6 +210,40 @@ def test_vectors_of_channels_compute_the_same(row):
 
 
 NARROW = ((8, 40, 6, 6), (48, 40, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+
+WIDE = ((2, 20, 9, 40), (26, 20, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+DEPTHWISE = ((2, 5, 11, 37), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5)
+
+
+@pytest.mark.parametrize(
+    ("row", "way", "dropped"),
+    [
+        (NARROW, "small width", {}),
+        (
+            DEPTHWISE,
+            "depthwise",
+            {"small width": "its images are no planes, or their rows are longer than a vector"},
+        ),
+        (
+            WIDE,
+            "weight rows",
+            {
+                "small width": "its images are no planes, or their rows are longer than a vector",
+                "depthwise": "a group has several input channels",
+            },
+        ),
+    ],
+)
+def test_ways_of_weight_gradients(row, way, dropped):
+    load_families()
+    x, w, stride, padding, dilation, groups = row
+    known = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    shapes = (x, output_shape(x, w, stride, padding, dilation))
+    views = tuple(View.dense(spec(one, float32)) for one in shapes)
+    request = Request("conv_weight_gradient", known, views, (spec(w, float32),), ONE_UNIT)
+    works = LOWERINGS["conv_weight_gradient"](replace(request, candidates=True))
+    assert [work.variant for work in works] == [way]
+    assert {one.variant: one.reason for one in works.dropped} == dropped
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ from calor_kernel.library.conv.vector_tiles import (
 
 
 @kernel
-def convolve_rows(
+def depthwise_rows(
     x: In,
     w: In,
     c: Out,
@@ -111,7 +111,7 @@ def convolve_rows(
 
 
 @kernel
-def weigh_rows(
+def depthwise_weight_rows(
     x: In,
     g: In,
     c: Out,
@@ -162,7 +162,7 @@ def weigh_rows(
 
 
 @kernel
-def spread_rows(
+def depthwise_input_rows(
     g: In,
     w: In,
     c: Out,
@@ -252,9 +252,9 @@ def depthwise_forward(problem: Correlation, to: Placement, info: DeviceInfo) -> 
     rows = images.size * groups.size * high.count
     turns = max(1, _GRAIN // (wide.count * outputs.size * problem.a.dtype.itemsize))
     return launch(
-        convolve_rows,
+        depthwise_rows,
         Grid.line(-(-rows // turns)),
-        effort(problem, "conv rows"),
+        effort(problem, "conv depthwise"),
         x=operand(0, problem.a),
         w=operand(1, problem.b),
         c=Bound(to.memory, problem.a.dtype),
@@ -298,9 +298,9 @@ def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
     )
     nbytes = (forward.a.size + forward.b.size) * dtype.itemsize
     return launch(
-        weigh_rows,
+        depthwise_weight_rows,
         Grid((groups.size, outputs.size, 1)),
-        Effort("conv weigh rows", 2 * products, nbytes),
+        Effort("conv depthwise weights", 2 * products, nbytes),
         x=operand(0, forward.a),
         g=operand(1, forward.b),
         c=Bound(Output(), dtype),
@@ -349,9 +349,9 @@ def depthwise_input(problem: Correlation, info: DeviceInfo) -> Launch:
     # The windows are the rows of the output gradient.
     high_extent = Extent(-high.start, high.size, high.count)
     return launch(
-        spread_rows,
+        depthwise_input_rows,
         Grid.line(-(-rows // turns)),
-        Effort("conv spread rows", flops, (problem.a.size + problem.size) * dtype.itemsize),
+        Effort("conv depthwise input", flops, (problem.a.size + problem.size) * dtype.itemsize),
         g=operand(0, problem.a),
         w=operand(1, problem.b),
         c=Bound(Output(), dtype),

@@ -66,7 +66,7 @@ class TapAxis(Generic[N]):
 
 
 @kernel
-def across_channels(
+def channel_vectors(
     x: In,
     w: In,
     c: Out,
@@ -200,7 +200,7 @@ def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) 
     steps.launches.append(replace(pack, label="conv pack", prepares=True))
     steps.launches.append(
         launch(
-            across_channels,
+            channel_vectors,
             Grid(
                 (
                     -(-panels // p.block_panels),
@@ -208,7 +208,7 @@ def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) 
                     images.size * groups.size,
                 )
             ),
-            effort(problem, f"conv across {p.rows}x{width}"),
+            effort(problem, f"conv channel vectors {p.rows}x{width}"),
             x=seen.memory,
             w=Bound(packed, accumulate),
             c=Bound(Output(), problem.a.dtype),

@@ -38,7 +38,7 @@ from calor_kernel.library.conv.vector_tiles import Strides, add_products, iota, 
 
 @dataclass(frozen=True, slots=True)
 class RowTiles:
-    """What a kernel of :func:`shifted` is built for.
+    """What a kernel of :func:`direct_rows` is built for.
 
     Tiles have ``tile`` or ``rest`` (rows, vectors). ``room``: the taps that memory holds (1 for a
     window of one tap). ``ordered``: whether the weights of a channel are adjacent, or those of a
@@ -65,7 +65,7 @@ class RowTiles:
 
 
 @kernel
-def shifted(
+def direct_rows(
     x: In,
     w: In,
     c: Out,

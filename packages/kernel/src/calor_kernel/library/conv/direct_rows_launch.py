@@ -16,7 +16,7 @@ from calor_kernel.library.conv.depthwise import (
     depthwise_input_refusal,
     depthwise_refusal,
 )
-from calor_kernel.library.conv.direct_rows import RowTiles, shifted
+from calor_kernel.library.conv.direct_rows import RowTiles, direct_rows
 from calor_kernel.library.conv.padded_rows import (
     Lines,
     Placement,
@@ -172,7 +172,7 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
     )
     steps.launches.append(
         launch(
-            shifted,
+            direct_rows,
             Grid(
                 (
                     -(-p.panels // p.block_panels),
@@ -180,7 +180,7 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
                     images.size * groups.size,
                 )
             ),
-            effort(problem, f"conv shifted {p.tile[0]}x{p.tile[1] * p.lanes}"),
+            effort(problem, f"conv rows {p.tile[0]}x{p.tile[1] * p.lanes}"),
             x=x,
             w=operand(1, problem.b),
             c=Bound(to.memory, problem.a.dtype),

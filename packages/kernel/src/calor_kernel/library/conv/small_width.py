@@ -66,7 +66,7 @@ class Row:
 
 
 @kernel
-def pack_narrow(
+def pack_small_width(
     w: In,
     c: Out,
     rows: Size,
@@ -106,7 +106,7 @@ def pack_narrow(
 
 
 @kernel
-def convolve_narrow(
+def small_width_forward(
     x: In,
     w: In,
     c: Out,
@@ -175,7 +175,7 @@ def convolve_narrow(
 
 
 @kernel
-def weigh_narrow(
+def small_width_weights(
     panel_memory: In,
     s: In,
     c: Out,

@@ -15,9 +15,9 @@ from calor_kernel.library.conv.padded_rows import Placement, Steps, effort, is_f
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.small_width import (
     Row,
-    convolve_narrow,
-    pack_narrow,
-    weigh_narrow,
+    pack_small_width,
+    small_width_forward,
+    small_width_weights,
 )
 from calor_kernel.library.conv.vector_tiles import Slide, Strides
 from calor_kernel.library.matmul.lowering import pack_operand
@@ -78,7 +78,7 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     packed = Bound(steps.memory(terms * accumulate.itemsize), accumulate)
     block = least(_BLOCK, depth.size)
     pack = launch(
-        pack_narrow,
+        pack_small_width,
         Grid((groups.size * panels, greatest(1, depth.size // block), 1)),
         Effort(
             "conv pack", nbytes=problem.b.size * (problem.b.dtype.itemsize + accumulate.itemsize)
@@ -101,9 +101,9 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     block = p.block(of_panel, images.size, info)
     steps.launches.append(
         launch(
-            convolve_narrow,
+            small_width_forward,
             Grid((greatest(1, images.size // block), panels, groups.size)),
-            effort(problem, f"conv narrow {p.together}x{wide.count}x{span}"),
+            effort(problem, f"conv small width {p.together}x{wide.count}x{span}"),
             x=operand(0, problem.a),
             w=packed,
             c=Bound(Output(), problem.a.dtype),
@@ -207,7 +207,7 @@ def small_width_weight_steps(forward: Correlation, steps: Steps, info: DeviceInf
         panel.channels, panel.places, (images.size, groups.size), side, span, lanes, 1, accumulate,
         Input(panel.number), memory,
     )  # fmt: skip
-    steps.launches.append(replace(gather, label="conv gather", prepares=False))
+    steps.launches.append(replace(gather, label="conv pack", prepares=False))
     flops = 2 * prod(a.count * a.terms for a in axes) * batch * outputs.size * x.channels
     block = p.block(flops // max(panels * groups.size, 1), single.channels, info)
     inner = high.terms * wide.terms
@@ -215,10 +215,10 @@ def small_width_weight_steps(forward: Correlation, steps: Steps, info: DeviceInf
     rows, columns = (outer, inner) if of_input else (inner, outer)
     steps.launches.append(
         launch(
-            weigh_narrow,
+            small_width_weights,
             Grid((panels, greatest(1, single.channels // block), groups.size)),
             Effort(
-                f"conv weigh narrow {p.rows}x{wide.terms}x{span}",
+                f"conv small width weights {p.rows}x{wide.terms}x{span}",
                 flops,
                 (x.view.size + g.view.size) * forward.a.dtype.itemsize,
             ),

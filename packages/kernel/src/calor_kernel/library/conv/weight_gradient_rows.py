@@ -48,7 +48,7 @@ from calor_kernel.library.conv.vector_tiles import Strides, add_products, below,
 
 
 @kernel
-def list_seen(
+def list_masks(
     seen: Out,
     pixels: LineNumbers[Number],
     step: Size,
@@ -85,7 +85,7 @@ class DotTiles:
 
 
 @kernel
-def dot_lines(
+def dot_rows(
     x: In,
     g: In,
     seen: In,
@@ -228,7 +228,7 @@ def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     if masked:
         turns = 64
         listed = launch(
-            list_seen,
+            list_masks,
             Grid.line(-(-step // (turns * lanes))),
             Effort("conv masks", nbytes=step * taps),
             seen=seen,
@@ -244,7 +244,7 @@ def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     p = dot_tile(rows.size, columns.size, taps, near, images.size * count, groups.size, info)
     steps.launches.append(
         launch(
-            dot_lines,
+            dot_rows,
             Grid(
                 (
                     columns.size // p.columns,
@@ -252,7 +252,7 @@ def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
                     groups.size * (taps // p.block_taps),
                 )
             ),
-            effort(problem, f"conv dots {p.rows}x{p.columns}x{p.taps}"),
+            effort(problem, f"conv weight rows {p.rows}x{p.columns}x{p.taps}"),
             x=x,
             g=g,
             seen=seen,

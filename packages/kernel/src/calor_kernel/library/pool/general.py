@@ -63,7 +63,7 @@ def starts_of(places: Sequence[Number], slides: Slides) -> list[Number]:
 
 
 @helper
-def each_place(
+def each_position(
     slides: Slides,
     starts: Sequence[Number],
     steps: Sequence[Sequence[Number]],
@@ -92,17 +92,17 @@ def each_place(
             elif tap is not None:
                 index = (tap - 1) * slide.window + k + 1
             rest = [along[1:] for along in steps]
-            each_place(slides[1:], starts[1:], rest, moved, index, valid, step, body)
+            each_position(slides[1:], starts[1:], rest, moved, index, valid, step, body)
 
 
 def seen(slide: Slide[Number], start: Number, k: Number, inside: Mask) -> tuple[Number, Mask]:
-    """Return the element that position k of a window sees; see ``each_place``."""
+    """Return the element that position k of a window sees; see ``each_position``."""
     at = start + k * slide.dilation
     return at, inside & (at >= 0) & (at < slide.size)
 
 
 def seeing(slide: Slide[Number], place: Number, k: Number, inside: Mask) -> tuple[Number, Mask]:
-    """Return the window whose position k sees an element; see ``each_place``."""
+    """Return the window whose position k sees an element; see ``each_position``."""
     at = place - k * slide.dilation
     i = quotient(at, splat(slide.stride, at.width))
     return i, inside & (at >= 0) & (i < slide.count) & (i * slide.stride == at)
@@ -128,12 +128,12 @@ def reduce_windows(
         value = x.load(places[0], mask=valid, other=by.identity).to(by.wide)
         total[0] = by.take(total[0], value)
 
-    each_place(slides, starts_of(place, slides), strides, bases, None, inside, seen, take)
+    each_position(slides, starts_of(place, slides), strides, bases, None, inside, seen, take)
     c.store(first, total[0].to(c.dtype), mask=inside)
 
 
 @kernel
-def choose_places(
+def choose_positions(
     x: In,
     chosen: Out,
     count: Size,
@@ -152,7 +152,7 @@ def choose_places(
 
 
 @kernel
-def pick_places(
+def pick_positions(
     u: In,
     x: In,
     c: Out,
@@ -202,7 +202,7 @@ def choice(
         best[0] = select(better, value, best[0])
         number[0] = select(better, tap + 1, number[0])
 
-    each_place(slides, starts, [strides], [base], zero, inside, seen, compare)
+    each_position(slides, starts, [strides], [base], zero, inside, seen, compare)
     return number[0]
 
 
@@ -217,22 +217,22 @@ def gather_gradient(
     leads: tuple[Lead[Number], ...],
     *,
     width: int,
-    all_places: bool,
+    all_positions: bool,
     wide: DType,
 ) -> None:
     """Sum, for ``width`` elements, the gradients of the windows that contain each of them.
 
-    Unless ``all_places``, only windows with this element as ``chosen`` count. ``strides``: those of
-    g along the slides, and those of ``chosen``.
+    Unless ``all_positions``, only windows with this element as ``chosen`` count. ``strides``: those
+    of g along the slides, and those of ``chosen``.
     """
     first, _, inside, place, bases = results(count, width, leads, [s.size for s in slides])
     starts = [p - s.start for p, s in zip(place, slides, strict=True)]
     total = registers(1, wide, width)
 
     def add(places: Sequence[Number], tap: Index | None, valid: Mask) -> None:
-        if not all_places:
+        if not all_positions:
             valid = valid & (chosen.load(places[1], mask=valid).to(places[0].dtype) == tap)
         total[0] = total[0] + g.load(places[0], mask=valid).to(wide)
 
-    each_place(slides, starts, strides, bases, 1, inside, seeing, add)
+    each_position(slides, starts, strides, bases, 1, inside, seeing, add)
     c.store(first, total[0].to(c.dtype), mask=inside)

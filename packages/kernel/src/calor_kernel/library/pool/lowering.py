@@ -20,9 +20,9 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.pool.general import (
-    choose_places,
+    choose_positions,
     gather_gradient,
-    pick_places,
+    pick_positions,
     reduce_windows,
 )
 from calor_kernel.library.pool.problem import Reduction, Windows, leading, windows_of, working
@@ -56,7 +56,7 @@ def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
         return _reductions(windows, u, kind, request.info)
     result, by = Bound(Output(), u.dtype), Reduction.of(kind, x.dtype)
     given = {"u": operand(0, u), "x": operand(1, x), "by": by}
-    return [Work((_general(pick_places, windows, (x, u), result, request.info, **given),))]
+    return [Work((_general(pick_positions, windows, (x, u), result, request.info, **given),))]
 
 
 @lowering("window_gradient", strided=True)
@@ -90,7 +90,7 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
             info,
             g=operand(0, g),
             chosen=chosen[1],
-            all_places=every,
+            all_positions=every,
             wide=working(g.dtype, "sum"),
         )
     )
@@ -101,7 +101,7 @@ def _choice(windows: Windows, x: View, kind: str, chosen: Bound, info: DeviceInf
     """Return the launch that finds the extreme of each window."""
     rows = choice_of_rows(windows, x, kind, chosen, info)
     given = {"x": operand(1, x), "by": Reduction.of(kind, x.dtype)}
-    return rows or _general(choose_places, windows, (x,), chosen, info, **given)
+    return rows or _general(choose_positions, windows, (x,), chosen, info, **given)
 
 
 def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:
@@ -126,7 +126,7 @@ def _general(
     units = min(info.max_units, 128)
     width = 1 if units > 1 else max(1, info.vector_bytes // 8)
     nbytes = windows.elements * views[0].dtype.itemsize + windows.windows * result.dtype.itemsize
-    given["chosen" if function is choose_places else "c"] = result
+    given["chosen" if function is choose_positions else "c"] = result
     return launch(
         function,
         Grid.line(-(-count // (units * width)), units),

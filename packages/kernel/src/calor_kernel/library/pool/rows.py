@@ -206,12 +206,12 @@ def gather_rows(
     stride: int,
     dilation: int,
     lanes: int,
-    all_places: bool,
+    all_positions: bool,
     wide: DType,
 ) -> None:
     """Sum, for rows of elements, the gradients of the windows that read each of them.
 
-    ``chosen`` is dense. Unless ``all_places``, a window's gradient goes to its chosen position.
+    ``chosen`` is dense. Unless ``all_positions``, a window's gradient goes to its chosen position.
     """
     high, width, out_width, span = over.high, over.width, over.out_width, back.stride
 
@@ -225,7 +225,7 @@ def gather_rows(
                     at = plane * plane_step + row * row_step
                     of = (plane * high.count + row) * out_width
                     mark = k * back.taps + 1
-                    add_chosen(acc, g, at, chosen, of, j, out_width, mark, back, all_places)
+                    add_chosen(acc, g, at, chosen, of, j, out_width, mark, back, all_positions)
             write_phases(list(acc), c, line * width + j * span, width - j * span)
 
     each_row(over, high.size, None, gather)
@@ -241,7 +241,7 @@ def add_chosen(
     out_width: Number,
     mark: int,
     back: Back,
-    all_places: bool,
+    all_positions: bool,
 ) -> None:
     """Add a row of windows' gradients to each phase of the elements from ``stride * j`` on."""
     lanes, wide = acc.type.width, acc.type.dtype
@@ -254,9 +254,9 @@ def add_chosen(
             if further not in values:
                 inside = within(begin, lanes, out_width)
                 values[further] = g.load(at + begin, lanes, mask=inside).to(wide)
-                if not all_places:
+                if not all_positions:
                     marks[further] = chosen.load(of + begin, lanes, mask=inside)
             value = values[further]
-            if not all_places:
+            if not all_positions:
                 value = select(marks[further] == mark + k, value, none)
             acc[phase] = acc[phase] + value

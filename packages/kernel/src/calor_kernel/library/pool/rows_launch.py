@@ -121,7 +121,7 @@ def choice_of_rows(
 
 
 def gradient_of_rows(
-    windows: Windows, g: View, chosen: Bound, all_places: bool, info: DeviceInfo
+    windows: Windows, g: View, chosen: Bound, all_positions: bool, info: DeviceInfo
 ) -> Launch | None:
     """Return the launch of the elements' gradients row by row, None without rows."""
     rows = rows_of(windows, g, info)
@@ -147,6 +147,6 @@ def gradient_of_rows(
         stride=high.stride,
         dilation=high.dilation,
         lanes=max(1, info.vector_bytes // max(wide.itemsize, 4)),
-        all_places=all_places,
+        all_positions=all_positions,
         wide=wide,
     )
