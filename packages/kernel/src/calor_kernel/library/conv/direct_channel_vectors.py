@@ -38,7 +38,6 @@ from calor_kernel.language.declared import N
 from calor_kernel.library.conv.blueprints import across_tile
 from calor_kernel.library.conv.padded_rows import (
     Placement,
-    Steps,
     adjacent,
     effort,
     lines_copied,
@@ -55,6 +54,7 @@ from calor_kernel.library.conv.vector_tiles import (
 )
 from calor_kernel.library.matmul.lowering import pack_operand
 from calor_kernel.library.matmul.problem import Operand
+from calor_kernel.library.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)

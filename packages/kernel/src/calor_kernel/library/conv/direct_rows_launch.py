@@ -20,7 +20,6 @@ from calor_kernel.library.conv.direct_rows import RowTiles, direct_rows
 from calor_kernel.library.conv.padded_rows import (
     Lines,
     Placement,
-    Steps,
     adjacent,
     effort,
     lines_copied,
@@ -32,6 +31,7 @@ from calor_kernel.library.conv.padded_rows import (
 from calor_kernel.library.conv.phase_planes import merge_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, undivided
 from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.steps import Steps
 
 # Maximum of image rows in one vector of pixels.
 _MOST_PIECES = 4

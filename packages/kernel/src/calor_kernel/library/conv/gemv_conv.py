@@ -13,12 +13,13 @@ from math import prod
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Input, View
 from calor_kernel.library.conv.direct_channel_vectors import within_padding
-from calor_kernel.library.conv.padded_rows import Steps, adjacent, three
+from calor_kernel.library.conv.padded_rows import adjacent, three
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.blueprints import dots
 from calor_kernel.library.matmul.lowering import dots_launch
 from calor_kernel.library.matmul.problem import Operand, Product, merged
 from calor_kernel.library.redirection import copy_to_scratch
+from calor_kernel.library.steps import Steps
 
 # Maximum of output pixels of an image, minimum of terms and of output channels.
 _PLACES, _TERMS, _CHANNELS = 8, 64, 16

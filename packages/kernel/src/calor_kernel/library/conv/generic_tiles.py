@@ -39,9 +39,10 @@ from calor_kernel.language import (
     unravel,
 )
 from calor_kernel.language.declared import N
-from calor_kernel.library.conv.padded_rows import Steps, three
+from calor_kernel.library.conv.padded_rows import three
 from calor_kernel.library.conv.problem import Convolution, accumulator
 from calor_kernel.library.gemm.generic import GenericPlan, generic_tile, multiply
+from calor_kernel.library.steps import Steps
 
 _ACROSS, _DOWN, _DEPTH = 16, 8, 16
 _UNITS = _ACROSS * _DOWN

@@ -38,11 +38,11 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
     weights_of,
     windows_of,
 )
-from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Convolution, Correlation
 from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
 from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.mma import Fragments, instruction_for, loads_together
+from calor_kernel.library.steps import Steps
 
 # Rows and columns of a tile, terms of a step, planes down and across, stages.
 Tiles = tuple[tuple[int, int, int, int, int, int], ...]

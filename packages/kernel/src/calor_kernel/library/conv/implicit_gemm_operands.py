@@ -15,9 +15,10 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Multiple, operand
 from calor_kernel.contract.work import Input, View
 from calor_kernel.library.conv.channels_last import last_launch
-from calor_kernel.library.conv.padded_rows import Steps, three
+from calor_kernel.library.conv.padded_rows import three
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, Part, undivided
 from calor_kernel.library.conv.windows import Phase, WindowAxis, Windows
+from calor_kernel.library.steps import Steps
 
 # Bytes of an access.
 ACCESS = 16

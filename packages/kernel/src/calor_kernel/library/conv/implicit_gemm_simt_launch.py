@@ -36,12 +36,12 @@ from calor_kernel.library.conv.implicit_gemm_simt import (
     conv_patches,
     conv_weight_patches,
 )
-from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
 from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.simt_plan import FOUR, Patches, sums_of
 from calor_kernel.library.matmul.ranking import lack, name_of
+from calor_kernel.library.steps import Steps
 
 # Maximum of phases of a launch.
 _PHASES = 4

@@ -38,7 +38,6 @@ from calor_kernel.library.conv.implicit_gemm_tma_plan import (
     Writes,
     plans_of,
 )
-from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import (
     Axis,
     Convolution,
@@ -49,6 +48,7 @@ from calor_kernel.library.conv.problem import (
 )
 from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
 from calor_kernel.library.gemm.warpgroup import LINE
+from calor_kernel.library.steps import Steps
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 # Minimum of steps of a part if cores are idle; the number of plans to time; phases of a row, and

@@ -39,7 +39,7 @@ from calor_kernel.library.conv.implicit_gemm_tma_launch import (
     tma_refusal,
     tma_works,
 )
-from calor_kernel.library.conv.padded_rows import Placement, Steps
+from calor_kernel.library.conv.padded_rows import Placement
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
 from calor_kernel.library.conv.problem import (
     PARTS,
@@ -65,6 +65,7 @@ from calor_kernel.library.conv.weight_gradient_rows import (
     weight_rows_refusal,
     weight_rows_steps,
 )
+from calor_kernel.library.steps import Steps
 
 _OPERANDS: Final = Input(0), Input(1)
 

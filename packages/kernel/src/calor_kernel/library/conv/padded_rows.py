@@ -7,7 +7,7 @@ stride divides them into phases. It holds only elements that are read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import gcd, prod
 
 from calor.dtypes import DType
@@ -16,35 +16,17 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, Place, launch
 from calor_kernel.contract.work import (
     Argument,
     Input,
-    Launch,
     Output,
     Scratch,
-    Work,
     row_major,
 )
 from calor_kernel.library.conv.phase_planes import PlaneAxis, pad_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.row_axes import AxisNumbers, LineNumbers
 from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.steps import Steps
 
 _NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 1, 0, 0)
-
-
-@dataclass(slots=True)
-class Steps:
-    """Launches so far, and their scratch memory."""
-
-    launches: list[Launch] = field(default_factory=list)
-    scratch: list[int] = field(default_factory=list)
-
-    def memory(self, nbytes: int) -> Scratch:
-        """Return a new piece of scratch memory."""
-        self.scratch.append(nbytes)
-        return Scratch(len(self.scratch) - 1)
-
-    def work(self) -> Work:
-        """Return the launches as work."""
-        return Work(tuple(self.launches), tuple(self.scratch))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from math import prod
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
-from calor_kernel.library.conv.padded_rows import Steps
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.conv.split_sums import add_parts, target_of
 from calor_kernel.library.matmul.gpu_ways import ways
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
+from calor_kernel.library.steps import Steps
 
 # With fewer rows and columns most of a tile would be empty; the rows and columns of a tile.
 _LEAST, _TILE = 64, 128

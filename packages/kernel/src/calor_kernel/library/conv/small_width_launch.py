@@ -11,7 +11,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Input, Output, View
 from calor_kernel.library.conv.blueprints import narrow_tile, narrow_weights
-from calor_kernel.library.conv.padded_rows import Placement, Steps, effort, is_flat, three, vectors
+from calor_kernel.library.conv.padded_rows import Placement, effort, is_flat, three, vectors
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.small_width import (
     Row,
@@ -22,6 +22,7 @@ from calor_kernel.library.conv.small_width import (
 from calor_kernel.library.conv.vector_tiles import Slide, Strides
 from calor_kernel.library.matmul.lowering import pack_operand
 from calor_kernel.library.matmul.problem import Operand
+from calor_kernel.library.steps import Steps
 
 # Maximum of taps along a row in a kernel.
 _TAPS = 5

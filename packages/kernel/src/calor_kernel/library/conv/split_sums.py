@@ -30,7 +30,7 @@ from calor_kernel.language import (
     splat,
     unit_index,
 )
-from calor_kernel.library.conv.padded_rows import Steps
+from calor_kernel.library.steps import Steps
 
 _UNITS = 256
 # Elements of an access, and the parts that a unit loads at the same time.

@@ -34,7 +34,6 @@ from calor_kernel.language import (
 from calor_kernel.library.conv.blueprints import dot_tile
 from calor_kernel.library.conv.padded_rows import (
     Lines,
-    Steps,
     effort,
     lines_copied,
     lines_in_place,
@@ -45,6 +44,7 @@ from calor_kernel.library.conv.padded_rows import (
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead
 from calor_kernel.library.conv.row_axes import Line, LineNumbers
 from calor_kernel.library.conv.vector_tiles import Strides, add_products, below, share, sums
+from calor_kernel.library.steps import Steps
 
 
 @kernel
