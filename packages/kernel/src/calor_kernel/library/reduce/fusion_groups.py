@@ -22,7 +22,7 @@ FOLDS: Final = frozenset((*TOTALS, *EXTREMES, *TRUTHS))
 _OPERANDS, _RESULTS, _STEPS = 12, 4, 48
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Rows:
     """The group so far.
 
@@ -45,15 +45,6 @@ class Rows:
     def nodes(self) -> set[int]:
         """All nodes of the group."""
         return self.computing | self.between
-
-    def copy(self) -> Rows:
-        """Return a copy that may grow separately."""
-        return replace(
-            self,
-            roles=dict(self.roles),
-            computing=set(self.computing),
-            between=set(self.between),
-        )
 
 
 class Search:
@@ -125,25 +116,39 @@ class Search:
             value = self.graph.nodes[self.maker[value]].inputs[0]
         return value, between
 
-    def link(self, group: Rows, value: int, role: Role) -> tuple[int, list[int]] | None:
-        """Return the group's value of an operand, with the movement between; None for none.
+    def reads(self, group: Rows, number: int) -> Role | None:
+        """Return the role of a node's operands in a group, None if it cannot join the group."""
+        reduction = self._reduction(number)
+        if reduction is not None:
+            return "along" if reduction == (group.shape, group.axes) else None
+        elementwise = self._elementwise(number)
+        return self.role(group, self.graph.nodes[number].outputs[0]) if elementwise else None
 
-        Raises ValueError for a value of the group that is moved in another way.
+    def links(self, group: Rows, number: int) -> list[tuple[int, list[int]] | None] | None:
+        """Return for each operand of a node the group's value behind it, None for no such value.
+
+        With each value come the movement ops between. None if a value of the group is moved in a
+        way that the group does not have.
         """
-        source, between = self.behind(value)
-        if source not in group.roles:
-            return None
-        view: View | None = View.dense(self.graph.specs[source])
-        for number in between:
-            node = self.graph.nodes[number]
-            spec = self.graph.specs[node.outputs[0]]
-            view = view and view_of(node.op.name, view, node.attributes, spec)
-        if view is None or not self._fits(group, view, group.roles[source], role):
-            raise ValueError("moved on the way")
-        return source, between
+        role = self.reads(group, number)
+        found: list[tuple[int, list[int]] | None] = []
+        for value in self.graph.nodes[number].inputs:
+            source, between = self.behind(value)
+            if source not in group.roles:
+                found.append(None)
+                continue
+            view: View | None = View.dense(self.graph.specs[source])
+            for move in between:
+                node = self.graph.nodes[move]
+                spec = self.graph.specs[node.outputs[0]]
+                view = view and view_of(node.op.name, view, node.attributes, spec)
+            if view is None or not self._fits(group, view, group.roles[source], role):
+                return None
+            found.append((source, between))
+        return found
 
     @staticmethod
-    def _fits(group: Rows, view: View, source: Role, role: Role) -> bool:
+    def _fits(group: Rows, view: View, source: Role, role: Role | None) -> bool:
         if source == role:
             return view.is_dense and not view.offset
         if source == "along":
@@ -197,43 +202,27 @@ class Search:
 
     def _with(self, group: Rows, number: int) -> Rows | None:
         """Return a group with one more node, None if that is not possible."""
-        node, grown = self.graph.nodes[number], group.copy()
-        reduction = self._reduction(number)
-        if reduction is not None:
-            if reduction != (group.shape, group.axes):
-                return None
-            whole = node.op.name in COMPOSITES
-            roles: list[Role | None] = ["along" if whole else "row"]
-            roles += ["row"] * (len(node.outputs) - 1)
-            reads: Role | None = "along"
-        elif self._elementwise(number):
-            reads = self.role(group, node.outputs[0])
-            roles = [reads]
-        else:
+        node, reads = self.graph.nodes[number], self.reads(group, number)
+        links = None if reads is None else self.links(group, number)
+        if reads is None or links is None:
             return None
-        if reads is None:
-            return None
-        try:
-            links = [self.link(group, v, reads) for v in node.inputs]
-        except ValueError:
-            return None
+        linked = [found for found in links if found is not None]
         read_by = [r for v in node.outputs for r in self.readers.get(v, ()) if r in group.computing]
-        if reads == "row" and not any(links):
+        if not linked and (reads == "row" or (group.computing and not read_by)):
             return None
-        if group.computing and not any(links) and not read_by:
-            return None
-        for found in links:
-            if found is not None:
-                grown.between.update(found[1])
-        grown.computing.add(number)
-        grown.roles.update((v, r) for v, r in zip(node.outputs, roles, strict=True) if r)
+        # A reduction makes values of rows; a composite's first result varies along them.
+        first = "row" if node.op.name in FOLDS else reads
+        roles = group.roles | dict.fromkeys(node.outputs, "row") | {node.outputs[0]: first}
+        between = group.between.union(*(moves for _, moves in linked))
+        computing = group.computing | {number}
+        grown = replace(group, roles=roles, computing=computing, between=between)
         return grown if self._right(grown) else None
 
     def _right(self, group: Rows) -> bool:
         """Return whether a group may be one launch once it is closed."""
         if len(group.computing) > _STEPS or len(self.results(group)) > _RESULTS:
             return False
-        if not all(self._linked(group, number) for number in group.computing):
+        if any(self.links(group, number) is None for number in group.computing):
             return False
         outside = self.inputs(group)
         if len(outside) > _OPERANDS:
@@ -249,16 +238,6 @@ class Search:
         return not any(
             v in self.wanted or any(r not in nodes for r in self.readers.get(v, ())) for v in values
         )
-
-    def _linked(self, group: Rows, number: int) -> bool:
-        """Return whether a node of a group reads the group's values without movement."""
-        node = self.graph.nodes[number]
-        reduces = self._reduction(number) is not None
-        role = "along" if reduces else self.role(group, node.outputs[0])
-        try:
-            return role is not None and all(self.link(group, v, role) or True for v in node.inputs)
-        except ValueError:
-            return False
 
     def inputs(self, group: Rows) -> list[int]:
         """Return the values that a group reads and does not compute."""

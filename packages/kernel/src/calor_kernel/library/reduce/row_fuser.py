@@ -13,6 +13,7 @@ from math import prod
 from typing import Final
 
 from calor.graph.graph import Graph
+from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.cost import Ceilings, ceilings_of, moved
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
@@ -24,7 +25,6 @@ from calor_kernel.contract.work import (
     View,
     Work,
     lowering,
-    row_major,
 )
 from calor_kernel.library.elementwise.operations import ROWS
 from calor_kernel.library.elementwise.step import Step
@@ -58,16 +58,12 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
         sources.append(Placed(Input(k), view))
     along = Schedule(program).along
     targets = [
-        Placed(Output(k), View(*_dense(shape if along[n] else rows), program.dtype(n)))
+        Placed(Output(k), View.dense(spec_of(shape if along[n] else rows, program.dtype(n))))
         for k, n in enumerate(program.results)
     ]
     numbers = request.attributes["numbers"]
     job = Job(shape, axes, tuple(sources), tuple(targets), numbers, "rows.program")
     return [planned(program, job, request.info)]
-
-
-def _dense(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return shape, row_major(shape)
 
 
 def as_rows(view: View, rows: tuple[int, ...]) -> View:
@@ -132,10 +128,13 @@ class _Writer:
         graph, recipe = self.search.graph, self.recipe
         node = graph.nodes[number]
         name, result = node.op.name, graph.specs[node.outputs[0]]
-        reduces = name in FOLDS or name in COMPOSITES
-        role: Role | None = "along" if reduces else self.search.role(self.group, node.outputs[0])
+        role, links = self.search.reads(self.group, number), self.search.links(self.group, number)
         assert role is not None
-        read = [self._operand(v, role) for v in node.inputs]
+        assert links is not None
+        read = [
+            self._operand(value, role) if found is None else self.values[found[0]]
+            for value, found in zip(node.inputs, links, strict=True)
+        ]
         if name in COMPOSITES:
             terms = prod(self.group.shape[a] for a in self.group.axes)
             eps = node.attributes.get("eps", 0.0)
@@ -152,9 +151,6 @@ class _Writer:
             self.values[node.outputs[0]] = recipe.add(Step(name, tuple(read), result.dtype, items))
 
     def _operand(self, value: int, role: Role) -> int:
-        found = self.search.link(self.group, value, role)
-        if found is not None:
-            return self.values[found[0]]
         key = (value, role)
         if key not in self.operands:
             dtype = self.search.graph.specs[value].dtype
