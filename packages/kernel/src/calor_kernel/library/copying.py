@@ -37,11 +37,11 @@ from calor_kernel.language import (
     offset_of,
     range,
     shared,
-    shuffle,
     splat,
     unit_position,
     unravel,
 )
+from calor_kernel.library.transposition import transpose
 
 N = TypeVar("N")
 _BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
@@ -135,25 +135,11 @@ def copy_transposed(source: In, target: Out, over: Transposition[Number], *, wid
         done = columns // width * width
         for j in loop_range(0, done, width):
             vectors = [source.load(read + (j + k) * across, width) for k in range(width)]
-            for k, vector in enumerate(_transposed(vectors)):
+            for k, vector in enumerate(transpose(vectors)):
                 target.store(written + k * along + j, vector)
     for j in loop_range(done, columns):
         for k in loop_range(min(rows - first, width)):
             target[written + k * along + j] = source[read + j * across + k]
-
-
-def _transposed(vectors: list[Number]) -> list[Number]:
-    """Return a square of lanes transposed, in log2 rounds of exchanged blocks."""
-    width = len(vectors)
-    step = 1
-    while step < width:
-        for i in (i for i in range(width) if not i & step):
-            a, b = vectors[i], vectors[i | step]
-            upper = [n + width - step if n & step else n for n in range(width)]
-            lower = [n + width if n & step else n + step for n in range(width)]
-            vectors[i], vectors[i | step] = shuffle(a, upper, b), shuffle(a, lower, b)
-        step *= 2
-    return vectors
 
 
 @kernel

@@ -40,7 +40,7 @@ from calor_kernel.library.conv.vector_tiles import (
     share,
     store_transposed,
 )
-from calor_kernel.library.matmul.packing import transpose
+from calor_kernel.library.transposition import transpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from calor_kernel.language import (
     splat,
 )
 from calor_kernel.language.declared import N
-from calor_kernel.library.matmul.packing import transpose
+from calor_kernel.library.transposition import transpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,13 @@ from calor_kernel.language import (
     offset_of,
     private,
     shared,
-    shuffle,
     unit_position,
     unravel,
 )
 from calor_kernel.library.elementwise.blueprint import Blueprint
 from calor_kernel.library.elementwise.strided import moved
 from calor_kernel.library.elementwise.values import Value, load, stored
+from calor_kernel.library.transposition import transpose
 
 SIDE: Final = 32  # rows and columns of a tile of many units
 _TALL: Final = 8  # units of their cube along its columns
@@ -82,26 +82,6 @@ class Tiling:
         for a, size in enumerate(sizes):
             base = base * size.divisor + places.get(a, 0)
         return starts, base
-
-
-def turned(rows: Sequence[Number]) -> list[Number]:
-    """Return the columns of a square of vectors: element k of row i becomes element i of column k.
-
-    Blocks of half the size are swapped, from the largest to single elements.
-    """
-    now = list(rows)
-    width = len(now)
-    half = width // 2
-    while half:
-        lanes = [(i // half) % 2 for i in range(width)]
-        low = [i if not odd else width + i - half for i, odd in enumerate(lanes)]
-        high = [i + half if not odd else width + i for i, odd in enumerate(lanes)]
-        for i in range(width):
-            if (i // half) % 2 == 0:
-                a, b = now[i], now[i + half]
-                now[i], now[i + half] = shuffle(a, low, b), shuffle(a, high, b)
-        half //= 2
-    return now
 
 
 @kernel
@@ -168,7 +148,7 @@ def transpose_tile(
     """Read a square whose rows are columns of memory, and store it row by row."""
     if (rows >= width) & (columns >= width):
         taken = [source.load(place + c * stride, width) for c in range(width)]
-        for r, values in enumerate(turned(taken)):
+        for r, values in enumerate(transpose(taken, largest_first=True)):
             tile.store(r * width, values)
     else:
         for r in loop_range(rows):

@@ -24,7 +24,7 @@ from calor_kernel.library.fft.step_layout import (
     store_pairs,
     twice,
 )
-from calor_kernel.library.matmul.packing import transpose
+from calor_kernel.library.transposition import transpose
 
 # The layout of lanes: adjacent lanes, adjacent elements of a lane, or neither.
 N = TypeVar("N")

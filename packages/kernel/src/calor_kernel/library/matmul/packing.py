@@ -21,6 +21,7 @@ from calor_kernel.language import (
     shuffle,
     splat,
 )
+from calor_kernel.library.transposition import transpose
 
 
 @kernel
@@ -111,31 +112,6 @@ def _pair(a: Any, b: Any, count: int) -> Any:
 
 
 @helper
-def transpose(rows: list[Any]) -> list[Any]:
-    """Return the columns of a square of vectors, in log2 rounds of shuffles."""
-    count = len(rows)
-    step = 1
-    while step < count:
-        made = list(rows)
-        for i in range(count):
-            if i & step:
-                continue
-            a, b = rows[i], rows[i + step]
-            low, high = [], []
-            for lane in range(count):
-                if lane & step:
-                    low.append(count + lane - step)
-                    high.append(count + lane)
-                else:
-                    low.append(lane)
-                    high.append(lane + step)
-            made[i] = shuffle(a, low, b)
-            made[i + step] = shuffle(a, high, b)
-        rows = made
-        step *= 2
-    return rows
-
-
 @kernel
 def pack_transposed(
     source: Any,
