@@ -9,8 +9,7 @@ from calor_kernel.library.elementwise import arithmetic, comparisons, conversion
 from calor_kernel.library.elementwise.chains import ElementwiseFuser
 from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
-from calor_kernel.library.elementwise.operations import ROWS
-from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.operations import ROWS, Step
 
 __all__ = [
     "ROWS",

@@ -34,8 +34,7 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
-from calor_kernel.library.elementwise.operations import ROWS
-from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.operations import ROWS, Step
 from calor_kernel.library.redirection import redirected
 
 CHAIN: Final = "elementwise_chain"

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from calor.dtypes import DType
-from calor_kernel.library.elementwise.operations import ROWS, apply
-from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.operations import ROWS, Step, apply
 from calor_kernel.library.elementwise.values import Value
 
 
@@ -34,7 +32,7 @@ class Expression:
         op: str,
         operands: Sequence[DType],
         dtype: DType,
-        attributes: Mapping[str, Any] | None = None,
+        attributes: Mapping[str, object] | None = None,
     ) -> Expression:
         """Return the expression of one op."""
         count = len(operands)

@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from calor.dtypes import DType
-from calor_kernel.library.elementwise.step import Step
 from calor_kernel.library.elementwise.values import Value, settled, wide
 from calor_kernel.library.math.base import exactly
 from calor_kernel.library.math.bounds import Bound
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One op of an expression: its name, operands by index, attributes, and the result's dtype."""
+
+    op: str
+    operands: tuple[int, ...]
+    dtype: DType
+    attributes: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calor_kernel.library.fft.kernels import bins_of_half, half_of_bins
 from calor_kernel.library.fft.plan import End, Plan, digits_of, factors_of, flops_of
-from calor_kernel.library.fft.real import bins_of_half, half_of_bins
 from calor_kernel.library.fft.step_layout import Rows, Storage
 from calor_kernel.library.fft.tile_sides import LaneCounts, Mode, Steps
 from calor_kernel.library.fft.tiles import TileBuild, Twiddles, transform_tiles

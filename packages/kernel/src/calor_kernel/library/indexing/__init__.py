@@ -1,4 +1,4 @@
-"""Moving elements to and from places: boxes, gathers and scatters."""
+"""Moves of elements: regions, gathers and scatters."""
 
 from calor_kernel.library.indexing.gather import lower_gather
 from calor_kernel.library.indexing.regions import lower_concat

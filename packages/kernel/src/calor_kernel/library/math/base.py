@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from math import inf, nan
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from calor.dtypes import DType, float32, float64, int32, int64, uint32, uint64
 from calor_kernel.errors import KernelTypeError
@@ -109,20 +109,20 @@ def polynomial(x: Number, coefficients: Sequence[float]) -> Number:
 
 
 # Sums and products with their rounding errors (Dekker 1971; Ogita, Rump and Oishi 2005).
-def fast_two_sum(a: Number, b: Any) -> Pair:
+def fast_two_sum(a: Number, b: Number | float) -> Pair:
     """Return the sum and its error, for |a| ≥ |b| or a = 0."""
     total = a + b
     return total, (a - total) + b
 
 
-def two_sum(a: Number, b: Any) -> Pair:
+def two_sum(a: Number, b: Number | float) -> Pair:
     """Return the sum and its error."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-def two_product(a: Number, b: Any) -> Pair:
+def two_product(a: Number, b: Number | float) -> Pair:
     """Return the product and its error."""
     product = a * b
     return product, fma(a, b, -product)
@@ -154,7 +154,7 @@ def power_of_two(n: Number, like: Format) -> Number:
     return bitcast((n + like.bias) << like.fraction, like.dtype)
 
 
-def some(condition: Number) -> Any:
+def some(condition: Number) -> Number:
     """Return whether a condition holds in any lane, as a device value for ``if``."""
     return vreduce("or", condition)
 

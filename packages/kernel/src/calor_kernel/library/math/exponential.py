@@ -12,7 +12,7 @@ in the form of Sun's fdlibm (1993), which takes a division and half the terms.
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -170,7 +170,7 @@ def decomposed(x: Number, form: Format) -> Pair:
 
 
 @helper
-def parted(x: Number, form: Format, lost: Any = None) -> tuple[Number, Parts]:
+def parted(x: Number, form: Format, lost: Number | None = None) -> tuple[Number, Parts]:
     """Return whether an argument is not a positive normal number, and its parts.
 
     ``lost``: a correction to add to the argument, at most one ulp of it.
@@ -262,7 +262,7 @@ def log10(x: Number) -> Number:
     return _finished(x, rare, _based(parts, (first, second), _LOG10_E, form))
 
 
-def log_of_sum(total: Number, lost: Number, form: Format, more: Any = 0) -> Number:
+def log_of_sum(total: Number, lost: Number, form: Format, more: Number | int = 0) -> Number:
     """Return log(2**more · (total + lost)); ``lost`` is at most an ulp of the total."""
     rare, parts = parted(total, form, lost)
     high, rest = natural(parts._replace(e=parts.e + more), form)

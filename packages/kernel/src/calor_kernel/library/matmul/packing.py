@@ -111,7 +111,6 @@ def _pair(a: Any, b: Any, count: int) -> Any:
     return shuffle(a, lanes, b)
 
 
-@helper
 @kernel
 def pack_transposed(
     source: Any,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.operations import Step
 from calor_kernel.library.reduce.program import Fold, Operand, Program, Schedule, moved
 
 

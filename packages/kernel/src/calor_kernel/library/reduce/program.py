@@ -14,8 +14,7 @@ from typing import Literal
 
 from calor.dtypes import DType
 from calor_kernel.language import Number
-from calor_kernel.library.elementwise.operations import apply
-from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.operations import Step, apply
 from calor_kernel.library.elementwise.values import Complex, Value
 from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.reduction_ops import ReductionOp

@@ -29,7 +29,7 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
-from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.operations import Step
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.redirection import redirected
 from calor_kernel.library.reduce.columns_launch import columns_launch, is_across, span_of

@@ -26,8 +26,7 @@ from calor_kernel.contract.work import (
     Work,
     lowering,
 )
-from calor_kernel.library.elementwise.operations import ROWS
-from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.operations import ROWS, Step
 from calor_kernel.library.reduce.composites import COMPOSITES, composite
 from calor_kernel.library.reduce.fusion_groups import FOLDS, Role, Rows, Search
 from calor_kernel.library.reduce.job import Job, Placed

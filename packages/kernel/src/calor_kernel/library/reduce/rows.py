@@ -36,7 +36,7 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.elementwise.step import Step
+from calor_kernel.library.elementwise.operations import Step
 from calor_kernel.library.elementwise.values import lanes, load, store
 from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.cooperative_reduction import over_each, over_team
