@@ -137,7 +137,7 @@ class Keeper:
         plan = self.plan
         memory = plan.pool.uncounted(kept.nbytes)
         plan.prepare(kept.preparing, inputs, memory)
-        return plan.relying(kept.rest, memory)
+        return Variant(plan, {}, kept.rest, memory)
 
     def _plan(self, stay: Collection[int]) -> Kept | None:
         """Return the recordings for unchanged inputs, None if they save nothing."""

@@ -293,10 +293,6 @@ class Plan:
         handles += [nothing] * len(self.draft.outputs)
         self.engine.play(recording.lists[0], recording.launches[0], handles)
 
-    def relying(self, recording: Recording, kept: KernelBuffer) -> Variant:
-        """Return the variant of a recording that reads kept memory."""
-        return Variant(self, _NO_TARGETS, recording, kept)
-
     def _fill(self, handle: Any, inputs: Sequence[Any]) -> None:
         packed, buffers = self.block.pack(inputs)
         memory = self.pool.memory

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from operator import is_not
 from typing import Any
 
 from calor.graph.attributes import exact
@@ -126,14 +127,10 @@ def replaced(value: Any, number: Callable[[Size], Any]) -> Any:
         for field in fields(value):
             old = getattr(value, field.name)
             new = replaced(old, number)
-            if new is not old and (not isinstance(old, tuple) or any(map(_differs, old, new))):
+            if new is not old and (not isinstance(old, tuple) or any(map(is_not, old, new))):
                 changed[field.name] = new
         return replace(value, **changed) if changed else value
     return value
-
-
-def _differs(a: Any, b: Any) -> bool:
-    return a is not b
 
 
 def chosen(engine: Engine, task: Task) -> Work:
