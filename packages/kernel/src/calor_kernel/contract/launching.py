@@ -25,7 +25,7 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.errors import KernelTypeError, LaunchError
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language.declared import DIVISOR, Access, Declaration, Kind, Quantity
+from calor_kernel.language.declared import DIVISOR, Access, Kind, Quantity
 from calor_kernel.language.division import FastDivmod
 from calor_kernel.language.kernel import KernelFunction
 
@@ -128,7 +128,13 @@ def launch(kernel: KernelFunction, grid: Grid, effort: Effort, /, **arguments: o
             f"kernel {kernel.name} does not declare its parameters; annotate them as In, Out, "
             f"InOut, Size, Stride or Element"
         )
-    _names_fit(kernel, declared, arguments)
+    known = ", ".join([*declared.forms, *sorted(declared.keywords)])
+    for name in arguments:
+        if name not in declared.forms and name not in declared.keywords:
+            raise LaunchError(kernel.name, name, f"there is none of this name; there are {known}")
+    for name in (*declared.forms, *sorted(declared.required)):
+        if name not in arguments:
+            raise LaunchError(kernel.name, name, f"it has no argument; the kernel takes {known}")
     made = _Made(kernel, grid.index)
     for name, form in declared.forms.items():
         try:
@@ -142,16 +148,6 @@ def launch(kernel: KernelFunction, grid: Grid, effort: Effort, /, **arguments: o
     build = Build(kernel, signature, said, grid.cube, grid.plane, grid.index, counts=counts)
     given = tuple(made.given)
     return Launch(build, grid.cubes, given, effort.flops, effort.nbytes, effort.label)
-
-
-def _names_fit(kernel: KernelFunction, declared: Declaration, arguments: dict[str, object]) -> None:
-    known = ", ".join([*declared.forms, *sorted(declared.keywords)])
-    for name in arguments:
-        if name not in declared.forms and name not in declared.keywords:
-            raise LaunchError(kernel.name, name, f"there is none of this name; there are {known}")
-    for name in (*declared.forms, *sorted(declared.required)):
-        if name not in arguments:
-            raise LaunchError(kernel.name, name, f"it has no argument; the kernel takes {known}")
 
 
 class _Made:

@@ -85,6 +85,11 @@ class Operation:
         return value
 
 
+def carried_from(loop: Operation) -> int:
+    """Return the index of a loop's first carried operand."""
+    return 3 if loop.name == "for" else 0
+
+
 @dataclass(eq=False, slots=True)
 class Block:
     """Operations in order. ``arguments`` are bound on entry; ``yields`` are the block's results."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
-from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
+from calor_kernel.ir.nodes import Block, Kernel, Operation, Value, carried_from
 from calor_kernel.ir.ops import OPS
 
 # Planes in a warpgroup.
@@ -88,8 +88,8 @@ class Uniformity:
             self._operation(operation, control)
 
     def _operation(self, operation: Operation, control: Level) -> None:
-        if operation.name == "for":
-            self._for(operation, control)
+        if operation.name in ("for", "while"):
+            self._loop(operation, control)
         elif operation.name == "if":
             inner = min(control, self.level(operation.operands[0]))
             for region in operation.regions:
@@ -98,8 +98,6 @@ class Uniformity:
             for place, result in enumerate(operation.results):
                 sides = [region.yields[place] for region in operation.regions]
                 self._set(result, min(condition, self.meet(sides)))
-        elif operation.name == "while":
-            self._while(operation, control)
         elif operation.name == "role":
             planes = WARPGROUP * self.kernel.plane
             said = operation.attributes
@@ -111,28 +109,22 @@ class Uniformity:
             for result in operation.results:
                 self._set(result, level)
 
-    def _for(self, operation: Operation, control: Level) -> None:
-        start, _, step, *carried = operation.operands
-        (body,) = operation.regions
-        rounds = self.meet(operation.operands[:3])
-        self._set(body.arguments[0], self.meet((start, step)))
-        for place, argument in enumerate(body.arguments[1:]):
-            self._set(argument, self.meet((carried[place], body.yields[place])))
-        self._block(body, min(control, rounds))
-        for result, argument in zip(operation.results, body.arguments[1:], strict=True):
-            self._set(result, min(rounds, self.level(argument)))
-
-    def _while(self, operation: Operation, control: Level) -> None:
-        question, body = operation.regions
-        for place, start in enumerate(operation.operands):
-            level = self.meet((start, body.yields[place]))
-            self._set(question.arguments[place], level)
-            self._set(body.arguments[place], level)
-        rounds = self.meet(question.yields)
-        # Only the units that continue evaluate the condition again.
-        self._block(question, min(control, rounds))
-        self._block(body, min(control, rounds))
-        for result, argument in zip(operation.results, question.arguments, strict=True):
+    def _loop(self, operation: Operation, control: Level) -> None:
+        regions, first = operation.regions, carried_from(operation)
+        lead = int(first > 0)
+        asked = operation.operands[:3] if lead else regions[0].yields
+        if lead:
+            start, _, step = asked
+            self._set(regions[0].arguments[0], self.meet((start, step)))
+        for region in regions:
+            carried = zip(operation.operands[first:], regions[-1].yields, strict=True)
+            for argument, values in zip(region.arguments[lead:], carried, strict=True):
+                self._set(argument, self.meet(values))
+        # Of a while, only the units that continue evaluate the condition again.
+        rounds = self.meet(asked)
+        for region in regions:
+            self._block(region, min(control, rounds))
+        for result, argument in zip(operation.results, regions[0].arguments[lead:], strict=True):
             self._set(result, min(rounds, self.level(argument)))
 
     def _simple(self, operation: Operation) -> Level:

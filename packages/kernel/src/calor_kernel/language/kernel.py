@@ -87,13 +87,8 @@ class KernelFunction:
         names = self._names(len(signature), counts)
         for name, declared in zip(names, signature, strict=True):
             if isinstance(declared, Buffer):
-                memory = Memory(
-                    name,
-                    "global",
-                    Type(declared.dtype),
-                    align=declared.align,
-                    writable=declared.writable,
-                )
+                type = Type(declared.dtype)
+                memory = Memory(name, "global", type, None, declared.align, declared.writable)
                 parameters.append(Parameter(name, declared, memory=memory))
                 arguments.append(Pointer(builder, memory))
             else:
@@ -111,39 +106,27 @@ class KernelFunction:
             except KernelTypeError as error:
                 locate(error)
                 raise
-        return Kernel(
-            self.name,
-            tuple(parameters),
-            builder.finish(),
-            cube,
-            plane,
-            tuple(builder.memories),
-            {**builder.attributes, **(attributes or {})},
-        )
+        body, memories = builder.finish(), tuple(builder.memories)
+        asked = {**builder.attributes, **(attributes or {})}
+        return Kernel(self.name, tuple(parameters), body, cube, plane, memories, asked)
 
     def _names(self, count: int, counts: tuple[int, ...]) -> list[str]:
         """Return the names of the run-time parameters of a build."""
-        declared = self.declaration
-        if declared is None:
-            names = _positional(self.function, count)
+        names: list[str] = []
+        if self.declaration is not None:
+            names = self.declaration.names(counts)
         else:
-            names = declared.names(counts)
+            for parameter in inspect.signature(self.function).parameters.values():
+                if parameter.kind is parameter.VAR_POSITIONAL:
+                    names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
+                elif parameter.kind is not parameter.KEYWORD_ONLY:
+                    names.append(parameter.name)
         if len(names) != count:
             raise KernelTypeError(
                 f"kernel {self.name} has {len(names)} run-time parameters "
                 f"({', '.join(names)}); the signature names {count}"
             )
         return names
-
-
-def _positional(function: Callable[..., Any], count: int) -> list[str]:
-    names: list[str] = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
-        elif parameter.kind is not parameter.KEYWORD_ONLY:
-            names.append(parameter.name)
-    return names
 
 
 def locate(error: KernelTypeError) -> None:

@@ -57,12 +57,6 @@ class Pointer:
             align = known if known > self.dtype.itemsize else 0
         return {name: value for name, value in {"align": align, **given}.items() if value}
 
-    def __getitem__(self, index: Any) -> Number:
-        return self.load(index)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self.store(index, value)
-
     def load(
         self,
         index: Any,
@@ -124,6 +118,9 @@ class Pointer:
         said = {"order": order, "scope": scope, "nontemporal": nontemporal}
         said = self._said(place, align, value.width, **said, masked=mask is not None)
         builder.emit("store", operands, (), said, memory=self.memory)
+
+    __getitem__ = load
+    __setitem__ = store
 
     def atomic(
         self,

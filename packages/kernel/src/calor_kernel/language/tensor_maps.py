@@ -81,14 +81,11 @@ class TensorMap:
             raise KernelTypeError("the last stride of a tensor map is 1")
         if max(self.box) > _SIDE:
             raise KernelTypeError(f"a box has at most {_SIDE} elements a side, not {self.box}")
-        made = Descriptor(
-            self.pointer.memory.name,
-            tuple(_named(builder, n) for n in self.sizes),
-            tuple(_named(builder, s) for s in self.strides),
-            self.box,
-            self.at,
-            self.rounded,
+        sizes, strides = (
+            tuple(_named(builder, n) for n in given) for given in (self.sizes, self.strides)
         )
+        name = self.pointer.memory.name
+        made = Descriptor(name, sizes, strides, self.box, self.at, self.rounded)
         maps = builder.attributes.get("maps", ())
         if made.plain not in maps:
             builder.attributes["maps"] = (*maps, made.plain)

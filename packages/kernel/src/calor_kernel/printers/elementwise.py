@@ -6,7 +6,7 @@ indices. Operations with functions in the language are in its templates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -80,7 +80,7 @@ class Scalars:
             return self.boolean(name, operands)
         template = self.template(name, dtype)
         if template is not None:
-            exact = [self.typed(dtype)(o) for o in operands]
+            exact = [self.typed(dtype, o) for o in operands]
             return self.filled(template, exact, self.dialect.type(result))
         if name in INFIX:
             return self.infix(name, dtype, operands, attributes, safe)
@@ -110,15 +110,11 @@ class Scalars:
         text = template.format(*(o.text for o in operands), T=result, W="")
         return ex.reading(Expression(text), *operands)
 
-    def typed(self, dtype: DType) -> Callable[[Expression], Expression]:
-        """Return a function that gives a literal an explicit type."""
-
-        def made(value: Expression) -> Expression:
-            if not value.bare or dtype is bool_ or dtype.kind == "float":
-                return value
-            return self.dialect.cast(dtype, value)
-
-        return made
+    def typed(self, dtype: DType, value: Expression) -> Expression:
+        """Return a value, with an explicit type if it is an integer literal."""
+        if not value.bare or dtype is bool_ or dtype.kind == "float":
+            return value
+        return self.dialect.cast(dtype, value)
 
     def boolean(self, name: str, operands: Sequence[Expression]) -> Expression:
         """Return an operation on bools."""
@@ -143,7 +139,7 @@ class Scalars:
         compares = level in (ex.EQUAL, ex.ORDER)
         small = dtype.itemsize < 4
         if (a.bare and (b.bare or level == ex.SHIFT)) and dtype.itemsize != 4:
-            a = self.typed(dtype)(a)
+            a = self.typed(dtype, a)
         if compares or (dtype.kind == "uint" and not small and name not in _WRAPPING):
             return ex.infix(operator, level, a, b)
         if name in _WRAPPING or name == "shl":
@@ -259,4 +255,4 @@ class Scalars:
             return ex.infix("!=", ex.EQUAL, value, dialect.literal(0, held))
         if source is bool_ or (held.kind in ("int", "uint") and wanted.kind in ("int", "uint")):
             return dialect.cast(wanted, value)
-        return dialect.reinterpret(wanted, self.typed(held)(value), held)
+        return dialect.reinterpret(wanted, self.typed(held, value), held)

@@ -100,7 +100,7 @@ def inline(printer: Printer, operation: Operation, block: Block) -> None:
     text = intrinsic.text(*printer.dialect.inline_names)
     operands = [printer.atom(v) for v in operation.operands]
     exact = [
-        printer.scalars.typed(v.type.dtype)(o).at(ex.UNARY) if v.type.width == 1 else o.text
+        printer.scalars.typed(v.type.dtype, o).at(ex.UNARY) if v.type.width == 1 else o.text
         for o, v in zip(operands, operation.operands, strict=True)
     ]
     printer.effect(operation, block, Expression(text.format(*exact)), intrinsic.name)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from math import gcd, lcm
 
 from calor_kernel.ir import fold
-from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
+from calor_kernel.ir.nodes import Block, Kernel, Operation, Value, carried_from
 from calor_kernel.ir.ops import OPS
-from calor_kernel.ir.passes.dead import carried_from
 
 
 def align(kernel: Kernel) -> None:

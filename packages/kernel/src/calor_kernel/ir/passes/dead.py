@@ -6,7 +6,7 @@ only reads itself is removed.
 
 from __future__ import annotations
 
-from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
+from calor_kernel.ir.nodes import Block, Kernel, Operation, Value, carried_from
 from calor_kernel.ir.ops import OPS
 
 
@@ -98,11 +98,6 @@ class _Marks:
         if value not in self.values:
             self.values.add(value)
             self.todo.append(value)
-
-
-def carried_from(operation: Operation) -> int:
-    """Return the index of a loop's first carried operand."""
-    return 3 if operation.name == "for" else 0
 
 
 def _drop(block: Block, marks: _Marks) -> None:
