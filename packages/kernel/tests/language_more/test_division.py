@@ -11,6 +11,8 @@ from calor_kernel.errors import KernelTypeError
 from calor_kernel.language import (
     Buffer,
     FastDivmod,
+    In,
+    Out,
     Scalar,
     absolute_position,
     assume_multiple,
@@ -110,9 +112,19 @@ def test_assumptions_are_checked_in_debug_builds() -> None:
 
 
 @kernel
-def split(x, q, r, a, b, c, *numbers, vector):
+def split(
+    x: In,
+    q: Out,
+    r: Out,
+    a: Out,
+    b: Out,
+    c: Out,
+    one: FastDivmod,
+    two: FastDivmod,
+    *,
+    vector: int,
+) -> None:
     i = absolute_position() * vector
-    one, two = FastDivmod.groups(numbers)
     quotient, rest = one.divmod(x.load(i, vector))
     q.store(i, quotient)
     r.store(i, rest)
@@ -133,13 +145,3 @@ def test_division_on_lanes(dtype: DType, vector: int) -> None:
     run_on_lanes(built, (len(x) // vector, 1, 1), [x, *found, *numbers])
     for made, wanted in zip(found, [x // 7, x % 7, x // 15, x // 5 % 3, x % 5], strict=True):
         np.testing.assert_array_equal(made, wanted)
-
-
-@kernel
-def grouped(y, *numbers):
-    FastDivmod.groups(numbers)
-
-
-def test_groups_are_threes() -> None:
-    with pytest.raises(KernelTypeError, match="no multiple of 3"):
-        grouped.build([Buffer(float32), *FastDivmod.declared()[:2]])

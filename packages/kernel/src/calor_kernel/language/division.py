@@ -59,15 +59,6 @@ class FastDivmod:
             return divisor, -((-1 << (bits + shift)) // divisor), shift
         return divisor, ((1 << bits) * ((1 << shift) - divisor)) // divisor + 1, shift
 
-    @staticmethod
-    def groups(numbers: Sequence[Any]) -> tuple[FastDivmod, ...]:
-        """Return a divisor for each group of three in a kernel's ``*numbers``."""
-        if len(numbers) % 3:
-            raise KernelTypeError(
-                f"a FastDivmod takes three numbers, and {len(numbers)} is no multiple of 3"
-            )
-        return tuple(FastDivmod(*numbers[i : i + 3]) for i in range(0, len(numbers), 3))
-
     def divide(self, dividend: Any) -> Number:
         """Return the quotient of a nonnegative dividend, a scalar or a vector."""
         builder = current()

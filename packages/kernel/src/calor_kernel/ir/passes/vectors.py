@@ -133,12 +133,8 @@ def _whole(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
 
 def _constant(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
     type, lanes = operation.result.type, operation.attributes["value"]
-    return [
-        tuple(
-            splitter.constant(lanes[i] if n == 1 else lanes[i : i + n], type.dtype)
-            for i, n in splitter.cuts(type)
-        )
-    ]
+    pieces = (lanes[i : i + n] for i, n in splitter.cuts(type))
+    return [tuple(splitter.constant(piece, type.dtype) for piece in pieces)]
 
 
 def _splat(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
