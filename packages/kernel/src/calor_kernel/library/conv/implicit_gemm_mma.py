@@ -49,7 +49,7 @@ _UNITS = 8
 
 
 @kernel
-def conv_fragments(
+def conv_mma(
     w: In,
     x: In,
     c: Out,
@@ -194,7 +194,7 @@ def rows_of(tile: Fragment, far: int) -> list[tuple[int, tuple[Number, ...]]]:
 
 
 @kernel
-def conv_weight_fragments(
+def conv_weight_mma(
     g: In,
     x: In,
     c: Out,
@@ -204,7 +204,7 @@ def conv_weight_fragments(
     splits: Size,
     share: Size,
     part_step: Size,
-    g_place: Size,
+    g_pixel: Size,
     strides: tuple[Stride, ...],
     windows: WindowsOnDevice,
     *,
@@ -212,7 +212,7 @@ def conv_weight_fragments(
 ) -> None:
     """Compute a tile: g's channels from y, taps of x's channels from x, a part of pixels from z.
 
-    ``g_place``: the stride of pixels of g, of all images. In the windows, columns are pixels of g,
+    ``g_pixel``: the stride of pixels of g, of all images. In the windows, columns are pixels of g,
     which are the terms of this product. A part is dense, and has an even number of columns.
     """
     split = cube_position(2)
@@ -220,7 +220,7 @@ def conv_weight_fragments(
     begin, end = split * share, min((split + 1) * share, terms)
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     sums, row, column = plan.sums()
-    rows = Rows(g, rows_total, g_place, first_row)
+    rows = Rows(g, rows_total, g_pixel, first_row)
     load = pixel_loader(rows, x, Reader(windows, strides), first_column, columns_total, end, plan)
     plan.accumulate(sums, pipe, (load,), row, column, begin, end)
     for j, far_in in columns_of(sums[0]):
@@ -252,7 +252,7 @@ def pixel_loader(
 
     A unit always copies the same columns, of different pixels; some units share a pixel's line.
     """
-    beside = units_of_place(plan)
+    beside = units_of_pixel(plan)
     wide, apart = beside * plan.access, plan.units // beside
     mine = unit_index() % beside * plan.access
     fars = [reader.tap(first_column + mine + c) for c in range(0, plan.columns, wide)]
@@ -277,6 +277,6 @@ def pixel_loader(
     return load
 
 
-def units_of_place(plan: Fragments) -> int:
+def units_of_pixel(plan: Fragments) -> int:
     """Return the units that copy one pixel; more if a cube has units to spare."""
     return max(_UNITS, plan.units // plan.depth)

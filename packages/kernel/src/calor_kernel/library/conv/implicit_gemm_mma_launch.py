@@ -20,16 +20,16 @@ from calor_kernel.contract.launching import Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Request, Work, row_major
 from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.implicit_gemm_mma import (
-    conv_fragments,
-    conv_weight_fragments,
+    conv_mma,
+    conv_weight_mma,
     run_of,
-    units_of_place,
+    units_of_pixel,
 )
 from calor_kernel.library.conv.implicit_gemm_operands import (
     ACCESS,
+    alternates,
     gradient_of,
     image_of,
-    in_turn,
     numbers_of,
     phases_of,
     pixels_of,
@@ -170,7 +170,7 @@ def fits(plan: Fragments, info: DeviceInfo) -> bool:
     if plan.a_along:
         apart = plan.units * plan.access // plan.depth
         return plan.rows % apart == plan.columns % apart == 0
-    beside = units_of_place(plan)
+    beside = units_of_pixel(plan)
     line = beside * plan.access
     return plan.rows % line == plan.columns % line == plan.depth % (plan.units // beside) == 0
 
@@ -187,7 +187,7 @@ def mma_works(one: Convolution, request: Request) -> Iterator[Work]:
     for plan, likely in plans_of(problem, info):
         name = f"{plan.kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
         yield replace(make(problem, plan, info), variant=name, group=0 if likely else 1)
-        both = plan.grouped and likely and not problem.by_weight and in_turn(problem)
+        both = plan.grouped and likely and not problem.by_weight and alternates(problem)
         if both and not joins(problem):
             work = _of_pixels(problem, plan, info, joined=True)
             yield replace(work, variant=f"{name}, joined", group=1)
@@ -214,7 +214,7 @@ def _of_pixels(
     block = plan.depth if x.room % plan.depth == 0 else x.room
     weights = weights_of(p, x.room, block, steps, info, rounded)
     phases = phases_of(p, weights)
-    halves = 2 if in_turn(p) and (joined or joins(p)) else 1
+    halves = 2 if alternates(p) and (joined or joins(p)) else 1
     tiles = -(-outputs.size // plan.rows) * sum(
         -(-pixels_of(phase.problem) // plan.columns) for phase in phases
     )
@@ -238,7 +238,7 @@ def _of_pixels(
         work = sum(pixels_of(one.problem) * terms_of(one.problem, x.room) for one in some)
         steps.launches.append(
             launch(
-                conv_fragments,
+                conv_mma,
                 Grid(
                     (
                         *(-(-columns // plan.columns), -(-outputs.size // plan.rows)),
@@ -246,7 +246,7 @@ def _of_pixels(
                     ),
                     (plan.units, 1, 1), info.planes[0], index,
                 ),
-                Effort(f"conv_fragments {plan.rows}x{plan.columns}", 2 * outputs.size * work),
+                Effort(f"conv mma {plan.rows}x{plan.columns}", 2 * outputs.size * work),
                 w=weights.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS),
                 c=target.aligned(ACCESS if run > 1 else 0),
                 rows_total=outputs.size, w_row=Multiple(weights.row, plan.access), splits=splits,
@@ -296,18 +296,18 @@ def _of_weights(problem: Correlation, plan: Fragments, info: DeviceInfo) -> Work
 
     steps.launches.append(
         launch(
-            conv_weight_fragments,
+            conv_weight_mma,
             Grid(
                 (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits),
                 (plan.units, 1, 1), info.planes[0], index,
             ),
             Effort(
-                f"conv_weight_fragments {plan.rows}x{plan.columns}",
+                f"conv weight mma {plan.rows}x{plan.columns}",
                 2 * outputs.size * columns * terms,
             ),
             g=g.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS), c=target.aligned(ACCESS),
             rows_total=outputs.size, columns_total=wide(columns), terms=terms, splits=splits,
-            share=share, part_step=wide(count), g_place=wide(g.room),
+            share=share, part_step=wide(count), g_pixel=wide(g.room),
             strides=[*map(wide, x.strides)], windows=windows_of((down, across), x.room),
             plan=plan,
         )

@@ -147,7 +147,7 @@ def phases_of(problem: Correlation, weights: Weights) -> list[Part]:
     return sorted(found, key=lambda part: (-terms[part.offsets[:-1]], part.offsets))
 
 
-def in_turn(problem: Correlation) -> bool:
+def alternates(problem: Correlation) -> bool:
     """Return whether the pixels of two phases alternate along a row."""
     axis = problem.axes[-1]
     return bool(axis.divide == 2 and axis.count % 2 == 0)

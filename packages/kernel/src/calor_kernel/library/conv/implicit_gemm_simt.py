@@ -47,7 +47,7 @@ from calor_kernel.library.gemm.simt_plan import FOUR, Patches
 
 
 @kernel
-def conv_patches(
+def conv_simt(
     w: In,
     x: In,
     c: Out,
@@ -210,7 +210,7 @@ class GradientAxis(Generic[N]):
 
 
 @kernel
-def conv_weight_patches(
+def conv_weight_simt(
     g: In,
     x: In,
     c: Out,

@@ -33,8 +33,8 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
 )
 from calor_kernel.library.conv.implicit_gemm_simt import (
     GradientAxis,
-    conv_patches,
-    conv_weight_patches,
+    conv_simt,
+    conv_weight_simt,
 )
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
@@ -250,7 +250,7 @@ def simt_works(one: Convolution, request: Request) -> Iterator[Work]:
 def _effort(problem: Correlation, plan: Patches, flops: int) -> Effort:
     p = problem
     nbytes = (p.a.size + p.b.size + p.size) * p.a.dtype.itemsize
-    return Effort(f"conv patches {plan.rows}x{plan.columns}", flops, nbytes)
+    return Effort(f"conv simt {plan.rows}x{plan.columns}", flops, nbytes)
 
 
 def _reach(view: View) -> int:
@@ -305,7 +305,7 @@ def _of_pixels(problem: Correlation, plan: Patches, splits: int, info: DeviceInf
         cubes = -(-columns // plan.columns) * len(some), -(-outputs.size // plan.rows), splits
         steps.launches.append(
             launch(
-                conv_patches,
+                conv_simt,
                 Grid(cubes, (plan.units, 1, 1), info.planes[0], index),
                 _effort(p, plan, 2 * outputs.size * work),
                 w=weights.bound.aligned(ALIGN), x=operand(0, p.a), c=target.aligned(ALIGN),
@@ -359,7 +359,7 @@ def _of_weights(problem: Correlation, plan: Patches, splits: int, info: DeviceIn
     down, across = (GradientAxis(a.result, a.summed, a.start, a.size, a.a, a.b) for a in axes)
     steps.launches.append(
         launch(
-            conv_weight_patches,
+            conv_weight_simt,
             Grid(cubes, (plan.units, 1, 1), info.planes[0], index),
             _effort(p, plan, 2 * p.size * p.terms),
             g=operand(1, p.b), x=operand(0, p.a), c=target.aligned(ALIGN),

@@ -51,7 +51,13 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of
-from calor_kernel.library.conv.implicit_gemm_tma_plan import PITCH, Cells, PlaceBoxes, Turns, Writes
+from calor_kernel.library.conv.implicit_gemm_tma_plan import (
+    PITCH,
+    Cells,
+    RowPhases,
+    TmaPlan,
+    Writes,
+)
 from calor_kernel.library.gemm.warpgroup import ASKING, MULTIPLYING, Ring
 
 # Maximum of pixel groups before the first one that a window may reach.
@@ -80,7 +86,7 @@ class Window(Generic[N]):
 
 
 @kernel
-def conv_boxes(
+def conv_tma(
     w: In,
     x: In,
     c: Out,
@@ -97,7 +103,7 @@ def conv_boxes(
     part_step: Size,
     cells: tuple[Size, ...],
     *,
-    plan: PlaceBoxes,
+    plan: TmaPlan,
     strides: tuple[int, int],
 ) -> None:
     """Compute tiles of c; rows are output channels and columns are ``pixels`` of images.
@@ -112,7 +118,7 @@ def conv_boxes(
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
     w_at = plan.swizzled(plan.rows, depth)
     # The rows of a phase in a warp group are one box.
-    w_rows = plan.rows if plan.turns is None else 64 // plan.writes.phases
+    w_rows = plan.rows if plan.row_phases is None else 64 // plan.writes.phases
     w_map = tensor_map(
         w, w_sizes, (w_row, 1), (w_rows, depth), plan.swizzled(w_rows, depth),
         rounded=plan.shape.tf32,
@@ -122,14 +128,14 @@ def conv_boxes(
         x, x_sizes, (*x_strides, 1), box, plan.swizzled(*box), rounded=plan.shape.tf32
     )
     w_size, x_size = plan.rows * depth, plan.columns * depth
-    nbytes = (w_size + plan.places * depth) * plan.dtype.itemsize
+    nbytes = (w_size + plan.pixels * depth) * plan.dtype.itemsize
     left = shared(plan.stages * w_size, plan.dtype, align=1024)
     right = shared(plan.stages * x_size, plan.dtype, align=1024)
     staged = shared(plan.rows * PITCH, plan.result, align=16)
     # The rest of the columns has no box; it is multiplied but never written.
-    rest = (plan.columns - plan.places) * depth
+    rest = (plan.columns - plan.pixels) * depth
     for at in range(unit_index(), plan.stages * rest, plan.units) if rest else ():
-        right[at // rest * x_size + plan.places * depth + at % rest] = 0
+        right[at // rest * x_size + plan.pixels * depth + at % rest] = 0
     full = Mbarriers(plan.stages, 1, meet=False)
     empty = Mbarriers(plan.stages, 4 * plan.groups)
     right_at = Swizzled(w_at.swizzle, Layout((depth, plan.columns), (1, depth)))
@@ -155,12 +161,12 @@ def conv_boxes(
             ) -> None:
                 row, some_image, down, across = first
                 rows_at = left.at(stage * w_size)
-                if plan.turns is None:
+                if plan.row_phases is None:
                     term = some * window.taps + window.first + i * window.down + j * window.across
                     w_map.fetch(rows_at, (row, term * depth), full, stage)
                 else:
-                    tap = some * plan.turns.taps + window.first + i * window.down
-                    found = terms_of(plan.turns, tap, j, window.across, terms // depth)
+                    tap = some * plan.row_phases.taps + window.first + i * window.down
+                    found = terms_of(plan.row_phases, tap, j, window.across, terms // depth)
                     for piece in range(plan.rows // w_rows):
                         group, phase = piece // len(found), piece % len(found)
                         of = row + group * w_rows, found[phase] * depth
@@ -203,14 +209,14 @@ def conv_boxes(
 
 @helper
 def terms_of(
-    turns: Turns, tap: Number, column: Number, step: Number, beyond: Number
+    row_phases: RowPhases, tap: Number, column: Number, step: Number, beyond: Number
 ) -> list[Number]:
     """Return the tap index of each phase that reads a window column.
 
     For a phase that does not read it the index is ``beyond`` all terms, where TMA reads zeros.
     """
     made = []
-    for first, start, count in turns.phases:
+    for first, start, count in row_phases.phases:
         seen = (column >= start) & (column < start + count)
         made.append(select(seen, tap + first + (column - start) * step, beyond))
     return made
@@ -234,7 +240,7 @@ def write(
     first: Sequence[Number],
     limits: tuple[Number, Number, Number, Number],
     cells: Sequence[Number],
-    plan: PlaceBoxes,
+    plan: TmaPlan,
 ) -> None:
     """Write a warp group's sums; ``first``: the channel, image, row and column of the tile.
 
@@ -263,7 +269,7 @@ def write(
             place = begin + far + near
             line, x = place // some_columns, place % some_columns + first[3]
             image, y = line // some_rows + first[1], line % some_rows + first[2]
-            inside = (place < plan.places) & (image < images)
+            inside = (place < plan.pixels) & (image < images)
             inside = inside & (y < high) & (x < wide)
             # A mask would apply to each element and split the accesses.
             if inside:
@@ -272,7 +278,7 @@ def write(
                 if how.phases > 1:
                     at = lead + (y * cells[0] + cells[1] + x * how.phases)
                 for row in range(0, rows, _PLANES * together):
-                    value = in_turns(part, (own + row) * PITCH + far + near, how)
+                    value = alternating(part, (own + row) * PITCH + far + near, how)
                     if not how.ragged or (first[0] + own + row < channels):
                         if how.cells is None:
                             there = assume_multiple(at + row * c_row, value.width)
@@ -283,7 +289,7 @@ def write(
 
 
 @helper
-def in_turns(part: Pointer, at: Number, how: Writes) -> Number:
+def alternating(part: Pointer, at: Number, how: Writes) -> Number:
     """Return the sums of a run of pixels, with all phases of each pixel."""
     step = _ROWS // how.phases * PITCH
     found = [

@@ -21,20 +21,20 @@ from calor_kernel.contract.work import Launch, Request, Work
 from calor_kernel.library.conv.implicit_gemm_operands import (
     Last,
     Weights,
+    alternates,
     image_of,
-    in_turn,
     phases_of,
     two_axes,
     weights_of,
 )
-from calor_kernel.library.conv.implicit_gemm_tma import Window, conv_boxes
+from calor_kernel.library.conv.implicit_gemm_tma import Window, conv_tma
 from calor_kernel.library.conv.implicit_gemm_tma_plan import (
     MOST,
     SPLITS,
     Cells,
     Made,
-    PlaceBoxes,
-    Turns,
+    RowPhases,
+    TmaPlan,
     Writes,
     plans_of,
 )
@@ -92,7 +92,7 @@ class _Form:
     elements of a channel; ``unit``: rows begin at multiples of this many elements.
     """
 
-    plan: PlaceBoxes
+    plan: TmaPlan
     cells: tuple[int, ...]
     plane: int
     unit: int
@@ -135,7 +135,7 @@ def _rows_of(problem: Correlation) -> int:
     return 128 if problem.leads[2].size > 64 else 64
 
 
-def _title(plan: PlaceBoxes) -> str:
+def _title(plan: TmaPlan) -> str:
     return f"{plan.rows}x({'x'.join(map(str, plan.box))}) by {plan.units}"
 
 
@@ -160,7 +160,7 @@ def _smaller(
     return sorted(new, key=lambda one: one[0])[:_TIMED]
 
 
-def _form(problem: Correlation, part: Part | None, plan: PlaceBoxes) -> _Form:
+def _form(problem: Correlation, part: Part | None, plan: TmaPlan) -> _Form:
     """Return a plan with its result's form; ``part``: the only phase with taps, if any."""
     high, wide = (axis.count for axis in two_axes(problem))
     plane, ragged = high * wide, problem.leads[2].size % plan.rows != 0
@@ -189,7 +189,7 @@ def stride2_refusal(one: Convolution, request: Request) -> str | None:
     p = one.seen
     if len(p.axes) > 2 or not all(type(axis.count) is int for axis in p.axes):
         return "it has more than two spatial axes, or their sizes are not known yet"
-    if not in_turn(p) or p.leads[2].size < _LEAST:
+    if not alternates(p) or p.leads[2].size < _LEAST:
         return f"it has no two phases in a row, or fewer than {_LEAST} channels"
     windows = _windows(p)
     if windows is None:
@@ -260,7 +260,7 @@ def _shift(axis: Axis, first: int) -> int:
 
 
 def _form_of_phases(
-    problem: Correlation, row: list[Part], window: Correlation, plan: PlaceBoxes
+    problem: Correlation, row: list[Part], window: Correlation, plan: TmaPlan
 ) -> _Form:
     """Return a plan with its result's form for the phases of a row, and their taps."""
     first, base = window.axes[-1].start, window.b.offset // plan.depth
@@ -274,7 +274,9 @@ def _form_of_phases(
     run = _together(max(16 // plan.result.itemsize // _TWO, 1), plan.box[2], wide // _TWO)
     ragged = problem.leads[2].size % (plan.rows // _TWO) != 0
     taps = prod(axis.terms for axis in problem.axes)
-    made = replace(plan, writes=Writes(run, ragged, phases=_TWO), turns=Turns(taps, phases))
+    made = replace(
+        plan, writes=Writes(run, ragged, phases=_TWO), row_phases=RowPhases(taps, phases)
+    )
     return _Form(made, (down * wide, top * wide), high * wide, _TWO * run)
 
 
@@ -292,7 +294,7 @@ def _launch(
     p, plan = problem, form.plan
     (images, _, outputs), (down, across) = p.leads, two_axes(p)
     high, wide, taps = down.count, across.count, down.terms * across.terms
-    every = taps if plan.turns is None else plan.turns.taps
+    every = taps if plan.row_phases is None else plan.row_phases.taps
     strides, (image, row, column) = (down.result, across.result), x.strides
 
     def lines(n: int) -> Multiple:
@@ -302,13 +304,13 @@ def _launch(
         return Multiple(n, form.unit)
 
     return launch(
-        conv_boxes,
+        conv_tma,
         Grid(
             (min(plan.tiles(p), max(info.cores // splits, 1)), splits, 1),
             (plan.units, 1, 1), info.planes[0], int32,
         ),
         Effort(
-            f"conv boxes {plan.rows}x{plan.columns}",
+            f"conv tma {plan.rows}x{plan.columns}",
             2 * outputs.size * images.size * high * wide * x.room * taps,
         ),
         w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target.aligned(16),

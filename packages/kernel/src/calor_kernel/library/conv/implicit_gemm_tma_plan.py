@@ -61,7 +61,7 @@ ALONE = Writes()
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class RowPhases:
     """Phases that are computed together; their weights have ``taps`` taps.
 
     ``phases``: of each phase, the index of its first tap relative to that of the first phase, the
@@ -73,12 +73,12 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceBoxes:
+class TmaPlan:
     """A plan: each warp group has 64 of the ``rows``, and all pixels of the tile.
 
     ``result``: the dtype of c. ``box``: the images, rows and columns of a tile's pixels. A step is
     one line of channels of a tap, and ``stages`` of them are in shared memory. ``writes``: the
-    epilogue. ``turns``: the phases of the rows, if there are several.
+    epilogue. ``row_phases``: the phases of the rows, if there are several.
     """
 
     dtype: DType
@@ -87,7 +87,7 @@ class PlaceBoxes:
     box: tuple[int, int, int]
     stages: int
     writes: Writes = ALONE
-    turns: Turns | None = None
+    row_phases: RowPhases | None = None
 
     @property
     def depth(self) -> int:
@@ -95,14 +95,14 @@ class PlaceBoxes:
         return LINE // int(self.dtype.itemsize)
 
     @property
-    def places(self) -> int:
+    def pixels(self) -> int:
         """The pixels of a tile."""
         return self.box[0] * self.box[1] * self.box[2]
 
     @property
     def columns(self) -> int:
         """The columns of sums: the instruction's width for the pixels."""
-        return -(-self.places // 8) * 8
+        return -(-self.pixels // 8) * 8
 
     @property
     def groups(self) -> int:
@@ -145,7 +145,7 @@ class PlaceBoxes:
 
 
 # The cycles of a plan, the plan, and the parts of its sums.
-Made = tuple[float, PlaceBoxes, int]
+Made = tuple[float, TmaPlan, int]
 
 
 def plans_of(
@@ -168,14 +168,14 @@ def plans_of(
     for high in range(1, min(down.count, _COLUMNS // wide) + 1):
         whole = high == down.count and pieces == 1
         for some in range(1, min(_COLUMNS // (high * wide), most) + 1 if whole else 2):
-            plan = PlaceBoxes(dtype, dtype, rows, (some, high, wide), 2)
+            plan = TmaPlan(dtype, dtype, rows, (some, high, wide), 2)
             if plan.units <= info.max_units and (plan.columns >= least or whole):
                 found += _divided(plan, plan.tiles(problem), steps, size, share, info)
     return sorted(found, key=lambda made: made[0])
 
 
 def _divided(
-    plan: PlaceBoxes, tiles: int, steps: int, size: int, share: int, info: DeviceInfo
+    plan: TmaPlan, tiles: int, steps: int, size: int, share: int, info: DeviceInfo
 ) -> Iterator[Made]:
     """Yield a plan with each possible number of parts of its steps."""
     computed = plan.rows * plan.columns / _COMPUTED[plan.groups]

@@ -42,7 +42,7 @@ ALIGN = WHOLE * float32.itemsize
 
 
 @kernel
-def add_turned(
+def add_transposed(
     parts: In,
     c: Out,
     room: Size,
@@ -131,7 +131,7 @@ def add_parts(
     cubes = (-(-channels // (wide * WHOLE)), rows, 1)
     steps.launches.append(
         launch(
-            add_turned,
+            add_transposed,
             Grid(cubes, (_UNITS, 1, 1), info.planes[0], index),
             Effort("conv parts", count * splits, nbytes),
             parts=parts.aligned(ALIGN), c=Bound(Output(0), dtype), room=Multiple(room, WHOLE),

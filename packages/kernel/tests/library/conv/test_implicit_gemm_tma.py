@@ -1,4 +1,4 @@
-"""Are gradients of images right whose stride leaves gaps, by boxes of places that take turns?"""
+"""Are stride-2 input gradients by TMA right, whose tiles compute both phases of a row?"""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from calor_kernel.library.conv import lower_conv_input_gradient
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import DIGITS, check
-from .test_fragments import H200, ONE, PADDED, planned, request_of, square
+from .test_implicit_gemm_mma import H200, ONE, PADDED, planned, request_of, square
 
 # Strides of two across whose phases all see taps: accesses of several places, rows beyond the last
 # channel, other strides down, several steps of channels, gaps down, padding of one side.
@@ -39,7 +39,7 @@ def test_phases_across_a_row_are_one_product(row, dtype, monkeypatch):
     # Rows of phases are launches that share the copies.
     rows = row[2][0] if len(row[2]) == 2 else 1
     made = [launch.build.function.name for launch in work.launches]
-    assert made == ["channels_last"] * 2 + ["conv_boxes"] * rows
+    assert made == ["channels_last"] * 2 + ["conv_tma"] * rows
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype, precision="high")
 

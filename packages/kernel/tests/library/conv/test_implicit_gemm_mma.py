@@ -14,7 +14,7 @@ from calor_kernel.library.conv import (
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
-from calor_kernel.library.conv.implicit_gemm_mma import units_of_place
+from calor_kernel.library.conv.implicit_gemm_mma import units_of_pixel
 from calor_kernel.library.conv.implicit_gemm_mma_launch import MORE, TILES, fits
 from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.planning.fitting import fitted
@@ -88,7 +88,7 @@ def backend():
 def test_shapes(backend, op, row):
     found = names(LOWERINGS[op](request_of(op, row, bfloat16)))
     few = op == "conv_input_gradient" and row[0][1] < 16
-    wanted = {"conv_fragments", "conv_weight_fragments", "matmul_fragments"}
+    wanted = {"conv_mma", "conv_weight_mma", "matmul_fragments"}
     assert found & ({"tiled_correlation"} if few else wanted)
     check(backend, op, row, "bfloat16")
 
@@ -117,7 +117,7 @@ NAMED = {
 def test_instructions_by_name(op, row, name):
     info, dtype = named_info(name), NAMED[name]
     found = names(LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), info)))
-    assert found & {"conv_fragments", "conv_weight_fragments", "matmul_squares"}
+    assert found & {"conv_mma", "conv_weight_mma", "matmul_squares"}
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, dtype)
 
 
@@ -133,7 +133,7 @@ def test_tiles_of_instructions_by_name_fit(op, name):
         weights = op == "conv_weight_gradient"
         lines, parts = plan.depth // plan.access, (plan.rows, plan.columns)
         if weights:
-            lines, parts = units_of_place(plan), (plan.depth,)
+            lines, parts = units_of_pixel(plan), (plan.depth,)
             assert plan.rows % (lines * plan.access) == plan.columns % (lines * plan.access) == 0
         assert all(part % (plan.units // lines) == 0 for part in parts)
 
@@ -165,7 +165,7 @@ def test_phases_of_a_stride_are_one_launch_that_share_their_copies():
     assert [launch.build.function.name for launch in work.launches] == [
         "channels_last",
         "channels_last",
-        "conv_fragments",
+        "conv_mma",
     ]
 
 
@@ -282,7 +282,7 @@ def test_gradients_of_windows_smaller_than_the_stride_are_one_product(row, dtype
     work, *_ = LOWERINGS[op](replace(request, attributes=said))
     assert work.variant.startswith("boxes")
     assert (" in " in work.variant) == deep
-    assert names([work]) <= {"channels_last", "conv_boxes", "add_turned"}
+    assert names([work]) <= {"channels_last", "conv_tma", "add_transposed"}
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype, precision="high")
 
@@ -377,12 +377,12 @@ def test_gradients_of_weights_by_any_tile(dtype, made, monkeypatch):
     work, *_ = LOWERINGS[op](replace(request, attributes=said))
     depth = made[2] * 2 // dtype.itemsize
     assert work.variant == f"fragments {made[0]}x{made[1]}x{depth} by {32 * made[3] * made[4]}"
-    assert "add_turned" in names([work])
+    assert "add_transposed" in names([work])
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype.name, precision="high")
 
 
-# Lines longer than the tile has rows, and places that units do not copy in whole turns.
+# Lines longer than the tile has rows, and pixels that units do not copy in equal numbers.
 UNEVEN = [(32, 64, 16, 2, 4, 3, False), (64, 64, 24, 2, 2, 3, False), (32, 64, 16, 2, 4, 3, True)]
 
 

@@ -1,4 +1,4 @@
-"""Are convolutions by patches right at edges, and the first choice of GPUs?"""
+"""Is SIMT implicit GEMM right at edges, and the first choice of GPUs?"""
 
 from dataclasses import replace
 
@@ -11,12 +11,12 @@ from calor_kernel.library.gemm.simt_plan import Patches
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import NONE, OPS, check
-from .test_fragments import H200, LOWERINGS, ONE, PADDED, names, request_of, square
+from .test_implicit_gemm_mma import H200, LOWERINGS, ONE, PADDED, names, request_of, square
 
 AHEAD = replace(MANY_UNITS, planes=(32,))
 LOADED = replace(AHEAD, features=AHEAD.features - {"async_copy", "matrix"})
 RATES = implicit_gemm_simt_launch.RATES
-KERNELS = {"conv_patches", "conv_weight_patches"}
+KERNELS = {"conv_simt", "conv_weight_simt"}
 # shapes of x and w, stride, padding, dilation, groups.
 ROWS = [
     ((2, 16, 6, 7), (28, 16, 3, 3), ONE, PADDED, ONE, 1),
@@ -124,14 +124,14 @@ def test_windows_of_many_taps_begin_with_patches():
         )
     ]
     assert packed.prepares
-    assert found.build.function.name == "conv_patches"
+    assert found.build.function.name == "conv_simt"
 
 
 def test_sums_of_few_tiles_are_in_parts():
     (first,) = LOWERINGS["conv"](request_of("conv", square(32, 512, 7, 512, 3, 1), float32, LARGE))
     assert [launch.build.function.name for launch in first.launches][1:] == [
-        "conv_patches",
-        "add_turned",
+        "conv_simt",
+        "add_transposed",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Are gradients of weights right that are a product of the places of all images?"""
+"""Are weight gradients right that are one product, summed over the pixels of all images?"""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from calor_kernel.library.gemm.generic import GenericPlan
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import DIGITS, NONE, check
-from .test_fragments import H200, ONE, PADDED, planned, request_of, square
+from .test_implicit_gemm_mma import H200, ONE, PADDED, planned, request_of, square
 
 # Windows with padding, strides, gaps, of one axis; of one tap, whose images do not lie in whole
 # accesses and which see a part of them; of places that fill no access, and one part of them each.
@@ -41,7 +41,7 @@ def test_products_of_places(row, dtype, monkeypatch):
     assert work.variant.startswith("product of places")
     made = [launch.build.function.name for launch in work.launches]
     many = not work.variant.endswith(" in 1")
-    assert made == ["unfold", "unfold", "matmul_boxes"] + ["add_turned"] * many
+    assert made == ["unfold", "unfold", "matmul_boxes"] + ["add_transposed"] * many
     assert many or row is not ROWS[-1]
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
