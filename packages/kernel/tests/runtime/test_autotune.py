@@ -123,6 +123,16 @@ def test_a_dry_run_says_what_it_would_time(tuned, monkeypatch, capsys):
     assert "would time 3 candidates of neg: neg(float32[16])" in capsys.readouterr().err
 
 
+def test_a_dry_run_explains_a_single_candidate(tuned, monkeypatch, capsys):
+    monkeypatch.setattr(sys.modules[__name__], "BLUEPRINTS", [(6, False)])
+    monkeypatch.setenv("CALOR_TUNE", "dry")
+    backend, _ = tuned()
+    negated(backend)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("takes negate.6 for neg: neg(float32[16])")
+    assert second == "  drops out: wide: it does not fit"
+
+
 def test_a_dry_run_lists_groups_and_what_drops_out(tuned, monkeypatch, capsys):
     monkeypatch.setattr(sys.modules[__name__], "GROUPS", [0, 2, 1])
     monkeypatch.setattr(sys.modules[__name__], "VARIANTS", ["", "single", ""])

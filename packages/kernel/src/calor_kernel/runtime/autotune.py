@@ -112,7 +112,8 @@ class Tuner:
     def choose(self, task: Task) -> Work:
         """Return the work chosen for a task."""
         works = task.works
-        if len(works) == 1 or self.mode == "off":
+        explained = self.mode == "dry" and _dropped(task)
+        if self.mode == "off" or (len(works) == 1 and not explained):
             return works[0]
         key = task_key(task)
         names = [work_name(work) for work in works]
@@ -175,9 +176,10 @@ def groups_of(works: Sequence[Work]) -> list[tuple[int, list[int]]]:
 
 def _listing(task: Task, key: str) -> list[str]:
     """Return the lines of a dry run for a task."""
-    groups = groups_of(task.works)
-    count = sum(len(members) for _, members in groups)
+    groups, count = groups_of(task.works), len(task.works)
     lines = [f"would time {count} candidates of {task.op}: {key}"]
+    if count == 1:
+        lines, groups = [f"takes {title_of(task.works[0])} for {task.op}: {key}"], []
     for group, members in groups:
         when = f", beyond {worth(group):g} times the roofline" if group else ""
         titles = "; ".join(title_of(task.works[number]) for number in members)

@@ -184,8 +184,10 @@ def _walks(scan: Scan, n: int) -> bool:
 
 def _columns_refusal(scan: Scan, request: Request) -> str | None:
     info = scan.info
-    if scan.inner == 1 or scan.product:
-        return "elements along the axis are adjacent, or products of complex numbers"
+    if scan.inner == 1:
+        return "the axis is the last"
+    if scan.product:
+        return "products of complex numbers are scanned in chunks"
     if not info.has("barrier") or info.max_units < _FEWEST:
         return f"a cube has fewer than {_FEWEST} units"
     if scan.n <= _SHORT or scan.inner * scan.dtype.itemsize < _NARROW:

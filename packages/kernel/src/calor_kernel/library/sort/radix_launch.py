@@ -201,7 +201,6 @@ class _Radix:
                 self.plan,
                 first=first,
                 last=last,
-                looks_back=self.looks_back,
                 shift=number * self.tile.bits,
             )
             key = source if first else keys[(number - 1) % 2]

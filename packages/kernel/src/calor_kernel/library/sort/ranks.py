@@ -42,7 +42,7 @@ class RadixPlan:
 
     ``source``: the dtype of elements; ``word``: of keys; ``bits``: of a digit, which begins at the
     bit ``shift``; ``items``: elements of a unit. The ``first`` pass reads elements, the ``last``
-    one writes them; others have keys. ``looks_back``: tiles get their offsets by look-back.
+    one writes them; others have keys.
     """
 
     source: DType
@@ -52,7 +52,6 @@ class RadixPlan:
     descending: bool
     first: bool = False
     last: bool = False
-    looks_back: bool = False
     shift: int = 0
 
     @property
