@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
-from typing import Any
+from typing import Any, overload
 
 from calor.dtypes import DType, int32, int64, uint32, uint64
 from calor_kernel.errors import KernelTypeError
@@ -117,7 +117,19 @@ def divide(dividend: Any, divisor: Any) -> tuple[Any, Any]:
     return quotient, rest
 
 
-def unravel(index: Number | int, sizes: Sequence[Number | int | FastDivmod]) -> tuple[Any, ...]:
+@overload
+def unravel(index: int, sizes: Sequence[int]) -> tuple[int, ...]: ...  # type: ignore[overload-overlap]
+
+
+@overload
+def unravel(
+    index: Number | int, sizes: Sequence[Number | int | FastDivmod]
+) -> tuple[Number, ...]: ...
+
+
+def unravel(
+    index: Number | int, sizes: Sequence[Number | int | FastDivmod]
+) -> tuple[Number | int, ...]:
     """Return the coordinates of a nonnegative index into an array, the last axis fastest.
 
     ``sizes`` are Python numbers, device numbers or FastDivmods; the first is unused, because the
@@ -133,15 +145,27 @@ def unravel(index: Number | int, sizes: Sequence[Number | int | FastDivmod]) -> 
     return (index, *reversed(found)) if len(sizes) else ()
 
 
+@overload
+def offset_of(  # type: ignore[overload-overlap]
+    position: Sequence[int], strides: Sequence[int], start: int = 0
+) -> int: ...
+
+
+@overload
 def offset_of(
     position: Sequence[Number | int], strides: Sequence[Number | int], start: Number | int = 0
-) -> Any:
+) -> Number: ...
+
+
+def offset_of(
+    position: Sequence[Number | int], strides: Sequence[Number | int], start: Number | int = 0
+) -> Number | int:
     """Return a start plus the sum of coordinates times strides, of Python or device numbers.
 
     >>> offset_of((1, 2, 3), (12, 4, 1))
     23
     """
-    total: Any = start
+    total = start
     for place, stride in zip(position, strides, strict=True):
         total = total + place * stride
     return total

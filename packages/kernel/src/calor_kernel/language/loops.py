@@ -51,7 +51,7 @@ class DeviceRange:
         )
 
 
-def loop_range(*bounds: Any, unroll: int = 1) -> DeviceRange:
+def loop_range(*bounds: Number | int, unroll: int = 1) -> DeviceRange:
     """Return a range that becomes a device loop even if the build knows its bounds."""
     if not 1 <= len(bounds) <= 3:
         raise TypeError(f"a range takes 1 to 3 bounds, not {len(bounds)}")

@@ -33,13 +33,12 @@ class IndexedAxes(Generic[N]):
     strides: tuple[SizeOf[N], ...]
 
 
-def quick_unravel(index: Number, sizes: Sequence[Index], small: bool) -> tuple[Index, ...]:
+def quick_unravel(index: Number, sizes: Sequence[Index], small: bool) -> tuple[Number, ...]:
     """Return coordinates; ``small``: they are computed with 32 bits."""
     if not small:
         return unravel(index, sizes)
     narrowed = [n if isinstance(n, int) else n.to(int32) for n in sizes]
-    coordinates = unravel(narrow(index), narrowed)
-    return tuple(c if isinstance(c, int) else c.to(int64) for c in coordinates)
+    return tuple(c.to(int64) for c in unravel(narrow(index), narrowed))
 
 
 @helper

@@ -147,7 +147,7 @@ class Run:
             if self.plan.split:
                 row, part = divide(row, over.parts)
             position = unravel(row, over.sizes)
-            starts = [offset_of(position, view.kept) for view in self.views]
+            starts: list[Index] = [offset_of(position, view.kept) for view in self.views]
             if part is not None:
                 starts[self.count :] = [start + part for start in starts[self.count :]]
                 begin = part * over.chunk
