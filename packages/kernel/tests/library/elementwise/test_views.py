@@ -3,6 +3,12 @@
 import numpy as np
 import pytest
 
+from calor.dtypes import float32
+from calor.specs import spec
+from calor_interpreter.device import ONE_UNIT
+from calor_kernel.contract.work import Dropped, View
+from calor_kernel.library.elementwise import Expression, lower_expression
+
 from .running import MACHINES, run_op
 
 SHAPE = (7, 5, 40)
@@ -65,3 +71,14 @@ def test_sizes(count, dtype):
     a = _numbers((count,), dtype)
     made, wanted = run_op("sub", [a, a[::-1].copy()])
     np.testing.assert_array_equal(made, wanted)
+
+
+def test_refused_ways_are_explained():
+    x = View((32, 64), (1, 32), float32, 0)
+    expression = Expression.of("add", (float32, float32), float32)
+    views = [x, View.dense(spec(x.shape, float32))]
+    found = lower_expression(expression, views, [spec(x.shape, float32)], ONE_UNIT)
+    assert [work.variant for work in found] == ["elementwise.tiles"]
+    assert found.dropped == (Dropped("elementwise.flat", "operands are not dense"),)
+    dense = lower_expression(expression, [views[1], views[1]], [spec((32, 64), float32)], ONE_UNIT)
+    assert dense.dropped == ()
