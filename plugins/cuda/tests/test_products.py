@@ -14,15 +14,12 @@ from calor.dtypes import (
     float32,
     int8,
     int32,
-    int64,
     uint8,
-    uint32,
 )
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
 from calor_interpreter.device import MANY_UNITS
-from calor_kernel.contract.work import Request, View
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.work import Input, Request, View
 from calor_kernel.library.attention import warpgroup_tma_launch
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.library.conv import (
@@ -31,34 +28,26 @@ from calor_kernel.library.conv import (
     lower_conv_weight_gradient,
 )
 from calor_kernel.library.matmul import gpu_ways
-from calor_kernel.library.matmul.warpgroup_tma import Boxes, matmul_boxes
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.split_k_launch import Parts
+from calor_kernel.library.matmul.task import Task
+from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warpgroup_tma_launch import tma_launch
 from calor_kernel.printers import print_kernel
 
 FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier"))
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
 
 
-def text_of(plan: Boxes, shared: DType | None = None) -> str:
-    """Return a kernel's text. ``shared``: the dtype of the sums, for split-K."""
-    item = plan.dtype.itemsize
-    size, stride = Scalar(int32, nonnegative=True), Scalar(int64, divisible=16 // item)
-    wide = Scalar(int32, divisible=16 // plan.result.itemsize, nonnegative=True)
-    read = Buffer(plan.dtype, writable=False, align=16)
-    axes = [size, size, stride, stride]
-    memory = [Buffer(shared, align=16), Buffer(uint32), *[size] * 4] if shared else []
-    built = matmul_boxes.build(
-        [
-            *(read, read, Buffer(plan.result, align=16)),
-            *((wide, size, size) if plan.transposed else (size, wide, size)),
-            *(stride, stride, stride, size, size, *axes, *axes, *memory),
-        ],
-        cube=(plan.units, 1, 1),
-        plane=32,
-        index=int32,
-        features=FEATURES,
-        plan=plan,
-    )
-    return print_kernel(built, CudaCpp())
+def text_of(plan: Boxes, *, split: bool = False) -> str:
+    """Return a kernel's text. ``split``: whether each tile is computed in two parts."""
+    size = 512
+    dense, other = Operand((0, 0), size, 1, 0, plan.dtype), Operand((0, 0), 1, size, 0, plan.dtype)
+    left, right = dense if plan.a_along else other, dense if plan.b_along else other
+    product = Product((1, 1), size, size, size, left, right, plan.result)
+    task = Task(product, (Input(0), Input(1)), INFO, scratch=(0,))
+    launch = tma_launch(task, plan, parts=Parts(1, 2, 8) if split else None)
+    return print_kernel(launch.build.kernel(FEATURES), CudaCpp())
 
 
 def compiled(compiler: Any, text: str) -> str:
@@ -118,7 +107,7 @@ SHARED += [
 def test_sums_that_are_handed_over_stay_in_registers(
     compiler: Any, dtype: DType, result: DType, made: Any, along: bool
 ) -> None:
-    text = text_of(plan_of(dtype, result, made, along), int32 if dtype is int8 else float32)
+    text = text_of(plan_of(dtype, result, made, along), split=True)
     # One word is asked for again and again without an order, and one fence comes after.
     assert text.count("fence.acq_rel.gpu") == 2
     assert "__threadfence()" not in text

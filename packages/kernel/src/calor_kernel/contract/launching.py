@@ -59,10 +59,14 @@ def operand(number: int, view: View) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class Multiple:
-    """A number of a launch with a known divisor, which permits wider accesses."""
+    """A number of a launch with a known divisor, which permits wider accesses.
+
+    ``nonnegative``: whether this stride is known to be at least 0.
+    """
 
     number: int
     divisor: int
+    nonnegative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,7 @@ class _Made:
             return
         whole = given.number if isinstance(given, Multiple) else given
         divisor = given.divisor if isinstance(given, Multiple) else 1
+        positive = kind.nonnegative or (isinstance(given, Multiple) and given.nonnegative)
         number = self._integer(name, kind, whole)
         if not is_size(number) and number % divisor:
             raise self._fail(name, f"{number} is no multiple of {divisor}")
@@ -198,7 +203,7 @@ class _Made:
             self.given += FastDivmod.arguments(number, self.index)
             return
         dtype = kind.dtype or self.index
-        self.signature.append(_scalar(dtype, divisor, kind.nonnegative))
+        self.signature.append(_scalar(dtype, divisor, positive))
         self.given.append(number)
 
     def _integer(self, name: str, kind: Quantity, given: Any) -> int:

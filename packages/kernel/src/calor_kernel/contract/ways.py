@@ -14,9 +14,8 @@ tuner explains every choice; the first way of a table that does not refuse is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Generic, TypeVar
 
 from calor_kernel.contract.work import Candidates, Dropped, Request, Work
@@ -35,14 +34,14 @@ class Way(Generic[P]):
     refuses : callable
         ``refuses(problem, request)`` returns why the way cannot solve a problem, or None.
     works : callable
-        ``works(problem, request)`` returns its candidates, the most promising first; only the first
-        is taken unless the request wants candidates. Called only if the way does not refuse; an
-        empty result means that no tile of it suits the sizes.
+        ``works(problem, request)`` returns its candidates, the most promising first, with dropped
+        ones among them; only the first is taken unless the request wants candidates. Called only if
+        the way does not refuse; an empty result means that no tile of it suits the sizes.
     tier : int
         Ways of a lower tier are more promising. A candidate's group is its own plus the distance to
-        the tier of the first choice.
+        the tier of the first choice. Of a way two tiers behind it or more, one candidate is taken.
     spare : bool
-        Whether the way is asked only if no other serves.
+        Whether the way is asked only if no way before it has a candidate of group 0.
     paired : bool
         Whether the way is offered beside a first choice of its tier even if no candidates are
         wanted: which is better depends on the unchanged operands, and a plan then chooses again.
@@ -50,7 +49,7 @@ class Way(Generic[P]):
 
     name: str
     refuses: Callable[[P, Request], str | None]
-    works: Callable[[P, Request], Iterable[Work]]
+    works: Callable[[P, Request], Iterable[Work | Dropped]]
     tier: int = 0
     spare: bool = False
     paired: bool = False
@@ -79,23 +78,32 @@ def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
     """
     works: list[Work] = []
     dropped: list[Dropped] = []
-    first = 0
+    first: int | None = None
     for way in ways:
-        beside = request.candidates or (way.paired and way.tier == first)
-        if works and (way.spare or not beside):
+        behind = 0 if first is None else max(way.tier - first, 0)
+        beside = request.candidates or (way.paired and behind == 0)
+        if first is not None and (way.spare or not beside):
             continue
         reason = way.refuses(problem, request)
         if reason is not None:
             dropped.append(Dropped(way.name, reason))
             continue
-        made = list(islice(way.works(problem, request), None if request.candidates else 1))
+        made = list(_taken(way, problem, request, alone=not request.candidates or behind > 1))
+        dropped += (one for one in made if isinstance(one, Dropped))
+        own = [one for one in made if isinstance(one, Work)]
         if not made:
             dropped.append(Dropped(way.name, "no tile of it suits the sizes"))
-            continue
-        if not works:
+        if first is None and any(work.group == 0 for work in own):
             first = way.tier
-        for work in made:
-            group = work.group + max(way.tier - first, 0)
-            variant = work.variant or way.name
+        for work in own:
+            variant, group = work.variant or way.name, work.group + behind
             works.append(replace(work, variant=variant, group=group, way=way.name))
     return Candidates.of(sorted(works, key=lambda work: work.group), dropped)
+
+
+def _taken(way: Way[P], problem: P, request: Request, alone: bool) -> Iterator[Work | Dropped]:
+    """Yield the candidates of a way, up to the first work if it is taken ``alone``."""
+    for one in way.works(problem, request):
+        yield one
+        if alone and isinstance(one, Work):
+            return

@@ -10,16 +10,16 @@ from calor.backends.device import device_of
 from calor.dtypes import bfloat16, int32
 from calor_interpreter.device import LanesDevice
 from calor_interpreter.launch import run_on_lanes
-from calor_kernel.contract.work import Input
+from calor_kernel.contract.work import Candidates
 from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
 from calor_kernel.library.matmul import gpu_ways, lowering, split_k_launch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.split_k import Shares
+from calor_kernel.library.matmul.split_k import Shares, Split
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_matmul import ONE, check
-from .test_units import NONE, SEVERAL
+from .test_units import NONE, SEVERAL, offered
 
 ALONG = (None, (1, 0))
 HALVES, FLOATS = ("bfloat16", "bfloat16"), ("float32", "float32")
@@ -34,13 +34,13 @@ def taken(monkeypatch, test):
     """Return the ways whose names pass a test, of which the first is taken."""
     found = []
 
-    def shared(*given, made=lowering.ways):
-        able, dropped = made(*given[:3], True, *given[4:])
-        own = [way for way in able if test(way.name)]
+    def shared(ways, task, request, made=lowering.ranked):
+        able = made(ways, task, replace(request, candidates=True))
+        own = [work for work in able if test(work.variant)]
         found.extend(own)
-        return own or able, dropped
+        return Candidates.of(own or able)
 
-    monkeypatch.setattr(lowering, "ways", shared)
+    monkeypatch.setattr(lowering, "ranked", shared)
     monkeypatch.setattr(split_k_launch, "_LEAST", 1)
     return found
 
@@ -70,7 +70,7 @@ def test_products_in_parts(monkeypatch, seen, row, types, plan, cores, cubes):
     monkeypatch.setattr(gpu_ways, "_SHARED", (plan,))
     more = {"precision": "high"} if types == FLOATS else {}
     check(lanes(cores), row, *types, 2e-3 if more else None, **more)
-    assert seen[0].launch.cubes == (cubes, 1, 1)
+    assert seen[0].launches[-1].cubes == (cubes, 1, 1)
 
 
 def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
@@ -110,8 +110,8 @@ def test_candidates_are_timed_with_flags(monkeypatch, seen):
 def said(found, deep, tiles, each, more, rounds, *, depth, most):
     """Write what each cube does one after another, in four numbers."""
     cube = cube_position(0)
-    memory = None, None, tiles, each, more, rounds
-    schedule = Shares(cube, cube_count(0), deep, depth, memory)
+    split = Split(tiles, each, more, rounds)
+    schedule = Shares(cube, cube_count(0), deep, depth, found, found, split)
     for turn in schedule.turns():
         piece = schedule.piece(turn)
         at = (cube * most + turn) * 4
@@ -171,19 +171,18 @@ def test_a_cube_waits_for_what_those_before_it_do_first(tiles, steps, cubes):
 def test_parts_need_cubes_that_go_on():
     a = Operand((0, 0), 4096, 1, 0, bfloat16)
     product = Product((1, 1), 64, 4096, 4096, a, a, bfloat16)
-    given = product, (Input(0), Input(1))
     hopper = replace(SEVERAL, cores=132, max_units=1024)
     bound = replace(hopper, features=hopper.features - {"forward_progress"})
-    (names, _), (_, dropped) = (gpu_ways.ways(*given, info, True) for info in (hopper, bound))
-    names = {way.name for way in names}
-    reasons = {one.variant: one.reason for one in dropped}
+    able = offered(product, hopper, True)
+    names = {work.variant for work in able}
+    reasons = {one.variant: one.reason for one in offered(product, bound, True).dropped}
     shared = {name for name in names if name.endswith("split-K")}
     assert shared
     assert all("go on" in reasons[name] for name in shared)
     # The first choice is one launch, and two where cubes may not wait for each other.
-    firsts = [gpu_ways.ways(*given, info, False)[0][0].name for info in (hopper, bound)]
+    firsts = [offered(product, info, False)[0].variant for info in (hopper, bound)]
     assert firsts == [
         "boxes 64x128x64 by 256 in 16 split-K",
         "boxes 64x128x64 by 256 in 16 in 4 parts",
     ]
-    assert len(names) == len(gpu_ways.ways(*given, hopper, True)[0])
+    assert len(names) == len(able)

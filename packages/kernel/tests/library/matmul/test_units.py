@@ -6,12 +6,15 @@ import pytest
 
 from calor.dtypes import bfloat16, float32
 from calor_interpreter.device import MANY_UNITS, LanesDevice
-from calor_kernel.contract.work import Dropped, Input
+from calor_kernel.contract.ways import ranked
+from calor_kernel.contract.work import Candidates, Input, Request
 from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.library.gemm.simt_plan import Patches
-from calor_kernel.library.matmul import gpu_ways, lowering, split_k_two_pass, warpgroup_tma_launch
+from calor_kernel.library.matmul import gpu_ways, lowering, simt_gemm, split_k_two_pass
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.task import Task
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warpgroup_tma_launch import tma_refusal
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_matmul import ONE, check
@@ -92,10 +95,33 @@ def labels(backend, monkeypatch):
     seen = []
     monkeypatch.setattr(
         gpu_ways,
-        "_launch",
-        lambda *given, made=gpu_ways._launch: seen.append(given[1]) or made(*given),
+        "simt_launch",
+        lambda task, plan, made=gpu_ways.simt_launch: seen.append(plan) or made(task, plan),
+    )
+    monkeypatch.setattr(
+        gpu_ways,
+        "staged_launch",
+        lambda task, plan, made=gpu_ways.staged_launch: seen.append(plan) or made(task, plan),
     )
     return seen
+
+
+def tma_plans(monkeypatch):
+    """Return the list of the plans by TMA that are launched from here on."""
+    seen = []
+
+    def launch(task, plan, *given, made=gpu_ways.tma_launch, **said):
+        seen.append(plan)
+        return made(task, plan, *given, **said)
+
+    monkeypatch.setattr(gpu_ways, "tma_launch", launch)
+    return seen
+
+
+def offered(product, info, wanted):
+    """Return the candidates of a product on a device of many units."""
+    request = Request("dot_general", {}, (), (), info, candidates=wanted)
+    return ranked(gpu_ways.WAYS, Task(product, (Input(0), Input(1)), info), request)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -147,7 +173,7 @@ def test_patches_in_other_orders_and_early(patched, row, made):
 
 @pytest.mark.parametrize("row", ROWS[1:5:3], ids=str)
 def test_early_factors_by_wide_indices(patched, monkeypatch, row):
-    monkeypatch.setattr(gpu_ways, "narrow", lambda product: False)
+    monkeypatch.setattr(simt_gemm, "narrow", lambda product: False)
     backend, seen = patched(EARLY[1])
     check(backend, row, "float32", "float32")
     assert seen
@@ -158,18 +184,13 @@ def test_early_factors_by_wide_indices(patched, monkeypatch, row):
 def test_products_beside_warp_groups(grouped, monkeypatch, row, dtype, result):
     seen = labels(grouped, monkeypatch)
     check(grouped, row, dtype, result)
-    assert {plan.kind for plan in seen} == {"groups", "fragments"}
+    assert {plan.kind for plan in seen} == {"groups"}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize(("dtype", "result"), [("bfloat16", "float32"), ("float16", "float16")])
 def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
-    seen = []
-    monkeypatch.setattr(
-        warpgroup_tma_launch,
-        "_launch",
-        lambda *given, made=warpgroup_tma_launch._launch: seen.append(given[0]) or made(*given),
-    )
+    seen = tma_plans(monkeypatch)
     check(engine, row, dtype, result)
     assert {type(plan) for plan in seen} == {Boxes}
 
@@ -184,14 +205,7 @@ WIDE, LARGE, HIGH = (64, 128, 2, 2), (128, 128, 3, 2), (192, 64, 3, 1)
 )
 def test_a_cube_computes_tile_after_tile(alone, monkeypatch, row, made):
     monkeypatch.setattr(gpu_ways, "_BOXES", {made: 1.0})
-    seen = []
-
-    def boxes(*given, was=lowering.ways):
-        able, dropped = was(*given)
-        seen.append(able[0].launch.build.keywords[0][1])
-        return able, dropped
-
-    monkeypatch.setattr(lowering, "ways", boxes)
+    seen = tma_plans(monkeypatch)
     check(alone, row, "bfloat16", "bfloat16")
     assert {(plan.rows, plan.columns) for plan in seen} == {made[:2]}
 
@@ -220,12 +234,13 @@ def test_parts_of_sums(several, monkeypatch, row, dtype, result, plan):
     monkeypatch.setattr(gpu_ways, "_DIVIDED", (plan,))
     seen = []
 
-    def parts(*given, made=lowering.ways):
-        found = [way for way in made(*given[:3], True, *given[4:])[0] if "parts" in way.name]
-        seen.extend(way.name for way in found)
-        return found or made(*given)[0], []
+    def parts(ways, task, request, made=lowering.ranked):
+        able = made(ways, task, replace(request, candidates=True))
+        found = [work for work in able if "parts" in work.variant]
+        seen.extend(work.variant for work in found)
+        return Candidates.of(found or able)
 
-    monkeypatch.setattr(lowering, "ways", parts)
+    monkeypatch.setattr(lowering, "ranked", parts)
     more = {"precision": "high"} if dtype == "float32" else {}
     check(several, row, dtype, result, 2e-3 if more else None, **more)
     assert bool(seen) == (dtype != "float32" or row is DEEP[0])
@@ -253,13 +268,8 @@ def test_how_many_parts_there_are(sizes, parts):
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_products_of_tf32(engine, backend, monkeypatch, row):
     """Where it is allowed, boxes of operands that lie along the summed axis, or of copies."""
-    made = []
+    made = tma_plans(monkeypatch)
     monkeypatch.setattr(gpu_ways, "_WORTH", 1)
-    monkeypatch.setattr(
-        gpu_ways,
-        "boxed",
-        lambda *given, was=gpu_ways.boxed, **said: made.append(given[0]) or was(*given, **said),
-    )
     check(engine, row, "float32", "float32", 2e-3, precision="high")
     assert made
     assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {Fragments}
@@ -272,12 +282,12 @@ def test_products_of_transposes(alone, monkeypatch, row, made):
     monkeypatch.setattr(gpu_ways, "_BOXES", {made: 1.0})
     seen = []
 
-    def ways(*given, was=lowering.ways):
-        able = [way for way in was(*given)[0] if way.name.startswith("transposed")]
-        seen.extend(way.launch.build.keywords[0][1] for way in able)
-        return able or was(*given)[0], []
+    def transposed(*given, was=lowering.ranked):
+        able = [work for work in was(*given) if work.variant.startswith("transposed")]
+        seen.extend(work.launches[-1].build.keywords[0][1] for work in able)
+        return Candidates.of(able or was(*given))
 
-    monkeypatch.setattr(lowering, "ways", ways)
+    monkeypatch.setattr(lowering, "ranked", transposed)
     check(alone, row, "float32", "float32", 2e-3, precision="high")
     assert {(plan.rows, plan.transposed) for plan in seen} == {(made[0], True)}
 
@@ -292,13 +302,8 @@ def test_products_of_transposes(alone, monkeypatch, row, made):
     ids=str,
 )
 def test_products_of_bytes(engine, monkeypatch, row, boxes):
-    made = []
+    made = tma_plans(monkeypatch)
     monkeypatch.setattr(gpu_ways, "_WORTH", 1)
-    monkeypatch.setattr(
-        warpgroup_tma_launch,
-        "_launch",
-        lambda *given, was=warpgroup_tma_launch._launch: made.append(given[0]) or was(*given),
-    )
     check(engine, row, "int8", "int32")
     assert bool(made) == boxes
 
@@ -331,12 +336,8 @@ def test_parts_of_a_tile_take_turns_in_their_places(columns, result, pending):
 )
 def test_what_the_copy_engine_does_not_take(changed, reason):
     product = Product((1, 2), 64, 64, 64, NORMAL, NORMAL, bfloat16)
-    assert not isinstance(
-        warpgroup_tma_launch.boxed(product, (Input(0), Input(1)), ENGINE), Dropped
-    )
-    made = warpgroup_tma_launch.boxed(replace(product, **changed), (Input(0), Input(1)), ENGINE)
-    assert isinstance(made, Dropped)
-    assert reason in made.reason
+    assert tma_refusal(product, ENGINE) is None
+    assert reason in tma_refusal(replace(product, **changed), ENGINE)
 
 
 @pytest.mark.parametrize("made", gpu_ways._BOXES, ids=str)

@@ -6,12 +6,10 @@ import pytest
 
 from calor.dtypes import bfloat16, float32
 from calor_kernel.contract.trace import Trace
-from calor_kernel.contract.work import Input
-from calor_kernel.library.matmul import gpu_ways
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.wave_quantization import first_tile
+from calor_kernel.library.matmul.ranking import first_tile
 
-from .test_units import INFO, SEVERAL
+from .test_units import INFO, SEVERAL, offered
 
 H200 = replace(SEVERAL, cores=132, max_units=1024, max_cube=(1024, 1024, 64))
 
@@ -21,9 +19,8 @@ def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
     a = Operand((0, 0), k, 1, 0, dtype) if along[0] else Operand((0, 0), 1, m, 0, dtype)
     b = Operand((0, 0), k, 1, 0, dtype) if along[1] else Operand((0, 0), 1, n, 0, dtype)
     product = Product((1, 1), m, n, k, a, b, dtype, **said)
-    (way, *_), _ = gpu_ways.ways(product, (Input(0), Input(1)), info, wanted)
-    launches = (*way.before, way.launch, *way.after)
-    return ", ".join(launch.label.removeprefix("matmul ") for launch in launches)
+    work = offered(product, info, wanted)[0]
+    return ", ".join(launch.label.removeprefix("matmul ") for launch in work.launches)
 
 
 @pytest.mark.parametrize("wanted", [False, True])

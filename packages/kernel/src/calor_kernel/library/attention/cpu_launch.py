@@ -33,7 +33,7 @@ from calor_kernel.library.attention.operands import (
     upstream_of,
 )
 from calor_kernel.library.attention.problem import Attention, Operand
-from calor_kernel.library.matmul.lowering import pack_operand
+from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
 
 # Vectors of parts that a cube adds.

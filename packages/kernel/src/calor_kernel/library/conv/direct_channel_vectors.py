@@ -52,7 +52,7 @@ from calor_kernel.library.conv.vector_tiles import (
     store_transposed,
     unrolled,
 )
-from calor_kernel.library.matmul.lowering import pack_operand
+from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.steps import Steps
 

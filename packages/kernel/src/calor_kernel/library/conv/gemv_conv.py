@@ -16,8 +16,9 @@ from calor_kernel.library.conv.direct_channel_vectors import within_padding
 from calor_kernel.library.conv.padded_rows import adjacent, three
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.blueprints import dots
-from calor_kernel.library.matmul.lowering import dots_launch
+from calor_kernel.library.matmul.gemv import dot_rows_launch
 from calor_kernel.library.matmul.problem import Operand, Product, merged
+from calor_kernel.library.matmul.task import Task, memory
 from calor_kernel.library.redirection import copy_to_scratch
 from calor_kernel.library.steps import Steps
 
@@ -67,9 +68,9 @@ def gemv_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
     if across is not None and along == (terms, 1):
         columns = Operand((seen.steps.outer, 0), across[1], 1, 0, dtype)
     else:
-        memory = steps.memory(view.size * dtype.itemsize)
-        steps.launches += copy_to_scratch(view, source, memory.number, info)
-        columns, source = Operand((count * terms, 0), terms, 1, 0, dtype), memory
+        scratch = steps.memory(view.size * dtype.itemsize)
+        steps.launches += copy_to_scratch(view, source, scratch.number, info)
+        columns, source = Operand((count * terms, 0), terms, 1, 0, dtype), scratch
     weights = Operand((0, 0), rows.b, 1, problem.b.offset, problem.b.dtype)
     product = Product((images.size, 1), rows.size, count, terms, weights, columns, problem.a.dtype)
     operands = [Input(1), source]
@@ -78,4 +79,5 @@ def gemv_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
         product, operands = product.swapped(), operands[::-1]
     blueprint = dots(product, info, max(rows.size, 1))
     assert blueprint is not None
-    steps.launches.append(dots_launch(product, blueprint, operands))
+    a, b = (memory(operand, product.dtype).place for operand in operands)
+    steps.launches.append(dot_rows_launch(Task(product, (a, b), info), blueprint))

@@ -14,11 +14,13 @@ from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.conv.split_sums import add_parts, target_of
-from calor_kernel.library.matmul.gpu_ways import ways
+from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.task import Task
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
 from calor_kernel.library.steps import Steps
@@ -50,10 +52,9 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
         return
     product = product_of(one.seen, one.rounded)
     assert product is not None
-    for way in ways(product, (Input(1), Input(0)), one.info, request.candidates)[0]:
-        if not way.name.startswith("tiled"):
-            launches, name = (*way.before, way.launch, *way.after), f"product, {way.name}"
-            yield Work(launches, way.scratch, variant=name, group=way.group)
+    for work in ranked(WAYS, Task(product, (Input(1), Input(0)), one.info), request):
+        if not work.variant.startswith("tiled"):
+            yield replace(work, variant=f"product, {work.variant}")
 
 
 def product_of(problem: Correlation, rounded: bool) -> Product | None:

@@ -20,7 +20,7 @@ from calor_kernel.library.conv.small_width import (
     small_width_weights,
 )
 from calor_kernel.library.conv.vector_tiles import Slide, Strides
-from calor_kernel.library.matmul.lowering import pack_operand
+from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.steps import Steps
 

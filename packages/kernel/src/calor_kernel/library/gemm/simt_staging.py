@@ -19,6 +19,7 @@ from calor_kernel.language import (
     shared,
     unit_index,
 )
+from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, Patches
 
 
@@ -64,16 +65,16 @@ def add_early(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> No
         [registers(pieces(size, plan), index) for size in sizes] for _ in range(3)
     )
     for i in range(2):
-        _, start, stride, first, count = operands[i]
+        lines = operands[i]
         for turn in range(pieces(sizes[i], plan)):
             _, line, at = place_of(turn, sizes[i], along[i], plan)
             place, deep = (line, at) if along[i] else (at, line)
-            later, across = deep + 2 * plan.depth, first + place
-            steps = (stride, 1) if along[i] else (1, stride)
-            froms[i][turn] = (start + across * steps[0] + later * steps[1]).to(index)
+            later, across = deep + 2 * plan.depth, lines.first + place
+            steps = (lines.stride, 1) if along[i] else (1, lines.stride)
+            froms[i][turn] = (lines.start + across * steps[0] + later * steps[1]).to(index)
             writes[i][turn] = ((plan.depth + deep) * pitches[i] + place).to(index)
             left = constant(0, index)
-            if across < count:
+            if across < lines.count:
                 left = (k - later).to(index)
             lefts[i][turn] = left
     forth = constant(1, index)
@@ -90,14 +91,14 @@ def add_early(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> No
                 writes[i][turn] = writes[i][turn] - half
         forth = 0 - forth
         for i in range(2):
-            source, _, stride, _, _ = operands[i]
+            lines = operands[i]
             for turn in range(pieces(sizes[i], plan)):
                 four = constant((0.0,) * FOUR, float32)
                 if lefts[i][turn] > 0:
-                    four = source.load(froms[i][turn], FOUR)
+                    four = lines.source.load(froms[i][turn], FOUR)
                 held[i][turn] = four
                 lefts[i][turn] = lefts[i][turn] - plan.depth
-                further = froms[i][turn] + (plan.depth if along[i] else plan.depth * stride)
+                further = froms[i][turn] + (plan.depth if along[i] else plan.depth * lines.stride)
                 froms[i][turn] = further.to(index)
         barrier()
         add_and_load(sums, factors, tiles[0].at(reads[0]), tiles[1].at(reads[1]), plan)
@@ -186,7 +187,7 @@ def place_of(turn: int, size: int, along: bool, plan: Patches) -> tuple[Any, Any
 @helper
 def take(
     held: Any,
-    operand: Any,
+    lines: Lines,
     begin: Any,
     k: Any,
     size: int,
@@ -194,18 +195,14 @@ def take(
     plan: Any,
 ) -> None:
     """Load a unit's part of a tile to registers, with zeros beyond the operand's end."""
-    source, start, stride, first, count = operand
     for turn in range(pieces(size, plan)):
         _, line, at = place_of(turn, size, along, plan)
-        if along:
-            across, deep = first + line, begin + at
-            index = start + across * stride + deep
-        else:
-            across, deep = first + at, begin + line
-            index = start + deep * stride + across
+        place, p = (line, at) if along else (at, line)
+        across, deep = lines.first + place, begin + p
+        index = lines.index(across, deep)
         four = constant((0.0,) * FOUR, float32)
-        if (across < count) & (deep < k):
-            four = source.load(index, FOUR)
+        if lines.inside(across, deep, k):
+            four = lines.source.load(index, FOUR)
         held[turn] = four
 
 

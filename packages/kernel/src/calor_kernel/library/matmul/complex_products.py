@@ -6,24 +6,28 @@ each element x + iy becomes the matrix [[x, y], [−y, x]].
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from calor_kernel.language import absolute_position, kernel
+from calor.dtypes import complex64, complex128, float32, float64
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import View
+from calor_kernel.language import In, Number, Out, Size, absolute_position, kernel, min, range
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.task import Matrices, Task
+
+_PARTS = {complex64: float32, complex128: float64}
+# Elements of a cube.
+_TURNS = 256
 
 
 @kernel
 def expand_complex(
-    source: Any,
-    target: Any,
-    count: Any,
-    n: Any,
-    k: Any,
-    depth_stride: Any,
-    column_stride: Any,
-    batch_inner: Any,
-    outer_stride: Any,
-    inner_stride: Any,
-    base: Any,
+    source: In,
+    target: Out,
+    count: Size,
+    n: Size,
+    k: Size,
+    of: Matrices[Number],
     *,
     turns: int,
 ) -> None:
@@ -32,12 +36,40 @@ def expand_complex(
     for i in range(first, min(first + turns, count)):
         column, rest = i % n, i // n
         row, batch = rest % k, rest // k
-        outer, inner = batch // batch_inner, batch % batch_inner
-        at = base + outer * outer_stride + inner * inner_stride
-        at = 2 * (at + row * depth_stride + column * column_stride)
+        outer, inner = batch // of.batch_inner, batch % of.batch_inner
+        at = of.base + outer * of.outer + inner * of.inner
+        at = 2 * (at + row * of.depth + column * of.column)
         real, imaginary = source[at], source[at + 1]
         to = 4 * batch * k * n + 4 * row * n + 2 * column
         target[to] = real
         target[to + 1] = imaginary
         target[to + 2 * n] = -imaginary
         target[to + 2 * n + 1] = real
+
+
+def as_real(task: Task) -> Task:
+    """Return a complex product as a real one; A is contiguous along K, or copied."""
+    p = task.product
+    a, b, part = p.a, p.b, _PARTS[p.dtype]
+    if a.depth != 1 and p.k > 1:
+        shape = (*p.batch, p.m, p.k)
+        view = View(shape, (*a.batch, a.free, a.depth), a.dtype, a.offset)
+        outer = p.m * p.k
+        a = Operand((p.batch[1] * outer, outer), p.k, 1, 0, a.dtype)
+        task = task.copied(0, view, a)
+    count = p.batches * p.k * p.n
+    target, made = task.room(4 * count * part.itemsize)
+    if count:
+        expand = launch(
+            expand_complex,
+            Grid.line(-(-count // _TURNS)),
+            Effort("matmul complex", 0, 24 * count),
+            source=Bound(task.places[1], part), target=Bound(target, part), count=count, n=p.n,
+            k=p.k, of=Matrices.of(b, p.batch), turns=_TURNS,
+        )  # fmt: skip
+        made = replace(made, before=(*made.before, replace(expand, prepares=True)))
+    whole = 4 * p.k * p.n
+    left = Operand((2 * a.batch[0], 2 * a.batch[1]), 2 * a.free, 1, 2 * a.offset, part)
+    right = Operand((whole * p.batch[1], whole), 1, 2 * p.n, 0, part)
+    product = Product(p.batch, p.m, 2 * p.n, 2 * p.k, left, right, part)
+    return replace(made.taking(1, target), product=product)

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from calor.dtypes import DType, bfloat16, float16, float32, uint8
 from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import (
     LOWERINGS,
     Argument,
     Candidates,
-    Dropped,
     Input,
     Launch,
     Output,
@@ -26,8 +26,9 @@ from calor_kernel.contract.work import (
     View,
     Work,
 )
-from calor_kernel.library.matmul.gpu_ways import ways
+from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import product_of
+from calor_kernel.library.matmul.task import Task
 from calor_kernel.library.redirection import redirected
 
 Lower = Callable[[Request], Sequence[Work] | Refusal]
@@ -35,33 +36,27 @@ Lower = Callable[[Request], Sequence[Work] | Refusal]
 
 def lower_float8(request: Request, lower: Lower) -> Sequence[Work] | Refusal:
     """Return the works of a float8 product; ``lower`` does those of other types."""
-    works, dropped = _of_bytes(request)
-    if not works or request.candidates:
-        made = _of_wider(request, lower)
-        if isinstance(made, Refusal):
-            return made if not works else Candidates.of(works, dropped)
-        later = 1 if works else 0
-        works += [replace(work, group=work.group + later) for work in made]
-    return Candidates.of(works, dropped)
+    read = _of_bytes(request)
+    if read and not request.candidates:
+        return read
+    made = _of_wider(request, lower)
+    if isinstance(made, Refusal):
+        return read or made
+    later = [replace(work, group=work.group + 1) for work in made] if read else made
+    return Candidates.of((*read, *later), read.dropped)
 
 
-def _of_bytes(request: Request) -> tuple[list[Work], list[Dropped]]:
+def _of_bytes(request: Request) -> Candidates:
     """Return the ways that read float8, if sums with fewer bits are allowed."""
     if request.attributes.get("precision", "highest") == "highest":
-        return [], []
+        return Candidates()
     bytes_ = tuple(replace(view, dtype=uint8) for view in request.inputs)
     product, _ = product_of(replace(request, inputs=bytes_))
     if product is None or product.m * product.n * product.k * product.batches == 0:
-        return [], []
+        return Candidates()
     a, b = request.inputs
     product = replace(product, formats=(a.dtype, b.dtype))
-    places = Input(0), Input(1)
-    able, dropped = ways(product, places, request.info, request.candidates)
-    works = [
-        Work((*w.before, w.launch, *w.after), w.scratch, variant=w.name, group=w.group)
-        for w in able
-    ]
-    return works, dropped
+    return ranked(WAYS, Task(product, (Input(0), Input(1)), request.info), request)
 
 
 def _of_wider(request: Request, lower: Lower) -> Sequence[Work] | Refusal:

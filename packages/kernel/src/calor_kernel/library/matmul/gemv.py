@@ -8,53 +8,56 @@ alone.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from calor.dtypes import DType
+from calor_kernel.contract.launching import Grid, launch
+from calor_kernel.contract.work import Launch
 from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Registers,
+    Size,
+    Stride,
     constant,
     cube_position,
     fma,
     helper,
     kernel,
     loop_range,
+    min,
     private,
+    range,
     registers,
     splat,
     vreduce,
 )
+from calor_kernel.library.matmul.blueprints import Dots, Streams
 from calor_kernel.library.matmul.packing import iota
+from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 
 @kernel
 def dot_rows(
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_row: Any,
-    b_column: Any,
-    inner: Any,
-    a_outer_stride: Any,
-    a_inner_stride: Any,
-    a_base: Any,
-    b_outer_stride: Any,
-    b_inner_stride: Any,
-    b_base: Any,
-    block: Any,
+    a: In,
+    b: In,
+    c: Out,
+    sizes: Sizes[Number],
+    a_row: Stride,
+    b_column: Stride,
+    batches: Batches[Number],
+    block: Size,
     *,
-    rows: int,
-    columns: int,
-    lanes: int,
-    accumulate: DType,
+    plan: Dots,
 ) -> None:
-    """Compute ``block`` columns of c from x and ``rows`` rows from y on, of batch z."""
+    """Compute ``block`` columns of c from x and the plan's rows from y on, of batch z."""
+    m, n, k, rows, columns = sizes.m, sizes.n, sizes.k, plan.rows, plan.columns
+    lanes, accumulate = plan.lanes, plan.accumulate
     batch = cube_position(2)
-    outer, within = batch // inner, batch % inner
-    a_start = a_base + outer * a_outer_stride + within * a_inner_stride
-    b_start = b_base + outer * b_outer_stride + within * b_inner_stride
+    a_start, b_start = batches.starts(batch)
     row = cube_position(1) * rows
     a_at = [a_start + min(row + r, m - 1) * a_row for r in range(rows)]
     first = cube_position(0) * block
@@ -78,7 +81,13 @@ def dot_rows(
 
 @helper
 def add_products(
-    acc: Any, a: Any, a_at: list[Any], b: Any, b_at: list[Any], p: Any, inside: Any
+    acc: Registers,
+    a: Pointer,
+    a_at: list[Number],
+    b: Pointer,
+    b_at: list[Number],
+    p: Index,
+    inside: Number | None,
 ) -> None:
     """Add products of one vector of the summed axis."""
     rows, columns = acc.shape
@@ -92,44 +101,33 @@ def add_products(
 
 @kernel
 def scaled_rows(
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_row: Any,
-    a_depth: Any,
-    b_depth: Any,
-    inner: Any,
-    a_outer_stride: Any,
-    a_inner_stride: Any,
-    a_base: Any,
-    b_outer_stride: Any,
-    b_inner_stride: Any,
-    b_base: Any,
-    block: Any,
+    a: In,
+    b: In,
+    c: Out,
+    sizes: Sizes[Number],
+    a_row: Stride,
+    a_depth: Stride,
+    b_depth: Stride,
+    batches: Batches[Number],
+    block: Size,
     *,
-    rows: int,
-    streams: int,
-    lanes: int,
-    vectors: int,
-    room: int,
-    accumulate: DType,
+    plan: Streams,
 ) -> None:
-    """Compute ``block`` columns from x and ``rows`` rows from y on: rows of B times elements of A.
+    """Compute ``block`` columns from x and the plan's rows from y: rows of B times elements of A.
 
-    ``streams`` rows of B are read together, once for all rows of C. Sums are kept in memory of the
+    Several rows of B are read together, once for all rows of C. Sums are kept in memory of the
     unit, with ``room`` for the elements of a row.
     """
+    m, n, k, rows, streams, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.streams, plan.lanes
+    vectors, room, accumulate = plan.vectors, plan.room, plan.accumulate
     batch = cube_position(2)
-    outer, within = batch // inner, batch % inner
+    outer, inner = batches.split(batch)
     row = cube_position(1) * rows
-    a_start = a_base + outer * a_outer_stride + within * a_inner_stride
+    a_start = batches.a_start(outer, inner)
     a_at = [a_start + min(row + r, m - 1) * a_row for r in range(rows)]
     first = cube_position(0) * block
     count = min(block, n - first)
-    b_at = b_base + outer * b_outer_stride + within * b_inner_stride + first
+    b_at = batches.b_start(outer, inner) + first
     sums = private(rows * room, accumulate, align=64)
     span = lanes * vectors
     whole = count // span * span
@@ -162,8 +160,14 @@ def scaled_rows(
 
 @helper
 def factors_of(
-    a: Any, a_at: list[Any], a_depth: Any, p: Any, streams: int, lanes: int, accumulate: DType
-) -> list[list[Any]]:
+    a: Pointer,
+    a_at: list[Number],
+    a_depth: Number,
+    p: Index,
+    streams: int,
+    lanes: int,
+    accumulate: DType,
+) -> list[list[Number]]:
     """Return a list for each row: the elements of A that multiply the rows of B from p on."""
     return [
         [splat(a[start + (p + s) * a_depth].to(accumulate), lanes) for s in range(streams)]
@@ -173,14 +177,14 @@ def factors_of(
 
 @helper
 def add_streams(
-    sums: Any,
+    sums: Pointer,
     room: int,
-    factors: list[list[Any]],
-    b: Any,
-    b_at: Any,
-    b_depth: Any,
-    at: Any,
-    inside: Any,
+    factors: list[list[Number]],
+    b: Pointer,
+    b_at: Index,
+    b_depth: Index,
+    at: Index,
+    inside: Number | None,
 ) -> None:
     """Add the products of one vector of each row of b."""
     lanes = factors[0][0].type.width
@@ -193,8 +197,32 @@ def add_streams(
         sums.store(r * room + at, totals[r])
 
 
-def add_scaled(factor: Any, taken: Any, total: Any) -> Any:
+def add_scaled(factor: Number, taken: Number, total: Number) -> Number:
     """Return total + factor · taken."""
     if total.dtype.kind == "float":
         return fma(factor, taken, total)
     return total + factor * taken
+
+
+def dot_rows_launch(task: Task, plan: Dots) -> Launch:
+    """Return the launch of a product whose operands are dense along the K axis."""
+    (a, b), p = task.operands(), task.product
+    return launch(
+        dot_rows,
+        Grid(task.tiles(plan.rows, plan.block)),
+        task.effort(f"matmul dots {plan.rows}x{plan.columns}"),
+        a=a, b=b, c=task.result(), sizes=task.sizes(), a_row=p.a.free, b_column=p.b.free,
+        batches=task.batches(), block=plan.block, plan=replace(plan, block=0),
+    )  # fmt: skip
+
+
+def scaled_rows_launch(task: Task, plan: Streams) -> Launch:
+    """Return the launch of a product whose B is dense along its columns."""
+    (a, b), p = task.operands(), task.product
+    return launch(
+        scaled_rows,
+        Grid(task.tiles(plan.rows, plan.block)),
+        task.effort("matmul streams"),
+        a=a, b=b, c=task.result(), sizes=task.sizes(), a_row=p.a.free, a_depth=p.a.depth,
+        b_depth=p.b.depth, batches=task.batches(), block=plan.block, plan=replace(plan, block=0),
+    )  # fmt: skip

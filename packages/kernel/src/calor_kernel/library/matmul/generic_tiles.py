@@ -1,37 +1,29 @@
 """Products by cubes of many units: tiles in shared memory, sums in registers.
 
 Requirements: a cube reads each element of the operands from global memory once a step, with
-neighbouring units along the contiguous axis. Any strides, sizes and types. Two tiles alternate: one
-is loaded while the other is multiplied.
+neighbouring units along the contiguous axis. Any strides, sizes and types: this way serves the
+products that no other way suits.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from calor_kernel.language import cube_position, kernel, unit_index
+from calor_kernel.contract.launching import Grid, launch
+from calor_kernel.contract.work import Launch
+from calor_kernel.language import In, Index, Number, Out, cube_position, kernel, unit_index
 from calor_kernel.library.gemm.generic import GenericPlan, fill_tile, generic_tile, multiply
+from calor_kernel.library.matmul.blueprints import accumulator
+from calor_kernel.library.matmul.problem import Product
+from calor_kernel.library.matmul.task import Batches, Sizes, Strides, Task
 
 
 @kernel
 def tiled_matmul(
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_row: Any,
-    a_depth: Any,
-    b_depth: Any,
-    b_column: Any,
-    inner: Any,
-    a_outer_stride: Any,
-    a_inner_stride: Any,
-    a_base: Any,
-    b_outer_stride: Any,
-    b_inner_stride: Any,
-    b_base: Any,
+    a: In,
+    b: In,
+    c: Out,
+    sizes: Sizes[Number],
+    strides: Strides[Number],
+    batches: Batches[Number],
     *,
     plan: GenericPlan,
     a_along: bool,
@@ -41,24 +33,25 @@ def tiled_matmul(
 
     ``a_along``, ``b_along``: whether the operand is contiguous along the K axis.
     """
+    m, n, k = sizes.m, sizes.n, sizes.k
     batch = cube_position(2)
-    outer, within = batch // inner, batch % inner
-    a_start = a_base + outer * a_outer_stride + within * a_inner_stride
-    b_start = b_base + outer * b_outer_stride + within * b_inner_stride
+    a_start, b_start = batches.starts(batch)
     first_row, first_column = cube_position(1) * plan.height, cube_position(0) * plan.width
     unit = unit_index()
     tile = generic_tile(plan)
 
-    def load_a(side: Any, begin: Any) -> None:
+    def load_a(side: Index, begin: Index) -> None:
         fill_tile(
             tile.left, side * (plan.height * plan.depth), a, a_start, first_row, m, begin, k,
-            a_row, a_depth, unit, plan.units, plan.height, plan.depth, a_along, plan.accumulate,
+            strides.a_row, strides.a_depth, unit, plan.units, plan.height, plan.depth, a_along,
+            plan.accumulate,
         )  # fmt: skip
 
-    def load_b(side: Any, begin: Any) -> None:
+    def load_b(side: Index, begin: Index) -> None:
         fill_tile(
             tile.right, side * (plan.depth * plan.width), b, b_start, first_column, n, begin, k,
-            b_column, b_depth, unit, plan.units, plan.width, plan.depth, b_along, plan.accumulate,
+            strides.b_column, strides.b_depth, unit, plan.units, plan.width, plan.depth, b_along,
+            plan.accumulate,
         )  # fmt: skip
 
     multiply(tile, (load_a, load_b), 0, k)
@@ -66,3 +59,24 @@ def tiled_matmul(
         for j, column in tile.columns(first_column):
             if (row < m) and (column < n):
                 c[(batch * m + row) * n + column] = tile.sums[i, j].to(c.dtype)
+
+
+def tiled(product: Product) -> GenericPlan:
+    """Return the blueprint for cubes of many units."""
+    accumulate = accumulator(product)
+    small = product.m * product.n * product.batches < 128 * 128
+    rows = columns = 2 if small else 4
+    return GenericPlan(16, 8, rows, columns, 8 if accumulate.itemsize == 8 else 16, accumulate)
+
+
+def tiled_launch(task: Task, plan: GenericPlan) -> Launch:
+    """Return the launch for a blueprint."""
+    a, b = task.operands()
+    return launch(
+        tiled_matmul,
+        Grid(task.tiles(plan.height, plan.width), (plan.across, plan.down, 1), task.info.planes[0]),
+        task.effort(f"matmul tiled {plan.height}x{plan.width}"),
+        a=a, b=b, c=task.result(), sizes=task.sizes(), strides=task.strides(),
+        batches=task.batches(), plan=plan, a_along=task.product.a.depth == 1,
+        b_along=task.product.b.depth == 1,
+    )  # fmt: skip

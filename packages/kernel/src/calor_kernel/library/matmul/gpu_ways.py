@@ -1,4 +1,4 @@
-"""The ways of large products by cubes of many units, and their launches.
+"""The ways of products by cubes of many units: the family's table, and the plans of each way.
 
 Requirements: the conditions of a way on sizes and strides are checked here, so that a kernel reads
 in whole accesses. Tiles are as large as possible with one for each core. Products that no way suits
@@ -7,43 +7,40 @@ are left to :mod:`generic_tiles`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from calor.dtypes import bfloat16, float16, float32, int8, int32, int64
+from calor.dtypes import bfloat16, float16, float32, int8, int32
 from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Dropped, Launch, Output
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.contract.ways import Way
+from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, Patches, sums_of
-from calor_kernel.library.matmul.generic_tiles_launch import tiled, tiled_launch
-from calor_kernel.library.matmul.operand_access import access_of, in_accesses, narrow
+from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch
+from calor_kernel.library.matmul.operand_access import access_of, in_accesses
 from calor_kernel.library.matmul.operand_transpose import turned
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import (
     Plan,
-    Way,
     along_of,
+    by_waves,
     chosen,
     cubes_of,
     filling,
-    found_any,
-    kind_of,
     lack,
     name_of,
     too_much,
 )
-from calor_kernel.library.matmul.simt_gemm import matmul_patches
-from calor_kernel.library.matmul.split_k_launch import few_parts, split_ways
+from calor_kernel.library.matmul.simt_gemm import simt_launch
+from calor_kernel.library.matmul.split_k_launch import few_parts, parts_in_one
 from calor_kernel.library.matmul.split_k_two_pass import divided, parts_of
-from calor_kernel.library.matmul.staged_mma import matmul_fragments
-from calor_kernel.library.matmul.warp_mma import squares
+from calor_kernel.library.matmul.staged_mma import staged_launch
+from calor_kernel.library.matmul.task import Task
+from calor_kernel.library.matmul.warp_mma import instruction_of, squares_launch
 from calor_kernel.library.matmul.warpgroup_tma import Boxes
-from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
-from calor_kernel.library.matmul.wave_quantization import by_waves
+from calor_kernel.library.matmul.warpgroup_tma_launch import tma_launch, tma_refusal
 
 # Smaller products leave most of a tile empty.
 _LEAST = 64
@@ -113,69 +110,120 @@ _MORE_PATCHES: Final[tuple[tuple[Any, ...], ...]] = (
 # Units across and down, sums of each down and across.
 _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4, 2), (8, 8, 2, 2))
 
-
-def ways(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int = 0
-) -> tuple[list[Way], list[Dropped]]:
-    """Return the launches that can compute a product, the likeliest first, and dropped ones.
-
-    ``wanted``: whether to return more than the cost model's. ``held``: the scratch reserved
-    already.
-    """
-    found: list[Way | Dropped] = []
-    types = {product.a.dtype, product.b.dtype}
-    if product.m >= _LEAST and product.n >= _LEAST:
-        by_squares = squares(product, places, info)
-        if by_squares:
-            found += [Way("squares", 0, launch) for launch in by_squares]
-        elif types == {float32} and product.dtype is float32:
-            if product.tf32:
-                found += _by_divided_boxes(product, places, info, wanted, held)
-                found += _by_boxes(product, places, info, wanted, held)
-                found += _by_transposed_boxes(product, places, info, wanted, held)
-                if not found_any(found):
-                    found += _by_turned_boxes(product, places, info, wanted, held)
-                if not found_any(found):
-                    found += _by_fragments(product, places, info, wanted)
-            if not found_any(found):
-                found += _by_patches(product, places, info, wanted)
-        elif len(types) == 1 and types <= set(_HALVES) and product.dtype in (*types, float32):
-            found += _by_divided_boxes(product, places, info, wanted, held)
-            found += _by_boxes(product, places, info, wanted, held)
-            if not found_any(found):
-                found += _by_groups(product, places, info, wanted)
-                found += _by_fragments(product, places, info, wanted)
-        elif product.formats is not None or (types == {int8} and product.dtype is int32):
-            found += _by_divided_boxes(product, places, info, wanted, held)
-            found += _by_boxes(product, places, info, wanted, held)
-            found += _by_turned_boxes(product, places, info, wanted, held)
-    better = found_any(found)
-    if product.formats is None:
-        found += _by_tiles(product, places, info, wanted, better)
-    able = [way for way in found if isinstance(way, Way)]
-    # The first plans of each way come first, in the cost model's order.
-    able.sort(key=lambda way: way.group)
-    return able, [one for one in found if isinstance(one, Dropped)]
+Works = Iterator[Work | Dropped]
+_SUM = 4  # Bytes.
 
 
-def _by_patches(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
-) -> Iterator[Way | Dropped]:
-    if not info.has("barrier") or not in_accesses(product, FOUR):
-        return
-    along = along_of(product)
-    sums = sums_of(info)
+def _rounded(product: Product) -> bool:
+    """Return whether a product is of float32 operands that may be rounded to TF32."""
+    return product.tf32 and _single(product)
+
+
+def _single(product: Product) -> bool:
+    return product.a.dtype is product.b.dtype is product.dtype is float32
+
+
+def _halves(product: Product) -> bool:
+    dtype = product.a.dtype
+    same = product.b.dtype is dtype and product.dtype in (dtype, float32)
+    return same and dtype in _HALVES
+
+
+def _bytes(product: Product) -> bool:
+    integers = product.a.dtype is product.b.dtype is int8 and product.dtype is int32
+    return product.formats is not None or integers
+
+
+def _small(product: Product) -> str | None:
+    if product.m < _LEAST or product.n < _LEAST:
+        return f"with fewer than {_LEAST} rows or columns most of a tile would be empty"
+    return None
+
+
+def _warp_mma_refusal(task: Task, request: Request) -> str | None:
+    if instruction_of(task.product, task.info) is None:
+        return "the device has no such matrix instruction for these types"
+    return _small(task.product)
+
+
+def _tma_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not (_rounded(product) or _halves(product) or _bytes(product)):
+        return "no asynchronous matrix instruction takes its types"
+    return _small(product) or tma_refusal(product, task.info)
+
+
+def _split_refusal(task: Task, request: Request) -> str | None:
+    reason = _tma_refusal(task, request)
+    if reason is None and not request.candidates and _usual_parts(task) is None:
+        return "there are enough tiles, or one launch does it"
+    return reason
+
+
+def _register_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not _rounded(product) or along_of(product) != (True, False):
+        return "it is not TF32 with a dense along K and b along its columns"
+    return _small(product) or tma_refusal(product.swapped(), task.info, transposed=True)
+
+
+def _transpose_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not (_rounded(product) or _bytes(product)) or all(along_of(product)):
+        return "the instruction reads both operands as they lie, or not at all"
+    if not all(map(task.info.has, _COPIED)):
+        return "the device has no copy engine, or no products beside its units"
+    return _small(product)
+
+
+def _staged_refusal(task: Task, request: Request) -> str | None:
+    product, info = task.product, task.info
+    if not (_rounded(product) or _halves(product)):
+        return "no matrix instruction takes its types"
+    plain = all(map(info.has, _NEEDED))
+    if info.planes[0] != 32 or not (plain or (_halves(product) and all(map(info.has, _GROUPED)))):
+        return "the device has no matrix instructions with asynchronous copies"
+    if not in_accesses(product, access_of(product)):
+        return "its lines are not of whole accesses"
+    return _small(product)
+
+
+def _simt_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not _single(product):
+        return "it is not of float32"
+    if not task.info.has("barrier"):
+        return "units of a cube cannot wait for each other"
+    if not in_accesses(product, FOUR):
+        return "its lines are not of whole accesses"
+    return _small(product)
+
+
+def _tiled_refusal(task: Task, request: Request) -> str | None:
+    return "it reads no float8" if task.product.formats is not None else None
+
+
+def _warp_mma(task: Task, request: Request) -> Works:
+    yield task.work(squares_launch(task), name="squares")
+
+
+def _simt(task: Task, request: Request) -> Works:
+    product, info = task.product, task.info
+    along, sums = along_of(product), sums_of(info)
     few, many = _LOADED
     loaded = many if sums >= SUMS else few
     table = _AHEAD if info.has("async_copy") else loaded
     rates = {_patches(made, along): rate for made, rate in table.items()}
     rates = {plan: rate for plan, rate in rates.items() if len(plan.numbers) <= sums}
-    more = [_patches(made, along) for made in _MORE_PATCHES]
+    first = by_waves(rates, product, info)
+    more = [_patches(made, along) for made in _MORE_PATCHES] if request.candidates else []
     more = [plan for plan in more if len(plan.numbers) <= sums]
-    yield from chosen(
-        by_waves(rates, product, info), rates, more, wanted, info,
-        lambda plan: _launch(matmul_patches, plan, product, places, info, FOUR),
-    )  # fmt: skip
+    yield from chosen(first, rates, more, info, _one(task, simt_launch))
+
+
+def _one(task: Task, launch: Callable[..., Any]) -> Callable[..., Work]:
+    """Return what makes the work of a plan, of one launch."""
+    return lambda plan, name, group: task.work(launch(task, plan), name=name, group=group)
 
 
 def _patches(made: tuple[Any, ...], along: tuple[bool, bool]) -> Patches:
@@ -183,30 +231,32 @@ def _patches(made: tuple[Any, ...], along: tuple[bool, bool]) -> Patches:
     return Patches(down, across, high, wide, depth, *along, *others)
 
 
-def _by_boxes(
-    product: Product,
-    places: Sequence[Argument],
-    info: DeviceInfo,
-    wanted: bool,
-    held: int,
-    *,
-    transposed: bool = False,
-) -> Iterator[Way | Dropped]:
-    made = boxed(product, places, info, transposed=transposed)
-    if isinstance(made, Dropped):
-        if wanted:
-            yield made
-        return
-    plans = [_boxes(product, tile) for tile in _SHARED] if wanted else []
-    yield from split_ways(product, _parted(product, info), plans, made, info, held)
+def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
+    rows, columns, stages, band = made
+    types, along = (product.a.dtype, product.dtype), along_of(product)
+    return Boxes(*types, rows, columns, stages, *along, band, product.formats)
+
+
+def _tma(task: Task, request: Request) -> Works:
+    """Yield split-K in one launch, if there are few tiles, and whole tiles."""
+    product, info = task.product, task.info
+    usual = _parted(product, info)
+    if usual is not None and not few_parts(product, usual, info):
+        usual = None
+    shared = [_boxes(product, tile) for tile in _SHARED] if request.candidates else []
+    for plan in dict.fromkeys([usual, *shared] if usual else shared):
+        parts = parts_in_one(product, plan, info)
+        if parts is None or lack(plan, info) is not None or _sparse(product, plan):
+            continue
+        name = f"{name_of(plan)} split-K"
+        if not info.has("forward_progress"):
+            yield Dropped(name, "cubes may not go on while others wait for them")
+            continue
+        _, made = task.room(parts.cubes * plan.rows * plan.columns * _SUM)
+        launch = tma_launch(made, plan, parts=parts)
+        yield made.work(launch, name=name, group=0 if plan == usual else 1)
     rates = {_boxes(product, tile): rate for tile, rate in _BOXES.items()}
-    yield from chosen(by_waves(rates, product, info), rates, (), wanted, info, made)
-
-
-def _fills(product: Product, plan: Plan, info: DeviceInfo) -> bool:
-    """Return whether tiles of a plan fill the device and are at least half full."""
-    # A few idle cores cost less than the additional reads of smaller tiles.
-    return not _sparse(product, plan) and 5 * cubes_of(product, plan) >= 4 * info.cores
+    yield from chosen(by_waves(rates, product, info), rates, (), info, _one(task, tma_launch))
 
 
 def _sparse(product: Product, plan: Plan) -> bool:
@@ -214,10 +264,10 @@ def _sparse(product: Product, plan: Plan) -> bool:
     return plan.rows >= 2 * product.m or plan.columns >= 2 * product.n
 
 
-def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
-    rows, columns, stages, band = made
-    types, along = (product.a.dtype, product.dtype), along_of(product)
-    return Boxes(*types, rows, columns, stages, *along, band, product.formats)
+def _fills(product: Product, plan: Plan, info: DeviceInfo) -> bool:
+    """Return whether tiles of a plan fill the device and are at least half full."""
+    # A few idle cores cost less than the additional reads of smaller tiles.
+    return not _sparse(product, plan) and 5 * cubes_of(product, plan) >= 4 * info.cores
 
 
 def _parted(product: Product, info: DeviceInfo) -> Boxes | None:
@@ -238,63 +288,59 @@ def _parted(product: Product, info: DeviceInfo) -> Boxes | None:
     return None
 
 
-def _by_divided_boxes(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
-) -> Iterator[Way | Dropped]:
+def _usual_parts(task: Task) -> Boxes | None:
+    """Return the first tile for split-K in two passes, if one launch does not know the parts."""
+    plan = _parted(task.product, task.info)
+    return None if plan is None or few_parts(task.product, plan, task.info) else plan
+
+
+def _two_passes(task: Task, request: Request) -> Works:
     """Yield large tiles, of which there are few, with the K axis in parts."""
-    if not all(map(info.has, _COPIED)):
-        return
-    parted = _parted(product, info)
-    # One launch is faster than two, if the division of tiles among cubes is known.
-    usual = parted if parted and few_parts(product, parted, info) == 1 else None
-    plans = [_boxes(product, tile) for tile in _DIVIDED] if wanted else []
+    product, info = task.product, task.info
+    usual = _usual_parts(task)
+    plans = [_boxes(product, tile) for tile in _DIVIDED] if request.candidates else []
     for plan in dict.fromkeys([usual, *plans] if usual else plans):
         many = parts_of(product, cubes_of(product, plan), info)
         if many == 1 or lack(plan, info) is not None:
             continue
-        made = divided(product, many, held, info)
-        launch = boxed(made.product, places, info, made.target)
+        made, target, after = divided(task, many)
+        reason = tma_refusal(made.product, info)
         name = f"{name_of(plan)} in {many} parts"
-        if isinstance(launch, Dropped):
-            yield replace(launch, variant=name)
-        else:
-            group, into = 0 if plan == usual else 1, replace(plan, result=made.product.dtype)
-            yield Way(name, group, launch(into), (), (made.nbytes,), (made.after,))
+        if reason is not None:
+            yield Dropped(name, reason)
+            continue
+        launch = tma_launch(made, replace(plan, result=made.product.dtype), target)
+        yield made.work(launch, after, name=name, group=0 if plan == usual else 1)
 
 
-def _by_transposed_boxes(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
-) -> Iterator[Way | Dropped]:
+def _register_a(task: Task, request: Request) -> Works:
     """Yield TMA plans for the product of the transposes; A is read from registers."""
-    if along_of(product) == (True, False) and all(map(info.has, _COPIED)):
-        swapped = product.swapped(), places[::-1]
-        for way in _by_boxes(*swapped, info, wanted, held, transposed=True):
-            if isinstance(way, Way):
-                yield replace(way, name=f"transposed {way.name}")
-            else:
-                yield replace(way, variant=f"transposed {way.variant}")
+    return _named("transposed", _tma(task.swapped(), request))
 
 
-def _by_turned_boxes(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, held: int
-) -> Iterator[Way | Dropped]:
+def _named(word: str, works: Works, group: int = 0) -> Works:
+    """Yield works with a word before their names, in later groups."""
+    for one in works:
+        name = f"{word} {one.variant}"
+        if isinstance(one, Dropped):
+            yield replace(one, variant=name)
+        else:
+            yield replace(one, variant=name, group=one.group + group)
+
+
+def _transpose(task: Task, request: Request) -> Works:
     """Yield TMA plans of copied operands, if an operand has not the instruction's layout."""
-    if all(along_of(product)) or not all(map(info.has, _COPIED)):
-        return
+    product = task.product
     # In float32 one operand may be dense along the other axis.
     one = product.dtype is float32 and along_of(product) == (False, False)
-    made = turned(product, places, held, info, right=not one)
-    worth = _worth_turning(product, one)
-    boxes = _by_transposed_boxes if one else _by_boxes
-    after = held + len(made.scratch)
-    for way in boxes(made.product, made.places, info, wanted, after):
-        if isinstance(way, Dropped):
-            yield replace(way, variant=f"turned {way.variant}")
-            continue
-        group = way.group if worth else way.group + 1
-        name = f"turned {way.name}"
-        scratch = (*made.scratch, *way.scratch)
-        yield replace(way, name=name, group=group, before=made.before, scratch=scratch)
+    made = turned(task, right=not one)
+    after = made.product.swapped() if one else made.product
+    reason = tma_refusal(after, task.info, transposed=one)
+    if reason is not None:
+        yield Dropped("turned boxes", reason)
+        return
+    works = _register_a(made, request) if one else _tma(made, request)
+    yield from _named("turned", works, 0 if _worth_turning(product, one) else 1)
 
 
 def _worth_turning(product: Product, one: bool) -> bool:
@@ -309,49 +355,27 @@ def _worth_turning(product: Product, one: bool) -> bool:
     return exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
 
 
-def _by_groups(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
-) -> Iterator[Way | Dropped]:
-    if not all(map(info.has, _GROUPED)) or info.planes[0] != 32:
-        return
-    if not in_accesses(product, access_of(product)):
-        return
-    along = along_of(product)
-    usual = [Fragments(product.a.dtype, *made, *along, grouped=True) for made in _GROUPS]
-    # Two of these cubes share a core; a smaller tile's reads cost more than a few idle cores.
-    first = filling(usual, info, lambda plan: 4 * cubes_of(product, plan) >= info.cores)
-    yield from chosen(
-        first, usual, (), wanted, info,
-        lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
-    )  # fmt: skip
+def _staged(task: Task, request: Request) -> Works:
+    product, info = task.product, task.info
+    dtype, along = product.a.dtype, along_of(product)
+    work = _one(task, staged_launch)
+    if _halves(product) and all(map(info.has, _GROUPED)):
+        usual = [Fragments(dtype, *made, *along, grouped=True) for made in _GROUPS]
+        # Two of these cubes share a core; a smaller tile's reads cost more than a few idle cores.
+        first = filling(usual, info, lambda plan: 4 * cubes_of(product, plan) >= info.cores)
+        yield from chosen(first, usual, (), info, work)
+    if all(map(info.has, _NEEDED)):
+        usual = [Fragments(dtype, *made, *along) for made in _FRAGMENTS]
+        more = [Fragments(dtype, *made, *along) for made in _MORE_FRAGMENTS]
+        first = filling(usual, info, lambda plan: cubes_of(product, plan) >= info.cores)
+        yield from chosen(first, usual, more, info, work)
 
 
-def _by_fragments(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool
-) -> Iterator[Way | Dropped]:
-    if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
-        return
-    if not in_accesses(product, access_of(product)):
-        return
-    along = along_of(product)
-    usual = [Fragments(product.a.dtype, *made, *along) for made in _FRAGMENTS]
-    more = [Fragments(product.a.dtype, *made, *along) for made in _MORE_FRAGMENTS]
-    first = filling(usual, info, lambda plan: cubes_of(product, plan) >= info.cores)
-    yield from chosen(
-        first, usual, more, wanted, info,
-        lambda plan: _launch(matmul_fragments, plan, product, places, info, plan.access),
-    )  # fmt: skip
-
-
-def _by_tiles(
-    product: Product, places: Sequence[Argument], info: DeviceInfo, wanted: bool, better: bool
-) -> Iterator[Way | Dropped]:
-    """Yield tiles for any product; ``better``: whether there is another way."""
-    if better and not wanted:
-        return
-    base = tiled(product)
-    yield Way("tiled", 2 if better else 0, tiled_launch(product, base, places, info))
-    for across, down, rows, columns in _TILED if wanted and not better else ():
+def _tiled(task: Task, request: Request) -> Works:
+    """Yield tiles for any product."""
+    info, base = task.info, tiled(task.product)
+    yield task.work(tiled_launch(task, base), name="tiled")
+    for across, down, rows, columns in _TILED:
         plan = replace(base, across=across, down=down, rows=rows, columns=columns)
         name = f"tiled {rows}x{columns} by {down}x{across}"
         reason = too_much(across * down, plan.shared_bytes, info)
@@ -360,47 +384,16 @@ def _by_tiles(
         if reason is not None:
             yield Dropped(name, reason)
         elif plan != base:
-            yield Way(name, 1, tiled_launch(product, plan, places, info))
+            yield task.work(tiled_launch(task, plan), name=name, group=1)
 
 
-def _launch(
-    function: KernelFunction,
-    plan: Plan,
-    product: Product,
-    places: Sequence[Argument],
-    info: DeviceInfo,
-    count: int,
-) -> Launch:
-    a, b = product.a, product.b
-    # 64-bit addresses double the instructions beside the multiplications.
-    index = int32 if function is matmul_patches and narrow(product) else int64
-    size = Scalar(index, nonnegative=True)
-    wide = Scalar(index, divisible=count, nonnegative=True)
-    stride = Scalar(index, divisible=count)
-    read = Buffer(a.dtype, writable=False, align=16)
-    build = Build(
-        function,
-        (
-            *(read, read, Buffer(product.dtype, align=16)),
-            *(size, wide, size, stride, stride, size),
-            *(stride,) * 6,
-        ),
-        (("plan", plan),),
-        cube=(plan.units, 1, 1),
-        plane=info.planes[0],
-        index=index,
-    )
-    arguments = (
-        *(*places, Output(0)),
-        *(product.m, product.n, product.k),
-        a.free if plan.a_along else a.depth,
-        b.free if plan.b_along else b.depth,
-        product.batch[1],
-        *(*a.batch, a.offset),
-        *(*b.batch, b.offset),
-    )
-    cubes = (-(-product.n // plan.columns), -(-product.m // plan.rows), product.batches)
-    label = f"matmul {kind_of(plan)} {plan.rows}x{plan.columns}"
-    if product.tf32 and isinstance(plan, Fragments):
-        label = f"{label} tf32"
-    return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
+WAYS: Final[tuple[Way[Task], ...]] = (
+    Way("warp MMA", _warp_mma_refusal, _warp_mma),
+    Way("split-K in two passes", _split_refusal, _two_passes),
+    Way("warp-group TMA", _tma_refusal, _tma),
+    Way("register A", _register_refusal, _register_a),
+    Way("operand transpose", _transpose_refusal, _transpose, spare=True),
+    Way("staged MMA", _staged_refusal, _staged, spare=True),
+    Way("SIMT GEMM", _simt_refusal, _simt, spare=True),
+    Way("tiles", _tiled_refusal, _tiled, tier=2),
+)

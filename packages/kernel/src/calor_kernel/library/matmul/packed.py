@@ -9,10 +9,20 @@ the second-level cache (Goto and van de Geijn, 2008; Van Zee and van de Geijn, 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int8, int32, uint8
+from calor_kernel.contract.launching import Bound, Grid, launch
+from calor_kernel.contract.work import Launch
 from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Registers,
+    SizeOf,
+    StrideOf,
     bitcast,
     constant,
     cube_position,
@@ -21,60 +31,94 @@ from calor_kernel.language import (
     helper,
     kernel,
     loop_range,
+    max,
+    min,
+    range,
     registers,
     splat,
 )
-from calor_kernel.library.matmul.packing import iota
+from calor_kernel.library.matmul.blueprints import Packed
+from calor_kernel.library.matmul.packing import iota, pack_operand
+from calor_kernel.library.matmul.problem import Operand
+from calor_kernel.library.matmul.task import Sizes, Task
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Generic[N]):
+    """The rows of A, or its panels of rows: their distance, the batch axes and the start."""
+
+    row: StrideOf[N]
+    batch_inner: SizeOf[N]
+    outer: StrideOf[N]
+    inner: StrideOf[N]
+    base: StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Panels(Generic[N]):
+    """The panels of B: their distance, that of the groups in a panel, batch axes and start."""
+
+    panel: StrideOf[N]
+    depth: StrideOf[N]
+    outer: StrideOf[N]
+    inner: StrideOf[N]
+    base: StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks(Generic[N]):
+    """Rows and panels of a cube, and the groups of a pass over the K axis."""
+
+    rows: SizeOf[N]
+    panels: SizeOf[N]
+    depth: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """A tile of ``rows`` by ``vectors`` vectors of sums, as in ``Packed``.
+
+    A has terms ``a_depth`` apart, or panels of ``rows`` rows (``a_panels``); strides known at build
+    time leave registers to the tile. ``packed``: whether B was packed. ``ragged``: the last panel
+    of B ends with the matrix, so its loads are masked.
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+    group: int
+    accumulate: DType
+    unroll: int
+    a_depth: int
+    a_panels: bool
+    packed: bool
+    ragged: bool
 
 
 @kernel
 def packed_matmul(
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_row: Any,
-    a_inner: Any,
-    a_outer_stride: Any,
-    a_inner_stride: Any,
-    a_base: Any,
-    b_panel: Any,
-    b_depth: Any,
-    b_outer_stride: Any,
-    b_inner_stride: Any,
-    b_base: Any,
-    block_rows: Any,
-    block_panels: Any,
-    depth: Any,
+    a: In,
+    b: In,
+    c: Out,
+    sizes: Sizes[Number],
+    of_a: Rows[Number],
+    of_b: Panels[Number],
+    blocks: Blocks[Number],
     *,
-    rows: int,
-    vectors: int,
-    lanes: int,
-    group: int,
-    accumulate: DType,
-    a_depth: int,
-    a_panels: bool,
-    packed: bool,
-    ragged: bool,
-    unroll: int,
+    plan: RegisterTile,
 ) -> None:
-    """Compute a block of C: panels from x and rows from y of batch z.
-
-    ``b`` has panels of ``vectors * lanes`` columns ``b_panel`` apart, and rows of groups
-    ``b_depth`` apart in a panel (known if it is ``packed``). ``a`` has rows ``a_row`` apart and
-    terms ``a_depth`` apart, or panels of ``rows`` rows (``a_panels``); strides known at build time
-    leave registers to the tile. ``ragged``: the last panel of B ends with the matrix, so its loads
-    are masked. ``k`` counts groups.
-    """
+    """Compute a block of C: panels from x and rows from y of batch z; ``sizes.k`` counts groups."""
+    m, n, k, rows, vectors, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.vectors, plan.lanes
+    group, accumulate, a_depth, unroll = plan.group, plan.accumulate, plan.a_depth, plan.unroll
+    block_rows, block_panels, depth = blocks.rows, blocks.panels, blocks.depth
     width = vectors * lanes
-    if packed:
-        b_depth = width * group
+    b_depth: Index = width * group if plan.packed else of_b.depth
     batch = cube_position(2)
-    outer, inner = batch // a_inner, batch % a_inner
-    a_start = a_base + outer * a_outer_stride + inner * a_inner_stride
-    b_start = b_base + outer * b_outer_stride + inner * b_inner_stride
+    outer, inner = batch // of_a.batch_inner, batch % of_a.batch_inner
+    a_start = of_a.base + outer * of_a.outer + inner * of_a.inner
+    b_start = of_b.base + outer * of_b.outer + inner * of_b.inner
     c_start = batch * m * n
     panels = (n + width - 1) // width
     first_panel = cube_position(0) * block_panels
@@ -85,9 +129,9 @@ def packed_matmul(
     for begin in range(0, max(k, 1), depth):
         count = min(k - begin, depth)
         for panel in range(first_panel, last_panel):
-            b_at = b_start + panel * b_panel + begin * b_depth
+            b_at = b_start + panel * of_b.panel + begin * b_depth
             masks = [
-                panel * width + v * lanes + iota(lanes, n) < n if ragged else None
+                panel * width + v * lanes + iota(lanes, n) < n if plan.ragged else None
                 for v in range(vectors)
             ]
             tile = Tile(a, b, masks, lanes, group)
@@ -95,13 +139,13 @@ def packed_matmul(
             if a.dtype is int8 and group > 1:
                 tile.correct(start, b_at, b_depth, count)
             for row in range(first_row, last_row, rows):
-                if a_panels:
+                if plan.a_panels:
                     a_at = [
-                        a_start + row * a_row + begin * a_depth + r * group for r in range(rows)
+                        a_start + row * of_a.row + begin * a_depth + r * group for r in range(rows)
                     ]
                 else:
                     a_at = [
-                        a_start + min(row + r, last_row - 1) * a_row + begin * a_depth
+                        a_start + min(row + r, last_row - 1) * of_a.row + begin * a_depth
                         for r in range(rows)
                     ]
                 acc = registers((rows, vectors), accumulate, lanes)
@@ -123,13 +167,13 @@ def packed_matmul(
 class Tile:
     """Parameters of the steps of one register tile: the operands and their access."""
 
-    a: Any
-    b: Any
-    masks: list[Any]
+    a: Pointer
+    b: Pointer
+    masks: list[Number | None]
     lanes: int
     group: int
 
-    def multiply(self, acc: Any, a_at: list[Any], a_step: Any, b_at: Any) -> None:
+    def multiply(self, acc: Registers, a_at: list[Number], a_step: Number, b_at: Number) -> None:
         """Add the products of one group of the K axis to the accumulators."""
         rows, vectors = acc.shape
         span = self.lanes * self.group
@@ -139,14 +183,14 @@ class Tile:
             for v in range(vectors):
                 acc[r, v] = self.add(value, columns[v], acc[r, v])
 
-    def add(self, x: Any, y: Any, total: Any) -> Any:
+    def add(self, x: Number, y: Number, total: Number) -> Number:
         """Return total + x · y."""
         if self.group > 1:
             return dot(x, y, total)
         x, y = x.to(total.dtype), y.to(total.dtype)
         return fma(x, y, total) if total.dtype.kind == "float" else total + x * y
 
-    def broadcast(self, at: Any) -> Any:
+    def broadcast(self, at: Number) -> Number:
         """Return one group of A in every group of lanes; bytes are shifted up by 128."""
         a = self.a
         if self.group == 1:
@@ -157,7 +201,7 @@ class Tile:
         return bitcast(splat(bits, self.lanes), uint8 if a.dtype is int8 else a.dtype)
 
     @helper
-    def correct(self, start: Any, b_at: Any, b_depth: Any, count: Any) -> None:
+    def correct(self, start: Registers, b_at: Number, b_depth: Index, count: Number) -> None:
         """Subtract the effect of the shift of A's bytes: 128 times the sums of B's columns.
 
         The instruction takes unsigned bytes of A and signed bytes of B, as in oneDNN.
@@ -174,14 +218,14 @@ class Tile:
 
 @helper
 def store_tile(
-    acc: Any,
-    c: Any,
-    start: Any,
-    row: Any,
-    last_row: Any,
-    column: Any,
-    n: Any,
-    begin: Any,
+    acc: Registers,
+    c: Pointer,
+    start: Number,
+    row: Number,
+    last_row: Number,
+    column: Number,
+    n: Number,
+    begin: Number,
     lanes: int,
     accumulate: DType,
 ) -> None:
@@ -207,3 +251,47 @@ def store_tile(
                 if begin > 0:
                     value = value + c.load(at, lanes, mask=inside).to(accumulate)
                 c.store(at, value.to(c.dtype), mask=inside)
+
+
+def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
+    """Return the launches of a blueprint, and the task with the memory of packed operands."""
+    p, group, width = task.product, plan.group, plan.width
+    groups = -(-p.k // group)
+    a, b = task.operands()
+    launches = []
+    element = p.a.dtype if group > 1 else plan.accumulate
+
+    def packed(number: int, size: int, of: Operand, wide: int, lanes: int) -> tuple[Bound, int]:
+        """Pack an operand to panels; return their memory, and the elements of a product."""
+        nonlocal task
+        whole = -(-size // wide) * wide * groups * group
+        target, task = task.room(p.batches * whole * element.itemsize)
+        sizes, places = (size, p.k, p.batch), (task.places[number], target)
+        launches.append(pack_operand(*sizes, of, wide, lanes, group, element, *places))
+        return Bound(target, element), whole
+
+    of_a = Rows(p.a.free, p.batch[1], *p.a.batch, p.a.offset)
+    if plan.pack_a:
+        a, whole = packed(0, p.m, p.a, plan.rows, plan.rows)
+        of_a = Rows(groups * group, p.batch[1], whole * p.batch[1], whole, 0)
+    of_b = Panels(width, p.b.depth, *p.b.batch, p.b.offset)
+    if plan.pack_b:
+        b, whole = packed(1, p.n, p.b, width, plan.lanes)
+        row = width * group
+        of_b = Panels(groups * row, row, whole * p.batch[1], whole, 0)
+    # The whole K axis is one pass if it is not much longer than one.
+    depth = plan.depth if plan.depth < groups else 1 << 40
+    a_depth = plan.rows * group if plan.pack_a else group
+    ragged = not plan.pack_b and p.n % width != 0
+    tile = RegisterTile(
+        plan.rows, plan.vectors, plan.lanes, group, plan.accumulate, plan.unroll, a_depth,
+        plan.pack_a, plan.pack_b, ragged,
+    )  # fmt: skip
+    panels = -(-p.n // width)
+    cubes = (-(-panels // plan.block_panels), -(-p.m // plan.block_rows), p.batches)
+    made = launch(
+        packed_matmul, Grid(cubes), task.effort(f"matmul {plan.rows}x{width}"),
+        a=a, b=b, c=task.result(), sizes=Sizes(p.m, p.n, groups), of_a=of_a, of_b=of_b,
+        blocks=Blocks(plan.block_rows, plan.block_panels, depth), plan=tile,
+    )  # fmt: skip
+    return task, [*launches, made]

@@ -8,34 +8,46 @@ Operands contiguous along the K axis are transposed in registers.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
+from calor.dtypes import DType
+from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.launching import Effort, Grid, launch
+from calor_kernel.contract.work import Argument, Launch
 from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
+    Size,
     constant,
     cube_count,
     cube_position,
     helper,
     kernel,
     loop_range,
+    min,
+    range,
     select,
     shuffle,
     splat,
 )
+from calor_kernel.library.matmul.problem import Operand
+from calor_kernel.library.matmul.task import Matrices, memory
 from calor_kernel.library.transposition import transpose
+
+# Rows of the K axis that a cube packs, with and without transposition.
+_ROWS, _STREAMS = 256, 16
 
 
 @kernel
 def pack(
-    source: Any,
-    panels: Any,
-    n: Any,
-    k: Any,
-    depth_stride: Any,
-    column_stride: Any,
-    batch_inner: Any,
-    outer_stride: Any,
-    inner_stride: Any,
-    base: Any,
+    source: In,
+    panels: Out,
+    n: Size,
+    k: Size,
+    of: Matrices[Number],
     *,
     width: int,
     lanes: int,
@@ -50,21 +62,20 @@ def pack(
     """
     first = cube_position(1) * rows
     batch = cube_position(2)
-    start = base + batch // batch_inner * outer_stride + batch % batch_inner * inner_stride
+    start = of.start(batch)
     groups = (k + group - 1) // group
     panel_count = (n + width - 1) // width
     share = (panel_count + cube_count(0) - 1) // cube_count(0)
     first_panel = cube_position(0) * share
     target = batch * panel_count * groups * (width * group)
     stop = min(first + rows, groups)
-    strides = depth_stride, column_stride
     for panel in range(first_panel, min(first_panel + share, panel_count)):
         for g in range(first, stop):
             for v in range(width // lanes):
                 column = panel * width + v * lanes
                 at = target + ((panel * groups + g) * width + v * lanes) * group
                 parts = [
-                    load_row(source, start, g * group + i, column, n, k, strides, lanes, order)
+                    load_row(source, start, g * group + i, column, n, k, of, lanes, order)
                     for i in range(group)
                 ]
                 panels.store(at, interleave(parts).to(panels.dtype))
@@ -72,32 +83,31 @@ def pack(
 
 @helper
 def load_row(
-    source: Any,
-    start: Any,
-    row: Any,
-    column: Any,
-    n: Any,
-    k: Any,
-    strides: tuple[Any, Any],
+    source: Pointer,
+    start: Number,
+    row: Index,
+    column: Index,
+    n: Number,
+    k: Number,
+    of: Matrices[Number],
     lanes: int,
     order: str,
-) -> Any:
+) -> Number:
     """Return ``lanes`` elements of a row from a column on, with 0 beyond the matrix."""
-    depth_stride, column_stride = strides
-    index = column + iota(lanes, column)
+    index = column + iota(lanes, n)
     inside = (index < n) & splat(row < k, lanes)
     if order == "columns":
-        return source.load(start + row * depth_stride + column, lanes, mask=inside)
-    place = start + row * depth_stride + index * column_stride
+        return source.load(start + row * of.depth + column, lanes, mask=inside)
+    place = start + row * of.depth + index * of.column
     return source.load(place, mask=inside)
 
 
-def iota(lanes: int, like: Any) -> Any:
+def iota(lanes: int, like: Number) -> Number:
     """Return the vector 0, 1, … with the dtype of an index."""
     return constant(tuple(range(lanes)), like.dtype)
 
 
-def interleave(parts: list[Any]) -> Any:
+def interleave(parts: list[Number]) -> Number:
     """Return the interleaved elements of vectors: a0 b0 a1 b1 …"""
     while len(parts) > 1:
         half = len(parts) // 2
@@ -105,7 +115,7 @@ def interleave(parts: list[Any]) -> Any:
     return parts[0]
 
 
-def _pair(a: Any, b: Any, count: int) -> Any:
+def _pair(a: Number, b: Number, count: int) -> Number:
     # Of four parts, first 0 with 2 and 1 with 3, so that the next round gives the right order.
     lanes = [lane for i in range(a.width) for lane in (i, a.width + i)]
     return shuffle(a, lanes, b)
@@ -113,16 +123,11 @@ def _pair(a: Any, b: Any, count: int) -> Any:
 
 @kernel
 def pack_transposed(
-    source: Any,
-    panels: Any,
-    n: Any,
-    k: Any,
-    depth_stride: Any,
-    column_stride: Any,
-    batch_inner: Any,
-    outer_stride: Any,
-    inner_stride: Any,
-    base: Any,
+    source: In,
+    panels: Out,
+    n: Size,
+    k: Size,
+    of: Matrices[Number],
     *,
     width: int,
     lanes: int,
@@ -137,7 +142,7 @@ def pack_transposed(
     panel = cube_position(0)
     first = cube_position(1) * rows
     batch = cube_position(2)
-    start = base + batch // batch_inner * outer_stride + batch % batch_inner * inner_stride
+    start = of.start(batch)
     panel_count = (n + width - 1) // width
     target = (batch * panel_count + panel) * k * width
     stop = min(first + rows, k)
@@ -149,9 +154,40 @@ def pack_transposed(
             square = []
             for i in range(lanes):
                 place = min(column + i, n - 1)
-                taken = source.load(start + place * column_stride + row, lanes, mask=inside)
+                taken = source.load(start + place * of.column + row, lanes, mask=inside)
                 square.append(select(column + i < n, taken, constant(0, taken.dtype, lanes)))
             square = transpose(square)
             for i in range(lanes):
                 if row + i < stop:
                     panels.store(target + (row + i) * width + v, square[i].to(panels.dtype))
+
+
+def pack_operand(
+    n: int,
+    k: int,
+    batch: tuple[int, int],
+    operand: Operand,
+    width: int,
+    lanes: int,
+    group: int,
+    element: DType,
+    source: Argument,
+    target: Argument,
+) -> Launch:
+    """Return the launch that packs ``k`` by ``n`` elements to panels of ``width`` columns.
+
+    The operand's free axis has ``n`` elements, and its K axis ``k``.
+    """
+    square = operand.depth == 1 and operand.free != 1 and group == 1 and lanes & (lanes - 1) == 0
+    rows, batches = _ROWS if square else _STREAMS, batch[0] * batch[1]
+    across, groups = -(-n // width) if square else 1, -(-k // group)
+    nbytes: int = n * k * batches * (operand.dtype.itemsize + element.itemsize)
+    made = launch(
+        pack_transposed if square else pack,
+        Grid((across, greatest(1, -(-groups // rows)), batches)),
+        Effort("matmul pack", 0, nbytes),
+        source=memory(source, operand.dtype), panels=memory(target, element), n=n, k=k,
+        of=Matrices.of(operand, batch), width=width, lanes=lanes, group=group,
+        order="columns" if operand.free == 1 else "any", rows=rows,
+    )  # fmt: skip
+    return replace(made, prepares=True)

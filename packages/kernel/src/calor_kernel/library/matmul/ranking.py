@@ -2,16 +2,20 @@
 
 Requirements: a plan that does not fit the device is dropped with its reason. A plan's name says how
 it differs from the way's other plans, since the tuner stores names.
+
+Wave quantization: a core computes one tile after another, so the time is that of the core with the
+most tiles. Larger tiles read less for their sums, so each has a rate, measured with all cores busy.
+For symbolic sizes the choice is among known kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Dropped, Launch
+from calor_kernel.contract.work import Dropped, Work
 from calor_kernel.library.gemm.mma import Fragments
 from calor_kernel.library.gemm.simt_plan import Patches
 from calor_kernel.library.matmul.problem import Product
@@ -19,27 +23,8 @@ from calor_kernel.library.matmul.warpgroup_tma import Boxes
 
 Plan = Patches | Fragments | Boxes
 P = TypeVar("P", bound=Plan)
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A launch of a product, with its name among the candidates and its group.
-
-    ``before`` and ``after``: further launches around it; ``scratch``: their memory beside the
-    result.
-    """
-
-    name: str
-    group: int
-    launch: Launch
-    before: tuple[Launch, ...] = ()
-    scratch: tuple[int, ...] = ()
-    after: tuple[Launch, ...] = ()
-
-
-def found_any(ways: Sequence[Way | Dropped]) -> bool:
-    """Return whether one of them can be the first choice."""
-    return any(isinstance(way, Way) and way.group == 0 for way in ways)
+# Rows and columns of a tile, and the rate of its sums relative to the best.
+Tiles = tuple[tuple[int, int, float], ...]
 
 
 def filling(usual: Sequence[P], info: DeviceInfo, fills: Callable[[P], bool]) -> P | None:
@@ -48,24 +33,55 @@ def filling(usual: Sequence[P], info: DeviceInfo, fills: Callable[[P], bool]) ->
     return next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
 
 
+def by_waves(rates: Mapping[P, float], product: Product, info: DeviceInfo) -> P | None:
+    """Return the plan whose last core finishes first, of those that fit; None if none fits.
+
+    ``rates``: each plan's rate of sums relative to the best. A tile that would be half empty is
+    never chosen: a tile of half its rows has more than half its rate.
+    """
+    fitting = [plan for plan in rates if lack(plan, info) is None]
+    if not fitting:
+        return None
+    tiles = tuple((plan.rows, plan.columns, rates[plan]) for plan in fitting)
+    return fitting[first_tile(tiles, product.m, product.n, product.batches, info.cores)]
+
+
+def _last_is_done(number: int, tiles: Tiles, m: int, n: int, batches: int, cores: int) -> float:
+    """Return the time of the core with the most tiles, for one of several kinds."""
+    rows, columns, rate = tiles[number]
+    count = -(-m // rows) * -(-n // columns) * batches
+    return -(-count // cores) * rows * columns / rate
+
+
+@choice(cost=_last_is_done)
+def first_tile(tiles: Tiles, m: int, n: int, batches: int, cores: int) -> int:
+    """Return the index of the tile whose last core finishes first, the first of equals.
+
+    >>> first_tile(((256, 128, 1.0), (64, 64, 0.9)), 1024, 1024, 1, 132)
+    1
+    """
+    return min(
+        range(len(tiles)), key=lambda number: _last_is_done(number, tiles, m, n, batches, cores)
+    )
+
+
 def chosen(
     first: P | None,
     usual: Collection[P],
     more: Collection[P],
-    wanted: bool,
     info: DeviceInfo,
-    launch: Callable[[P], Launch],
-) -> Iterator[Way | Dropped]:
-    """Yield the first choice, if there is one, and all others if candidates are ``wanted``."""
+    work: Callable[[P, str, int], Work],
+) -> Iterator[Work | Dropped]:
+    """Yield the first choice, if there is one, and then the others, each with name and group."""
     if first is not None:
-        yield Way(kind_of(first), 0, launch(first))
-    for plan in dict.fromkeys((*usual, *more)) if wanted else ():
+        yield work(first, kind_of(first), 0)
+    for plan in dict.fromkeys((*usual, *more)):
         name = name_of(plan)
         reason = lack(plan, info)
         if reason is not None:
             yield Dropped(name, reason)
         elif plan != first:
-            yield Way(name, 1 if plan in usual else 2, launch(plan))
+            yield work(plan, name, 1 if plan in usual else 2)
 
 
 def kind_of(plan: Plan) -> str:

@@ -8,59 +8,61 @@ order of the K axis, by fused multiply-adds, as in all other ways.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from calor.dtypes import int32, int64
+from calor_kernel.contract.launching import Grid, Multiple, launch
+from calor_kernel.contract.work import Launch
 from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
     Pipeline,
+    Stride,
     cube_position,
     helper,
     kernel,
     launch_attributes,
     unit_index,
 )
+from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.simt import multiply, simt_tile
-from calor_kernel.library.gemm.simt_plan import FOUR, Patches
+from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, Patches
 from calor_kernel.library.gemm.simt_staging import add_early, add_loaded
+from calor_kernel.library.matmul.operand_access import narrow
+from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 
 @kernel
 def matmul_patches(
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_stride: Any,
-    b_stride: Any,
-    inner: Any,
-    a_outer_stride: Any,
-    a_inner_stride: Any,
-    a_base: Any,
-    b_outer_stride: Any,
-    b_inner_stride: Any,
-    b_base: Any,
+    a: In,
+    b: In,
+    c: Out,
+    sizes: Sizes[Number],
+    a_stride: Stride,
+    b_stride: Stride,
+    batches: Batches[Number],
     *,
     plan: Patches,
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
     launch_attributes(cubes_per_core=plan.together)
+    m, n, k = sizes.m, sizes.n, sizes.k
     batch = cube_position(2)
-    outer, within = batch // inner, batch % inner
-    a_start = a_base + outer * a_outer_stride + within * a_inner_stride
-    b_start = b_base + outer * b_outer_stride + within * b_inner_stride
+    a_start, b_start = batches.starts(batch)
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
+    left = Lines(a, a_start, a_stride, first_row, m, plan.a_along)
+    right = Lines(b, b_start, b_stride, first_column, n, plan.b_along)
     tile = simt_tile(plan)
     if plan.stages:
         # Asynchronous copies need no registers, and compilers do not delay them.
         pipe = Pipeline(plan.stages, *plan.tiles, how="async")
-        loaders = [StridedLoader(number, one, k, plan) for number, one in enumerate(operands)]
+        loaders = (StridedLoader(0, left, k, plan), StridedLoader(1, right, k, plan))
         multiply(tile, pipe, loaders, 0, k)
     elif plan.early:
-        add_early(tile.sums, operands, k, tile.y, tile.x, plan)
+        add_early(tile.sums, (left, right), k, tile.y, tile.x, plan)
     else:
-        add_loaded(tile.sums, operands, k, tile.y, tile.x, plan)
+        add_loaded(tile.sums, (left, right), k, tile.y, tile.x, plan)
     for i, row in tile.rows(first_row):
         for j, column in tile.columns(first_column, FOUR):
             if (row < m) & (column < n):
@@ -69,37 +71,52 @@ def matmul_patches(
 
 @dataclass(frozen=True, slots=True)
 class StridedLoader:
-    """Copies an operand's tile of a step: a buffer, its start, stride, first line and line count.
-
-    ``number``: 0 for the left operand, 1 for the right operand.
-    """
+    """Copies an operand's tile of a step: 0 the left operand, 1 the right one."""
 
     number: int
-    operand: tuple[Any, Any, Any, Any, Any]
-    k: Any
+    lines: Lines
+    k: Number
     plan: Patches
 
-    def __call__(self, pipe: Pipeline, begin: Any) -> None:
+    def __call__(self, pipe: Pipeline, begin: Index) -> None:
         """Start copying the step that begins at a term."""
-        copy_tile(pipe, self.number, self.operand, self.k, begin, self.plan)
+        copy_tile(pipe, self.number, self.lines, self.k, begin, self.plan)
 
 
 @helper
-def copy_tile(pipe: Any, tile: int, operand: Any, k: Any, begin: Any, plan: Any) -> None:
+def copy_tile(
+    pipe: Pipeline, tile: int, lines: Lines, k: Number, begin: Index, plan: Patches
+) -> None:
     """Copy an operand's tile of a step; neighbouring units copy adjacent elements."""
-    source, start, stride, first, count = operand
-    size, along = (plan.rows, plan.a_along) if tile == 0 else (plan.columns, plan.b_along)
+    size = plan.columns if tile else plan.rows
     # A transposing copy has single elements.
-    wide = 1 if along else FOUR
+    wide = 1 if lines.along else FOUR
     whole = size * plan.depth // wide
     for turn in range(-(-whole // plan.units)):
         piece = unit_index() + turn * plan.units
-        if along:
+        if lines.along:
             place, deep = piece // plan.depth, piece % plan.depth
-            index = start + (first + place) * stride + (begin + deep)
         else:
             place, deep = piece % (size // FOUR) * FOUR, piece // (size // FOUR)
-            index = start + (begin + deep) * stride + (first + place)
-        inside = (first + place < count) & (begin + deep < k)
+        index = lines.index(lines.first + place, begin + deep)
+        inside = lines.inside(lines.first + place, begin + deep, k)
         if (whole % plan.units == 0) or (piece < whole):
-            pipe.copy(tile, place + deep * (size + FOUR), source, index, wide, inside)
+            pipe.copy(tile, place + deep * (size + FOUR), lines.source, index, wide, inside)
+
+
+def simt_launch(task: Task, plan: Patches) -> Launch:
+    """Return the launch of a plan, for operands with a dense axis."""
+    product = task.product
+    strides = (o.free if o.depth == 1 else o.depth for o in (product.a, product.b))
+    a_stride, b_stride = (Multiple(stride, FOUR) for stride in strides)
+    a, b = task.operands(ACCESS, ACCESS)
+    # 64-bit addresses double the instructions beside the multiplications.
+    index = int32 if narrow(product) else int64
+    tiles, cube = task.tiles(plan.rows, plan.columns), (plan.units, 1, 1)
+    return launch(
+        matmul_patches,
+        Grid(tiles, cube, task.info.planes[0], index),
+        task.effort(f"matmul patches {plan.rows}x{plan.columns}"),
+        a=a, b=b, c=task.result(ACCESS), sizes=task.sizes(FOUR), a_stride=a_stride,
+        b_stride=b_stride, batches=task.batches(FOUR, FOUR), plan=plan,
+    )  # fmt: skip

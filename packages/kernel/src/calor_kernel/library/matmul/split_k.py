@@ -15,9 +15,12 @@ ends in whatever order cubes are scheduled.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from calor_kernel.language import (
+    Number,
+    Pointer,
+    SizeOf,
     assume_multiple,
     barrier,
     constant,
@@ -30,6 +33,7 @@ from calor_kernel.language import (
     shuffle,
 )
 
+N = TypeVar("N")
 # Sums of a unit in one access.
 _WIDE = 4
 
@@ -47,6 +51,19 @@ class Piece:
     length: Any
     begin: Any
     ends: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Split(Generic[N]):
+    """Shares of ``tiles``: ``each`` steps, and one more for the first ``more`` cubes.
+
+    Further ``rounds`` of whole tiles begin with the tile of index ``tiles``.
+    """
+
+    tiles: SizeOf[N]
+    each: SizeOf[N]
+    more: SizeOf[N]
+    rounds: SizeOf[N]
 
 
 class WholeTiles:
@@ -69,17 +86,25 @@ class WholeTiles:
 class Shares:
     """Cube ``first`` computes a share of the steps of some tiles, then ``rounds`` whole tiles.
 
-    ``sums`` is memory for the sums of a tile of each cube, and ``flags`` has one for each of its
-    warp groups. A share has ``each`` steps of ``depth`` elements, and one more for the first
-    ``more`` cubes. Whole tiles begin with the tile of index ``tiles``.
+    A step has ``depth`` elements. ``sums`` is memory for the sums of a tile of each cube, and
+    ``flags`` has one word for each of its warp groups.
     """
 
     shared = True
 
     def __init__(
-        self, first: Any, cubes: Any, deep: Any, depth: int, memory: tuple[Any, ...]
+        self,
+        first: Number,
+        cubes: Number,
+        deep: Number,
+        depth: int,
+        sums: Pointer,
+        flags: Pointer,
+        split: Split[Number],
     ) -> None:
-        self.sums, self.flags, self.tiles, self.each, self.more, self.rounds = memory
+        self.sums, self.flags = sums, flags
+        self.tiles, self.rounds = split.tiles, split.rounds
+        self.each, self.more = split.each, split.more
         self.cube, self.cubes, self.depth = first, cubes, depth
         self.steps = -(-deep // depth)
         self.begin, self.end = self.share(first), self.share(first + 1)

@@ -7,42 +7,32 @@ the dtype of the sums, so that a result is rounded once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from calor.dtypes import DType, bfloat16, float16, float32, int64
+from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Build, Launch, Output, Scratch
-from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import absolute_position, kernel
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
+from calor_kernel.contract.work import Launch, Scratch
+from calor_kernel.language import In, Out, Size, absolute_position, kernel
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.task import Task
 
 # The largest number first.
 _PARTS = (16, 8, 4, 2)
 # Minimum of bytes of the K axis in a part, for which writing it pays.
 _LEAST = 1024
-_WIDE, _UNITS = 4, 256
-
-
-@dataclass(frozen=True, slots=True)
-class Divided:
-    """A product with an axis of parts, and the launch that adds them to the result."""
-
-    product: Product
-    target: Scratch
-    nbytes: int
-    after: Launch
+_WIDE, _UNITS, _NBYTES = 4, 256, 16
 
 
 @kernel
-def add_parts(parts: Any, c: Any, count: Any, *, many: int) -> None:
+def add_parts(parts: In, c: Out, count: Size, *, many: int) -> None:
     """Add ``many`` adjacent arrays of ``count`` elements each, in their order."""
     i = absolute_position() * _WIDE
     if i < count:
-        total = parts.load(i, _WIDE, align=16)
+        total = parts.load(i, _WIDE, align=_NBYTES)
         for part in range(1, many):
-            total = total + parts.load(part * count + i, _WIDE, align=16)
+            total = total + parts.load(part * count + i, _WIDE, align=_NBYTES)
         c.store(i, total.to(c.dtype), align=_WIDE * c.dtype.itemsize)
 
 
@@ -56,45 +46,31 @@ def parts_of(product: Product, tiles: int, info: DeviceInfo) -> int:
     return 1
 
 
-def divided(product: Product, many: int, held: int, info: DeviceInfo) -> Divided:
-    """Return the product in parts; ``held``: scratch reserved already."""
+def divided(task: Task, many: int) -> tuple[Task, Scratch, Launch]:
+    """Return the product in parts, their memory, and the launch that adds them to the result."""
+    product = task.product
     deep = product.k // many
     dtype = sums_of(product.dtype)
 
     def part(operand: Operand) -> Operand:
         return replace(operand, batch=(deep * operand.depth, operand.batch[1]))
 
-    made = replace(
-        product,
-        batch=(many, product.batch[1]),
-        k=deep,
-        a=part(product.a),
-        b=part(product.b),
-        dtype=dtype,
-    )
+    batch = (many, product.batch[1])
+    a, b = part(product.a), part(product.b)
     count = product.batches * product.m * product.n
-    target = Scratch(held)
-    build = Build(
-        add_parts,
-        (
-            Buffer(dtype, writable=False, align=16),
-            Buffer(product.dtype, align=16),
-            Scalar(int64, divisible=_WIDE, nonnegative=True),
-        ),
-        (("many", many),),
-        cube=(_UNITS, 1, 1),
-        plane=info.planes[0],
-    )
     nbytes = many * count * dtype.itemsize
-    after = Launch(
-        build,
-        (-(-count // (_WIDE * _UNITS)), 1, 1),
-        (target, Output(0), count),
-        many * count,
-        nbytes + count * product.dtype.itemsize,
-        f"matmul parts {many}",
+    target, task = task.room(nbytes)
+    after = launch(
+        add_parts,
+        Grid.line(-(-count // (_WIDE * _UNITS)), _UNITS, task.info.planes[0]),
+        Effort(f"matmul parts {many}", many * count, nbytes + count * product.dtype.itemsize),
+        parts=Bound(target, dtype, _NBYTES),
+        c=task.result(_NBYTES),
+        count=Multiple(count, _WIDE),
+        many=many,
     )
-    return Divided(made, target, nbytes, after)
+    made = replace(product, batch=batch, k=deep, a=a, b=b, dtype=dtype)
+    return replace(task, product=made), target, after
 
 
 def sums_of(dtype: DType) -> DType:

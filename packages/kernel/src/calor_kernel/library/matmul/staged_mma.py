@@ -8,18 +8,26 @@ the other waits.
 
 from __future__ import annotations
 
-from typing import Any
-
+from calor_kernel.contract.launching import Grid, Multiple, launch
+from calor_kernel.contract.work import Launch
 from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
     Pipeline,
+    Stride,
     cube_count,
     cube_position,
     helper,
     kernel,
+    min,
     unit_index,
     way_of_units,
 )
-from calor_kernel.library.gemm.mma import Fragments, store
+from calor_kernel.library.gemm.lines import Lines
+from calor_kernel.library.gemm.mma import ACCESS, Fragments, store
+from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 # Concurrent cubes of warp groups cover this many rows of tiles and share what they read.
 BAND = 8
@@ -27,37 +35,30 @@ BAND = 8
 
 @kernel
 def matmul_fragments(
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_stride: Any,
-    b_stride: Any,
-    inner: Any,
-    a_outer_stride: Any,
-    a_inner_stride: Any,
-    a_base: Any,
-    b_outer_stride: Any,
-    b_inner_stride: Any,
-    b_base: Any,
+    a: In,
+    b: In,
+    c: Out,
+    sizes: Sizes[Number],
+    a_stride: Stride,
+    b_stride: Stride,
+    batches: Batches[Number],
     *,
     plan: Fragments,
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
+    m, n, k = sizes.m, sizes.n, sizes.k
     batch = cube_position(2)
-    outer, within = batch // inner, batch % inner
-    a_start = a_base + outer * a_outer_stride + within * a_inner_stride
-    b_start = b_base + outer * b_outer_stride + within * b_inner_stride
+    a_start, b_start = batches.starts(batch)
     down, across = tile_of_cube(plan)
     first_row, first_column = down * plan.rows, across * plan.columns
     pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
     sums, row, column = plan.sums()
-    operands = (a, a_start, a_stride, first_row, m), (b, b_start, b_stride, first_column, n)
+    left = Lines(a, a_start, a_stride, first_row, m, plan.a_along)
+    right = Lines(b, b_start, b_stride, first_column, n, plan.b_along)
 
-    def load(pipe: Any, begin: Any) -> None:
-        take_tiles(pipe, plan, operands, k, begin)
+    def load(pipe: Pipeline, begin: Index) -> None:
+        take_tile(pipe, plan, left, True, k, begin)
+        take_tile(pipe, plan, right, False, k, begin)
 
     plan.accumulate(sums, pipe, (load,), row, column, 0, k)
     top, start = first_row + row, first_column + column
@@ -69,7 +70,7 @@ def matmul_fragments(
 
 
 @helper
-def tile_of_cube(plan: Fragments) -> tuple[Any, Any]:
+def tile_of_cube(plan: Fragments) -> tuple[Index, Index]:
     """Return the row and column of a cube's tile.
 
     Tiles of warp groups follow bands of rows, each from top to bottom.
@@ -85,31 +86,34 @@ def tile_of_cube(plan: Fragments) -> tuple[Any, Any]:
 
 
 @helper
-def take_tiles(pipe: Any, plan: Any, operands: Any, k: Any, begin: Any) -> None:
-    """Start copying a step's tiles to the next stage, with 0 beyond the operands.
+def take_tile(
+    pipe: Pipeline, plan: Fragments, lines: Lines, first: bool, k: Index, begin: Index
+) -> None:
+    """Start copying an operand's tile of a step to the next stage, with 0 beyond the operand."""
+    size, at = plan.rows if first else plan.columns, plan.layout(first)
+    pieces = size * plan.depth // plan.access
+    for turn in range(-(-pieces // plan.units)):
+        piece = unit_index() + turn * plan.units
+        place, p = lines.split(piece, size, plan.depth, plan.access)
+        to = at(place, p) if first else at(p, place)
+        across, deep = lines.first + place, begin + p
+        of = lines.index(across, deep)
+        inside = lines.inside(across, deep, k)
+        if (pieces % plan.units == 0) or (piece < pieces):
+            pipe.copy(0 if first else 1, to, lines.source, of, plan.access, inside)
 
-    ``operands``: of each the buffer, its start, the stride of the axis that is not dense, and the
-    first and the number of its rows or columns.
-    """
-    for tile in range(2):
-        source, start, stride, first, count = operands[tile]
-        size, along = (plan.rows, plan.a_along) if tile == 0 else (plan.columns, plan.b_along)
-        at = plan.layout(tile == 0)
-        pieces = size * plan.depth // plan.access
-        lines = (plan.depth if along else size) // plan.access
-        for turn in range(-(-pieces // plan.units)):
-            piece = unit_index() + turn * plan.units
-            line, access = piece // lines, piece % lines * plan.access
-            if along:
-                place, p = line, access
-            else:
-                place, p = access, line
-            to = at(place, p) if tile == 0 else at(p, place)
-            across, deep = first + place, begin + p
-            if along:
-                of = start + across * stride + deep
-            else:
-                of = start + deep * stride + across
-            inside = (across < count) & (deep < k)
-            if (pieces % plan.units == 0) or (piece < pieces):
-                pipe.copy(tile, to, source, of, plan.access, inside)
+
+def staged_launch(task: Task, plan: Fragments) -> Launch:
+    """Return the launch of a plan, for operands with a dense axis."""
+    product, count = task.product, plan.access
+    strides = (o.free if o.depth == 1 else o.depth for o in (product.a, product.b))
+    a_stride, b_stride = (Multiple(stride, count) for stride in strides)
+    a, b = task.operands(ACCESS, ACCESS)
+    tf32 = " tf32" if product.tf32 else ""
+    return launch(
+        matmul_fragments,
+        Grid(task.tiles(plan.rows, plan.columns), (plan.units, 1, 1), task.info.planes[0]),
+        task.effort(f"matmul {plan.kind} {plan.rows}x{plan.columns}{tf32}"),
+        a=a, b=b, c=task.result(ACCESS), sizes=task.sizes(count), a_stride=a_stride,
+        b_stride=b_stride, batches=task.batches(count, count), plan=plan,
+    )  # fmt: skip

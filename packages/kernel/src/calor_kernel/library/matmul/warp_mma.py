@@ -9,15 +9,20 @@ while the other is multiplied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from math import prod
+from typing import Final
 
-from calor.dtypes import DType, bfloat16, float16, float32, int64
+from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Launch, Output
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Grid, Multiple, launch
+from calor_kernel.contract.work import Launch
 from calor_kernel.language import (
+    In,
+    Index,
+    Number,
+    Out,
+    Pointer,
     barrier,
     constant,
     cube_position,
@@ -26,13 +31,15 @@ from calor_kernel.language import (
     kernel,
     mma,
     plane_position,
+    range,
     shared,
     splat,
     unit_index,
 )
 from calor_kernel.language.matrices import SHAPES, MatrixShape
-from calor_kernel.library.gemm.mma import SQUARE, instruction_for
+from calor_kernel.library.gemm.mma import SQUARE, Sums, instruction_for, sums_of
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.task import Batches, Given, Sizes, Strides, Task
 
 _FLOATS: Final = (float16, bfloat16, float32)
 # Rows and columns of a tile, terms of a step, planes down and across.
@@ -123,76 +130,48 @@ def _access(operand: Operand, size: int, k: int) -> int:
     return count if all(number % count == 0 for number in numbers) else 1
 
 
-def squares(product: Product, places: Sequence[Argument], info: DeviceInfo) -> list[Launch]:
-    """Return the launch by warp MMA, if the device has an instruction."""
+def squares_launch(task: Task) -> Launch:
+    """Return the launch by the device's instruction."""
+    product, info = task.product, task.info
     a, b = product.a, product.b
     instruction = instruction_of(product, info)
-    if instruction is None:
-        return []
-    for number, made in enumerate(PLANS[instruction]):
-        plan = Squares(
-            *made,
-            a.depth == 1,
-            b.depth == 1,
-            _access(a, product.m, product.k),
-            _access(b, product.n, product.k),
-            instruction,
-        )
-        cubes = (-(-product.n // plan.columns), -(-product.m // plan.rows), product.batches)
-        if cubes[0] * cubes[1] * cubes[2] >= info.cores or number == len(PLANS[instruction]) - 1:
+    assert instruction is not None
+    by_a, by_b = _access(a, product.m, product.k), _access(b, product.n, product.k)
+    for made in PLANS[instruction]:
+        plan = Squares(*made, a.depth == 1, b.depth == 1, by_a, by_b, instruction)
+        if prod(task.tiles(plan.rows, plan.columns)) >= info.cores:
             break
-    size, one = Scalar(int64, nonnegative=True), Scalar(int64)
-    by_a, by_b = (Scalar(int64, divisible=access) for access in (plan.a_access, plan.b_access))
-    build = Build(
-        matmul_squares,
-        (
-            Buffer(a.dtype, writable=False, align=plan.a_access * a.dtype.itemsize),
-            Buffer(b.dtype, writable=False, align=plan.b_access * b.dtype.itemsize),
-            Buffer(product.dtype),
-            *(size,) * 3,
-            *((by_a, one) if a.depth == 1 else (one, by_a)),
-            *((one, by_b) if b.depth == 1 else (by_b, one)),
-            size,
-            *(by_a,) * 3,
-            *(by_b,) * 3,
-        ),
-        (("plan", plan),),
-        cube=(plan.units, 1, 1),
-        plane=plan.shape.lanes,
+    a_rows, b_columns = Multiple(a.free, by_a), Multiple(b.free, by_b)
+    a_terms, b_terms = Multiple(a.depth, by_a), Multiple(b.depth, by_b)
+    strides: Strides[Given] = Strides(
+        *((a_rows, a.depth) if a.depth == 1 else (a.free, a_terms)),
+        *((b.depth, b_columns) if b.depth == 1 else (b_terms, b.free)),
     )
-    numbers = (product.m, product.n, product.k, a.free, a.depth, b.depth, b.free, product.batch[1])
-    arguments = (*places, Output(0), *numbers, *a.batch, a.offset, *b.batch, b.offset)
-    label = f"matmul squares {plan.rows}x{plan.columns}"
-    return [Launch(build, cubes, arguments, product.flops, product.nbytes, label)]
+    left, right = task.operands(by_a * a.dtype.itemsize, by_b * b.dtype.itemsize)
+    return launch(
+        matmul_squares,
+        Grid(task.tiles(plan.rows, plan.columns), (plan.units, 1, 1), plan.shape.lanes),
+        task.effort(f"matmul squares {plan.rows}x{plan.columns}"),
+        a=left, b=right, c=task.result(), sizes=task.sizes(), strides=strides,
+        batches=task.batches(by_a, by_b), plan=plan,
+    )  # fmt: skip
 
 
 @kernel
 def matmul_squares(
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_row: Any,
-    a_depth: Any,
-    b_depth: Any,
-    b_column: Any,
-    inner: Any,
-    a_outer_stride: Any,
-    a_inner_stride: Any,
-    a_base: Any,
-    b_outer_stride: Any,
-    b_inner_stride: Any,
-    b_base: Any,
+    a: In,
+    b: In,
+    c: Out,
+    sizes: Sizes[Number],
+    strides: Strides[Number],
+    batches: Batches[Number],
     *,
     plan: Squares,
 ) -> None:
     """Compute a tile of C; the units of a cube are planes along one axis."""
+    m, n, k = sizes.m, sizes.n, sizes.k
     batch = cube_position(2)
-    outer, within = batch // inner, batch % inner
-    a_start = a_base + outer * a_outer_stride + within * a_inner_stride
-    b_start = b_base + outer * b_outer_stride + within * b_inner_stride
+    a_start, b_start = batches.starts(batch)
     first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
     l_size, r_size = plan.elements(plan.rows), plan.elements(plan.columns)
     left = shared(2 * l_size, plan.factor, align=16)
@@ -200,29 +179,44 @@ def matmul_squares(
     plane = plane_position()
     high, wide = plan.rows // plan.down, plan.columns // plan.across
     row, column = plane // plan.across * high, plane % plan.across * wide
-    shape = plan.shape
-    sums = [[fragment(shape, "c") for _ in range(wide // shape.n)] for _ in range(high // shape.m)]
+    sums = sums_of(plan.shape, high // plan.shape.m, wide // plan.shape.n)
+    a_tile = StridedLines(a, a_start, first_row, m, (strides.a_row, strides.a_depth))
+    b_tile = StridedLines(b, b_start, first_column, n, (strides.b_column, strides.b_depth))
     side = 0
     for begin in range(0, k, plan.depth):
         l_at, r_at = side * l_size, side * r_size
-        fill_square(left, l_at, a, a_start, first_row, m, begin, k, a_row, a_depth, plan, True)
-        fill_square(
-            right, r_at, b, b_start, first_column, n, begin, k, b_column, b_depth, plan, False
-        )
+        fill_square(left, l_at, a_tile, begin, k, plan, True)
+        fill_square(right, r_at, b_tile, begin, k, plan, False)
         barrier()
         multiply_squares(sums, left.at(l_at), right.at(r_at), row, column, plan)
         # The other tile is filled next. This one is overwritten only after the barrier.
         side = 1 - side
-    for i in range(high // shape.m):
-        for j in range(wide // shape.n):
-            top, start = first_row + row + i * shape.m, first_column + column + j * shape.n
+    for i in range(high // plan.shape.m):
+        for j in range(wide // plan.shape.n):
+            top = first_row + row + i * plan.shape.m
+            start = first_column + column + j * plan.shape.n
             place = c.at((batch * m + top) * n + start)
             sums[i][j].store(place, (n, 1), limits=(m - top, n - start))
 
 
+@dataclass(frozen=True, slots=True)
+class StridedLines:
+    """A tile of an operand of any strides: of rows or columns, and of terms.
+
+    ``start``: the operand's position in ``source``; ``first``: the tile's first row or column, of
+    ``count``.
+    """
+
+    source: Pointer
+    start: Index
+    first: Index
+    count: Index
+    strides: tuple[Number, Number]
+
+
 @helper
 def multiply_squares(
-    sums: Any, left: Any, right: Any, row: Any, column: Any, plan: Squares
+    sums: Sums, left: Pointer, right: Pointer, row: Index, column: Index, plan: Squares
 ) -> None:
     """Add the products of a plane's rows and columns of two tiles."""
     shape = plan.shape
@@ -246,18 +240,7 @@ def multiply_squares(
 
 @helper
 def fill_square(
-    tile: Any,
-    at: Any,
-    source: Any,
-    start: Any,
-    first: Any,
-    count: Any,
-    begin: Any,
-    k: Any,
-    stride: Any,
-    depth_stride: Any,
-    plan: Squares,
-    left: bool,
+    tile: Pointer, at: Index, lines: StridedLines, begin: Index, k: Index, plan: Squares, left: bool
 ) -> None:
     """Fill a tile from an operand in accesses along its dense axis, with 0 beyond its end."""
     size, access, along = (
@@ -265,18 +248,19 @@ def fill_square(
         if left
         else (plan.columns, plan.b_access, plan.b_along)
     )
+    source, (stride, depth_stride) = lines.source, lines.strides
     depth, factor, (step, deep) = plan.depth, plan.factor, plan.steps(size)
-    lines = (depth if along else size) // access
     pieces = size * depth // access
+    per_line = (depth if along else size) // access
     for turn in range(-(-pieces // plan.units)):
         i = unit_index() + turn * plan.units
         if along:
-            place, p = i // lines, i % lines * access
+            place, p = i // per_line, i % per_line * access
         else:
-            place, p = i % lines * access, i // lines
+            place, p = i % per_line * access, i // per_line
         if (pieces % plan.units == 0) or (i < pieces):
-            inside = (first + place < count) & (begin + p < k)
-            index = start + (first + place) * stride + (begin + p) * depth_stride
+            inside = (lines.first + place < lines.count) & (begin + p < k)
+            index = lines.start + (lines.first + place) * stride + (begin + p) * depth_stride
             read = splat(constant(0, source.dtype), access)
             # A whole access is inside or outside: if it has several elements, it divides the sizes.
             if inside:

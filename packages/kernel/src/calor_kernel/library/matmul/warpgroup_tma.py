@@ -10,14 +10,24 @@ a Worklog", 2024.)
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
-from calor.dtypes import DType
+from calor.dtypes import DType, int64
 from calor_kernel.language import (
+    Fragment,
+    In,
+    Index,
+    InOut,
     Layout,
     Mbarriers,
+    Number,
+    Out,
+    Pointer,
     SharedMatrix,
+    Size,
+    SizeOf,
     Swizzle,
     Swizzled,
     cube_count,
@@ -26,20 +36,35 @@ from calor_kernel.language import (
     helper,
     kernel,
     launch_attributes,
+    max,
+    min,
+    range,
     role,
     shared,
     tensor_map,
     unit_index,
     wait_puts,
 )
+from calor_kernel.language.declared import Quantity
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
+from calor_kernel.language.tensor_maps import TensorMap
 from calor_kernel.library.gemm.warpgroup import ASKING, LINE, MULTIPLYING, Ring
 from calor_kernel.library.matmul.register_a import rows_in_registers
-from calor_kernel.library.matmul.split_k import Shares, WholeTiles, hand_over, take_over
+from calor_kernel.library.matmul.split_k import (
+    Shares,
+    Split,
+    WholeTiles,
+    hand_over,
+    take_over,
+)
+from calor_kernel.library.matmul.task import Sizes
 from calor_kernel.library.matmul.tma_store import PARTS, write_tile
 
 # Itemsize of operands that the matrix unit reads from shared memory along the K axis alone.
 FOUR = 4
+N = TypeVar("N")
+Pair = tuple[Index, Index]
+LeftFactor = Fragment | SharedMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,50 +148,57 @@ class Boxes:
         return (size if along else self.depth, self.depth)
 
 
+Wide = Annotated[Number, Quantity("Stride", dtype=int64)]
+WideOf = Annotated[N, Quantity("Stride", dtype=int64)]
+
+
+@dataclass(frozen=True, slots=True)
+class Products(Generic[N]):
+    """An operand's products along both batch axes, 1 if all products share it; their strides."""
+
+    outer: SizeOf[N]
+    inner: SizeOf[N]
+    outer_stride: WideOf[N]
+    inner_stride: WideOf[N]
+
+
 @kernel
 def matmul_boxes(
-    a: Any,
-    b: Any,
-    c: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a_stride: Any,
-    b_stride: Any,
-    c_stride: Any,
-    batches: Any,
-    inner: Any,
-    a_outer: Any,
-    a_inner: Any,
-    a_outer_stride: Any,
-    a_inner_stride: Any,
-    b_outer: Any,
-    b_inner: Any,
-    b_outer_stride: Any,
-    b_inner_stride: Any,
-    *memory: Any,
+    a: In,
+    b: In,
+    c: Out,
+    sizes: Sizes[Number],
+    a_stride: Wide,
+    b_stride: Wide,
+    c_stride: Wide,
+    batches: Size,
+    inner: Size,
+    of_a: Products[Number],
+    of_b: Products[Number],
+    sums: InOut | None,
+    flags: InOut | None,
+    split: Split[Number] | None,
+    *,
     plan: Boxes,
 ) -> None:
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
-    ``a_outer``, ``a_inner``, ``b_outer``, ``b_inner``: the number of an operand's products along
-    the two axes of ``batches`` and ``inner``, or 1 if all products share it. ``memory``: the memory
-    of exchanged sums and the number of shared tiles, for split-K.
+    ``batches``: the products, ``inner`` of them along the inner batch axis. ``sums``,
+    ``flags``, ``split``: the memory and the shares of split-K.
     """
     launch_attributes(cubes_per_core=1)
+    m, n, k = sizes.m, sizes.n, sizes.k
     left_at, right_at = plan.layout(True), plan.layout(False)
     a_map = operand_map(
-        a, (a_outer, a_inner), (m, k) if plan.a_along else (k, m),
-        (a_outer_stride, a_inner_stride, a_stride), plan.box(True), plan,
+        a, of_a, (m, k) if plan.a_along else (k, m), a_stride, plan.box(True), plan
     )  # fmt: skip
     b_map = operand_map(
-        b, (b_outer, b_inner), (n, k) if plan.b_along else (k, n),
-        (b_outer_stride, b_inner_stride, b_stride), plan.box(False), plan,
+        b, of_b, (n, k) if plan.b_along else (k, n), b_stride, plan.box(False), plan
     )  # fmt: skip
     box = (1, plan.part if plan.transposed else 64, plan.part)
     c_at = Swizzled(plan.swizzle(plan.result), Layout(box, (0, plan.part, 1)))
-    sizes = (n, m) if plan.transposed else (m, n)
-    c_map = tensor_map(c, (batches, *sizes), (c_stride, sizes[1], 1), box, c_at)
+    down, across = (n, m) if plan.transposed else (m, n)
+    c_map = tensor_map(c, (batches, down, across), (c_stride, across, 1), box, c_at)
     a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
     part_size = 64 * plan.part
     left = shared(plan.stages * a_size, plan.dtype, align=1024)
@@ -190,21 +222,21 @@ def matmul_boxes(
             nbytes = (a_size + b_size) * plan.dtype.itemsize
 
             def copy(
-                stage: Any, a_from: Any, row: Any, b_from: Any, column: Any, begin: Any
+                stage: Index, a_from: Pair, row: Index, b_from: Pair, column: Index, begin: Index
             ) -> None:
                 to = left.at(stage * a_size)
                 fetch(a_map, to, a_from, row, begin, full, stage, plan, True)
                 to = right.at(stage * b_size)
                 fetch(b_map, to, b_from, column, begin, full, stage, plan, False)
 
-            schedule = schedule_of(first, step, tiles, deep, memory, plan)
+            schedule = schedule_of(first, step, tiles, deep, sums, flags, split, plan)
             stage, parity = first * 0, first * 0 + 1
             for turn in schedule.turns():
                 piece = schedule.piece(turn)
                 row, column, batch = place_of_tile(piece.tile, whole, down, across, plan)
                 outer, within = batch // inner, batch % inner
-                a_from = (min(outer, a_outer - 1), min(within, a_inner - 1))
-                b_from = (min(outer, b_outer - 1), min(within, b_inner - 1))
+                a_from = (min(outer, of_a.outer - 1), min(within, of_a.inner - 1))
+                b_from = (min(outer, of_b.outer - 1), min(within, of_b.inner - 1))
                 for ahead in range(0, piece.length, plan.depth):
                     begin = piece.start + ahead
                     stage, parity = ring.load(
@@ -215,43 +247,52 @@ def matmul_boxes(
         unit = unit_index() % 128
         group = unit_index() // 128 - 1
         top = group * 64
-        schedule = schedule_of(first, step, tiles, deep, memory, plan)
+        schedule = schedule_of(first, step, tiles, deep, sums, flags, split, plan)
         stage, parity = first * 0, first * 0
 
-        def left_of(stage: Any) -> Any:
+        def left_of(stage: Index) -> Callable[[int], LeftFactor]:
             lefts = left_factors(left, stage * a_size, left_at, top, plan)
             return lambda p: lefts[p // shape.k]
 
         for turn in schedule.turns():
             piece = schedule.piece(turn)
             row, column, batch = place_of_tile(piece.tile, whole, down, across, plan)
-            sums = fragment(shape, "c")
+            made = fragment(shape, "c")
             stage, parity = ring.multiply(
-                sums, shape, piece.length, plan.depth, stage, parity, left_of
+                made, shape, piece.length, plan.depth, stage, parity, left_of
             )
             if schedule.shared and not piece.ends:
-                hand_over(schedule, sums, group, unit, plan)
+                hand_over(schedule, made, group, unit, plan)
             else:
                 if schedule.shared:
-                    take_over(schedule, sums, piece, group, unit, plan)
-                write_tile(c_map, parts, sums, (batch, row, column), group, plan)
+                    take_over(schedule, made, piece, group, unit, plan)
+                write_tile(c_map, parts, made, (batch, row, column), group, plan)
         wait_puts()
 
 
 def schedule_of(
-    first: Any, step: Any, tiles: Any, deep: Any, memory: tuple[Any, ...], plan: Any
+    first: Number,
+    step: Number,
+    tiles: Number,
+    deep: Number,
+    sums: Pointer | None,
+    flags: Pointer | None,
+    split: Split[Number] | None,
+    plan: Boxes,
 ) -> WholeTiles | Shares:
-    """Return the schedule of cube ``first`` of ``step``; ``memory``: that of exchanged sums.
+    """Return the schedule of cube ``first`` of ``step``.
 
     Each role computes it anew, so that its numbers occupy no registers across both roles.
     """
-    if memory:
-        return Shares(first, step, deep, plan.depth, memory)
+    if sums is not None and flags is not None and split is not None:
+        return Shares(first, step, deep, plan.depth, sums, flags, split)
     return WholeTiles(first, step, tiles, deep)
 
 
 @helper
-def left_factors(left: Any, at: Any, placed: Any, top: Any, plan: Any) -> list[Any]:
+def left_factors(
+    left: Pointer, at: Index, placed: Swizzled, top: Index, plan: Boxes
+) -> Sequence[LeftFactor]:
     """Return a step's fragments of a warp group's rows, in shared memory or in registers."""
     if plan.transposed:
         return rows_in_registers(left, at + top * plan.depth, plan)
@@ -260,24 +301,32 @@ def left_factors(left: Any, at: Any, placed: Any, top: Any, plan: Any) -> list[A
 
 
 @helper
-def operand_map(operand: Any, batches: Any, sizes: Any, strides: Any, box: Any, plan: Any) -> Any:
+def operand_map(
+    operand: Pointer,
+    of: Products[Number],
+    sizes: Pair,
+    stride: Number,
+    box: tuple[int, int],
+    plan: Boxes,
+) -> TensorMap:
     """Return an operand's tensor map: two axes of products, and two more, the last one dense."""
     whole = (1, 1, *box)
     at = Swizzled(plan.swizzle(plan.dtype), Layout(whole, (0, 0, box[1], 1)))
     rounded = plan.shape.tf32
-    return tensor_map(operand, (*batches, *sizes), (*strides, 1), whole, at, rounded=rounded)
+    strides = (of.outer_stride, of.inner_stride, stride, 1)
+    return tensor_map(operand, (of.outer, of.inner, *sizes), strides, whole, at, rounded=rounded)
 
 
 @helper
 def fetch(
-    source: Any,
-    target: Any,
-    batch: Any,
-    across: Any,
-    deep: Any,
-    full: Any,
-    stage: Any,
-    plan: Any,
+    source: TensorMap,
+    target: Pointer,
+    batch: Pair,
+    across: Index,
+    deep: Index,
+    full: Mbarriers,
+    stage: Index,
+    plan: Boxes,
     first: bool,
 ) -> None:
     """Issue the copies of an operand for a step: one if it is dense along the K axis."""
@@ -291,7 +340,9 @@ def fetch(
 
 
 @helper
-def place_of_tile(tile: Any, whole: Any, down: Any, across: Any, plan: Any) -> tuple[Any, Any, Any]:
+def place_of_tile(
+    tile: Index, whole: Index, down: Index, across: Index, plan: Boxes
+) -> tuple[Index, Index, Index]:
     """Return a tile's row, column and product: bands of rows, from top to bottom."""
     batch, number = tile // whole, tile % whole
     of_band = across * plan.band

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from calor.dtypes import int32, int64, uint32
+from calor.dtypes import int32, uint32
 from calor_kernel.contract.choices import least
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Argument, Build, Dropped, Input, Launch, Output, Scratch
-from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
+from calor_kernel.contract.work import Argument, Dropped, Flags, Input, Launch, Output, Scratch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.split_k_launch import Shared
+from calor_kernel.library.matmul.split_k import Split
+from calor_kernel.library.matmul.split_k_launch import Parts
 from calor_kernel.library.matmul.split_k_two_pass import sums_of
-from calor_kernel.library.matmul.warpgroup_tma import FOUR, Boxes, matmul_boxes
+from calor_kernel.library.matmul.task import Given, Sizes, Task, memory
+from calor_kernel.library.matmul.warpgroup_tma import FOUR, Boxes, Products, matmul_boxes
 
-_NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
+NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _NBYTES = 16
 # Itemsize of operands that the instruction reads along either axis.
 _BOTH_WAYS = 2
@@ -29,39 +31,30 @@ _RESULT = Output(0)
 _MOST = 1 << 31
 
 
-def boxed(
-    product: Product,
-    places: Sequence[Argument],
-    info: DeviceInfo,
-    target: Output | Scratch = _RESULT,
-    *,
-    transposed: bool = False,
-) -> Callable[..., Launch] | Dropped:
-    """Return the builder of a plan's launch, or why TMA cannot feed the product.
+def tma_refusal(product: Product, info: DeviceInfo, *, transposed: bool = False) -> str | None:
+    """Return why TMA cannot feed a product, None if it can.
 
-    The builder takes the plan, and the division of tiles for split-K. ``transposed``: the product
-    is that of the transposes, and a is dense along its rows.
+    ``transposed``: the product is that of the transposes, and a is dense along its rows.
     """
-    if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
-        return Dropped("boxes", "the device has no copy engine, or no products beside its units")
+    if not all(map(info.has, NEEDED)) or info.planes[0] != 32:
+        return "the device has no copy engine, or no products beside its units"
     a, b = product.a, product.b
     item = a.dtype.itemsize
     if transposed and not (item == product.dtype.itemsize == FOUR and a.depth != 1 == b.depth):
-        return Dropped("boxes", "factors in registers are of four bytes, and lie along the rows")
+        return "factors in registers are of four bytes, and lie along the rows"
     if item != _BOTH_WAYS and not a.depth == b.depth == 1 and not transposed:
-        return Dropped("boxes", f"factors of {a.dtype.name} are read along the summed axis alone")
+        return f"factors of {a.dtype.name} are read along the summed axis alone"
     if max(item, product.dtype.itemsize) > 4 or b.dtype is not a.dtype:
-        return Dropped("boxes", f"lines of {a.dtype.name} and {b.dtype.name} are not alike")
+        return f"lines of {a.dtype.name} and {b.dtype.name} are not alike"
     if (product.m if transposed else product.n) * product.dtype.itemsize % _NBYTES:
-        return Dropped("boxes", "rows of the result do not begin at multiples of 16 bytes")
+        return "rows of the result do not begin at multiples of 16 bytes"
     if product.k == 0 or any(n >= _MOST for n in (product.m, product.n, product.k)):
-        return Dropped("boxes", "sizes are from 1 to 2**31 - 1")
+        return "sizes are from 1 to 2**31 - 1"
     for name, operand in (("a", a), ("b", b)):
         reason = _refused(operand, product)
         if reason is not None:
-            return Dropped("boxes", f"operand {name} {reason}")
-    started = [*(_from(p, o) for p, o in zip(places, (a, b), strict=True)), target]
-    return lambda plan, shared=None: _launch(plan, product, started, info, shared)
+            return f"operand {name} {reason}"
+    return None
 
 
 def _refused(operand: Operand, product: Product) -> str | None:
@@ -80,62 +73,68 @@ def _refused(operand: Operand, product: Product) -> str | None:
     return None
 
 
-def _from(place: Argument, operand: Operand) -> Argument:
+def boxed(
+    product: Product, places: Sequence[Argument], info: DeviceInfo, target: Output | Scratch
+) -> Callable[[Boxes], Launch] | Dropped:
+    """Return the builder of a plan's launch, or why TMA cannot feed the product."""
+    reason = tma_refusal(product, info)
+    if reason is not None:
+        return Dropped("boxes", reason)
+    a, b = (memory(place, product.dtype).place for place in places)
+    task = Task(product, (a, b), info)
+    return lambda plan: tma_launch(task, plan, target)
+
+
+def tma_launch(
+    task: Task, plan: Boxes, target: Output | Scratch = _RESULT, parts: Parts | None = None
+) -> Launch:
+    """Return the launch of a plan. ``parts``: of each tile, for split-K.
+
+    The memory of exchanged sums is then the last scratch block of the task.
+    """
+    product, info = task.product, task.info
+    a, b = product.a, product.b
+    count, wide = _NBYTES // a.dtype.itemsize, _NBYTES // product.dtype.itemsize
+    # The stride of the result is a multiple of an access.
+    m, n = Multiple(product.m, wide), Multiple(product.n, wide)
+    sizes: Sizes[Given] = Sizes(product.m, n, product.k)
+    if plan.transposed:
+        sizes = Sizes(m, product.n, product.k)
+    tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
+    cubes = parts.cubes if parts else least(tiles, max(info.cores, 1))
+    label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
+    sums = flags = split = None
+    if parts is not None:
+        label = f"{label} in shares of {cubes}"
+        place = Scratch(len(task.scratch) - 1)
+        sums = Bound(place, sums_of(product.dtype), _NBYTES)
+        flags = Bound(Flags(cubes * plan.groups), uint32)
+        split = Split(parts.tiles, parts.steps // parts.parts, 0, 0)
+    left, right = (
+        Bound(_from(place, operand), operand.dtype, _NBYTES)
+        for place, operand in zip(task.places, (a, b), strict=True)
+    )
+    return launch(
+        matmul_boxes,
+        Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], int32),
+        task.effort(label),
+        a=left, b=right, c=Bound(target, product.dtype, _NBYTES), sizes=sizes,
+        a_stride=Multiple(a.free if plan.a_along else a.depth, count),
+        b_stride=Multiple(b.free if plan.b_along else b.depth, count),
+        c_stride=Multiple(product.m * product.n, wide), batches=product.batches,
+        inner=product.batch[1], of_a=_products(a, product, count),
+        of_b=_products(b, product, count), sums=sums, flags=flags, split=split, plan=plan,
+    )  # fmt: skip
+
+
+def _from(place: object, operand: Operand) -> Input | Scratch:
     assert isinstance(place, Input | Scratch)
     return replace(place, offset=place.offset + operand.offset)
 
 
-def _launch(
-    plan: Boxes,
-    product: Product,
-    places: Sequence[Argument],
-    info: DeviceInfo,
-    shared: Shared | None = None,
-) -> Launch:
-    a, b = product.a, product.b
-    count, wide = _NBYTES // a.dtype.itemsize, _NBYTES // product.dtype.itemsize
-    size = Scalar(int32, nonnegative=True)
-    # The stride of the result.
-    dense = Scalar(int32, divisible=wide, nonnegative=True)
-    stride = Scalar(int64, divisible=count)
-    sums = sums_of(product.dtype)
-    read = Buffer(a.dtype, writable=False, align=_NBYTES)
-    build = Build(
-        matmul_boxes,
-        (
-            *(read, read, Buffer(product.dtype, align=_NBYTES)),
-            *((dense, size, size) if plan.transposed else (size, dense, size)),
-            *(stride, stride, Scalar(int64, divisible=wide)),
-            *(size,) * 2,
-            *(size, size, stride, stride) * 2,
-            *((Buffer(sums, align=_NBYTES), Buffer(uint32), *(size,) * 4) if shared else ()),
-        ),
-        (("plan", plan),),
-        cube=(plan.units, 1, 1),
-        plane=info.planes[0],
-        index=int32,
-    )
-    arguments = (
-        *places,
-        *(product.m, product.n, product.k),
-        a.free if plan.a_along else a.depth,
-        b.free if plan.b_along else b.depth,
-        *(product.m * product.n, product.batches, product.batch[1]),
-        *_axes(a, product, count),
-        *_axes(b, product, count),
-        *(shared.arguments(plan) if shared else ()),
-    )
-    tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
-    cubes = (least(tiles, max(info.cores, 1)), 1, 1)
-    label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
-    if shared:
-        cubes, label = (shared.cubes, 1, 1), f"{label} in shares of {shared.cubes}"
-    return Launch(build, cubes, arguments, product.flops, product.nbytes, label)
-
-
-def _axes(operand: Operand, product: Product, count: int) -> tuple[int, ...]:
+def _products(operand: Operand, product: Product, count: int) -> Products[Given]:
     """Return the number of an operand's products along two axes, and their strides, never 0."""
     several = [n > 1 and s != 0 for n, s in zip(product.batch, operand.batch, strict=True)]
     sizes = [n if many else 1 for n, many in zip(product.batch, several, strict=True)]
     strides = [s if many else count for s, many in zip(operand.batch, several, strict=True)]
-    return (*sizes, *strides)
+    return Products(*sizes, *(Multiple(stride, count) for stride in strides))

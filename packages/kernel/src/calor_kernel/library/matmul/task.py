@@ -1,0 +1,185 @@
+"""A product with its memory and device, and the groups of numbers that its kernels share.
+
+Requirements: a task is a value, so asking a way changes nothing. A task with a copied operand is
+another task, which has the launches of the copy and their memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Multiple, Place
+from calor_kernel.contract.work import Argument, Launch, Output, Scratch, View, Work
+from calor_kernel.language import Number, SizeOf, StrideOf
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.redirection import copy_to_scratch
+
+N = TypeVar("N")
+Given = int | Multiple
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes(Generic[N]):
+    """Rows and columns of the result, and terms of a sum."""
+
+    m: SizeOf[N]
+    n: SizeOf[N]
+    k: SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Strides(Generic[N]):
+    """Strides of both operands, along their free axis and the K axis."""
+
+    a_row: StrideOf[N]
+    a_depth: StrideOf[N]
+    b_depth: StrideOf[N]
+    b_column: StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Batches(Generic[N]):
+    """Strides of both operands along the batch axes, of which one has ``inner``; their start."""
+
+    inner: SizeOf[N]
+    a_outer: StrideOf[N]
+    a_inner: StrideOf[N]
+    a_base: StrideOf[N]
+    b_outer: StrideOf[N]
+    b_inner: StrideOf[N]
+    b_base: StrideOf[N]
+
+    def starts(self: Batches[Number], batch: Number) -> tuple[Number, Number]:
+        """Return the positions of a product's operands."""
+        place = self.split(batch)
+        return self.a_start(*place), self.b_start(*place)
+
+    def split(self: Batches[Number], batch: Number) -> tuple[Number, Number]:
+        """Return the position of a product along both batch axes."""
+        return batch // self.inner, batch % self.inner
+
+    def a_start(self: Batches[Number], outer: Number, inner: Number) -> Number:
+        """Return the position of a product's left operand."""
+        return self.a_base + outer * self.a_outer + inner * self.a_inner
+
+    def b_start(self: Batches[Number], outer: Number, inner: Number) -> Number:
+        """Return the position of a product's right operand."""
+        return self.b_base + outer * self.b_outer + inner * self.b_inner
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices(Generic[N]):
+    """Strides of the matrices of one operand, along K, columns and batch axes, and their start."""
+
+    depth: StrideOf[N]
+    column: StrideOf[N]
+    batch_inner: SizeOf[N]
+    outer: StrideOf[N]
+    inner: StrideOf[N]
+    base: StrideOf[N]
+
+    @staticmethod
+    def of(operand: Operand, batch: tuple[int, int]) -> Matrices[Given]:
+        """Return the strides of an operand."""
+        outer, inner = map(signed, operand.batch)
+        depth, column, base = map(signed, (operand.depth, operand.free, operand.offset))
+        return Matrices(depth, column, batch[1], outer, inner, base)
+
+    def start(self: Matrices[Number], batch: Number) -> Number:
+        """Return the position of a matrix."""
+        return (
+            self.base
+            + batch // self.batch_inner * self.outer
+            + batch % self.batch_inner * self.inner
+        )
+
+
+def signed(stride: int) -> Multiple:
+    """Return a stride for a kernel that is built for its sign."""
+    return Multiple(stride, 1, stride >= 0)
+
+
+def memory(argument: Argument, dtype: object, align: int = 0) -> Bound:
+    """Return a buffer argument as a kernel's memory."""
+    assert not isinstance(argument, int | float)
+    return Bound(argument, dtype, align)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A product, the memory of its operands, and the device.
+
+    ``before``: the launches that prepare operands; ``scratch``: the bytes of each of their blocks.
+    """
+
+    product: Product
+    places: tuple[Place, Place]
+    info: DeviceInfo
+    before: tuple[Launch, ...] = ()
+    scratch: tuple[int, ...] = ()
+
+    def operands(self, a_align: int = 0, b_align: int = 0) -> tuple[Bound, Bound]:
+        """Return both operands with the alignment of their accesses in bytes."""
+        (a, b), p = self.places, self.product
+        return Bound(a, p.a.dtype, a_align), Bound(b, p.b.dtype, b_align)
+
+    def result(self, align: int = 0) -> Bound:
+        """Return the result."""
+        return Bound(Output(0), self.product.dtype, align)
+
+    def sizes(self, divisor: int = 1) -> Sizes[Given]:
+        """Return the sizes; ``divisor``: that of the columns."""
+        p = self.product
+        return Sizes(p.m, Multiple(p.n, divisor), p.k)
+
+    def strides(self) -> Strides[Given]:
+        """Return the strides of both operands."""
+        a, b = self.product.a, self.product.b
+        return Strides(*map(signed, (a.free, a.depth, b.depth, b.free)))
+
+    def batches(self, a_divisor: int = 0, b_divisor: int = 0) -> Batches[Given]:
+        """Return the strides of the batch axes, with each operand's divisor or with their signs."""
+        p = self.product
+        left, right = (*p.a.batch, p.a.offset), (*p.b.batch, p.b.offset)
+        if not a_divisor:
+            return Batches(p.batch[1], *map(signed, left), *map(signed, right))
+        lefts = (Multiple(n, a_divisor) for n in left)
+        return Batches(p.batch[1], *lefts, *(Multiple(n, b_divisor) for n in right))
+
+    def tiles(self, rows: int, columns: int) -> tuple[int, int, int]:
+        """Return the tiles along columns and rows, and of all products: a cube for each."""
+        p = self.product
+        return -(-p.n // columns), -(-p.m // rows), p.batches
+
+    def effort(self, label: str) -> Effort:
+        """Return the work of a launch that computes the product."""
+        return Effort(label, self.product.flops, self.product.nbytes)
+
+    def room(self, nbytes: int) -> tuple[Scratch, Task]:
+        """Return further scratch memory, and the task that has it."""
+        return Scratch(len(self.scratch)), replace(self, scratch=(*self.scratch, nbytes))
+
+    def taking(self, number: int, place: Place, operand: Operand | None = None) -> Task:
+        """Return the task whose operand of a number is elsewhere."""
+        a, b = self.places
+        product = self.product
+        if operand is not None:
+            product = replace(product, b=operand) if number else replace(product, a=operand)
+        return replace(self, product=product, places=(a, place) if number else (place, b))
+
+    def copied(self, number: int, view: View, operand: Operand | None = None) -> Task:
+        """Return the task that copies a view of an operand to scratch memory, densely."""
+        target, task = self.room(view.size * view.dtype.itemsize)
+        made = copy_to_scratch(view, self.places[number], target.number, self.info)
+        before = (*self.before, *(replace(launch, prepares=True) for launch in made))
+        return replace(task.taking(number, target, operand), before=before)
+
+    def swapped(self) -> Task:
+        """Return the task of the transposes, whose result is the transpose."""
+        return replace(self, product=self.product.swapped(), places=self.places[::-1])
+
+    def work(self, *launches: Launch, name: str = "", group: int = 0) -> Work:
+        """Return the work of launches after those that prepare operands."""
+        return Work((*self.before, *launches), self.scratch, variant=name, group=group)
