@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         )(x, w),
         (numbers(2, 24, 7, 6), numbers(32, 24, 3, 3)),
     ),
-    "attention by fragments": (
+    "attention by mma": (
         lambda q: calor.grad(lambda q: _attended(q).sum())(q),
         (numbers(1, 2, 40, 64),),
     ),
@@ -109,8 +109,8 @@ def flat(value: Any) -> list[Any]:
 
 
 def assert_near(name: str, found: Any, wanted: Any) -> None:
-    """Compare results of a case; those by fragments are of fewer bits than float32."""
-    half = "by fragments" in name
+    """Compare results of a case; those by matrix instructions are of fewer bits than float32."""
+    half = "by fragments" in name or "by mma" in name
     near, most = (5e-2, np.abs(wanted).max()) if half else (1e-3, 1)
     np.testing.assert_allclose(found, wanted, rtol=near, atol=near * most)
     assert found.dtype == wanted.dtype

@@ -40,7 +40,7 @@ def test_a_family(imitated: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> 
             assert compiled(older, source, kernel)[1:4] == b"ELF"
 
 
-@pytest.mark.parametrize("name", ["fragments", "attention by fragments"])
+@pytest.mark.parametrize("name", ["fragments", "attention by mma"])
 def test_products_on_an_older_gpu(fake: Any, name: str) -> None:
     from calor_cuda.device import CudaDevice
 

@@ -20,7 +20,7 @@ HALVES = {
     "gfx1100": "v_wmma_f32_16x16x16_bf16",
 }
 INSTRUCTIONS = {
-    "attention by fragments": HALVES,
+    "attention by mma": HALVES,
     "convolution by fragments": HALVES,
     "convolution of float32 by fragments": {
         "gfx90a": "v_mfma_f32_32x32x2f32",

@@ -38,7 +38,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.attention.cpu import weigh
 from calor_kernel.library.attention.cpu_plan import Tiles
-from calor_kernel.library.attention.cpu_tiles import Seen, along, copy_rows, score, scores_of
+from calor_kernel.library.attention.cpu_tiles import VisibleKeys, along, copy_rows, score, scores_of
 from calor_kernel.library.attention.operands import (
     KernelOperands,
     ScoreForm,
@@ -50,7 +50,7 @@ from calor_kernel.library.attention.operands import (
     upstream_rows,
 )
 from calor_kernel.library.attention.problem import Attention
-from calor_kernel.library.attention.simt import SimtPlan, common, cube_of
+from calor_kernel.library.attention.simt import SimtPlan, cube_memory, cube_of
 
 N = TypeVar("N")
 
@@ -149,7 +149,7 @@ def share_of(number: Number, shape: BiasShape[Number], heads: Number) -> tuple[S
 
 
 @kernel
-def bias_gradient_tiles(
+def bias_gradient_cpu(
     up: Upstream[Pointer],
     key_panels: In,
     value_panels: In,
@@ -198,7 +198,9 @@ def bias_gradient_tiles(
                 ):
                     at = keys * width
                     score(made, tile, room, panels.at(at), width, count, tiles.vectors)
-                weigh(weights, inner, Seen(g, form, n, head, places, begin, count), up, row_at)
+                weigh(
+                    weights, inner, VisibleKeys(g, form, n, head, places, begin, count), up, row_at
+                )
                 for column in loop_range(0, count, lanes):
                     for r in range(rows):
                         at = (row + r) * sums.stride + column
@@ -226,7 +228,7 @@ def bias_gradient_tiles(
 
 
 @kernel
-def bias_gradient_team(
+def bias_gradient_simt(
     up: Upstream[Pointer],
     parts: Out,
     shape: BiasShape[Number],
@@ -254,18 +256,18 @@ def bias_gradient_team(
                 for j in range(plan.keys):
                     sums[i, j] = sums[i, j] + inner[i, j]
     if sum_rows or sum_keys:
-        tile = common(tall * pitch, dtype)
+        tile = cube_memory(tall * pitch, dtype)
         cube.keep(tile, sums)
         barrier()
         unit = unit_index()
         if sum_rows:
             if unit < block:
-                tile[unit] = line(tile, unit, pitch, tall)
+                tile[unit] = sum_of(tile, unit, pitch, tall)
             barrier()
         at = part_at + (cube_position(0) if sum_rows else first) * shape.width
         if sum_keys:
             if (unit < (1 if sum_rows else tall)) and (first + unit < g.queries):
-                made = line(tile, unit * pitch, 1, block)
+                made = sum_of(tile, unit * pitch, 1, block)
                 parts[at + unit * shape.width + cube_position(1)] = made.to(parts.dtype)
         elif (unit < block) and (begin + unit < g.keys):
             parts[at + begin + unit] = tile[unit].to(parts.dtype)
@@ -278,7 +280,7 @@ def bias_gradient_team(
 
 
 @helper
-def line(tile: Pointer, start: Index, step: int, count: int) -> Number:
+def sum_of(tile: Pointer, start: Index, step: int, count: int) -> Number:
     """Return the sum of some elements of a tile."""
     value = constant(0, tile.dtype)
     for i in loop_range(count):

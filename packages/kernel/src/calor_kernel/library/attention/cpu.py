@@ -46,7 +46,7 @@ from calor_kernel.library.attention.cpu_tiles import (
     Columns,
     Left,
     Scores,
-    Seen,
+    VisibleKeys,
     along,
     copy_rows,
     multiply,
@@ -97,7 +97,7 @@ def columns_of(
 
 
 @kernel
-def attend_tiles(
+def attend_cpu(
     panels: In,
     values: In,
     out: Out,
@@ -158,8 +158,8 @@ def attend_tiles(
                     at = key_at + begin * g.features
                     score(scores, tile, room, panels.at(at), g.features, count, tiles.vectors)
                 places = [min(row + r, last - 1) for r in range(rows)]
-                seen = Seen(g, form, n, head, places, begin, count)
-                factors = soften(scores, state, local, seen)
+                seen = VisibleKeys(g, form, n, head, places, begin, count)
+                factors = softmax_block(scores, state, local, seen)
                 for panel in loop_range(0, value_width, span):
                     acc = registers((rows, tiles.value_vectors), dtype, lanes)
                     columns.multiply(acc, scores.left, panel, begin, count)
@@ -202,7 +202,7 @@ class State:
 
 
 @helper
-def soften(scores: Scores, state: State, local: Number, seen: Seen) -> list[Number]:
+def softmax_block(scores: Scores, state: State, local: Number, seen: VisibleKeys) -> list[Number]:
     """Turn a block of scores into weights, and return the correction factors of earlier sums.
 
     The state of the rows from ``local`` on is updated.
@@ -241,7 +241,7 @@ def soften(scores: Scores, state: State, local: Number, seen: Seen) -> list[Numb
 
 
 @kernel
-def gradient_tiles(
+def gradient_cpu(
     up: Upstream[Pointer],
     key_panels: In,
     value_panels: In,
@@ -264,7 +264,7 @@ def gradient_tiles(
     """Compute gradients of ``split`` keys from x on, of key head y of batch z.
 
     ``key_panels`` and ``value_panels`` are transposed, ``key_columns`` are not; as in
-    ``attend_tiles``. ``for_query`` has a piece of ``split_step`` elements for each x.
+    ``attend_cpu``. ``for_query`` has a piece of ``split_step`` elements for each x.
     """
     dtype, rows, lanes = up.total.dtype, tiles.rows, tiles.lanes
     feature_room, value_room = tiles.feature_room, tiles.value_room
@@ -312,7 +312,7 @@ def gradient_tiles(
                         at = values_at + begin * value_width
                         part, width = value_panels.at(at), value_width
                         score(slopes, above, value_room, part, width, reach, tiles.vectors)
-                        seen = Seen(g, form, n, head, places, begin, reach)
+                        seen = VisibleKeys(g, form, n, head, places, begin, reach)
                         weigh(mine, slopes, seen, up, row_at)
                         for panel in loop_range(0, g.features, span):
                             acc = registers((rows, high), dtype, lanes)
@@ -339,7 +339,7 @@ def gradient_tiles(
 
 @helper
 def weigh(
-    weights: Scores, inner: Scores, seen: Seen, up: Upstream[Pointer], row_at: Number
+    weights: Scores, inner: Scores, seen: VisibleKeys, up: Upstream[Pointer], row_at: Number
 ) -> None:
     """Turn scores into weights, and products with the values into gradients of the scores."""
     rows, lanes = weights.rows, weights.lanes

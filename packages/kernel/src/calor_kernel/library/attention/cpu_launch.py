@@ -13,12 +13,12 @@ from calor.dtypes import DType
 from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Output, Request, Scratch, Work
-from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_tiles
+from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_cpu
 from calor_kernel.library.attention.cpu import (
     PanelSteps,
     add_parts,
-    attend_tiles,
-    gradient_tiles,
+    attend_cpu,
+    gradient_cpu,
 )
 from calor_kernel.library.attention.cpu_plan import (
     Tiles,
@@ -124,7 +124,7 @@ def forward_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator
     values = packed.rows(p.value, p.values, b.value_vectors, b.lanes)
     flops = 2 * p.pairs * (p.features + p.values)
     attend = launch(
-        attend_tiles,
+        attend_cpu,
         Grid((-(-p.queries // share.queries), p.heads, p.batch)),
         Effort(f"attention {b.rows}x{b.panel}", flops, least_bytes(p)),
         panels=panels,
@@ -162,7 +162,7 @@ def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterat
         flops = 2 * p.pairs * (3 * p.features + 2 * p.values)
         launches.append(
             launch(
-                gradient_tiles,
+                gradient_cpu,
                 Grid((splits, p.key_heads, p.batch)),
                 Effort(f"attention gradient {b.rows}x{b.panel}", flops, 2 * least_bytes(p)),
                 up=upstream_of(request),
@@ -216,7 +216,7 @@ def bias_gradient_by_tiles(parts: BiasParts, b: Tiles, request: Request) -> Iter
     value_panels = packed.transposed(p.value, p.values, b)
     cubes, own, after = parts.blocks(share.queries, share.keys, packed.memory, request)
     made = launch(
-        bias_gradient_tiles,
+        bias_gradient_cpu,
         Grid(cubes),
         parts.effort(f"{b.rows}x{b.panel}"),
         key_panels=key_panels,

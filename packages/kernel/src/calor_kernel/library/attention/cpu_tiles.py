@@ -262,7 +262,7 @@ def _sums_of(vectors: list[Number]) -> Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VisibleKeys:
     """The visible keys of queries: ``count`` keys from ``begin`` on, and queries ``places``."""
 
     g: KernelOperands

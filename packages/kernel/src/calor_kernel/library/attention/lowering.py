@@ -63,7 +63,7 @@ def _by_simt(make: Callable[..., Iterable[Work]]) -> Way[Task]:
     def works(task: Task, request: Request) -> Iterable[Work]:
         return make(task.bias or task.problem, request)
 
-    return Way("teams", _tiles_serve, works, tier=2)
+    return Way("simt", _tiles_serve, works, tier=2)
 
 
 def _tiles_serve(task: Task, request: Request) -> str | None:
@@ -72,7 +72,7 @@ def _tiles_serve(task: Task, request: Request) -> str | None:
 
 def _by_mma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
     return Way(
-        "matrix instructions",
+        "mma",
         lambda task, request: mma_refusal(task.problem, request),
         lambda task, request: make(task.problem, request),
     )
@@ -80,7 +80,7 @@ def _by_mma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
 
 def _by_tma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
     return Way(
-        "warp-group MMA by TMA",
+        "tma",
         lambda task, request: tma_refusal(task.problem, request),
         lambda task, request: make(task.problem, request),
     )

@@ -38,10 +38,10 @@ from calor_kernel.library.attention.mma_tiles import (
     ScoreMask,
     exponent,
     finish,
-    follow,
-    follow_slope,
     load_row_numbers,
+    online_softmax,
     scale_sums,
+    score_gradients,
     take_own_rows,
     take_rows,
     weigh,
@@ -115,7 +115,7 @@ def queries_of_cube(
 
 
 @kernel
-def attend_fragments(
+def attend_mma(
     out: Out, total: Out, value_width: Size, g: KernelOperands, *, plan: MmaPlan, form: ScoreForm
 ) -> None:
     """Compute rows of the result: a cube's rows from x, the longest first, head y of batch z."""
@@ -132,9 +132,9 @@ def attend_fragments(
         settle(scores)
         mask.adjust_before(scores, q.first + row, begin, mask.reach(q.first, row), plan)
         for i in range(plan.high):
-            fade = follow(scores[i], largest[i], powers[i], q.factor, plan.axis)
+            correction = online_softmax(scores[i], largest[i], powers[i], q.factor, plan.axis)
             for tile in sums[i]:
-                tile.map_band(lambda x, f: x * f, fade)
+                tile.map_band(lambda x, f: x * f, correction)
         plan.add_weighted(sums, scores, pipe.stage(1), plan.values)
         settle(sums)
 
@@ -147,7 +147,7 @@ def attend_fragments(
 
 
 @kernel
-def query_gradient_fragments(
+def query_gradient_mma(
     up: Upstream[Pointer],
     for_query: Out,
     value_width: Size,
@@ -179,7 +179,7 @@ def query_gradient_fragments(
         for i in range(plan.high):
             for weights, slopes in zip(scores[i], inner[i], strict=True):
                 weigh(weights, q.factor, shifts[i])
-                follow_slope(slopes, weights, alongs[i])
+                score_gradients(slopes, weights, alongs[i])
         plan.add_weighted(sums, inner, pipe.stage(0), plan.features)
         settle(sums)
 
@@ -190,7 +190,7 @@ def query_gradient_fragments(
 
 
 @kernel
-def key_gradient_fragments(
+def key_gradient_mma(
     up: Upstream[Pointer],
     for_key: Out,
     for_value: Out,
@@ -256,7 +256,7 @@ def key_gradient_fragments(
                 along.items[k] = pipe.stage(3)[place]
             for i in range(plan.high):
                 weigh(scores[i][j], factor, shift)
-                follow_slope(inner[i][j], scores[i][j], along)
+                score_gradients(inner[i][j], scores[i][j], along)
         plan.add_weighted(value_sums, scores, pipe.stage(1), plan.values)
         plan.add_weighted(key_sums, inner, pipe.stage(0), plan.features)
         settle(value_sums, key_sums)

@@ -18,9 +18,9 @@ from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language import index_dtype
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.mma import (
-    attend_fragments,
-    key_gradient_fragments,
-    query_gradient_fragments,
+    attend_mma,
+    key_gradient_mma,
+    query_gradient_mma,
 )
 from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.mma_tiles import ACCESS, LINE
@@ -134,7 +134,7 @@ def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
     for plan in [*plans, *further] if request.candidates else plans[:1]:
         cubes, own = (-(-p.queries // plan.rows), p.heads, p.batch), {"out": out, "total": total}
-        attend = launch_of(attend_fragments, plan, p, request, cubes, p.flops(1, 1), **own)
+        attend = launch_of(attend_mma, plan, p, request, cubes, p.flops(1, 1), **own)
         yield Work((attend,), variant=_name(plan), group=0 if plan in plans else 1)
 
 
@@ -149,12 +149,10 @@ def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     for first, second in paired(of_queries, of_keys, request.candidates):
         cubes = -(-p.queries // first.rows), p.heads, p.batch
         of_query = launch_of(
-            query_gradient_fragments, first, p, request, cubes, p.flops(2, 1), **by_query
+            query_gradient_mma, first, p, request, cubes, p.flops(2, 1), **by_query
         )
         cubes = -(-p.keys // second.rows), p.key_heads, p.batch
-        of_key = launch_of(
-            key_gradient_fragments, second, p, request, cubes, p.flops(2, 2), **by_key
-        )
+        of_key = launch_of(key_gradient_mma, second, p, request, cubes, p.flops(2, 2), **by_key)
         launches = of_query, of_key
         yield Work(launches, variant=f"{_name(first)}, {_name(second)}")
 
@@ -217,8 +215,8 @@ def _fits(plan: MmaPlan, info: DeviceInfo, gradient: bool) -> bool:
 
 
 def _name(plan: MmaPlan) -> str:
-    kind = "groups" if plan.grouped else "fragments"
-    held = " held" if plan.held else ""
+    kind = "warp-group mma" if plan.grouped else "warp mma"
+    held = " from registers" if plan.held else ""
     return f"{kind} {plan.rows}x{plan.block} by {plan.units}{held}"
 
 

@@ -109,14 +109,14 @@ def weigh(scores: Fragment, factor: Number | float, shifts: Band) -> None:
     scores.map_band(weight, shifts)
 
 
-def follow_slope(slopes: Fragment, weights: Fragment, along: Band) -> None:
+def score_gradients(slopes: Fragment, weights: Fragment, along: Band) -> None:
     """Turn products with the upstream gradient into gradients of the scores, by their weights."""
     slopes.map_band(lambda x, d: x - d, along)
     slopes.map(lambda x, p: p * x, weights)
 
 
 @helper
-def follow(
+def online_softmax(
     scores: Sequence[Fragment], largest: Band, powers: Band, factor: Number | float, axis: int
 ) -> Band:
     """Set scores of some rows to weights; return the correction factors of earlier sums.
@@ -129,15 +129,15 @@ def follow(
         best.map(lambda x, y: max(x, y), other)
     top = best.reduce("max", axis).map(lambda x, y: max(x, y), largest)
     shift = top.copy().map(lambda x: finite(x) * -factor)
-    fade = largest.copy().map(lambda x, s: power_of_two(x * factor + s), shift)
+    correction = largest.copy().map(lambda x, s: power_of_two(x * factor + s), shift)
     largest.map(lambda _, x: x, top)
     for tile in scores:
         weigh(tile, factor, shift)
     total = scores[0].copy()
     for other in scores[1:]:
         total.map(lambda x, y: x + y, other)
-    powers.map(lambda x, f, y: x * f + y, fade, total.reduce("add", axis, own=True))
-    return fade
+    powers.map(lambda x, f, y: x * f + y, correction, total.reduce("add", axis, own=True))
+    return correction
 
 
 @helper

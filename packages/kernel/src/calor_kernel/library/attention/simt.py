@@ -95,7 +95,7 @@ class SimtPlan:
         return unit_position(0) + j * self.across
 
 
-def common(count: int, dtype: DType) -> Pointer:
+def cube_memory(count: int, dtype: DType) -> Pointer:
     """Return memory shared by the units of a cube; private memory for a cube of one unit."""
     alone = cube_size(0) * cube_size(1) == 1
     return private(count, dtype) if alone else shared(count, dtype)
@@ -218,12 +218,12 @@ def cube_of(
     plan: SimtPlan, form: ScoreForm, g: KernelOperands, value_width: Number, dtype: DType
 ) -> Cube:
     """Return a cube with memory for its tiles."""
-    left, right = common(plan.depth * plan.height, dtype), common(plan.depth * plan.block, dtype)
+    left, right = (cube_memory(plan.depth * n, dtype) for n in (plan.height, plan.block))
     return Cube(plan, form, g, value_width, dtype, left, right)
 
 
 @kernel
-def attend_team(
+def attend_simt(
     out: Out,
     total: Out,
     value_width: Size,
@@ -239,8 +239,9 @@ def attend_team(
     first = cube_position(0) * height
     cube = cube_of(plan, form, g, value_width, dtype)
     query, key, value = cube.heads(n, head)
-    weights, value_tile = common(height * pitch, dtype), common(plan.block * plan.width, dtype)
-    largest, powers, factors = common(height, dtype), common(height, dtype), common(height, dtype)
+    weights = cube_memory(height * pitch, dtype)
+    value_tile = cube_memory(plan.block * plan.width, dtype)
+    largest, powers, factors = (cube_memory(height, dtype) for _ in range(3))
     unit = unit_index()
     if unit < height:
         largest[unit] = constant(-math.inf, dtype)
@@ -296,7 +297,7 @@ def attend_team(
 
 
 @kernel
-def query_gradient_team(
+def query_gradient_simt(
     up: Upstream[Pointer],
     for_query: Out,
     value_width: Size,
@@ -314,8 +315,8 @@ def query_gradient_team(
     query, key, value = cube.heads(n, head)
     row_at = (n * g.heads + head) * g.queries
     upstream = upstream_rows(up, row_at, g, value_width)
-    slopes = common(plan.height * plan.pitch, dtype)
-    key_tile = common(plan.block * plan.width, dtype)
+    slopes = cube_memory(plan.height * plan.pitch, dtype)
+    key_tile = cube_memory(plan.block * plan.width, dtype)
     sums = registers((plan.rows, plan.values), dtype)
     stop = min(g.keys, first + plan.height) if form.causal else g.keys
     for begin in loop_range(0, stop, plan.block):
@@ -335,7 +336,7 @@ def query_gradient_team(
 
 
 @kernel
-def key_gradient_team(
+def key_gradient_simt(
     up: Upstream[Pointer],
     for_key: Out,
     for_value: Out,
@@ -352,7 +353,7 @@ def key_gradient_team(
     begin = cube_position(0) * plan.block
     cube = cube_of(plan, form, g, value_width, dtype)
     key, value = cube.key_heads(n, key_head)
-    tile, right = common(height * plan.pitch, dtype), common(height * width, dtype)
+    tile, right = cube_memory(height * plan.pitch, dtype), cube_memory(height * width, dtype)
     held = plan.block // plan.down
     key_sums = registers((held, plan.values), dtype)
     value_sums = registers((held, plan.values), dtype)

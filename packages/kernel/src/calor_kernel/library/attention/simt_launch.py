@@ -9,7 +9,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Output, Request, Scratch, Work
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_team
+from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_simt
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     contiguous,
@@ -20,9 +20,9 @@ from calor_kernel.library.attention.operands import (
 from calor_kernel.library.attention.problem import Attention
 from calor_kernel.library.attention.simt import (
     SimtPlan,
-    attend_team,
-    key_gradient_team,
-    query_gradient_team,
+    attend_simt,
+    key_gradient_simt,
+    query_gradient_simt,
 )
 
 
@@ -42,7 +42,7 @@ def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the work of the forward pass."""
     p = problem
     attend = _launch(
-        attend_team,
+        attend_simt,
         p,
         request.info,
         p.values,
@@ -61,13 +61,13 @@ def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     if p.rows * p.features:
         flops = 2 * p.pairs * (2 * p.features + p.values)
         of_query = _launch(
-            query_gradient_team, p, request.info, p.features, flops, up=up, for_query=results[0]
+            query_gradient_simt, p, request.info, p.features, flops, up=up, for_query=results[0]
         )
         launches.append(of_query)
     if p.batch * p.keys * (p.features + p.values):
         width, flops = max(p.features, p.values), 4 * p.pairs * (p.features + p.values)
         own = {"up": up, "for_key": results[1], "for_value": results[2]}
-        launches.append(_launch(key_gradient_team, p, request.info, width, flops, **own))
+        launches.append(_launch(key_gradient_simt, p, request.info, width, flops, **own))
     yield Work(tuple(launches))
 
 
@@ -82,9 +82,9 @@ def bias_gradient_by_simt(parts: BiasParts, request: Request) -> Iterator[Work]:
 
     cubes, own, after = parts.blocks(plan.height, plan.block, memory, request)
     made = launch(
-        bias_gradient_team,
+        bias_gradient_simt,
         Grid(cubes, (plan.across, plan.down, 1), request.info.planes[0]),
-        parts.effort("team"),
+        parts.effort("simt"),
         plan=plan,
         form=_form(p),
         **own,
@@ -107,7 +107,7 @@ def _launch(
     """Return the launch of a body over queries or keys, heads, and panels of a width."""
     p, plan = problem, simt_plan(problem, width, info)
     panels = max(1, -(-width // plan.width))
-    by_keys = function is key_gradient_team
+    by_keys = function is key_gradient_simt
     count, heads, block = (
         (p.keys, p.key_heads, plan.block) if by_keys else (p.queries, p.heads, plan.height)
     )

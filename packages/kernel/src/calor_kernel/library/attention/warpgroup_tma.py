@@ -35,16 +35,14 @@ from calor_kernel.library.attention.mma_tiles import (
     ScoreMask,
     exponent,
     finish,
-    follow,
-    follow_slope,
     load_row_numbers,
+    online_softmax,
     scale_sums,
+    score_gradients,
     weigh,
 )
 from calor_kernel.library.attention.operands import KernelOperands, ScoreForm, Upstream, finite
 from calor_kernel.library.attention.warpgroup_tma_plan import (
-    ASKING,
-    MULTIPLYING,
     OWN,
     HeadSteps,
     TmaPlan,
@@ -53,8 +51,8 @@ from calor_kernel.library.attention.warpgroup_tma_plan import (
     end_turns,
     give_turn,
     lines_map,
-    put_rows,
-    take_over,
+    set_weights,
+    store_rows,
     take_turn,
 )
 from calor_kernel.library.gemm.mma import Sums
@@ -62,7 +60,7 @@ from calor_kernel.library.gemm.warpgroup import following
 
 
 @kernel
-def attend_boxes(
+def attend_tma(
     out: Out,
     total: Out,
     value_width: Size,
@@ -91,10 +89,10 @@ def attend_boxes(
     (results,), (queries,), (keys, values) = cube.results, cube.own, cube.steps
     count = cube.count
 
-    with role(0, registers=ASKING[plan.groups]):
+    with role(0, registers=plan.registers[0]):
         if unit_index() == 0:
             cube.issue(g, form.causal)
-    with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
+    with role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
         group = unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, form)
@@ -108,7 +106,7 @@ def attend_boxes(
         for turn in range(count):
             tile, phase = plan.place(turn)
             queries.full.wait(tile, phase)
-            place = cube.told.at(tile * 4)
+            place = cube.coordinates.at(tile * 4)
             n, head, first = place[0], place[1], place[2]
             (mine,) = cube.matrices(tile)
             mask = ScoreMask(g, form, n, head)
@@ -120,7 +118,7 @@ def attend_boxes(
             wait_mma(opening[0][0])
             keys.release(stage)
             mask.adjust_before(opening, first + row, 0, reach, plan)
-            follow(opening[0], largest, powers, factor, plan.axis)
+            online_softmax(opening[0], largest, powers, factor, plan.axis)
             weights = plan.weights(opening, plan.values)
             for begin in range(block, stop, block):
                 before, phase = stage, parity
@@ -136,11 +134,11 @@ def attend_boxes(
                 keys.release(stage)
                 mask.adjust_before(scores, first + row, begin, reach, plan)
                 # This overlaps with the preceding block's products, which then release its values.
-                fade = follow(scores[0], largest, powers, factor, plan.axis)
+                correction = online_softmax(scores[0], largest, powers, factor, plan.axis)
                 wait_mma(sums[0][0], after=[powers])
                 values.release(before)
-                sums[0][0].map_band(lambda x, f: x * f, fade)
-                take_over(weights, plan.weights(scores, plan.values))
+                sums[0][0].map_band(lambda x, f: x * f, correction)
+                set_weights(weights, plan.weights(scores, plan.values))
             queries.release(tile)
             values.full.wait(stage, parity)
             plan.multiply(sums, weights, values.at(stage), plan.values)
@@ -162,14 +160,14 @@ def attend_boxes(
             row_at = (n * g.heads + head) * g.queries
             finish(sums[0], largest, powers, total, row_at, first + row, g, form, plan)
             wait_puts(read=True)
-            put_rows(sums, results, o_map, (n, head), first + row, plan)
+            store_rows(sums, results, o_map, (n, head), first + row, plan)
         wait_mma()
         end_turns(group, plan)
         wait_puts()
 
 
 @kernel
-def query_gradient_boxes(
+def query_gradient_tma(
     up: Upstream[Pointer],
     for_query: Out,
     value_width: Size,
@@ -194,13 +192,13 @@ def query_gradient_boxes(
     o_map = lines_map(for_query, (*of_queries, g.features), steps.rows(g.features), OWN)
     maps, rooms = ((q_map, u_map), (k_map, v_map)), plan.rooms
     cube = cube_of(plan, *maps, rooms[:1], g.queries, g.heads, batches, band)
-    (results,), (queries, ups), (keys, values) = cube.results, cube.own, cube.steps
+    (results,), (queries, upstreams), (keys, values) = cube.results, cube.own, cube.steps
     count = cube.count
 
-    with role(0, registers=ASKING[plan.groups]):
+    with role(0, registers=plan.registers[0]):
         if unit_index() == 0:
             cube.issue(g, form.causal)
-    with role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.turns):
+    with role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
         group = unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, form)
@@ -209,7 +207,7 @@ def query_gradient_boxes(
         for turn in range(count):
             tile, phase = plan.place(turn)
             queries.full.wait(tile, phase)
-            place = cube.told.at(tile * 4)
+            place = cube.coordinates.at(tile * 4)
             n, head, first = place[0], place[1], place[2]
             mine = cube.matrices(tile)
             row_at = (n * g.heads + head) * g.queries
@@ -220,7 +218,7 @@ def query_gradient_boxes(
             shift, along = sums[0][0].band(plan.axis), sums[0][0].band(plan.axis)
             down, _ = plan.places(sums[0][0])
             load_row_numbers(shift, along, up, row_at, (first, row, 0, down), g.queries)
-            ups.full.wait(tile, phase)
+            upstreams.full.wait(tile, phase)
             keys.full.wait(stage, parity)
             values.full.wait(stage, parity)
             plan.add_scores(opening, mine[0], row, keys.at(stage), rooms[0])
@@ -230,7 +228,7 @@ def query_gradient_boxes(
             weigh(opening[0][0], factor, shift)
             wait_mma(slopes[0][0], after=[opening[0][0]])
             values.release(stage)
-            follow_slope(slopes[0][0], opening[0][0], along)
+            score_gradients(slopes[0][0], opening[0][0], along)
             weights = plan.weights(slopes, rooms[0])
             for begin in range(block, plan.end(first, g, form.causal), block):
                 before = stage
@@ -248,26 +246,26 @@ def query_gradient_boxes(
                 weigh(scores[0][0], factor, shift)
                 wait_mma(inner[0][0], pending=1, after=[scores[0][0]])
                 values.release(stage)
-                follow_slope(inner[0][0], scores[0][0], along)
+                score_gradients(inner[0][0], scores[0][0], along)
                 made = plan.weights(inner, rooms[0])
                 wait_mma(sums[0][0], after=[one[0] for one in made])
                 keys.release(before)
-                take_over(weights, made)
+                set_weights(weights, made)
             queries.release(tile)
-            ups.release(tile)
+            upstreams.release(tile)
             plan.multiply(sums, weights, keys.at(stage), rooms[0])
             wait_mma(sums[0][0])
             keys.release(stage)
             stage, parity = following(stage, parity, plan.stages)
             scale_sums(sums, g.scale)
             wait_puts(read=True)
-            put_rows(sums, results, o_map, (n, head), first + row, plan)
+            store_rows(sums, results, o_map, (n, head), first + row, plan)
         end_turns(group, plan)
         wait_puts()
 
 
 @kernel
-def key_gradient_boxes(
+def key_gradient_tma(
     up: Upstream[Pointer],
     for_key: Out,
     for_value: Out,
@@ -295,8 +293,8 @@ def key_gradient_boxes(
     to_values = lines_map(for_value, (*of_keys, value_width), value_steps.rows(value_width), OWN)
     maps, rooms = ((k_map, v_map), (q_map, u_map)), plan.rooms
     cube = cube_of(plan, *maps, rooms, g.keys, g.key_heads, batches, band, numbers=True)
-    (keys, values), (queries, ups), sides = cube.own, cube.steps, cube.numbers
-    results, order, count, told = cube.results, cube.order, cube.count, cube.told
+    (keys, values), (queries, upstreams), sides = cube.own, cube.steps, cube.numbers
+    results, order, count, coordinates = cube.results, cube.order, cube.count, cube.coordinates
     whole = (g.queries + block - 1) // block
 
     with role(0, registers=plan.registers[0]):
@@ -313,7 +311,7 @@ def key_gradient_boxes(
                 if unit == 0:
                     tile, phase = plan.place(turn)
                     keys.empty.wait(tile, phase ^ 1)
-                    place = told.at(tile * 4)
+                    place = coordinates.at(tile * 4)
                     place[0], place[1], place[2], place[3] = n, head, first, start
                     keys.fetch((n, head), first, tile, phase ^ 1)
                     values.fetch((n, head), first, tile, phase ^ 1)
@@ -329,7 +327,7 @@ def key_gradient_boxes(
                         )
                         if unit == 0:
                             queries.fetch((n, member), base, stage, parity)
-                            ups.fetch((n, member), base, stage, parity)
+                            upstreams.fetch((n, member), base, stage, parity)
                         sides.empty.wait(stage, parity)
                         for i in range(block // 32):
                             to = sides.at(stage).at(unit + 32 * i)
@@ -337,7 +335,7 @@ def key_gradient_boxes(
                             to[block] = deltas[i]
                         sides.full.arrive(stage)
                         stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=plan.registers[1], apart=plan.turns):
+    with role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
         group = unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, form)
@@ -347,7 +345,7 @@ def key_gradient_boxes(
         for turn in range(count):
             tile, phase = plan.place(turn)
             keys.full.wait(tile, phase)
-            place = told.at(tile * 4)
+            place = coordinates.at(tile * 4)
             n, head, first, start = place[0], place[1], place[2], place[3]
             mine = cube.matrices(tile)
             here[0], here[1] = head * g.group, start
@@ -358,27 +356,27 @@ def key_gradient_boxes(
             # another way to them, it serialises the products.
             for step in range(max((whole - start) * g.group, 1)):
                 queries.full.wait(stage, parity)
-                ups.full.wait(stage, parity)
+                upstreams.full.wait(stage, parity)
                 take_turn(group, plan)
                 scores, inner = plan.sums(block), plan.sums(block)
                 plan.add_scores(scores, mine[0], row, queries.at(stage), rooms[0])
-                plan.add_scores(inner, mine[1], row, ups.at(stage), rooms[1])
+                plan.add_scores(inner, mine[1], row, upstreams.at(stage), rooms[1])
                 give_turn(group, plan)
                 sides.full.wait(stage, parity)
                 # The preceding step's products are done too.
                 wait_mma(scores[0][0], pending=1)
                 if step > 0:
                     queries.release(before)
-                    ups.release(before)
+                    upstreams.release(before)
                 mask = ScoreMask(g, form, n, here[0], by_keys=True)
                 top, begin = first + row, here[1] * block
                 mask.adjust_by_keys(scores, top, begin, top + OWN <= begin + 1, plan)
                 weigh(scores[0][0], factor, side_of(scores, sides.at(stage), plan))
                 weights = plan.weights(scores, rooms[1])
-                plan.multiply(value_sums, weights, ups.at(stage), rooms[1])
+                plan.multiply(value_sums, weights, upstreams.at(stage), rooms[1])
                 wait_mma(inner[0][0], pending=1)
                 side = side_of(inner, sides.at(stage).at(block), plan)
-                follow_slope(inner[0][0], scores[0][0], side)
+                score_gradients(inner[0][0], scores[0][0], side)
                 sides.release(stage)
                 weights = plan.weights(inner, rooms[0])
                 plan.multiply(key_sums, weights, queries.at(stage), rooms[0])
@@ -386,12 +384,12 @@ def key_gradient_boxes(
                 stage, parity = following(stage, parity, plan.stages)
                 next_block(here, start, whole - start)
             wait_mma(value_sums[0][0], key_sums[0][0])
-            for ring, at in ((keys, tile), (values, tile), (queries, before), (ups, before)):
+            for ring, at in ((keys, tile), (values, tile), (queries, before), (upstreams, before)):
                 ring.release(at)
             scale_sums(key_sums, g.scale)
             wait_puts(read=True)
-            put_rows(key_sums, results[0], to_keys, (n, head), first + row, plan)
-            put_rows(value_sums, results[1], to_values, (n, head), first + row, plan)
+            store_rows(key_sums, results[0], to_keys, (n, head), first + row, plan)
+            store_rows(value_sums, results[1], to_values, (n, head), first + row, plan)
         end_turns(group, plan)
         wait_puts()
 

@@ -19,9 +19,9 @@ from calor_kernel.library.attention.mma_tiles import ACCESS
 from calor_kernel.library.attention.operands import upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
 from calor_kernel.library.attention.warpgroup_tma import (
-    attend_boxes,
-    key_gradient_boxes,
-    query_gradient_boxes,
+    attend_tma,
+    key_gradient_tma,
+    query_gradient_tma,
 )
 from calor_kernel.library.attention.warpgroup_tma_plan import LINE, HeadSteps, TmaPlan
 
@@ -74,7 +74,7 @@ def forward_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
     for plan in plans[: None if request.candidates else 1]:
         own = {"out": out, "total": total, "steps": steps}
         yield Work(
-            (_launch(attend_boxes, plan, p, request, p.flops(1, 1), **own),), variant=_name(plan)
+            (_launch(attend_tma, plan, p, request, p.flops(1, 1), **own),), variant=_name(plan)
         )
 
 
@@ -97,8 +97,8 @@ def gradients_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
     of_keys = _plans(p, KEY, (p.keys, p.key_heads), request)
     for first, second in paired(of_queries, of_keys, request.candidates):
         launches = (
-            _launch(query_gradient_boxes, first, p, request, p.flops(2, 1), **shared, **by_query),
-            _launch(key_gradient_boxes, second, p, request, p.flops(2, 2), **shared, **by_key),
+            _launch(query_gradient_tma, first, p, request, p.flops(2, 1), **shared, **by_query),
+            _launch(key_gradient_tma, second, p, request, p.flops(2, 2), **shared, **by_key),
         )
         yield Work(launches, variant=f"{_name(first)}; {_name(second)}")
 
@@ -127,8 +127,8 @@ def _plans(
     p, (rows, heads) = problem, sizes
     features, values = (-(-n // LINE) * LINE for n in (p.features, p.values))
     found = [
-        TmaPlan.of(p.dtype, groups, block, (features, values), stages, bool(turns), *further)
-        for groups, block, stages, turns, *further in table[max(features, values)]
+        TmaPlan.of(p.dtype, groups, block, (features, values), stages, bool(alternating), *further)
+        for groups, block, stages, alternating, *further in table[max(features, values)]
     ]
 
     def serves(one: TmaPlan) -> bool:
@@ -141,9 +141,10 @@ def _plans(
 
 
 def _name(plan: TmaPlan) -> str:
-    turns = " in turn" if plan.turns else ""
-    asking = f", {plan.asking} registers ask" if plan.asking else ""
-    return f"boxes {plan.rows}x{plan.block}, {plan.stages} stages{turns}{asking}"
+    alternating = ", alternating" if plan.alternating else ""
+    producer = plan.producer_registers
+    registers = f", {producer} producer registers" if producer else ""
+    return f"tma {plan.rows}x{plan.block}, {plan.stages} stages{alternating}{registers}"
 
 
 def _steps(heads: int, rows: int, width: int) -> HeadSteps[Multiple]:
@@ -161,7 +162,7 @@ def _launch(
 ) -> Launch:
     """Return a launch of persistent cubes; a band of heads is what the cache holds at once."""
     p, info = problem, request.info
-    by_keys = function is key_gradient_boxes
+    by_keys = function is key_gradient_tma
     rows, heads = (p.keys, p.key_heads) if by_keys else (p.queries, p.heads)
     read = p.queries * p.group if by_keys else p.keys
     a_head = greatest(read * (p.features + p.values) * int(p.dtype.itemsize), 1)

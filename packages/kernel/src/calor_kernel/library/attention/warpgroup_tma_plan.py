@@ -53,43 +53,45 @@ Weights = list[list[Fragment]]
 # Elements of a line of shared memory for the instructions, and rows of a warp group.
 LINE, OWN = 64, 64
 # Registers of producer units, by the number of consumer warp groups.
-ASKING = {1: 56, 2: 24, 3: 32}
-MULTIPLYING = {1: 240, 2: 240, 3: 160}
+PRODUCER = {1: 56, 2: 24, 3: 32}
+CONSUMER = {1: 240, 2: 240, 3: 160}
 
 
 @dataclass(frozen=True, slots=True)
 class TmaPlan(MmaPlan):
     """A plan: warp groups of 64 rows of queries; a step is a block of keys.
 
-    ``stages``: the blocks of keys, and of values, in shared memory. ``turns``: whether two warp
-    groups alternate. ``own``: the number of tiles whose own rows are in shared memory. ``asking``:
-    registers of producers if they get more than usual; 0: as usual.
+    ``stages``: the blocks of keys, and of values, in shared memory. ``alternating``: whether two
+    warp groups alternate. ``own_tiles``: the number of tiles whose own rows are in shared memory.
+    ``producer_registers``: registers of producers if they get more than usual; 0: as usual.
     """
 
     stages: int = 2
-    turns: bool = False
+    alternating: bool = False
     own_tiles: int = 1
-    asking: int = 0
+    producer_registers: int = 0
 
     @staticmethod
     def of(
-        dtype: DType, groups: int, block: int, rooms: tuple[int, int], stages: int, turns: bool,
-        own_tiles: int = 1, asking: int = 0,
+        dtype: DType, groups: int, block: int, rooms: tuple[int, int], stages: int,
+        alternating: bool, own_tiles: int = 1, producer_registers: int = 0,
     ) -> TmaPlan:  # fmt: skip
         """Return the plan of some consumer warp groups."""
         return TmaPlan(
-            dtype, 4 * groups, 1, block, *rooms, grouped=True, stages=stages, turns=turns,
-            own_tiles=own_tiles, asking=asking,
+            dtype, 4 * groups, 1, block, *rooms, grouped=True, stages=stages,
+            alternating=alternating, own_tiles=own_tiles, producer_registers=producer_registers,
         )  # fmt: skip
 
     @property
     def registers(self) -> tuple[int, int]:
         """The registers of producers and of consumers."""
-        asking, multiplying = ASKING[self.groups], MULTIPLYING[self.groups]
-        if not self.asking:
-            return asking, multiplying
+        producer, consumer = PRODUCER[self.groups], CONSUMER[self.groups]
+        if not self.producer_registers:
+            return producer, consumer
         # Registers are allocated by eights, and the sum over all warp groups is limited.
-        return self.asking, multiplying - -(-(self.asking - asking) // (8 * self.groups)) * 8
+        return self.producer_registers, consumer - -(
+            -(self.producer_registers - producer) // (8 * self.groups)
+        ) * 8
 
     def place(self, turn: Number) -> tuple[Index, Number]:
         """Return the position of a tile's own rows, and the parity of their barrier's phase."""
@@ -235,7 +237,7 @@ class Cube:
     """A persistent cube: its memory, its tiles in order, and their number.
 
     ``own``, ``steps``: the rings of a tile's own rows and of its blocks. ``numbers``: stages of
-    numbers of a block's rows. ``told``: the coordinates of tiles, from the producer, so that other
+    numbers of a block's rows. ``coordinates``: those of tiles, from the producer, so that other
     units need not divide.
     """
 
@@ -246,7 +248,7 @@ class Cube:
     numbers: Stages
     order: TileOrder
     count: Number
-    told: Pointer
+    coordinates: Pointer
 
     def matrices(self, tile: Index) -> list[SharedMatrix]:
         """Return a tile's own rows of each operand as matrices."""
@@ -271,7 +273,7 @@ class Cube:
             )
             tile, phase = plan.place(turn)
             own[0].empty.wait(tile, phase ^ 1)
-            place = self.told.at(tile * 4)
+            place = self.coordinates.at(tile * 4)
             place[0], place[1], place[2] = n, head, first
             for ring in own:
                 ring.fetch((n, head), first, tile, phase ^ 1)
@@ -318,19 +320,19 @@ def cube_of(
     barrier()
     order = TileOrder((rows + plan.rows - 1) // plan.rows, heads * batches, band)
     count = order.count()
-    told = shared(4 * plan.own_tiles, count.dtype)
-    return Cube(plan, results_at, own_rings, step_rings, sides, order, count, told)
+    coordinates = shared(4 * plan.own_tiles, count.dtype)
+    return Cube(plan, results_at, own_rings, step_rings, sides, order, count, coordinates)
 
 
 @helper
-def take_over(weights: Weights, others: Weights) -> None:
+def set_weights(weights: Weights, others: Weights) -> None:
     """Set weights to others once the products with them are done."""
     for old, new in zip(weights, others, strict=True):
         old[0].parts[0] = new[0].parts[0]
 
 
 @helper
-def put_rows(
+def store_rows(
     sums: Sums, results: Pointer, to: TensorMap, place: tuple[Number, Number], row: Number,
     plan: TmaPlan,
 ) -> None:  # fmt: skip
@@ -352,14 +354,14 @@ def put_rows(
 @helper
 def begin_turns(group: Number, plan: TmaPlan) -> None:
     """Let the first warp group begin."""
-    if plan.turns and (group == 1):
+    if plan.alternating and (group == 1):
         arrive(1, 256)
 
 
 @helper
 def take_turn(group: Number, plan: TmaPlan) -> None:
     """Wait until the other warp group has issued its products."""
-    if plan.turns:
+    if plan.alternating:
         if group == 0:
             barrier(name=1, count=256)
         else:
@@ -369,7 +371,7 @@ def take_turn(group: Number, plan: TmaPlan) -> None:
 @helper
 def give_turn(group: Number, plan: TmaPlan) -> None:
     """Let the other warp group go on."""
-    if plan.turns:
+    if plan.alternating:
         if group == 0:
             arrive(2, 256)
         else:
@@ -379,5 +381,5 @@ def give_turn(group: Number, plan: TmaPlan) -> None:
 @helper
 def end_turns(group: Number, plan: TmaPlan) -> None:
     """Take the last turn, so that no unit waits at a barrier."""
-    if plan.turns and (group == 0):
+    if plan.alternating and (group == 0):
         barrier(name=1, count=256)

@@ -1,4 +1,4 @@
-"""Is attention by boxes right, whatever the tiles, and who attends where boxes do not serve?"""
+"""Is attention by TMA right, whatever the tiles, and what serves operands that do not suit TMA?"""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_attention import Row, check_backward, check_forward
-from .test_fragments import request_of
+from .test_mma import request_of
 
 # A device with a copy engine, and few cores, so that a cube computes several tiles.
 INFO = replace(
@@ -23,10 +23,10 @@ INFO = replace(
     max_cube=(1024, 1024, 64),
     cores=3,
 )
-TWO, TURNS, THREE = (2, 128, 2, False, 2), (2, 64, 2, True, 2), (3, 128, 2, False)
+TWO, ALTERNATING, THREE = (2, 128, 2, False, 2), (2, 64, 2, True, 2), (3, 128, 2, False)
 CASES = [
-    (Row(1, 2, 1, 200, 140, 64, 64, causal=True), TURNS),
-    (Row(1, 2, 1, 260, 200, 64, 64, causal=True), TURNS),
+    (Row(1, 2, 1, 200, 140, 64, 64, causal=True), ALTERNATING),
+    (Row(1, 2, 1, 260, 200, 64, 64, causal=True), ALTERNATING),
     (Row(1, 1, 1, 70, 300, 72, 128, scale=0.1), (2, 64, 2, True)),
     (Row(2, 2, 2, 40, 170, 16, 24, order=(0, 2, 1, 3)), TWO),
     (Row(2, 2, 2, 33, 40, 24, 16, bias=(1, 2, 1, 40), mask=(1, 1, 33, 1), causal=True), THREE),
@@ -38,24 +38,24 @@ CASES = [
 
 
 @pytest.mark.parametrize(("row", "made"), CASES, ids=str)
-def test_boxes(monkeypatch, row, made):
+def test_forward_by_tma(monkeypatch, row, made):
     monkeypatch.setattr(warpgroup_tma_launch, "FORWARD", {64: (made,), 128: (made,)})
     (work,) = attention(request_of(row, bfloat16, info=INFO))
-    assert work.variant.startswith("boxes")
+    assert work.variant.startswith("tma ")
     check_forward(KernelBackend("lanes", lambda index: LanesDevice(INFO)), row, "bfloat16")
 
 
 @pytest.mark.parametrize(("row", "made"), CASES, ids=str)
-def test_gradients_by_boxes(monkeypatch, row, made):
+def test_gradients_by_tma(monkeypatch, row, made):
     for table in ("QUERY", "KEY"):
         monkeypatch.setattr(warpgroup_tma_launch, table, {64: (made,), 128: (made,)})
     (work,) = gradient(request_of(row, bfloat16, 3, info=INFO))
-    assert work.variant.startswith("boxes")
+    assert work.variant.startswith("tma ")
     backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
     check_backward(backend, row, "bfloat16", "attention_gradient")
 
 
-def test_units_that_ask_get_registers_that_others_leave(monkeypatch):
+def test_producers_get_registers_that_consumers_leave(monkeypatch):
     """A warp group of each kind shares what a cube has, by eights."""
     found = {}
     for asking in (0, 40, 56):
@@ -74,7 +74,7 @@ def test_units_that_ask_get_registers_that_others_leave(monkeypatch):
 def test_tiles_fill_the_device_and_are_nearly_full(heads, rows, name):
     row = Row(1, heads, heads, rows, rows, 64, 64)
     (work,) = attention(request_of(row, bfloat16, info=replace(INFO, cores=64)))
-    assert work.variant.startswith(f"boxes {name}")
+    assert work.variant.startswith(f"tma {name}")
 
 
 @pytest.mark.parametrize("rows", [300, 1 << 25])
@@ -83,9 +83,9 @@ def test_tiles_fit(width, rows):
     row = Row(1, 2, 2, rows, rows, width, width)
     for lower, first in ((attention, 0), (gradient, 3)):
         works = lower(request_of(row, bfloat16, first, info=INFO, candidates=True))
-        boxes = [work for work in works if work.variant.startswith("boxes")]
-        assert len({work.variant for work in boxes}) == len(boxes) > 1
-        for launch in (launch for work in boxes[:-1] for launch in work.launches):
+        by_tma = [work for work in works if work.variant.startswith("tma ")]
+        assert len({work.variant for work in by_tma}) == len(by_tma) > 1
+        for launch in (launch for work in by_tma[:-1] for launch in work.launches):
             assert launch.build.index is (int32 if rows == 300 else int64)
             assert launch.build.kernel(INFO.features).shared_bytes <= INFO.shared_bytes
 
@@ -95,4 +95,4 @@ def test_operands_that_repeat_go_another_way():
     query, key, value = request.inputs
     views = (query, replace(key, strides=(0, *key.strides[1:])), value)
     (work,) = attention(replace(request, inputs=views))
-    assert work.variant.startswith("groups")
+    assert work.variant.startswith("warp-group mma")

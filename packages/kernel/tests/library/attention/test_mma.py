@@ -63,14 +63,14 @@ def backend():
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_forward(backend, row):
-    assert names(attention(request_of(row, bfloat16))) == ["attend_fragments"]
+    assert names(attention(request_of(row, bfloat16))) == ["attend_mma"]
     check_forward(backend, row, "bfloat16")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_gradient(backend, row):
     found = names(gradient(request_of(row, bfloat16, 3)))
-    assert found == ["query_gradient_fragments", "key_gradient_fragments"]
+    assert found == ["query_gradient_mma", "key_gradient_mma"]
     check_backward(backend, row, "bfloat16", "attention_gradient")
 
 
@@ -97,7 +97,7 @@ GROUPED = [
 
 
 @pytest.mark.parametrize(("row", "cores"), [*zip(GROUPED, (1, 1000, 1), strict=True)], ids=str)
-def test_groups_of_planes(row, cores):
+def test_warp_groups(row, cores):
     info = replace(
         INFO,
         features=INFO.features | {"async_matrix"},
@@ -106,7 +106,7 @@ def test_groups_of_planes(row, cores):
         max_cube=(1024, 1024, 64),
     )
     (work,) = attention(request_of(row, bfloat16, info=info))
-    assert work.variant.startswith("groups")
+    assert work.variant.startswith("warp-group mma")
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check_forward(backend, row, "bfloat16")
     check_backward(backend, row, "bfloat16", "attention_gradient")
@@ -125,9 +125,9 @@ NAMED_ROWS = [
 @pytest.mark.parametrize("row", NAMED_ROWS, ids=str)
 def test_instructions_by_name(name, row):
     info = named_info(name, cores=1)
-    assert names(attention(request_of(row, bfloat16, info=info))) == ["attend_fragments"]
+    assert names(attention(request_of(row, bfloat16, info=info))) == ["attend_mma"]
     found = names(gradient(request_of(row, bfloat16, 3, info)))
-    assert found == ["query_gradient_fragments", "key_gradient_fragments"]
+    assert found == ["query_gradient_mma", "key_gradient_mma"]
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check_forward(backend, row, "bfloat16")
     check_backward(backend, row, "bfloat16", "attention_gradient")
@@ -171,9 +171,9 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_other_operands_go_another_way(why):
     row, dtype, info = REFUSED[why]
-    assert names(attention(request_of(row, dtype, info=info))) == ["attend_team"]
+    assert names(attention(request_of(row, dtype, info=info))) == ["attend_simt"]
     found = names(gradient(request_of(row, dtype, 3, info)))
-    assert found == ["query_gradient_team", "key_gradient_team"]
+    assert found == ["query_gradient_simt", "key_gradient_simt"]
 
 
 @pytest.mark.parametrize("lower", [attention, gradient])
@@ -182,7 +182,7 @@ def test_candidates_have_names_of_their_own_and_fit(lower):
     works = lower(request_of(row, bfloat16, 3 if lower is gradient else 0, candidates=True))
     variants = [work.variant for work in works]
     assert len(set(variants)) == len(variants) > 4
-    assert variants[-1] == "teams"
+    assert variants[-1] == "simt"
     assert [work.group for work in works] == sorted(work.group for work in works)
     for work in works[:-1]:
         for launch in work.launches:
