@@ -31,7 +31,6 @@ from calor_kernel.language import (
     helper,
     index_dtype,
     kernel,
-    max,
     min,
     quotient,
     range,

@@ -26,7 +26,6 @@ from calor_kernel.language import (
     cube_position,
     helper,
     kernel,
-    max,
     min,
     pack,
     range,

@@ -106,12 +106,11 @@ def mma_refusal(one: Convolution, request: Request) -> str | None:
     return None if enough else f"it has fewer than {_LEAST} columns or terms"
 
 
-def plans_of(problem: Correlation, info: DeviceInfo) -> list[tuple[Fragments, bool]]:
-    """Return the plans that fit, the likeliest first, and whether each is a likely one.
+def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[Fragments, bool]]:
+    """Yield the plans that fit, the likeliest first, and whether each is a likely one.
 
     Plans of warp groups stand before those of planes.
     """
-    found: list[tuple[Fragments, bool]] = []
     named = instruction_for({problem.a.dtype}, info)
     for grouped, usual, more in tiles_of(problem, info, named):
         plans = [_plan(problem, made, grouped, named) for made in (*usual, *more)]
@@ -120,8 +119,7 @@ def plans_of(problem: Correlation, info: DeviceInfo) -> list[tuple[Fragments, bo
             continue
         first = next((plan for plan in likely if _fills(problem, plan, info)), likely[-1])
         others = (plan for plan in plans if plan != first and fits(plan, info))
-        found += [(plan, plan in likely) for plan in (first, *others)]
-    return found
+        yield from ((plan, plan in likely) for plan in (first, *others))
 
 
 def tiles_of(problem: Correlation, info: DeviceInfo, named: str) -> list[tuple[bool, Tiles, Tiles]]:

@@ -43,7 +43,6 @@ from calor_kernel.library.conv.problem import (
     Convolution,
     Correlation,
     Part,
-    in_cells,
     undivided,
 )
 from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
@@ -58,8 +57,7 @@ _LITTLE, _TIMED, _TWO, _LEAST = 2, 4, 2, 32
 
 def tma_refusal(one: Convolution, request: Request) -> str | None:
     """Return why TMA cannot feed an implicit GEMM, None if it can."""
-    part = in_cells(one.seen)
-    return _refusal(part.problem if part is not None else one.seen, one)
+    return _refusal(one.cells.problem if one.cells is not None else one.seen, one)
 
 
 def _refusal(problem: Correlation, one: Convolution) -> str | None:
@@ -105,8 +103,7 @@ class _Form:
 
 def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that TMA can feed, the likeliest first."""
-    problem, info, wanted = one.seen, one.info, request.candidates
-    part = in_cells(problem)
+    problem, part, info, wanted = one.seen, one.cells, one.info, request.candidates
     seen = part.problem if part is not None else problem
     found = plans_of(seen, problem.size, info, _rows_of(seen))
     several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1

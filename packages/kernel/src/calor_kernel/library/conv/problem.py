@@ -89,20 +89,6 @@ class Correlation:
         return self.depth.size * prod(axis.terms for axis in self.axes)
 
 
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """A convolution or one of its gradients, for the ways of the family.
-
-    ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
-    operands may be rounded to TF32.
-    """
-
-    problem: Correlation
-    seen: Correlation
-    info: DeviceInfo
-    rounded: bool = False
-
-
 def accumulator(dtype: DType) -> DType:
     """Return the dtype of the sums: wider than half types, 32 or 64 bits for integers."""
     if dtype.kind == "complex":
@@ -193,6 +179,21 @@ class Part:
     problem: Correlation
     offsets: tuple[int, ...]
     steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution or one of its gradients, for the ways of the family.
+
+    ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
+    operands may be rounded to TF32. ``cells``: the only part of ``seen`` that has taps, if any.
+    """
+
+    problem: Correlation
+    seen: Correlation
+    info: DeviceInfo
+    rounded: bool = False
+    cells: Part | None = None
 
 
 def thinned(problem: Correlation) -> Correlation:

@@ -22,7 +22,6 @@ from calor_kernel.language import (
     cube_position,
     index_dtype,
     kernel,
-    max,
     min,
     range,
     select,
