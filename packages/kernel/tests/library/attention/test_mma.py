@@ -158,20 +158,30 @@ def test_float16(backend):
     check_backward(backend, row, "float16", "attention_gradient")
 
 
+# Why matrix instructions refuse: a case, its type and device, and the reason.
 REFUSED = {
-    "type": (ROWS[0], float32, INFO),
-    "wide rows": (Row(1, 1, 1, 16, 16, 136, 8), bfloat16, INFO),
-    "no whole accesses": (Row(1, 1, 1, 16, 16, 12, 8), bfloat16, INFO),
-    "few rows": (Row(1, 1, 1, 4, 16, 8, 8), bfloat16, INFO),
-    "planes": (ROWS[0], bfloat16, MANY_UNITS),
-    "no instruction": (ROWS[0], float16, replace(INFO, features=MANY_UNITS.features)),
+    "type": (ROWS[0], float32, INFO, "operands are float32"),
+    "wide rows": (Row(1, 1, 1, 16, 16, 136, 8), bfloat16, INFO, "rows are not 1 to 16 accesses"),
+    "no whole accesses": (Row(1, 1, 1, 16, 16, 12, 8), bfloat16, INFO, "rows are not 1 to 16"),
+    "few rows": (Row(1, 1, 1, 4, 16, 8, 8), bfloat16, INFO, "less than 16 queries or keys"),
+    "planes": (ROWS[0], bfloat16, MANY_UNITS, "no suitable matrix instruction"),
+    "no instruction": (
+        ROWS[0],
+        float16,
+        replace(INFO, features=MANY_UNITS.features),
+        "no suitable matrix instruction",
+    ),
 }
 
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_other_operands_go_another_way(why):
-    row, dtype, info = REFUSED[why]
-    assert names(attention(request_of(row, dtype, info=info))) == ["attend_simt"]
+    row, dtype, info, reason = REFUSED[why]
+    works = attention(request_of(row, dtype, info=info))
+    assert names(works) == ["attend_simt"]
+    dropped = {one.variant: one.reason for one in works.dropped}
+    assert reason in dropped["mma"]
+    assert reason in dropped["tma"]
     found = names(gradient(request_of(row, dtype, 3, info)))
     assert found == ["query_gradient_simt", "key_gradient_simt"]
 
