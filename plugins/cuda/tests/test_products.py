@@ -31,7 +31,7 @@ from calor_kernel.library.matmul import gpu_ways
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.split_k_launch import Parts
 from calor_kernel.library.matmul.task import Task
-from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
 from calor_kernel.library.matmul.warpgroup_tma_launch import tma_launch
 from calor_kernel.printers import print_kernel
 
@@ -39,7 +39,7 @@ FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarr
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
 
 
-def text_of(plan: Boxes, *, split: bool = False) -> str:
+def text_of(plan: TmaPlan, *, split: bool = False) -> str:
     """Return a kernel's text. ``split``: whether each tile is computed in two parts."""
     size = 512
     dense, other = Operand((0, 0), size, 1, 0, plan.dtype), Operand((0, 0), 1, size, 0, plan.dtype)
@@ -68,10 +68,10 @@ def check(compiler: Any, text: str) -> None:
     assert "0 bytes spill stores, 0 bytes spill loads" in log
 
 
-def plan_of(dtype: DType, result: DType, made: Any, along: bool) -> Boxes:
+def plan_of(dtype: DType, result: DType, made: Any, along: bool) -> TmaPlan:
     # Of float32 the left factor may lie the other way, since it goes through registers.
     first = along or dtype is not float32
-    plan = Boxes(dtype, result, *made[:3], first, along or not first, *made[3:])
+    plan = TmaPlan(dtype, result, *made[:3], first, along or not first, *made[3:])
     return plan if dtype is not uint8 else replace(plan, formats=(float8_e5m2, float8_e4m3fn))
 
 

@@ -27,8 +27,8 @@ from calor_kernel.language import (
     sqrt,
     unit_position,
 )
-from calor_kernel.library.gemm.mma import Fragments
-from calor_kernel.library.matmul.staged_mma import matmul_fragments
+from calor_kernel.library.gemm.mma import MmaPlan
+from calor_kernel.library.matmul.staged_mma import matmul_mma
 from calor_kernel.printers import print_kernel
 from golden import assert_golden
 from text_cases import arithmetic, kept_cases
@@ -119,7 +119,7 @@ def product(function: Any, plan: Any, features: str) -> str:
 
 def test_matrix_instructions() -> None:
     text = product(
-        matmul_fragments, Fragments(float16, 64, 64, 32, 2, 1, 3, True, False), "matrix load_matrix"
+        matmul_mma, MmaPlan(float16, 64, 64, 32, 2, 1, 3, True, False), "matrix load_matrix"
     )
     for part in (
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
@@ -130,8 +130,8 @@ def test_matrix_instructions() -> None:
     ):
         assert part in text
     assert "fence.proxy" not in text
-    groups = Fragments(bfloat16, 128, 64, 64, 8, 1, 3, True, False, True)
-    text = product(matmul_fragments, groups, "async_matrix")
+    groups = MmaPlan(bfloat16, 128, 64, 64, 8, 1, 3, True, False, True)
+    text = product(matmul_mma, groups, "async_matrix")
     for part in (
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16",
         "wgmma.wait_group.sync.aligned 0;",

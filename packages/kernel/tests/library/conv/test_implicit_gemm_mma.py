@@ -16,7 +16,7 @@ from calor_kernel.library.conv import (
 )
 from calor_kernel.library.conv.implicit_gemm_mma import units_of_pixel
 from calor_kernel.library.conv.implicit_gemm_mma_launch import MORE, TILES, fits
-from calor_kernel.library.gemm.mma import Fragments
+from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.planning.fitting import fitted
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -88,7 +88,7 @@ def backend():
 def test_shapes(backend, op, row):
     found = names(LOWERINGS[op](request_of(op, row, bfloat16)))
     few = op == "conv_input_gradient" and row[0][1] < 16
-    wanted = {"conv_mma", "conv_weight_mma", "matmul_fragments"}
+    wanted = {"conv_mma", "conv_weight_mma", "matmul_mma"}
     assert found & ({"tiled_correlation"} if few else wanted)
     check(backend, op, row, "bfloat16")
 
@@ -117,7 +117,7 @@ NAMED = {
 def test_instructions_by_name(op, row, name):
     info, dtype = named_info(name), NAMED[name]
     found = names(LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), info)))
-    assert found & {"conv_mma", "conv_weight_mma", "matmul_squares"}
+    assert found & {"conv_mma", "conv_weight_mma", "matmul_warp_mma"}
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, dtype)
 
 
@@ -356,7 +356,7 @@ def test_float32_where_it_may_be_rounded(op, row, more, monkeypatch):
     request = request_of(op, row, float32, info)
     said = {**request.attributes, "precision": "high"}
     works = LOWERINGS[op](replace(request, attributes=said))
-    assert not names(works) & {"tiled_correlation", "matmul_patches"}
+    assert not names(works) & {"tiled_correlation", "matmul_simt"}
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, "float32", precision="high")
 
@@ -389,4 +389,4 @@ UNEVEN = [(32, 64, 16, 2, 4, 3, False), (64, 64, 24, 2, 2, 3, False), (32, 64, 1
 @pytest.mark.parametrize("made", UNEVEN, ids=str)
 def test_tiles_that_units_would_not_copy_whole_do_not_fit(made):
     *sizes, along = made
-    assert not fits(Fragments(float32, *sizes, along, along), INFO)
+    assert not fits(MmaPlan(float32, *sizes, along, along), INFO)

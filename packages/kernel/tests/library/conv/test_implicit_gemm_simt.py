@@ -7,7 +7,7 @@ import pytest
 from calor.dtypes import bfloat16, float16, float32
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.library.conv import implicit_gemm_simt_launch
-from calor_kernel.library.gemm.simt_plan import Patches
+from calor_kernel.library.gemm.simt_plan import SimtPlan
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import NONE, OPS, check
@@ -76,7 +76,7 @@ def test_units_have_no_more_sums_than_they_keep(op, accumulators, most):
     info = replace(PLAIN, accumulators=accumulators)
     works = LOWERINGS[op](request_of(op, square(32, *WINDOWS[1]), float32, info, candidates=True))
     told = [dict(launch.build.keywords) for work in works for launch in work.launches]
-    plans = [said["plan"] for said in told if isinstance(said.get("plan"), Patches)]
+    plans = [said["plan"] for said in told if isinstance(said.get("plan"), SimtPlan)]
     assert max(len(plan.numbers) for plan in plans) == most
 
 

@@ -41,7 +41,7 @@ def test_products_of_places(row, dtype, monkeypatch):
     assert work.variant.startswith("product of places")
     made = [launch.build.function.name for launch in work.launches]
     many = not work.variant.endswith(" in 1")
-    assert made == ["unfold", "unfold", "matmul_boxes"] + ["add_transposed"] * many
+    assert made == ["unfold", "unfold", "matmul_tma"] + ["add_transposed"] * many
     assert many or row is not ROWS[-1]
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, "conv_weight_gradient", row, dtype, precision="high")

@@ -8,12 +8,12 @@ from calor.dtypes import bfloat16, float32
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import Candidates, Input, Request
-from calor_kernel.library.gemm.mma import Fragments
-from calor_kernel.library.gemm.simt_plan import Patches
+from calor_kernel.library.gemm.mma import MmaPlan
+from calor_kernel.library.gemm.simt_plan import SimtPlan
 from calor_kernel.library.matmul import gpu_ways, lowering, simt_gemm, split_k_two_pass
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
-from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
 from calor_kernel.library.matmul.warpgroup_tma_launch import tma_refusal
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -128,9 +128,9 @@ def offered(product, info, wanted):
 @pytest.mark.parametrize(
     ("dtype", "result", "kind"),
     [
-        ("float32", "float32", Patches),
-        ("bfloat16", "bfloat16", Fragments),
-        ("float16", "float32", Fragments),
+        ("float32", "float32", SimtPlan),
+        ("bfloat16", "bfloat16", MmaPlan),
+        ("float16", "float32", MmaPlan),
     ],
 )
 def test_ways(backend, monkeypatch, row, dtype, result, kind):
@@ -192,7 +192,7 @@ def test_products_beside_warp_groups(grouped, monkeypatch, row, dtype, result):
 def test_products_of_boxes(engine, monkeypatch, row, dtype, result):
     seen = tma_plans(monkeypatch)
     check(engine, row, dtype, result)
-    assert {type(plan) for plan in seen} == {Boxes}
+    assert {type(plan) for plan in seen} == {TmaPlan}
 
 
 WIDE, LARGE, HIGH = (64, 128, 2, 2), (128, 128, 3, 2), (192, 64, 3, 1)
@@ -272,7 +272,7 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
     monkeypatch.setattr(gpu_ways, "_WORTH", 1)
     check(engine, row, "float32", "float32", 2e-3, precision="high")
     assert made
-    assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {Fragments}
+    assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {MmaPlan}
 
 
 @pytest.mark.parametrize("row", [ROWS[0], ROWS[4]], ids=str)
@@ -319,7 +319,7 @@ def labels_of(backend, monkeypatch, row):
 )
 def test_parts_of_a_tile_take_turns_in_their_places(columns, result, pending):
     """A tile of an odd number of parts ends in the place where the next one begins."""
-    plan = Boxes(bfloat16, result, 64, columns, 2, True, True, 1)
+    plan = TmaPlan(bfloat16, result, 64, columns, 2, True, True, 1)
     assert plan.pending == pending
 
 
@@ -343,7 +343,7 @@ def test_what_the_copy_engine_does_not_take(changed, reason):
 @pytest.mark.parametrize("made", gpu_ways._BOXES, ids=str)
 @pytest.mark.parametrize("result", [bfloat16, float32])
 def test_a_tile_of_boxes_fits(made, result):
-    plan = Boxes(bfloat16, result, *made[:3], True, False, *made[3:])
+    plan = TmaPlan(bfloat16, result, *made[:3], True, False, *made[3:])
     assert plan.shared_bytes <= INFO.shared_bytes
     assert plan.columns % plan.part == plan.columns % plan.depth == plan.rows % 64 == 0
 
@@ -366,7 +366,7 @@ def test_what_is_not_of_whole_accesses_is_left_to_others(backend, monkeypatch, r
 
 @pytest.mark.parametrize("made", gpu_ways._FRAGMENTS, ids=str)
 def test_a_tile_is_shared_evenly(made):
-    plan = Fragments(bfloat16, *made, True, False)
+    plan = MmaPlan(bfloat16, *made, True, False)
     assert plan.rows % (plan.shape.m * plan.down) == 0
     assert plan.columns % (plan.shape.n * plan.across) == 0
     assert plan.depth % plan.shape.k == 0

@@ -40,7 +40,7 @@ from calor_kernel.library.conv.windows import (
     WindowsOnDevice,
     chosen,
 )
-from calor_kernel.library.gemm.mma import Fragments
+from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.library.gemm.pipeline import Loader, pass_over
 
 # Minimum of units that copy one pixel: with 16-byte accesses they read a line of 128 bytes.
@@ -60,7 +60,7 @@ def conv_mma(
     strides: tuple[Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
     *,
-    plan: Fragments,
+    plan: MmaPlan,
     pairs: bool,
     halves: int,
     ragged: bool,
@@ -134,7 +134,7 @@ def window_loader(
     phase: PhaseOnDevice,
     first_column: Number,
     end: Number,
-    plan: Fragments,
+    plan: MmaPlan,
 ) -> Loader:
     """Return what copies a step's tiles, with zeros for padding and beyond the operands.
 
@@ -207,7 +207,7 @@ def conv_weight_mma(
     strides: tuple[Stride, ...],
     windows: WindowsOnDevice,
     *,
-    plan: Fragments,
+    plan: MmaPlan,
 ) -> None:
     """Compute a tile: g's channels from y, taps of x's channels from x, a part of pixels from z.
 
@@ -245,7 +245,7 @@ def pixel_loader(
     first_column: Number,
     columns_total: Number,
     end: Number,
-    plan: Fragments,
+    plan: MmaPlan,
 ) -> Loader:
     """Return what copies both tiles of some pixels, with zeros for padding and beyond the end.
 
@@ -276,6 +276,6 @@ def pixel_loader(
     return load
 
 
-def units_of_pixel(plan: Fragments) -> int:
+def units_of_pixel(plan: MmaPlan) -> int:
     """Return the units that copy one pixel; more if a cube has units to spare."""
     return max(_UNITS, plan.units // plan.depth)

@@ -41,7 +41,7 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
 from calor_kernel.library.conv.problem import Convolution, Correlation
 from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
 from calor_kernel.library.conv.windows import ResultStrides
-from calor_kernel.library.gemm.mma import Fragments, instruction_for, loads_together
+from calor_kernel.library.gemm.mma import MmaPlan, instruction_for, loads_together
 from calor_kernel.library.steps import Steps
 
 # Rows and columns of a tile, terms of a step, planes down and across, stages.
@@ -106,7 +106,7 @@ def mma_refusal(one: Convolution, request: Request) -> str | None:
     return None if enough else f"it has fewer than {_LEAST} columns or terms"
 
 
-def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[Fragments, bool]]:
+def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[MmaPlan, bool]]:
     """Yield the plans that fit, the likeliest first, and whether each is a likely one.
 
     Plans of warp groups stand before those of planes.
@@ -139,15 +139,15 @@ def tiles_of(problem: Correlation, info: DeviceInfo, named: str) -> list[tuple[b
 
 def _plan(
     problem: Correlation, made: tuple[int, int, int, int, int, int], grouped: bool, named: str
-) -> Fragments:
+) -> MmaPlan:
     # Both operands of a weight gradient are dense along channels, which are not summed.
     along = not problem.by_weight
-    plan = Fragments(problem.a.dtype, *made, along, along, grouped, named)
+    plan = MmaPlan(problem.a.dtype, *made, along, along, grouped, named)
     # A float32 tile has half as many terms.
     return replace(plan, depth=plan.depth * 2 // plan.dtype.itemsize)
 
 
-def _fills(problem: Correlation, plan: Fragments, info: DeviceInfo) -> bool:
+def _fills(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> bool:
     """Return whether tiles are little wider than the problem and fill the device."""
     _, row, column = (problem.leads[i] for i in problem.roles)
     columns = column.size * prod(a.count for a in problem.axes)
@@ -158,7 +158,7 @@ def _fills(problem: Correlation, plan: Fragments, info: DeviceInfo) -> bool:
     return problem.by_weight or bool(tiles >= info.cores)
 
 
-def fits(plan: Fragments, info: DeviceInfo) -> bool:
+def fits(plan: MmaPlan, info: DeviceInfo) -> bool:
     """Return whether cubes of a plan fit a device.
 
     Each unit has the same number of copies of both tiles of a step.
@@ -173,7 +173,7 @@ def fits(plan: Fragments, info: DeviceInfo) -> bool:
     return plan.rows % line == plan.columns % line == plan.depth % (plan.units // beside) == 0
 
 
-def together(plan: Fragments, info: DeviceInfo) -> int:
+def together(plan: MmaPlan, info: DeviceInfo) -> int:
     """Return how many cubes of a plan fit the memory and registers of a core."""
     return max(1, min(info.shared_bytes // plan.shared_bytes, _REGISTERS // plan.units))
 
@@ -197,9 +197,7 @@ def joins(problem: Correlation) -> bool:
     return bool(problem.a.dtype.itemsize == float32.itemsize)
 
 
-def _of_pixels(
-    problem: Correlation, plan: Fragments, info: DeviceInfo, joined: bool = False
-) -> Work:
+def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bool = False) -> Work:
     """Return the launches of a convolution, or of an input gradient with its phases.
 
     ``joined``: whether two phases are computed together where possible, for any dtype.
@@ -262,7 +260,7 @@ def _of_pixels(
     return steps.work()
 
 
-def _of_weights(problem: Correlation, plan: Fragments, info: DeviceInfo) -> Work:
+def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
     """Return the launches of a weight gradient."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
     (_, outputs, channels), axes, images = p.leads, two_axes(p), p.depth

@@ -43,7 +43,7 @@ from calor_kernel.library.conv.windows import (
 )
 from calor_kernel.library.gemm.pipeline import Loader
 from calor_kernel.library.gemm.simt import multiply, simt_tile
-from calor_kernel.library.gemm.simt_plan import FOUR, Patches
+from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan
 
 
 @kernel
@@ -59,7 +59,7 @@ def conv_simt(
     strides: tuple[Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
     *,
-    plan: Patches,
+    plan: SimtPlan,
     even: bool,
     run: int,
 ) -> None:
@@ -106,7 +106,7 @@ class Terms:
 
     reader: Reader
     end: Number
-    plan: Patches
+    plan: SimtPlan
     even: bool
 
     @helper
@@ -232,7 +232,7 @@ def conv_weight_simt(
     columns: FastDivmod,
     tap_row: FastDivmod,
     *,
-    plan: Patches,
+    plan: SimtPlan,
     alike: int,
     ragged: tuple[bool, bool],
     padded: bool,

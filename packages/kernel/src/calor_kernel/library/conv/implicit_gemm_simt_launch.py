@@ -39,7 +39,7 @@ from calor_kernel.library.conv.implicit_gemm_simt import (
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
 from calor_kernel.library.conv.windows import ResultStrides
-from calor_kernel.library.gemm.simt_plan import FOUR, Patches, sums_of
+from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan, sums_of
 from calor_kernel.library.matmul.ranking import lack, name_of
 from calor_kernel.library.steps import Steps
 
@@ -128,7 +128,7 @@ def simt_refusal(one: Convolution, request: Request) -> str | None:
     return None if spread else "its weights are broadcast along channels"
 
 
-def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[Patches, int, int]]:
+def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[SimtPlan, int, int]]:
     """Yield plans with the parts of their sums and their group, the likeliest first."""
     by_weight = problem.by_weight
     usual = _fitting(RATES[by_weight, info.has("async_copy")], info)
@@ -146,12 +146,12 @@ def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[Patches, 
             yield plan, number % PARTS + 1, 1
 
 
-def _fitting(table: Mapping[Row, float], info: DeviceInfo) -> dict[Patches, float]:
+def _fitting(table: Mapping[Row, float], info: DeviceInfo) -> dict[SimtPlan, float]:
     """Return the plans of a table that fit a device, with their rates."""
     ahead = info.has("async_copy")
     found = {}
     for (down, across, high, wide, depth, stages), rate in table.items():
-        plan = Patches(down, across, high, wide, depth, False, False, stages)
+        plan = SimtPlan(down, across, high, wide, depth, False, False, stages)
         # Loads through registers are one step ahead.
         fits = lack(plan if ahead else replace(plan, stages=0), info) is None
         if fits and (ahead or stages == 2) and len(plan.numbers) <= sums_of(info):
@@ -159,7 +159,7 @@ def _fitting(table: Mapping[Row, float], info: DeviceInfo) -> dict[Patches, floa
     return found
 
 
-def _evened(plan: Patches, problem: Correlation) -> Patches:
+def _evened(plan: SimtPlan, problem: Correlation) -> SimtPlan:
     """Return a plan with shorter steps if only then each step has channels of one tap."""
     channels = problem.depth.size
     if channels % plan.depth == 0 or channels % _SHORT:
@@ -182,7 +182,7 @@ def _sizes(problem: Correlation) -> Sizes:
     return p.leads[2].size, -(-pixels_of(p) // phases), -(-p.terms // seen), seen, p.size
 
 
-def tiles_of(plans: Mapping[Patches, float]) -> tuple[Tile, ...]:
+def tiles_of(plans: Mapping[SimtPlan, float]) -> tuple[Tile, ...]:
     """Return plans with their rates as tiles of numbers, the form of a symbolic choice."""
     return tuple(
         (plan.rows, plan.columns, plan.depth, plan.together, rate) for plan, rate in plans.items()
@@ -247,7 +247,7 @@ def simt_works(one: Convolution, request: Request) -> Iterator[Work]:
         yield replace(make(one.seen, plan, splits, one.info), variant=name_of(plan), group=group)
 
 
-def _effort(problem: Correlation, plan: Patches, flops: int) -> Effort:
+def _effort(problem: Correlation, plan: SimtPlan, flops: int) -> Effort:
     p = problem
     nbytes = (p.a.size + p.b.size + p.size) * p.a.dtype.itemsize
     return Effort(f"conv simt {plan.rows}x{plan.columns}", flops, nbytes)
@@ -281,7 +281,7 @@ def _rows_of_weights(problem: Correlation, block: int, steps: Steps, info: Devic
     return Weights(Bound(target, p.b.dtype), channel, block * channel, (taps[1] * room, room))
 
 
-def _of_pixels(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo) -> Work:
+def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceInfo) -> Work:
     """Return the launches of a convolution, or of an input gradient with its phases."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
     (images, _, outputs), axes, channels = p.leads, two_axes(p), p.depth
@@ -332,7 +332,7 @@ def _inside(axis: Axis) -> bool:
     return bool(forward and axis.start >= 0 and last < axis.size)
 
 
-def _of_weights(problem: Correlation, plan: Patches, splits: int, info: DeviceInfo) -> Work:
+def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceInfo) -> Work:
     """Return the launches of a weight gradient, with sums in ``splits`` parts."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
     (_, outputs, channels), axes = p.leads, two_axes(p)

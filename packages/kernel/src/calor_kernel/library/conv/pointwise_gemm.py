@@ -21,7 +21,7 @@ from calor_kernel.library.conv.split_sums import add_parts, target_of
 from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
-from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
 from calor_kernel.library.steps import Steps
 
@@ -94,7 +94,7 @@ def _of_weights(one: Convolution) -> Iterator[Work]:
     found = parts_of(one.seen, one.rounded, info)
     assert found is not None
     count = found.m * found.n
-    plans = [Boxes(found.a.dtype, float32, *made, True, True, _BAND) for made in _BOXES]
+    plans = [TmaPlan(found.a.dtype, float32, *made, True, True, _BAND) for made in _BOXES]
     plans = [p for p in plans if p.shared_bytes <= info.shared_bytes and p.units <= info.max_units]
     for plan in sorted(plans, key=lambda plan: _cycles(found, plan, info)):
         steps = Steps()
@@ -109,7 +109,7 @@ def _of_weights(one: Convolution) -> Iterator[Work]:
         yield replace(steps.work(), variant=name)
 
 
-def _cycles(product: Product, plan: Boxes, info: DeviceInfo) -> float:
+def _cycles(product: Product, plan: TmaPlan, info: DeviceInfo) -> float:
     """Return the clock cycles of a term of the tiles on a core."""
     tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
     computed = plan.rows * plan.columns / _COMPUTED

@@ -22,7 +22,7 @@ from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
 from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
 from calor_kernel.library.gemm.warpgroup import LINE
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
 from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
 from calor_kernel.library.steps import Steps
 
@@ -47,7 +47,7 @@ _PARTS, _STEPS, _TIMED = 64, 8, 6
 class _Made:
     """A plan, the parts of the pixels and the pixels of a part; its estimated cycles."""
 
-    plan: Boxes
+    plan: TmaPlan
     parts: int
     share: int
     cycles: float
@@ -111,7 +111,7 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
     item, pixels = dtype.itemsize, _pixels(problem)
     depth = LINE // item
     for high, wide, stages in _TILES:
-        plan = Boxes(dtype, float32, high, wide, stages, True, True, _BAND)
+        plan = TmaPlan(dtype, float32, high, wide, stages, True, True, _BAND)
         if plan.shared_bytes > info.shared_bytes or plan.units > info.max_units:
             continue
         tiles = -(-rows // high) * -(-columns // wide)

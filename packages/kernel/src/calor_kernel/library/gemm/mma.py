@@ -128,7 +128,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Fragments:
+class MmaPlan:
     """A plan for matrix instructions: ``down`` by ``across`` planes share a tile of sums.
 
     A tile has ``rows`` by ``columns`` sums. A step has ``depth`` terms, and ``stages`` steps are in

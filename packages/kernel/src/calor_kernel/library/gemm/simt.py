@@ -13,7 +13,7 @@ from typing import Any
 from calor.dtypes import float32
 from calor_kernel.language import Pipeline, Registers, helper, pack, registers, unit_index
 from calor_kernel.library.gemm.pipeline import Loader, accumulate
-from calor_kernel.library.gemm.simt_plan import FOUR, Patches
+from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan
 from calor_kernel.library.gemm.simt_staging import add_step
 
 
@@ -25,7 +25,7 @@ class SimtTile:
     compilers keep them in registers.
     """
 
-    plan: Patches
+    plan: SimtPlan
     sums: Registers
     y: Any
     x: Any
@@ -45,7 +45,7 @@ class SimtTile:
         return pack([self.sums[self.plan.numbers[row, column + q]] for q in range(run)])
 
 
-def simt_tile(plan: Patches) -> SimtTile:
+def simt_tile(plan: SimtPlan) -> SimtTile:
     """Return sums of 0 for a unit's part of a tile."""
     y, x = woven(plan)
     return SimtTile(plan, registers(len(plan.numbers), float32), y, x)
@@ -64,7 +64,7 @@ def multiply(
     accumulate(pipe, loaders, work, begin, end, plan.depth)
 
 
-def woven(plan: Patches) -> tuple[Any, Any]:
+def woven(plan: SimtPlan) -> tuple[Any, Any]:
     """Return the row and column of a unit's first register tile.
 
     Each group of 32 units covers four rows by eight columns of register tiles, numbered down the

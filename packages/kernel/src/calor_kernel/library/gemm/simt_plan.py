@@ -20,7 +20,7 @@ SUMS, _WIDE = 128, 32
 
 
 @dataclass(frozen=True, slots=True)
-class Patches:
+class SimtPlan:
     """A plan: ``down`` by ``across`` units, each with ``high`` by ``wide`` register tiles.
 
     A step has ``depth`` terms. ``a_along``, ``b_along``: whether the operand is dense along the K
@@ -41,6 +41,11 @@ class Patches:
     stages: int = 0
     order: str = "rows"
     early: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The word for such plans in the names of candidates."""
+        return "patches"
 
     @property
     def rows(self) -> int:

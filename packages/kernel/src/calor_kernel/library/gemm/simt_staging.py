@@ -20,7 +20,7 @@ from calor_kernel.language import (
     unit_index,
 )
 from calor_kernel.library.gemm.lines import Lines
-from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, Patches
+from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 
 
 @helper
@@ -166,18 +166,18 @@ def add_part(sums: Any, ls: Any, rs: Any, plan: Any) -> None:
         sums[number] = fma(value, other, sums[number])
 
 
-def sides(plan: Patches) -> tuple[tuple[int, int], tuple[int, int], tuple[bool, bool]]:
+def sides(plan: SimtPlan) -> tuple[tuple[int, int], tuple[int, int], tuple[bool, bool]]:
     """Return size, pitch and whether the operand is dense along K, for both tiles."""
     sizes = plan.rows, plan.columns
     return sizes, (sizes[0] + FOUR, sizes[1] + FOUR), (plan.a_along, plan.b_along)
 
 
-def pieces(size: int, plan: Patches) -> int:
+def pieces(size: int, plan: SimtPlan) -> int:
     """Return the number of accesses of a unit to a tile."""
     return -(-size * plan.depth // (FOUR * plan.units))
 
 
-def place_of(turn: int, size: int, along: bool, plan: Patches) -> tuple[Any, Any, Any]:
+def place_of(turn: int, size: int, along: bool, plan: SimtPlan) -> tuple[Any, Any, Any]:
     """Return an access of a unit: its index, the operand's line and the offset in the line."""
     piece = unit_index() + turn * plan.units
     lines = (plan.depth if along else size) // FOUR

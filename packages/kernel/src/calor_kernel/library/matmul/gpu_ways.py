@@ -16,8 +16,8 @@ from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Way
 from calor_kernel.contract.work import Dropped, Request, Work
-from calor_kernel.library.gemm.mma import Fragments
-from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, Patches, sums_of
+from calor_kernel.library.gemm.mma import MmaPlan
+from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
 from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch
 from calor_kernel.library.matmul.operand_access import access_of, in_accesses
 from calor_kernel.library.matmul.operand_transpose import turned
@@ -38,8 +38,8 @@ from calor_kernel.library.matmul.split_k_launch import few_parts, parts_in_one
 from calor_kernel.library.matmul.split_k_two_pass import divided, parts_of
 from calor_kernel.library.matmul.staged_mma import staged_launch
 from calor_kernel.library.matmul.task import Task
-from calor_kernel.library.matmul.warp_mma import instruction_of, squares_launch
-from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warp_mma import instruction_of, warp_mma_launch
+from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
 from calor_kernel.library.matmul.warpgroup_tma_launch import tma_launch, tma_refusal
 
 # Smaller products leave most of a tile empty.
@@ -204,7 +204,7 @@ def _tiled_refusal(task: Task, request: Request) -> str | None:
 
 
 def _warp_mma(task: Task, request: Request) -> Works:
-    yield task.work(squares_launch(task), name="squares")
+    yield task.work(warp_mma_launch(task), name="squares")
 
 
 def _simt(task: Task, request: Request) -> Works:
@@ -226,15 +226,15 @@ def _one(task: Task, launch: Callable[..., Any]) -> Callable[..., Work]:
     return lambda plan, name, group: task.work(launch(task, plan), name=name, group=group)
 
 
-def _patches(made: tuple[Any, ...], along: tuple[bool, bool]) -> Patches:
+def _patches(made: tuple[Any, ...], along: tuple[bool, bool]) -> SimtPlan:
     down, across, high, wide, depth, *others = made
-    return Patches(down, across, high, wide, depth, *along, *others)
+    return SimtPlan(down, across, high, wide, depth, *along, *others)
 
 
-def _boxes(product: Product, made: tuple[int, ...]) -> Boxes:
+def _boxes(product: Product, made: tuple[int, ...]) -> TmaPlan:
     rows, columns, stages, band = made
     types, along = (product.a.dtype, product.dtype), along_of(product)
-    return Boxes(*types, rows, columns, stages, *along, band, product.formats)
+    return TmaPlan(*types, rows, columns, stages, *along, band, product.formats)
 
 
 def _tma(task: Task, request: Request) -> Works:
@@ -270,7 +270,7 @@ def _fills(product: Product, plan: Plan, info: DeviceInfo) -> bool:
     return not _sparse(product, plan) and 5 * cubes_of(product, plan) >= 4 * info.cores
 
 
-def _parted(product: Product, info: DeviceInfo) -> Boxes | None:
+def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
     """Return the first tile for split-K; None if whole tiles are as fast."""
     # If there are few of the smallest tiles; and if the axis is so long that larger tiles in parts
     # save more than the exchange of sums costs.
@@ -288,7 +288,7 @@ def _parted(product: Product, info: DeviceInfo) -> Boxes | None:
     return None
 
 
-def _usual_parts(task: Task) -> Boxes | None:
+def _usual_parts(task: Task) -> TmaPlan | None:
     """Return the first tile for split-K in two passes, if one launch does not know the parts."""
     plan = _parted(task.product, task.info)
     return None if plan is None or few_parts(task.product, plan, task.info) else plan
@@ -360,13 +360,13 @@ def _staged(task: Task, request: Request) -> Works:
     dtype, along = product.a.dtype, along_of(product)
     work = _one(task, staged_launch)
     if _halves(product) and all(map(info.has, _GROUPED)):
-        usual = [Fragments(dtype, *made, *along, grouped=True) for made in _GROUPS]
+        usual = [MmaPlan(dtype, *made, *along, grouped=True) for made in _GROUPS]
         # Two of these cubes share a core; a smaller tile's reads cost more than a few idle cores.
         first = filling(usual, info, lambda plan: 4 * cubes_of(product, plan) >= info.cores)
         yield from chosen(first, usual, (), info, work)
     if all(map(info.has, _NEEDED)):
-        usual = [Fragments(dtype, *made, *along) for made in _FRAGMENTS]
-        more = [Fragments(dtype, *made, *along) for made in _MORE_FRAGMENTS]
+        usual = [MmaPlan(dtype, *made, *along) for made in _FRAGMENTS]
+        more = [MmaPlan(dtype, *made, *along) for made in _MORE_FRAGMENTS]
         first = filling(usual, info, lambda plan: cubes_of(product, plan) >= info.cores)
         yield from chosen(first, usual, more, info, work)
 

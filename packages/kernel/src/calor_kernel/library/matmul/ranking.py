@@ -16,12 +16,12 @@ from typing import TypeVar
 from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Work
-from calor_kernel.library.gemm.mma import Fragments
-from calor_kernel.library.gemm.simt_plan import Patches
+from calor_kernel.library.gemm.mma import MmaPlan
+from calor_kernel.library.gemm.simt_plan import SimtPlan
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
 
-Plan = Patches | Fragments | Boxes
+Plan = SimtPlan | MmaPlan | TmaPlan
 P = TypeVar("P", bound=Plan)
 # Rows and columns of a tile, and the rate of its sums relative to the best.
 Tiles = tuple[tuple[int, int, float], ...]
@@ -74,7 +74,7 @@ def chosen(
 ) -> Iterator[Work | Dropped]:
     """Yield the first choice, if there is one, and then the others, each with name and group."""
     if first is not None:
-        yield work(first, kind_of(first), 0)
+        yield work(first, first.kind, 0)
     for plan in dict.fromkeys((*usual, *more)):
         name = name_of(plan)
         reason = lack(plan, info)
@@ -84,23 +84,18 @@ def chosen(
             yield work(plan, name, 1 if plan in usual else 2)
 
 
-def kind_of(plan: Plan) -> str:
-    """Return the kind of a plan in the names of candidates."""
-    return plan.kind if isinstance(plan, Fragments) else type(plan).__name__.lower()
-
-
 def name_of(plan: Plan) -> str:
     """Return a plan's name among the candidates."""
-    name = f"{kind_of(plan)} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
-    if isinstance(plan, Patches):
+    name = f"{plan.kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
+    if isinstance(plan, SimtPlan):
         ahead = f" {plan.stages - 1} ahead" if plan.stages else " early" if plan.early else ""
         return f"{name}{ahead}{'' if plan.order == 'rows' else f' by {plan.order}'}"
-    return f"{name} in {plan.band}" if isinstance(plan, Boxes) else name
+    return f"{name} in {plan.band}" if isinstance(plan, TmaPlan) else name
 
 
 def lack(plan: Plan, info: DeviceInfo) -> str | None:
     """Return why cubes of a plan do not fit the device, None if they do."""
-    if isinstance(plan, Patches) and plan.stages and not info.has("async_copy"):
+    if isinstance(plan, SimtPlan) and plan.stages and not info.has("async_copy"):
         return "the device has no asynchronous copies"
     return too_much(plan.units, plan.shared_bytes, info)
 

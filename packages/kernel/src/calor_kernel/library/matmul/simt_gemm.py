@@ -27,14 +27,14 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.simt import multiply, simt_tile
-from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, Patches
+from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 from calor_kernel.library.gemm.simt_staging import add_early, add_loaded
 from calor_kernel.library.matmul.operand_access import narrow
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 
 @kernel
-def matmul_patches(
+def matmul_simt(
     a: In,
     b: In,
     c: Out,
@@ -43,7 +43,7 @@ def matmul_patches(
     b_stride: Stride,
     batches: Batches[Number],
     *,
-    plan: Patches,
+    plan: SimtPlan,
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
     launch_attributes(cubes_per_core=plan.together)
@@ -76,7 +76,7 @@ class StridedLoader:
     number: int
     lines: Lines
     k: Number
-    plan: Patches
+    plan: SimtPlan
 
     def __call__(self, pipe: Pipeline, begin: Index) -> None:
         """Start copying the step that begins at a term."""
@@ -85,7 +85,7 @@ class StridedLoader:
 
 @helper
 def copy_tile(
-    pipe: Pipeline, tile: int, lines: Lines, k: Number, begin: Index, plan: Patches
+    pipe: Pipeline, tile: int, lines: Lines, k: Number, begin: Index, plan: SimtPlan
 ) -> None:
     """Copy an operand's tile of a step; neighbouring units copy adjacent elements."""
     size = plan.columns if tile else plan.rows
@@ -104,7 +104,7 @@ def copy_tile(
             pipe.copy(tile, place + deep * (size + FOUR), lines.source, index, wide, inside)
 
 
-def simt_launch(task: Task, plan: Patches) -> Launch:
+def simt_launch(task: Task, plan: SimtPlan) -> Launch:
     """Return the launch of a plan, for operands with a dense axis."""
     product = task.product
     strides = (o.free if o.depth == 1 else o.depth for o in (product.a, product.b))
@@ -114,7 +114,7 @@ def simt_launch(task: Task, plan: Patches) -> Launch:
     index = int32 if narrow(product) else int64
     tiles, cube = task.tiles(plan.rows, plan.columns), (plan.units, 1, 1)
     return launch(
-        matmul_patches,
+        matmul_simt,
         Grid(tiles, cube, task.info.planes[0], index),
         task.effort(f"matmul patches {plan.rows}x{plan.columns}"),
         a=a, b=b, c=task.result(ACCESS), sizes=task.sizes(FOUR), a_stride=a_stride,

@@ -12,7 +12,7 @@ from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import cubes_of
-from calor_kernel.library.matmul.warpgroup_tma import Boxes
+from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
 
 # Minimum of steps of a part.
 _LEAST = 8
@@ -34,7 +34,7 @@ class Parts:
         return self.tiles * self.parts
 
 
-def parts_in_one(product: Product, plan: Boxes, info: DeviceInfo) -> Parts | None:
+def parts_in_one(product: Product, plan: TmaPlan, info: DeviceInfo) -> Parts | None:
     """Return the parts of each tile of a plan; None if tiles are not cut.
 
     Parts of symbolic sizes would differ for each size.
@@ -47,7 +47,7 @@ def parts_in_one(product: Product, plan: Boxes, info: DeviceInfo) -> Parts | Non
     return None if parts == 1 else Parts(tiles, parts, steps)
 
 
-def few_parts(product: Product, plan: Boxes, info: DeviceInfo) -> bool:
+def few_parts(product: Product, plan: TmaPlan, info: DeviceInfo) -> bool:
     """Return whether split-K in one launch is the first choice."""
     made = parts_in_one(product, plan, info) if info.has("forward_progress") else None
     return made is not None and made.parts <= _FEW

@@ -26,7 +26,7 @@ from calor_kernel.language import (
     way_of_units,
 )
 from calor_kernel.library.gemm.lines import Lines
-from calor_kernel.library.gemm.mma import ACCESS, Fragments, store
+from calor_kernel.library.gemm.mma import ACCESS, MmaPlan, store
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 # Concurrent cubes of warp groups cover this many rows of tiles and share what they read.
@@ -34,7 +34,7 @@ BAND = 8
 
 
 @kernel
-def matmul_fragments(
+def matmul_mma(
     a: In,
     b: In,
     c: Out,
@@ -43,7 +43,7 @@ def matmul_fragments(
     b_stride: Stride,
     batches: Batches[Number],
     *,
-    plan: Fragments,
+    plan: MmaPlan,
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
     m, n, k = sizes.m, sizes.n, sizes.k
@@ -70,7 +70,7 @@ def matmul_fragments(
 
 
 @helper
-def tile_of_cube(plan: Fragments) -> tuple[Index, Index]:
+def tile_of_cube(plan: MmaPlan) -> tuple[Index, Index]:
     """Return the row and column of a cube's tile.
 
     Tiles of warp groups follow bands of rows, each from top to bottom.
@@ -87,7 +87,7 @@ def tile_of_cube(plan: Fragments) -> tuple[Index, Index]:
 
 @helper
 def take_tile(
-    pipe: Pipeline, plan: Fragments, lines: Lines, first: bool, k: Index, begin: Index
+    pipe: Pipeline, plan: MmaPlan, lines: Lines, first: bool, k: Index, begin: Index
 ) -> None:
     """Start copying an operand's tile of a step to the next stage, with 0 beyond the operand."""
     size, at = plan.rows if first else plan.columns, plan.layout(first)
@@ -103,7 +103,7 @@ def take_tile(
             pipe.copy(0 if first else 1, to, lines.source, of, plan.access, inside)
 
 
-def staged_launch(task: Task, plan: Fragments) -> Launch:
+def staged_launch(task: Task, plan: MmaPlan) -> Launch:
     """Return the launch of a plan, for operands with a dense axis."""
     product, count = task.product, plan.access
     strides = (o.free if o.depth == 1 else o.depth for o in (product.a, product.b))
@@ -111,7 +111,7 @@ def staged_launch(task: Task, plan: Fragments) -> Launch:
     a, b = task.operands(ACCESS, ACCESS)
     tf32 = " tf32" if product.tf32 else ""
     return launch(
-        matmul_fragments,
+        matmul_mma,
         Grid(task.tiles(plan.rows, plan.columns), (plan.units, 1, 1), task.info.planes[0]),
         task.effort(f"matmul {plan.kind} {plan.rows}x{plan.columns}{tf32}"),
         a=a, b=b, c=task.result(ACCESS), sizes=task.sizes(count), a_stride=a_stride,

@@ -56,7 +56,7 @@ _ACCESS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Squares:
+class WarpMmaPlan:
     """A plan: ``down`` by ``across`` planes share a tile.
 
     A tile has ``rows`` by ``columns`` sums, and a step has ``depth`` terms. ``a_along``,
@@ -130,7 +130,7 @@ def _access(operand: Operand, size: int, k: int) -> int:
     return count if all(number % count == 0 for number in numbers) else 1
 
 
-def squares_launch(task: Task) -> Launch:
+def warp_mma_launch(task: Task) -> Launch:
     """Return the launch by the device's instruction."""
     product, info = task.product, task.info
     a, b = product.a, product.b
@@ -138,7 +138,7 @@ def squares_launch(task: Task) -> Launch:
     assert instruction is not None
     by_a, by_b = _access(a, product.m, product.k), _access(b, product.n, product.k)
     for made in PLANS[instruction]:
-        plan = Squares(*made, a.depth == 1, b.depth == 1, by_a, by_b, instruction)
+        plan = WarpMmaPlan(*made, a.depth == 1, b.depth == 1, by_a, by_b, instruction)
         if prod(task.tiles(plan.rows, plan.columns)) >= info.cores:
             break
     a_rows, b_columns = Multiple(a.free, by_a), Multiple(b.free, by_b)
@@ -149,7 +149,7 @@ def squares_launch(task: Task) -> Launch:
     )
     left, right = task.operands(by_a * a.dtype.itemsize, by_b * b.dtype.itemsize)
     return launch(
-        matmul_squares,
+        matmul_warp_mma,
         Grid(task.tiles(plan.rows, plan.columns), (plan.units, 1, 1), plan.shape.lanes),
         task.effort(f"matmul squares {plan.rows}x{plan.columns}"),
         a=left, b=right, c=task.result(), sizes=task.sizes(), strides=strides,
@@ -158,7 +158,7 @@ def squares_launch(task: Task) -> Launch:
 
 
 @kernel
-def matmul_squares(
+def matmul_warp_mma(
     a: In,
     b: In,
     c: Out,
@@ -166,7 +166,7 @@ def matmul_squares(
     strides: Strides[Number],
     batches: Batches[Number],
     *,
-    plan: Squares,
+    plan: WarpMmaPlan,
 ) -> None:
     """Compute a tile of C; the units of a cube are planes along one axis."""
     m, n, k = sizes.m, sizes.n, sizes.k
@@ -185,10 +185,10 @@ def matmul_squares(
     side = 0
     for begin in range(0, k, plan.depth):
         l_at, r_at = side * l_size, side * r_size
-        fill_square(left, l_at, a_tile, begin, k, plan, True)
-        fill_square(right, r_at, b_tile, begin, k, plan, False)
+        fill_tile(left, l_at, a_tile, begin, k, plan, True)
+        fill_tile(right, r_at, b_tile, begin, k, plan, False)
         barrier()
-        multiply_squares(sums, left.at(l_at), right.at(r_at), row, column, plan)
+        multiply_tiles(sums, left.at(l_at), right.at(r_at), row, column, plan)
         # The other tile is filled next. This one is overwritten only after the barrier.
         side = 1 - side
     for i in range(high // plan.shape.m):
@@ -215,8 +215,8 @@ class StridedLines:
 
 
 @helper
-def multiply_squares(
-    sums: Sums, left: Pointer, right: Pointer, row: Index, column: Index, plan: Squares
+def multiply_tiles(
+    sums: Sums, left: Pointer, right: Pointer, row: Index, column: Index, plan: WarpMmaPlan
 ) -> None:
     """Add the products of a plane's rows and columns of two tiles."""
     shape = plan.shape
@@ -239,8 +239,14 @@ def multiply_squares(
 
 
 @helper
-def fill_square(
-    tile: Pointer, at: Index, lines: StridedLines, begin: Index, k: Index, plan: Squares, left: bool
+def fill_tile(
+    tile: Pointer,
+    at: Index,
+    lines: StridedLines,
+    begin: Index,
+    k: Index,
+    plan: WarpMmaPlan,
+    left: bool,
 ) -> None:
     """Fill a tile from an operand in accesses along its dense axis, with 0 beyond its end."""
     size, access, along = (

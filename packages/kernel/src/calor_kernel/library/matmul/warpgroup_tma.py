@@ -68,7 +68,7 @@ LeftFactor = Fragment | SharedMatrix
 
 
 @dataclass(frozen=True, slots=True)
-class Boxes:
+class TmaPlan:
     """A plan: each warp group has 64 of the ``rows``, and all ``columns``.
 
     A step is a line of the K axis, and ``stages`` of them are in shared memory. ``a_along``,
@@ -85,6 +85,11 @@ class Boxes:
     b_along: bool
     band: int
     formats: tuple[DType, DType] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The word for such plans in the names of candidates."""
+        return "boxes"
 
     @property
     def depth(self) -> int:
@@ -163,7 +168,7 @@ class Products(Generic[N]):
 
 
 @kernel
-def matmul_boxes(
+def matmul_tma(
     a: In,
     b: In,
     c: Out,
@@ -179,7 +184,7 @@ def matmul_boxes(
     flags: InOut | None,
     split: Split[Number] | None,
     *,
-    plan: Boxes,
+    plan: TmaPlan,
 ) -> None:
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
@@ -278,7 +283,7 @@ def schedule_of(
     sums: Pointer | None,
     flags: Pointer | None,
     split: Split[Number] | None,
-    plan: Boxes,
+    plan: TmaPlan,
 ) -> WholeTiles | Shares:
     """Return the schedule of cube ``first`` of ``step``.
 
@@ -291,7 +296,7 @@ def schedule_of(
 
 @helper
 def left_factors(
-    left: Pointer, at: Index, placed: Swizzled, top: Index, plan: Boxes
+    left: Pointer, at: Index, placed: Swizzled, top: Index, plan: TmaPlan
 ) -> Sequence[LeftFactor]:
     """Return a step's fragments of a warp group's rows, in shared memory or in registers."""
     if plan.transposed:
@@ -307,7 +312,7 @@ def operand_map(
     sizes: Pair,
     stride: Number,
     box: tuple[int, int],
-    plan: Boxes,
+    plan: TmaPlan,
 ) -> TensorMap:
     """Return an operand's tensor map: two axes of products, and two more, the last one dense."""
     whole = (1, 1, *box)
@@ -326,7 +331,7 @@ def fetch(
     deep: Index,
     full: Mbarriers,
     stage: Index,
-    plan: Boxes,
+    plan: TmaPlan,
     first: bool,
 ) -> None:
     """Issue the copies of an operand for a step: one if it is dense along the K axis."""
@@ -341,7 +346,7 @@ def fetch(
 
 @helper
 def place_of_tile(
-    tile: Index, whole: Index, down: Index, across: Index, plan: Boxes
+    tile: Index, whole: Index, down: Index, across: Index, plan: TmaPlan
 ) -> tuple[Index, Index, Index]:
     """Return a tile's row, column and product: bands of rows, from top to bottom."""
     batch, number = tile // whole, tile % whole

@@ -20,7 +20,7 @@ from calor_kernel.library.matmul.split_k import Split
 from calor_kernel.library.matmul.split_k_launch import Parts
 from calor_kernel.library.matmul.split_k_two_pass import sums_of
 from calor_kernel.library.matmul.task import Given, Sizes, Task, memory
-from calor_kernel.library.matmul.warpgroup_tma import FOUR, Boxes, Products, matmul_boxes
+from calor_kernel.library.matmul.warpgroup_tma import FOUR, Products, TmaPlan, matmul_tma
 
 NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _NBYTES = 16
@@ -75,7 +75,7 @@ def _refused(operand: Operand, product: Product) -> str | None:
 
 def boxed(
     product: Product, places: Sequence[Argument], info: DeviceInfo, target: Output | Scratch
-) -> Callable[[Boxes], Launch] | Dropped:
+) -> Callable[[TmaPlan], Launch] | Dropped:
     """Return the builder of a plan's launch, or why TMA cannot feed the product."""
     reason = tma_refusal(product, info)
     if reason is not None:
@@ -86,7 +86,7 @@ def boxed(
 
 
 def tma_launch(
-    task: Task, plan: Boxes, target: Output | Scratch = _RESULT, parts: Parts | None = None
+    task: Task, plan: TmaPlan, target: Output | Scratch = _RESULT, parts: Parts | None = None
 ) -> Launch:
     """Return the launch of a plan. ``parts``: of each tile, for split-K.
 
@@ -115,7 +115,7 @@ def tma_launch(
         for place, operand in zip(task.places, (a, b), strict=True)
     )
     return launch(
-        matmul_boxes,
+        matmul_tma,
         Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], int32),
         task.effort(label),
         a=left, b=right, c=Bound(target, product.dtype, _NBYTES), sizes=sizes,

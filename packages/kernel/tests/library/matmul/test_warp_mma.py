@@ -1,4 +1,4 @@
-"""Are products by matrix instructions of small squares what the reference says?"""
+"""Are products by matrix instructions of a plane what the reference says?"""
 
 from dataclasses import replace
 
@@ -42,13 +42,15 @@ def backends():
 )
 @pytest.mark.parametrize("names", [SIMDGROUP[1], CDNA[1]], ids=["simdgroup", "mfma"])
 def test_products(backends, monkeypatch, row, dtype, result, names):
-    check_squares(backends[names], monkeypatch, row, dtype, result)
+    check_warp_mma(backends[names], monkeypatch, row, dtype, result)
 
 
-def check_squares(backend, monkeypatch, row, dtype, result):
+def check_warp_mma(backend, monkeypatch, row, dtype, result):
     seen = []
-    made = warp_mma.Squares
-    monkeypatch.setattr(warp_mma, "Squares", lambda *given: seen.append(made(*given)) or seen[-1])
+    made = warp_mma.WarpMmaPlan
+    monkeypatch.setattr(
+        warp_mma, "WarpMmaPlan", lambda *given: seen.append(made(*given)) or seen[-1]
+    )
     check(backend, row, dtype, result)
     assert seen
     return seen[-1]
@@ -59,17 +61,17 @@ def check_squares(backend, monkeypatch, row, dtype, result):
 @pytest.mark.parametrize("names", [SIMDGROUP[1], CDNA[1], RDNA[1]], ids=["simd", "mfma", "wmma"])
 def test_accesses(backends, monkeypatch, names, dtype, orders):
     if names is RDNA[1] and dtype == "float32":
-        monkeypatch.setattr(warp_mma, "Squares", None)
+        monkeypatch.setattr(warp_mma, "WarpMmaPlan", None)
         check(backends[names], (*ACCESSES[:4], orders), dtype, dtype)
         return
-    plan = check_squares(backends[names], monkeypatch, (*ACCESSES[:4], orders), dtype, dtype)
+    plan = check_warp_mma(backends[names], monkeypatch, (*ACCESSES[:4], orders), dtype, dtype)
     assert plan.a_access == plan.b_access == (4 if dtype == "float32" else 8)
 
 
 @pytest.mark.parametrize("name", warp_mma.PLANS)
 def test_a_tile_is_shared_evenly(name):
     for made in warp_mma.PLANS[name]:
-        plan = warp_mma.Squares(*made, True, False, instruction=name)
+        plan = warp_mma.WarpMmaPlan(*made, True, False, instruction=name)
         assert plan.rows % (plan.shape.m * plan.down) == 0
         assert plan.columns % (plan.shape.n * plan.across) == 0
         assert plan.depth % plan.shape.k == 0
