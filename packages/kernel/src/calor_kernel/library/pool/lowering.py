@@ -38,7 +38,7 @@ from calor_kernel.library.pool.tiles import gradient_of_tiles, reduction_of_tile
 def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of a reduction of windows, the likeliest first."""
     (x,) = request.inputs
-    windows = windows_of(x.shape, request.attributes)
+    windows = windows_of(request)
     if not windows.windows:
         return [Work(())]
     return _reductions(windows, x, request.attributes["kind"], request.info)
@@ -48,7 +48,7 @@ def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
 def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of values at the windows' extremes; for sums, of sums."""
     u, x = request.inputs
-    windows = windows_of(x.shape, request.attributes)
+    windows = windows_of(request)
     kind = request.attributes["kind"]
     if not windows.windows:
         return [Work(())]
@@ -63,7 +63,7 @@ def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
 def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of the gradient of the windows' elements."""
     g, x = request.inputs
-    windows = windows_of(x.shape, request.attributes)
+    windows = windows_of(request)
     kind, info = request.attributes["kind"], request.info
     if not windows.elements:
         return [Work(())]

@@ -6,13 +6,13 @@ operands. Leading axes are merged if possible, so that kernels meet few ranks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Generic
+from typing import Generic
 
 from calor.dtypes import DType, float32, int32, int64, uint32, uint64
-from calor_kernel.contract.work import View
+from calor_kernel.contract.work import Request, View
 from calor_kernel.language import Mask, Number, SizeOf, StrideOf, max, min
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Slide
@@ -54,8 +54,9 @@ class Windows:
         return prod(s.window for s in self.slides)
 
 
-def windows_of(shape: Sequence[int], attributes: Mapping[str, Any]) -> Windows:
-    """Return the problem of an array's shape and the attributes of a window op."""
+def windows_of(request: Request) -> Windows:
+    """Return the problem of a window op; its last operand is the array."""
+    shape, attributes = request.inputs[-1].shape, request.attributes
     window = attributes["window"]
     lead = len(shape) - len(window)
     slides = []

@@ -182,7 +182,8 @@ def compare(
     by: Reduction,
 ) -> None:
     """Update the extremes by the taps of a row; their indices follow ``first``."""
-    for k, value in enumerate(places):
+    # All taps are read before the first is compared.
+    for k, value in enumerate(list(places)):
         value = value.to(by.wide)
         better = by.improves(value, best[0])
         if there is not None:
