@@ -153,9 +153,8 @@ def exceeds(size: int, bound: int) -> bool:
     return _FAR * size > bound if found else size > _FAR * bound
 
 
-def hinted(value: Any) -> Any:
-    """Return a number's hint without a guard: for decisions that are correct at any size."""
-    return value.hint if isinstance(value, Size) else value
+# A number's hint without a guard: for decisions that are correct at any size.
+hinted = hint_of
 
 
 def is_size(value: Any) -> bool:

@@ -346,7 +346,7 @@ def text_of(n: Size | int) -> str:
     return n.text if isinstance(n, Size) else str(n)
 
 
-def hint_of(n: Size | int) -> int:
+def hint_of(n: Any) -> Any:
     return n.hint if isinstance(n, Size) else n
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec
 
 from calor.dtypes import DType, bool_, uint64
 from calor_kernel.errors import KernelTypeError
@@ -13,6 +13,7 @@ from calor_kernel.language.values import Number
 
 Scope = Literal["unit", "plane", "warpgroup", "cube", "cluster"]
 Axis = Literal[0, 1, 2]
+P = ParamSpec("P")
 
 
 # Positions.
@@ -106,30 +107,24 @@ def fma(a: Any, b: Any, c: Any) -> Number:
     return builder.emit("fma", (a, b, c), (a.type,))[0]
 
 
-def _binary(name: str, meaning: str) -> Callable[[Any, Any], Number]:
-    def function(a: Any, b: Any) -> Number:
-        return current().binary(name, a, b)
-
+def _named(name: str, meaning: str, function: Callable[P, Number]) -> Callable[P, Number]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = meaning
     return function
+
+
+def _binary(name: str, meaning: str) -> Callable[[Any, Any], Number]:
+    return _named(name, meaning, lambda a, b: current().binary(name, a, b))
+
+
+def _unary(name: str, meaning: str) -> Callable[[Any], Number]:
+    return _named(name, meaning, lambda x: current().unary(name, x))
 
 
 quotient = _binary("quotient", "Return a / b of integers, rounded toward zero.")
 modulo = _binary("modulo", "Return the remainder of ``quotient``, with the sign of a.")
 mulhi = _binary("mulhi", "Return the upper half of the product of integers.")
 copysign = _binary("copysign", "Return a with the sign of b.")
-
-
-def _unary(name: str, meaning: str) -> Callable[[Any], Number]:
-    def function(x: Any) -> Number:
-        return current().unary(name, x)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = meaning
-    return function
-
-
 floor = _unary("floor", "Return the largest integer not above x, of floats.")
 ceil = _unary("ceil", "Return the smallest integer not below x, of floats.")
 trunc = _unary("trunc", "Return the integer part of x, of floats.")
