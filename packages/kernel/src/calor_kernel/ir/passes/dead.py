@@ -40,14 +40,13 @@ class _Marks:
         self.ties: dict[Value, tuple[Value, ...]] = {}
         self.parents: dict[Operation, Operation | None] = {}
         self.todo: list[Value] = []
-        self.effects: list[Operation] = []
 
     def block(self, block: Block, parent: Operation | None) -> None:
-        """Scan a block: the operation of each value, and the effects."""
+        """Scan a block: the operation of each value, and live effects."""
         for operation in block.operations:
             self.parents[operation] = parent
             if (not operation.regions and has_effect(operation)) or operation.name == "role":
-                self.effects.append(operation)
+                self._operation(operation)
             for result in operation.results:
                 self.makers[result] = operation
             for region in operation.regions:
@@ -73,13 +72,9 @@ class _Marks:
 
     def run(self) -> None:
         """Mark everything on the way to an effect."""
-        for operation in self.effects:
-            self._operation(operation)
         while self.todo:
             value = self.todo.pop()
-            maker = self.makers.get(value)
-            if maker is not None:
-                self._operation(maker)
+            self._operation(self.makers.get(value))
             for tied in self.ties.get(value, ()):
                 self._value(tied)
 

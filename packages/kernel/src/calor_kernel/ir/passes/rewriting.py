@@ -111,11 +111,6 @@ class Rewriter(Emitter[Value]):
         """Return the parts that replace several values, concatenated."""
         return [part for value in values for part in self._parts[value]]
 
-    def put(self, operation: Operation, results: Sequence[Parts]) -> None:
-        """Set the replacements of an operation's results."""
-        for result, parts in zip(operation.results, results, strict=True):
-            self._parts[result] = parts
-
     def inline(self, block: Block) -> list[Parts]:
         """Emit a block's operations here and return the replacement of each yielded value.
 
@@ -147,7 +142,8 @@ class Rewriter(Emitter[Value]):
     def _step(self, operation: Operation) -> None:
         self.source = operation.position
         made = self.operation(operation)
-        self.put(operation, made if made is not None else self.copy(operation))
+        made = self.copy(operation) if made is None else made
+        self._parts.update(zip(operation.results, made, strict=True))
 
     def copy(self, operation: Operation) -> list[Parts]:
         """Emit an operation again with replaced operands; regions are rewritten."""
