@@ -9,7 +9,6 @@ LIBRARY = Path(__file__).parents[2] / "packages/kernel/src/calor_kernel/library"
 LEFT = {
     "gemm": 37,
     "matmul": 16,
-    "pool": 1,
 }
 
 MODULE = """

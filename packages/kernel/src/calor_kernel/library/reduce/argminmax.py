@@ -106,7 +106,7 @@ class ArgRows(Generic[N]):
 
 @kernel
 def argminmax_rows(
-    x: In, values: Out | None, places: Out, over: ArgRows[Number], *, plan: ArgPlan
+    x: In, values: Out | None, indices: Out, over: ArgRows[Number], *, plan: ArgPlan
 ) -> None:
     """Find indices along dense rows; ``values`` are written for parts of rows."""
     first = cube_position() * over.turns
@@ -117,10 +117,10 @@ def argminmax_rows(
             end = min(begin + over.chunk, over.length)
         base = offset_of(unravel(row, over.kept.sizes), over.kept.strides)
         best = plan.op.neutral()
-        place = constant(0, plan.index)
+        index = constant(0, plan.index)
         if plan.single:
             value, strange = extreme(x, plan, base, begin, end)
-            best, place = found_at(x, plan, base, begin, end, value, strange)
+            best, index = found_at(x, plan, base, begin, end, value, strange)
         else:
             done = constant(False, bool_)
             for b in loop_range(begin, end, plan.size):
@@ -128,19 +128,19 @@ def argminmax_rows(
                 value, strange = extreme(x, plan, base, b, stop)
                 over_best = value > best if plan.op.kind == "argmax" else value < best
                 if (strange | over_best | (b == begin)) & ~done:
-                    best, place = found_at(x, plan, base, b, stop, value, strange)
+                    best, index = found_at(x, plan, base, b, stop, value, strange)
                     done = strange
-        write_best(values, places, task, (best, place), None)
+        write_best(values, indices, task, (best, index), None)
 
 
 def write_best(
-    values: Pointer | None, places: Pointer, at: Number, best: Best, mask: Number | None
+    values: Pointer | None, indices: Pointer, at: Number, best: Best, mask: Number | None
 ) -> None:
     """Write an index as a result, or a value and an index of a part."""
-    value, place = best
+    value, index = best
     if values is not None:
         values.store(at, value, mask=mask)
-    places.store(at, cast(place, places.dtype), mask=mask)
+    indices.store(at, cast(index, indices.dtype), mask=mask)
 
 
 @helper
@@ -148,13 +148,13 @@ def found_at(
     x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number, value: Number, strange: Mask
 ) -> Best:
     """Return a block's extreme, NaN if it has any, and its first index."""
-    place = constant(0, plan.index)
+    index = constant(0, plan.index)
     if strange:
-        place = search(x, plan, base, begin, end, None)
+        index = search(x, plan, base, begin, end, None)
         value = value * float("nan") if plan.op.dtype.kind == "float" else value
     else:
-        place = search(x, plan, base, begin, end, value)
-    return value, place
+        index = search(x, plan, base, begin, end, value)
+    return value, index
 
 
 @helper
@@ -240,12 +240,12 @@ class _ArgColumns(Columns[Best]):
     def allocate(self) -> None:
         """Allocate the best values and their indices."""
         self.best = Cells(self.arg.op, self.plan, 1)
-        self.place = Cells(ReductionOp("min", self.arg.index), self.plan, 1)
+        self.index = Cells(ReductionOp("min", self.arg.index), self.plan, 1)
 
     def clear(self, block: Block, v: Index) -> None:
         """Begin with the first row of the block."""
         self.best.put(v, self.arg.op.neutral(self.plan.width))
-        self.place.put(v, splat(cast(block.begin, self.arg.index), self.plan.width))
+        self.index.put(v, splat(cast(block.begin, self.arg.index), self.plan.width))
 
     def row(self, block: Block, row: Number) -> Best:
         """Return the start of a row, and its index in each lane."""
@@ -254,18 +254,18 @@ class _ArgColumns(Columns[Best]):
 
     def add(self, block: Block, rows: Iterable[Best], v: Index, rest: Rest) -> None:
         """Update the best values and their indices by a vector of each of some rows."""
-        value, number = self.best.get(v), self.place.get(v)
+        value, number = self.best.get(v), self.index.get(v)
         for start, row in rows:
             taken = self.arg.element(self.x, start + v, rest)
             better = self.arg.op.beats(taken, value)
             value, number = select(better, taken, value), select(better, row, number)
         self.best.put(v, value)
-        self.place.put(v, number)
+        self.index.put(v, number)
 
     def write(self, block: Block, v: Index, rest: Rest) -> None:
         """Write a vector of indices."""
         inside = None if rest is None else lanes(self.plan.width, rest) < rest
-        best = self.best.get(v), self.place.get(v)
+        best = self.best.get(v), self.index.get(v)
         write_best(*self.results, block.target + v, best, inside)
 
 
@@ -273,7 +273,7 @@ class _ArgColumns(Columns[Best]):
 def argminmax_columns(
     x: In,
     values: Out | None,
-    places: Out,
+    indices: Out,
     over: Blocks[Number],
     views: tuple[Strides[Number], ...],
     *,
@@ -281,26 +281,26 @@ def argminmax_columns(
     columns: ColumnPlan,
 ) -> None:
     """Find indices along an axis, for vectors of adjacent results; ``values`` as for rows."""
-    all_blocks(_ArgColumns(plan, columns, x, (values, places), over, views))
+    all_blocks(_ArgColumns(plan, columns, x, (values, indices), over, views))
 
 
 @kernel
-def join_places(
-    values: In, places: In, out: Out, results: Size, parts: Size, *, plan: ArgPlan
+def join_indices(
+    values: In, indices: In, out: Out, results: Size, parts: Size, *, plan: ArgPlan
 ) -> None:
     """Write the index of the best of ``parts`` values; parts follow one another."""
     first, width = cube_position() * plan.width, plan.width
     rest = results - first
     inside = lanes(width, first) < rest
     best = values.load(first, width, mask=inside)
-    place = places.load(first, width, mask=inside)
+    index = indices.load(first, width, mask=inside)
     for part in loop_range(1, parts):
         at = part * results + first
         value = values.load(at, width, mask=inside)
         better = plan.op.beats(value, best)
         best = select(better, value, best)
-        place = select(better, places.load(at, width, mask=inside), place)
-    out.store(first, cast(place, int64), mask=inside)
+        index = select(better, indices.load(at, width, mask=inside), index)
+    out.store(first, cast(index, int64), mask=inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class ArgTasks(Generic[N]):
 def argminmax_teams(
     x: In,
     values: Out | None,
-    places: Out,
+    indices: Out,
     over: ArgTasks[Number],
     *,
     plan: ArgPlan,
@@ -341,34 +341,34 @@ def argminmax_teams(
     begin = part * over.chunk
     end = min(begin + over.chunk, over.terms)
     best = op.neutral()
-    place = ReductionOp("min", plan.index).neutral()
+    index = ReductionOp("min", plan.index).neutral()
     first = begin + mine
     if first < end:
-        best, place = plan.element(x, base + first * over.step), cast(first, plan.index)
+        best, index = plan.element(x, base + first * over.step), cast(first, plan.index)
     for t in loop_range(first + team, end, team):
         value = plan.element(x, base + t * over.step)
         better = op.beats(value, best)
-        best, place = select(better, value, best), select(better, cast(t, plan.index), place)
-    best, place = over_units(plan, (best, place), team, 1 if along else span)
+        best, index = select(better, value, best), select(better, cast(t, plan.index), index)
+    best, index = over_units(plan, (best, index), team, 1 if along else span)
     if (mine == 0) & (task < over.tasks):
-        write_best(values, places, task, (best, place), None)
+        write_best(values, indices, task, (best, index), None)
 
 
 @helper
 def over_units(plan: ArgPlan, found: Best, team: int, apart: int) -> Best:
     """Return the best value of a team's units and its first index; every unit calls it."""
     op, unit = plan.op, unit_position()
-    best, place = found
-    values, places = shared(cube_size(), op.dtype), shared(cube_size(), plan.index)
+    best, index = found
+    values, indices = shared(cube_size(), op.dtype), shared(cube_size(), plan.index)
     distance = team // 2
     while distance:
-        values[unit], places[unit] = best, place
+        values[unit], indices[unit] = best, index
         barrier()
         other = unit ^ (distance * apart)
-        value, number = values[other], places[other]
+        value, number = values[other], indices[other]
         barrier()
         better, worse = op.beats(value, best), op.beats(best, value)
-        taken = better | (~worse & (number < place))
-        best, place = select(taken, value, best), select(taken, number, place)
+        taken = better | (~worse & (number < index))
+        best, index = select(taken, value, best), select(taken, number, index)
         distance //= 2
-    return best, place
+    return best, index

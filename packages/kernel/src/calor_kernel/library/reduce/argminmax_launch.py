@@ -22,7 +22,7 @@ from calor_kernel.library.reduce.argminmax import (
     argminmax_columns,
     argminmax_rows,
     argminmax_teams,
-    join_places,
+    join_indices,
 )
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan
 from calor_kernel.library.reduce.general import general_work
@@ -63,14 +63,14 @@ class ArgProblem:
         effort = Effort(label, terms, terms * self.x.dtype.itemsize + 8 * self.results)
         out = Bound(Output(0), int64)
         if parts == 1:
-            given |= {"values": None, "places": out}
+            given |= {"values": None, "indices": out}
             return Work((launch(kernel, grid, effort, x=operand(0, self.x), **given),))
         wide, index = stored(self.op.dtype), self.plan.index
-        memory = {"values": Bound(Scratch(0), wide), "places": Bound(Scratch(1), index)}
+        memory = {"values": Bound(Scratch(0), wide), "indices": Bound(Scratch(1), index)}
         first = launch(kernel, grid, effort, x=operand(0, self.x), **memory, **given)
         width = max(self.info.vector_bytes // 8, 1) if not self.many else 1
         last = launch(
-            join_places,
+            join_indices,
             Grid.line(-(-self.results // width)),
             Effort(label, 0, self.results * (parts * (wide.itemsize + index.itemsize) + 8)),
             **memory,

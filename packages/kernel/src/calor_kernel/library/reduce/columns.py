@@ -216,7 +216,7 @@ class _Program(Columns[dict[int, Number]]):
         numbers = zip(self.program.numbers, self.numbers, strict=True)
         made = {i: splat(n, self.plan.width) for i, n in numbers}
         for k, i in enumerate(self.program.memory):
-            if self.program.operands[i].place == "row":
+            if self.program.operands[i].role == "row":
                 made[i] = self._read(k, block.starts[k], v, rest)
         return made
 

@@ -34,7 +34,7 @@ from calor_kernel.library.elementwise.conversions import converted
 from calor_kernel.library.elementwise.values import Complex, Value, load, parts, store, stored
 from calor_kernel.library.reduce.layout import Layout, Strided
 from calor_kernel.library.reduce.program import real
-from calor_kernel.library.reduce.reduction_ops import PLACES, ReductionOp, working
+from calor_kernel.library.reduce.reduction_ops import INDICES, ReductionOp, working
 
 State = tuple[Value, Number]
 """The total or the best value so far, and its index."""
@@ -66,7 +66,7 @@ def reduce_general(
             return converted(element(x, source, at), source, op.dtype)
 
         zero = constant(0, first.dtype)
-        if op.kind in PLACES:
+        if op.kind in INDICES:
             begin = (read(base), splat(zero, width))
 
             def take(state: State, at: Number, number: Index) -> State:

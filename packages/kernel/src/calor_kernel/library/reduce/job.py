@@ -77,7 +77,7 @@ class Problem:
     def along(self) -> list[bool]:
         """Which of the operands in memory, and of the results, vary along a row."""
         program = self.program
-        made = [program.operands[i].place == "along" for i in program.memory]
+        made = [program.operands[i].role == "along" for i in program.memory]
         return made + [self.schedule.along[n] for n in program.results]
 
     @cached_property

@@ -19,7 +19,7 @@ from calor_kernel.library.reduce.job import Job, Placed
 from calor_kernel.library.reduce.layout import layout_of
 from calor_kernel.library.reduce.program import Program, Recipe
 from calor_kernel.library.reduce.program_launch import planned
-from calor_kernel.library.reduce.reduction_ops import PLACES, working
+from calor_kernel.library.reduce.reduction_ops import INDICES, working
 
 
 @lowering("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", strided=True)
@@ -33,7 +33,7 @@ def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
     missing = next((t for t in (wide, output.dtype) if stored(t) not in info.dtypes), None)
     if missing is not None and stored(missing).itemsize > 2:
         return Refusal(f"{kind} of {x.dtype} computes with {missing}, which the device lacks")
-    if kind in PLACES:
+    if kind in INDICES:
         found = layout_of(x.shape, (request.attributes["axis"],), [x])
         return ranked(ARGMINMAX, ArgProblem(request, found), request)
     return ranked(REDUCTIONS, wide, request)

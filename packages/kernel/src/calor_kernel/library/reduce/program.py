@@ -19,7 +19,7 @@ from calor_kernel.library.elementwise.values import Complex, Value
 from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
-Place = Literal["along", "row", "number"]
+Role = Literal["along", "row", "number"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Operand:
     """An operand: values along the row, one value a row, or a scalar of the launch."""
 
     dtype: DType
-    place: Place = "along"
+    role: Role = "along"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ class Program:
     @property
     def memory(self) -> tuple[int, ...]:
         """The operands in memory."""
-        return tuple(i for i, o in enumerate(self.operands) if o.place != "number")
+        return tuple(i for i, o in enumerate(self.operands) if o.role != "number")
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The scalar operands of the launch."""
-        return tuple(i for i, o in enumerate(self.operands) if o.place == "number")
+        return tuple(i for i, o in enumerate(self.operands) if o.role == "number")
 
     @property
     def folds(self) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ class Schedule:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.along: list[bool] = [o.place == "along" for o in program.operands]
+        self.along: list[bool] = [o.role == "along" for o in program.operands]
         self.walks: list[int] = [along - 1 for along in self.along]
         for step in program.steps:
             firsts = [self.walks[n] + (not self.along[n]) for n in step.operands]
@@ -223,9 +223,9 @@ class Recipe:
         """Return the dtype of a value."""
         return self._made[value].dtype
 
-    def operand(self, dtype: DType, place: Place = "along") -> int:
+    def operand(self, dtype: DType, role: Role = "along") -> int:
         """Add an operand."""
-        return self.add(Operand(dtype, place))
+        return self.add(Operand(dtype, role))
 
     def step(self, op: str, *values: int, dtype: DType | None = None) -> int:
         """Add an elementwise op; its dtype is by default that of its first operand."""

@@ -148,7 +148,7 @@ class _Plan:
         expression = Expression(tuple(o.dtype for o in operands), steps, part.program.results)
         sources = [known[n] for n in part.operands]
         views = [
-            placed.view if operand.place == "along" else _repeated(placed.view, job)
+            placed.view if operand.role == "along" else _repeated(placed.view, job)
             for placed, operand in zip(sources, operands, strict=True)
         ]
         outputs = [spec_of(job.shape, placed.view.dtype) for placed in wanted.values()]
@@ -209,7 +209,7 @@ class _Plan:
         *outer, columns = kept.sizes
         several = -(-4 * width // columns)
         dense = all(
-            program.operands[i].place == "along"
+            program.operands[i].role == "along"
             and kept.strides[k][-1] == 1
             and along.strides[k] == (columns,)
             for k, i in enumerate(program.memory)

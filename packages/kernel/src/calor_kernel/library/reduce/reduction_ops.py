@@ -27,7 +27,7 @@ from calor_kernel.library.math.base import exactly, two_sum
 
 TOTALS: Final = ("sum", "prod")
 EXTREMES: Final = ("max", "min")
-PLACES: Final = ("argmax", "argmin")
+INDICES: Final = ("argmax", "argmin")
 TRUTHS: Final = ("any", "all")
 LANES: Final = {
     "sum": "add",
@@ -145,7 +145,7 @@ def working(kind: str, source: DType, result: DType) -> DType:
     wide = float32 if source.kind == "float" and source.itemsize < 4 else source
     if kind in EXTREMES:
         return wide
-    if kind in PLACES:
+    if kind in INDICES:
         return int32 if wide is bool_ else wide
     made = float32 if result.kind == "float" and result.itemsize < 4 else result
     if wide.is_inexact:

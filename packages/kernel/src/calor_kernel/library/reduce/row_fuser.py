@@ -52,7 +52,7 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
     sources = []
     for number, k in zip(program.memory, request.attributes["operands"], strict=True):
         view = request.inputs[k]
-        if program.operands[number].place == "row":
+        if program.operands[number].role == "row":
             view = as_rows(view, rows)
         sources.append(Placed(Input(k), view))
     along = Schedule(program).along

@@ -164,7 +164,7 @@ class Run:
         self.values = [dict(self.numbers) for _ in rows]
         for number, i in enumerate(self.memory):
             operand = program.operands[i]
-            if operand.place == "row":
+            if operand.role == "row":
                 for values, starts in zip(self.values, self.starts, strict=True):
                     values[i] = real(load(self.sources[i], operand.dtype, starts[number], 1))
         if self.plan.transposed:
@@ -218,7 +218,7 @@ class Run:
     def look_ahead(self, at: Vector) -> None:
         """Prefetch the next rows' values at the same position."""
         for view, number in enumerate(self.memory):
-            if self.program.operands[number].place == "along" and self.plan.steps[view] == 1:
+            if self.program.operands[number].role == "along" and self.plan.steps[view] == 1:
                 next_row = at.starts[view] + self.views[view].kept[-1] * self.plan.together
                 self.sources[number].prefetch(next_row + at.first, locality=2)
 

@@ -256,7 +256,7 @@ class _Held:
         self.known: list[dict[int, Number]] = [{} for _ in self.places]
         # All loads are issued before the first wait.
         for number in run.memory:
-            if run.program.operands[number].place == "along":
+            if run.program.operands[number].role == "along":
                 for v in range(plan.held):
                     self.known[v][number] = self.read(number, v)
 

@@ -181,7 +181,7 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
     pairs = zip(found.along.strides, problem.along, strict=True)
     if any(varies and s[-1] not in (0, 1) for s, varies in pairs):
         return None
-    operands = sum(1 for o in program.operands if o.place == "along")
+    operands = sum(1 for o in program.operands if o.role == "along")
     most = _HELD // (info.vector_bytes * max(operands, 1))
     if problem.schedule.count == 1:
         if not any(program.op(n).rounds for n in program.folds):
