@@ -89,7 +89,8 @@ class Census:
     def case(self, name: str) -> Iterator[None]:
         """Keep what is recorded from here on under a name."""
         found: list[Json] = []
-        record, won = Recorder.record, set()
+        record = Recorder.record
+        won: set[tuple[str, str]] = set()
 
         def noted(recorder: Any, *given: Any, **named: Any) -> Any:
             made = record(recorder, *given, **named)

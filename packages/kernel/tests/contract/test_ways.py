@@ -1,10 +1,15 @@
 """Tables of ways: the order of candidates, reasons of refusals, and ways that are asked last."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from calor.dtypes import float32
+from calor.errors import PluginError
+from calor.plugins.entries import Entry
+from calor_kernel.contract import ways
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.ways import Way, ranked, serves
+from calor_kernel.contract.ways import Row, Table, Way, ranked, serves
 from calor_kernel.contract.work import Request, Work
 
 INFO = DeviceInfo("a device", frozenset((float32,)))
@@ -73,6 +78,25 @@ def test_a_way_without_a_tile_says_so() -> None:
     none = Way("tiles", serves, lambda size, request: [])
     (dropped,) = ranked([none], 4, request(True)).dropped
     assert dropped.reason == "no tile of it suits the sizes"
+
+
+def entry(monkeypatch: pytest.MonkeyPatch, name: str, *rows: Row[int]) -> None:
+    point = SimpleNamespace(load=lambda: rows)
+    found = Entry(name, "1", "calor-device", "1.0", point)  # type: ignore[arg-type]
+    monkeypatch.setattr(ways, "_brought", lambda: (found,))
+
+
+def test_a_distribution_adds_rows_before_the_named_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry(monkeypatch, "products", Row("long", way("own", 70)), Row("long", way("own too", 70)))
+    named = [one.name for one in Table("products", *TABLE)]
+    assert named == ["short", "wide", "kept", "own", "own too", "long", "general"]
+    assert [one.name for one in Table("sums", *TABLE)] == [one.name for one in TABLE]
+
+
+def test_a_row_before_an_unknown_way_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry(monkeypatch, "products", Row("fragments", way("own", 70)))
+    with pytest.raises(PluginError, match="calor-device 1.0 adds a way before 'fragments'"):
+        list(Table("products", *TABLE))
 
 
 def test_convolutions_explain_each_way(monkeypatch: pytest.MonkeyPatch) -> None:

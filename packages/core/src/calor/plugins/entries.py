@@ -61,17 +61,17 @@ class Entry:
         )
 
 
-def scan() -> list[Entry]:
-    """Return the entries of every major version, in the order of the path."""
+def scan(group: str = GROUP) -> list[Entry]:
+    """Return the entries of every major version of a group, in the order of the path."""
     # Slow to import, so only when something outside core is asked for.
     from importlib.metadata import entry_points
 
     points = entry_points()
     return [
-        Entry(point.name, group.removeprefix(GROUP), *_distribution(point), point)
-        for group in sorted(points.groups)
-        if group.startswith(GROUP)
-        for point in points.select(group=group)
+        Entry(point.name, versioned.removeprefix(group), *_distribution(point), point)
+        for versioned in sorted(points.groups)
+        if versioned.startswith(group)
+        for point in points.select(group=versioned)
     ]
 
 

@@ -10,16 +10,23 @@ tuner explains every choice; the first way of a table that does not refuse is th
 >>> small = Way("small", refuses, lambda rows, request: [Work(())])
 >>> ranked([small], 9, request).dropped
 (Dropped(variant='small', reason='more than 8 rows'),)
+
+A distribution adds rows for instructions that its device alone has; see :class:`Table`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from functools import cache, cached_property
+from typing import Final, Generic, TypeVar
 
+from calor.errors import PluginError
+from calor.plugins.entries import Entry, scan
 from calor_kernel.contract.work import Candidates, Dropped, Request, Work
 
+GROUP: Final = "calor_kernel.ways.v"
+"""The group of entry points that bring rows, without the version."""
 P = TypeVar("P")
 
 
@@ -53,6 +60,65 @@ class Way(Generic[P]):
     tier: int = 0
     spare: bool = False
     paired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[P]):
+    """A way that another distribution adds to a table, before the way named ``before``."""
+
+    before: str
+    way: Way[P]
+
+
+class Table(Generic[P]):
+    """The ways of a family's op, the most promising first, with the rows of other distributions.
+
+    An entry point of the group ``calor_kernel.ways.v1``, named after the table, refers to a tuple
+    of :class:`Row`. It is loaded when the table is first asked, on any device: the rows refuse the
+    devices that lack their instructions.
+
+    Parameters
+    ----------
+    name : str
+        The name of the table.
+    *ways : Way
+        The library's own ways.
+    """
+
+    def __init__(self, name: str, *ways: Way[P]) -> None:
+        self.name = name
+        self.own = ways
+
+    def __iter__(self) -> Iterator[Way[P]]:
+        """Yield the ways in order.
+
+        Raises
+        ------
+        PluginError
+            If an entry point does not load, or names no way of the table.
+        """
+        return iter(self._ways)
+
+    @cached_property
+    def _ways(self) -> tuple[Way[P], ...]:
+        ways = list(self.own)
+        for entry in _brought():
+            if entry.name == self.name:
+                for row in entry.load():
+                    names = [way.name for way in ways]
+                    if row.before not in names:
+                        raise PluginError(
+                            f"{entry.source} adds a way before {row.before!r} to the ways of "
+                            f"{self.name!r}, which are {', '.join(names)}; install versions of "
+                            f"calor-kernel and {entry.distribution} that belong together"
+                        )
+                    ways.insert(names.index(row.before), row.way)
+        return tuple(ways)
+
+
+@cache
+def _brought() -> tuple[Entry, ...]:
+    return tuple(scan(GROUP))
 
 
 def serves(problem: object, request: Request) -> None:
