@@ -18,6 +18,9 @@ from calor.dtypes import (
 )
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
+from calor_cuda.kernels.matmul.split_k_launch import Parts
+from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch
 from calor_interpreter.device import MANY_UNITS
 from calor_kernel.contract.work import Input, Request, View
 from calor_kernel.library.attention import warpgroup_tma_launch
@@ -29,10 +32,7 @@ from calor_kernel.library.conv import (
 )
 from calor_kernel.library.matmul import gpu_ways
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.split_k_launch import Parts
 from calor_kernel.library.matmul.task import Task
-from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
-from calor_kernel.library.matmul.warpgroup_tma_launch import tma_launch
 from calor_kernel.printers import print_kernel
 
 FEATURES = frozenset(("barrier", "planes", "async_matrix", "tensor_copy", "mbarrier"))

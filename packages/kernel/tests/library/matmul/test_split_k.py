@@ -8,13 +8,13 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.dtypes import bfloat16, int32
+from calor_cuda.kernels.matmul.split_k import Shares, Split
 from calor_interpreter.device import LanesDevice
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.work import Candidates
 from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
 from calor_kernel.library.matmul import gpu_ways, lowering, split_k_launch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.split_k import Shares, Split
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
 

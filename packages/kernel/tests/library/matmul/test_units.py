@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
+from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_refusal
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import Candidates, Input, Request
@@ -13,8 +15,6 @@ from calor_kernel.library.gemm.simt_plan import SimtPlan
 from calor_kernel.library.matmul import gpu_ways, lowering, simt_gemm, split_k_two_pass
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
-from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
-from calor_kernel.library.matmul.warpgroup_tma_launch import tma_refusal
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_matmul import ONE, check

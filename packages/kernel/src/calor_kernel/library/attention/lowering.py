@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from calor_kernel.contract.ways import Way, ranked
+from calor_kernel.contract.ways import Table, Way, ranked
 from calor_kernel.contract.work import Request, Work
 from calor_kernel.library.attention.bias_gradient import BiasParts, bias_parts_of
 from calor_kernel.library.attention.cpu_launch import (
@@ -26,11 +26,6 @@ from calor_kernel.library.attention.simt_launch import (
     bias_gradient_by_simt,
     forward_by_simt,
     gradients_by_simt,
-)
-from calor_kernel.library.attention.warpgroup_tma_launch import (
-    forward_by_tma,
-    gradients_by_tma,
-    tma_refusal,
 )
 
 
@@ -78,24 +73,16 @@ def _by_mma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
     )
 
 
-def _by_tma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
-    return Way(
-        "tma",
-        lambda task, request: tma_refusal(task.problem, request),
-        lambda task, request: make(task.problem, request),
-    )
-
-
 # The ways of each op, the most promising first.
-FORWARD: Final = (
+FORWARD: Final[Table[Task]] = Table(
+    "attention",
     _by_tiles(forward_by_tiles),
-    _by_tma(forward_by_tma),
     _by_mma(forward_by_mma),
     _by_simt(forward_by_simt),
 )
-GRADIENT: Final = (
+GRADIENT: Final[Table[Task]] = Table(
+    "attention_gradient",
     _by_tiles(gradients_by_tiles),
-    _by_tma(gradients_by_tma),
     _by_mma(gradients_by_mma),
     _by_simt(gradients_by_simt),
 )

@@ -40,7 +40,7 @@ from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
 from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan, sums_of
-from calor_kernel.library.matmul.ranking import lack, name_of
+from calor_kernel.library.matmul.ranking import lack
 from calor_kernel.library.steps import Steps
 
 # Maximum of phases of a launch.
@@ -244,7 +244,7 @@ def simt_works(one: Convolution, request: Request) -> Iterator[Work]:
     make = _of_weights if one.seen.by_weight else _of_pixels
     for plan, splits, group in plans_of(one.seen, one.info):
         # The number of parts follows from sizes, so it makes no further candidate.
-        yield replace(make(one.seen, plan, splits, one.info), variant=name_of(plan), group=group)
+        yield replace(make(one.seen, plan, splits, one.info), variant=plan.title, group=group)
 
 
 def _effort(problem: Correlation, plan: SimtPlan, flops: int) -> Effort:

@@ -9,7 +9,7 @@ from typing import Final
 
 from calor.dtypes import float32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.ways import Way, ranked, serves
+from calor_kernel.contract.ways import Table, Way, ranked, serves
 from calor_kernel.contract.work import (
     Input,
     Refusal,
@@ -33,12 +33,6 @@ from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
 from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_refusal, simt_works
-from calor_kernel.library.conv.implicit_gemm_tma_launch import (
-    stride2_refusal,
-    stride2_works,
-    tma_refusal,
-    tma_works,
-)
 from calor_kernel.library.conv.padded_rows import Placement
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
 from calor_kernel.library.conv.problem import (
@@ -56,10 +50,6 @@ from calor_kernel.library.conv.small_width_launch import (
     small_width_steps,
     small_width_weight_refusal,
     small_width_weight_steps,
-)
-from calor_kernel.library.conv.weight_gradient_gemm import (
-    weight_product_refusal,
-    weight_product_works,
 )
 from calor_kernel.library.conv.weight_gradient_rows import (
     forward_of,
@@ -161,11 +151,9 @@ _INPUT_GRADIENT: Final = (_SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROWS, _DIRECT)
 # Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
-_OF_UNITS: Final[tuple[Way[Convolution], ...]] = (
+_OF_UNITS: Final[Table[Convolution]] = Table(
+    "conv",
     Way("products", product_refusal, product_works),
-    Way("implicit GEMM by TMA", tma_refusal, tma_works),
-    Way("stride 2 by TMA", stride2_refusal, stride2_works),
-    Way("weight products", weight_product_refusal, weight_product_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(
         "implicit GEMM by FMA",

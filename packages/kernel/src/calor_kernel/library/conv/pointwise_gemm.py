@@ -2,8 +2,7 @@
 
 Requirements: nothing is copied. The pixels of an image are dense columns of an operand, and the
 products of all images are one launch. Only ways with whole accesses are used, since others are no
-faster than tiles of windows. A weight gradient sums over pixels; the images are its parts, which
-are added in a fixed order.
+faster than tiles of windows.
 """
 
 from __future__ import annotations
@@ -12,44 +11,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from calor.dtypes import bfloat16, float16, float32
-from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import ranked
-from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
+from calor_kernel.contract.work import Input, Request, Work
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
-from calor_kernel.library.conv.split_sums import add_parts, target_of
 from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
-from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
-from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
-from calor_kernel.library.steps import Steps
-
-# With fewer rows and columns most of a tile would be empty; the rows and columns of a tile.
-_LEAST, _TILE = 64, 128
-# Alignment of lines in bytes, minimum of pixels of a part, and elements of an access.
-_LINE, _PIECE, _WHOLE = 16, 256, 4
-# Rows and columns of a tile of parts, and stages; rows of tiles that share their operands.
-_BOXES = ((64, 64, 8), (64, 128, 6), (64, 256, 4), (128, 128, 5), (128, 256, 4))
-_BAND = 16
-# Bytes of products that an H200 core computes in a cycle, and bytes it reads from the cache.
-_COMPUTED, _READ = 4096, 40
 
 
 def product_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a problem is no product of its images in place, None if it is one."""
     if one.seen.by_weight:
-        found = parts_of(one.seen, one.rounded, one.info)
-        return "it is no product of whole lines that warp groups take" if found is None else None
+        return "it is a weight gradient"
     found = product_of(one.seen, one.rounded)
     return "pixels read others than those at their position" if found is None else None
 
 
 def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that is a product, the likeliest first."""
-    if one.seen.by_weight:
-        yield from _of_weights(one)
-        return
     product = product_of(one.seen, one.rounded)
     assert product is not None
     for work in ranked(WAYS, Task(product, (Input(1), Input(0)), one.info), request):
@@ -63,7 +42,7 @@ def product_of(problem: Correlation, rounded: bool) -> Product | None:
     images, groups, outputs = p.leads
     if p.by_weight or groups.size != 1 or not all(map(_plain, p.axes)):
         return None
-    if not _dense([(axis.size, axis.a) for axis in p.axes]):
+    if not dense([(axis.size, axis.a) for axis in p.axes]):
         return None
     places = prod(axis.count for axis in p.axes)
     weights = Operand((0, 0), outputs.b, p.depth.b, p.b.offset, p.b.dtype)
@@ -78,7 +57,7 @@ def _plain(axis: Axis) -> bool:
     return moves and axis.start == 0 and axis.count == axis.size
 
 
-def _dense(axes: Sequence[tuple[int, int]]) -> bool:
+def dense(axes: Sequence[tuple[int, int]]) -> bool:
     """Return whether axes, given as sizes and strides, are dense as one axis."""
     step = 1
     for size, stride in reversed(axes):
@@ -86,63 +65,3 @@ def _dense(axes: Sequence[tuple[int, int]]) -> bool:
             return False
         step *= size
     return True
-
-
-def _of_weights(one: Convolution) -> Iterator[Work]:
-    """Yield products of images, or of pieces of images, as parts of the sum."""
-    info, dtype = one.info, one.seen.a.dtype
-    found = parts_of(one.seen, one.rounded, info)
-    assert found is not None
-    count = found.m * found.n
-    plans = [TmaPlan(found.a.dtype, float32, *made, True, True, _BAND) for made in _BOXES]
-    plans = [p for p in plans if p.shared_bytes <= info.shared_bytes and p.units <= info.max_units]
-    for plan in sorted(plans, key=lambda plan: _cycles(found, plan, info)):
-        steps = Steps()
-        parts = target_of(steps, dtype, found.batches * count)
-        assert isinstance(parts.place, Scratch)
-        launch = boxed(found, (Input(1), Input(0)), info, parts.place)
-        if isinstance(launch, Dropped):
-            return
-        steps.launches.append(launch(plan))
-        add_parts(steps, parts, dtype, (1, 1, count, count), found.batches, count, info)
-        name = f"product, boxes {plan.rows}x{plan.columns} of parts"
-        yield replace(steps.work(), variant=name)
-
-
-def _cycles(product: Product, plan: TmaPlan, info: DeviceInfo) -> float:
-    """Return the clock cycles of a term of the tiles on a core."""
-    tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
-    computed = plan.rows * plan.columns / _COMPUTED
-    read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / _READ
-    return float(-(-tiles // info.cores) * max(computed, read))
-
-
-def parts_of(problem: Correlation, rounded: bool, info: DeviceInfo) -> Product | None:
-    """Return the parts of a pointwise weight gradient, None if they are no products.
-
-    Parts are images. If cores are idle, images are cut into one piece for each core.
-    """
-    p = problem
-    groups, outputs, channels = p.leads
-    if groups.size != 1 or not all(axis.count == axis.summed == 1 for axis in p.axes):
-        return None
-    if any(axis.start or axis.size != axis.terms for axis in p.axes):
-        return None
-    for of in ("a", "b"):
-        if not _dense([(axis.size, getattr(axis, of)) for axis in p.axes]):
-            return None
-    places, images, item = prod(axis.size for axis in p.axes), p.depth, p.a.dtype.itemsize
-    least = min(outputs.size, channels.size)
-    worth = p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)
-    if not worth or least < _LEAST or channels.size % _WHOLE or places * item % _LINE:
-        return None
-    tiles = -(-outputs.size // _TILE) * -(-channels.size // _TILE) * images.size
-    most = min(info.cores // tiles, places // _PIECE)
-    pieces = next(n for n in range(max(most, 1), 0, -1) if places * item % (n * _LINE) == 0)
-    size = places // pieces
-    return Product(
-        (images.size, pieces), outputs.size, channels.size, size,
-        Operand((images.b, size), outputs.b, 1, p.b.offset, p.b.dtype),
-        Operand((images.a, size), channels.a, 1, p.a.offset, p.a.dtype),
-        float32, rounded,
-    )  # fmt: skip

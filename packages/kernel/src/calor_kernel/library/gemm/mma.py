@@ -155,6 +155,11 @@ class MmaPlan:
         return "groups" if self.grouped else "fragments"
 
     @property
+    def title(self) -> str:
+        """The plan's name among the candidates."""
+        return f"{self.kind} {self.rows}x{self.columns}x{self.depth} by {self.units}"
+
+    @property
     def shape(self) -> MatrixShape:
         """The shape of the instruction."""
         return shape_of(self.instruction, self.dtype, self.columns if self.grouped else 0)

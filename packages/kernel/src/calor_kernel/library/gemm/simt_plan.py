@@ -48,6 +48,13 @@ class SimtPlan:
         return "patches"
 
     @property
+    def title(self) -> str:
+        """The plan's name among the candidates."""
+        name = f"{self.kind} {self.rows}x{self.columns}x{self.depth} by {self.units}"
+        ahead = f" {self.stages - 1} ahead" if self.stages else " early" if self.early else ""
+        return f"{name}{ahead}{'' if self.order == 'rows' else f' by {self.order}'}"
+
+    @property
     def rows(self) -> int:
         """The rows of a tile."""
         return FOUR * self.down * self.high

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from calor.dtypes import DType, float32
+from calor.dtypes import DType, bfloat16, float16, float32, int8, int32
 from calor_kernel.contract.work import Request, View, row_major
 
 Axes = tuple[int, ...]
@@ -63,6 +63,34 @@ class Product:
         right = self.b.dtype.itemsize * self.k * self.n
         whole: int = self.batches * (left + right + self.dtype.itemsize * self.m * self.n)
         return whole
+
+    @property
+    def single(self) -> bool:
+        """Whether operands and result are float32."""
+        return self.a.dtype is self.b.dtype is self.dtype is float32
+
+    @property
+    def rounded(self) -> bool:
+        """Whether it is of float32 operands that may be rounded to TF32."""
+        return self.tf32 and self.single
+
+    @property
+    def halves(self) -> bool:
+        """Whether operands are of one half type, and the result is of it or float32."""
+        dtype = self.a.dtype
+        same = self.b.dtype is dtype and self.dtype in (dtype, float32)
+        return same and dtype in (float16, bfloat16)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether operands are float8 or int8, the latter with sums of int32."""
+        integers = self.a.dtype is self.b.dtype is int8 and self.dtype is int32
+        return self.formats is not None or integers
+
+    @property
+    def along(self) -> tuple[bool, bool]:
+        """Whether each operand is dense along the K axis."""
+        return self.a.depth == 1, self.b.depth == 1
 
     def swapped(self) -> Product:
         """Return the product of the transposes, whose result is the transpose."""

@@ -11,18 +11,36 @@ For symbolic sizes the choice is among known kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Dropped, Work
-from calor_kernel.library.gemm.mma import MmaPlan
+from calor_kernel.contract.work import Dropped, Launch, Work
 from calor_kernel.library.gemm.simt_plan import SimtPlan
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
+from calor_kernel.library.matmul.task import Task
 
-Plan = SimtPlan | MmaPlan | TmaPlan
+
+class Plan(Protocol):
+    """What the ranking of plans asks of one; ``kind`` and ``title`` name it among candidates."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def units(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
+
+
 P = TypeVar("P", bound=Plan)
+# Smaller products leave most of a tile empty.
+_LEAST = 64
 # Rows and columns of a tile, and the rate of its sums relative to the best.
 Tiles = tuple[tuple[int, int, float], ...]
 
@@ -76,21 +94,12 @@ def chosen(
     if first is not None:
         yield work(first, first.kind, 0)
     for plan in dict.fromkeys((*usual, *more)):
-        name = name_of(plan)
+        name = plan.title
         reason = lack(plan, info)
         if reason is not None:
             yield Dropped(name, reason)
         elif plan != first:
             yield work(plan, name, 1 if plan in usual else 2)
-
-
-def name_of(plan: Plan) -> str:
-    """Return a plan's name among the candidates."""
-    name = f"{plan.kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
-    if isinstance(plan, SimtPlan):
-        ahead = f" {plan.stages - 1} ahead" if plan.stages else " early" if plan.early else ""
-        return f"{name}{ahead}{'' if plan.order == 'rows' else f' by {plan.order}'}"
-    return f"{name} in {plan.band}" if isinstance(plan, TmaPlan) else name
 
 
 def lack(plan: Plan, info: DeviceInfo) -> str | None:
@@ -109,9 +118,16 @@ def too_much(units: int, shared: int, info: DeviceInfo) -> str | None:
     return None
 
 
-def along_of(product: Product) -> tuple[bool, bool]:
-    """Return whether each operand is dense along the K axis."""
-    return product.a.depth == 1, product.b.depth == 1
+def too_small(product: Product) -> str | None:
+    """Return why tiles do not pay for a product, None if they do."""
+    if product.m < _LEAST or product.n < _LEAST:
+        return f"with fewer than {_LEAST} rows or columns most of a tile would be empty"
+    return None
+
+
+def by_plan(task: Task, launch: Callable[[Task, P], Launch]) -> Callable[[P, str, int], Work]:
+    """Return what makes the work of a plan, of one launch."""
+    return lambda plan, name, group: task.work(launch(task, plan), name=name, group=group)
 
 
 def cubes_of(product: Product, plan: Plan) -> int:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, float32
+from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.language import Layout, Swizzle, Swizzled
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Correlation
-from calor_kernel.library.gemm.warpgroup import LINE
 
 # The row pitch in shared memory of sums that are written; it puts the rows that a plane stores
 # together in different banks.

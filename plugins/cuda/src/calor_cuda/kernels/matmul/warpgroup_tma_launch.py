@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from calor.dtypes import int32, uint32
+from calor_cuda.kernels.matmul.split_k import Split
+from calor_cuda.kernels.matmul.split_k_launch import Parts
+from calor_cuda.kernels.matmul.split_k_two_pass import sums_of
+from calor_cuda.kernels.matmul.warpgroup_tma import FOUR, Products, TmaPlan, matmul_tma
 from calor_kernel.contract.choices import least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Argument, Dropped, Flags, Input, Launch, Output, Scratch
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.split_k import Split
-from calor_kernel.library.matmul.split_k_launch import Parts
-from calor_kernel.library.matmul.split_k_two_pass import sums_of
 from calor_kernel.library.matmul.task import Given, Sizes, Task, memory
-from calor_kernel.library.matmul.warpgroup_tma import FOUR, Products, TmaPlan, matmul_tma
 
 NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 _NBYTES = 16

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, float32
+from calor_cuda.kernels.matmul.tma_store import store_part
+from calor_cuda.kernels.warpgroup import following
 from calor_kernel.language import (
     Fragment,
     Index,
@@ -42,8 +44,6 @@ from calor_kernel.language import (
 from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.operands import KernelOperands
 from calor_kernel.library.gemm.mma import Sums, add_products
-from calor_kernel.library.gemm.warpgroup import following
-from calor_kernel.library.matmul.tma_store import store_part
 
 N = TypeVar("N")
 

@@ -15,6 +15,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 from calor.dtypes import DType, int64
+from calor_cuda.kernels.matmul.register_a import rows_in_registers
+from calor_cuda.kernels.matmul.split_k import (
+    Shares,
+    Split,
+    WholeTiles,
+    hand_over,
+    take_over,
+)
+from calor_cuda.kernels.matmul.tma_store import PARTS, write_tile
+from calor_cuda.kernels.warpgroup import ASKING, LINE, MULTIPLYING, Ring
 from calor_kernel.language import (
     Fragment,
     In,
@@ -48,17 +58,7 @@ from calor_kernel.language import (
 from calor_kernel.language.declared import Quantity
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.language.tensor_maps import TensorMap
-from calor_kernel.library.gemm.warpgroup import ASKING, LINE, MULTIPLYING, Ring
-from calor_kernel.library.matmul.register_a import rows_in_registers
-from calor_kernel.library.matmul.split_k import (
-    Shares,
-    Split,
-    WholeTiles,
-    hand_over,
-    take_over,
-)
 from calor_kernel.library.matmul.task import Sizes
-from calor_kernel.library.matmul.tma_store import PARTS, write_tile
 
 # Itemsize of operands that the matrix unit reads from shared memory along the K axis alone.
 FOUR = 4
@@ -90,6 +90,12 @@ class TmaPlan:
     def kind(self) -> str:
         """The word for such plans in the names of candidates."""
         return "boxes"
+
+    @property
+    def title(self) -> str:
+        """The plan's name among the candidates."""
+        size = f"{self.rows}x{self.columns}x{self.depth}"
+        return f"{self.kind} {size} by {self.units} in {self.band}"
 
     @property
     def depth(self) -> int:

@@ -9,6 +9,20 @@ from __future__ import annotations
 
 import math
 
+from calor_cuda.kernels.attention.warpgroup_tma_plan import (
+    OWN,
+    HeadSteps,
+    TmaPlan,
+    begin_turns,
+    cube_of,
+    end_turns,
+    give_turn,
+    lines_map,
+    set_weights,
+    store_rows,
+    take_turn,
+)
+from calor_cuda.kernels.warpgroup import following
 from calor_kernel.language import (
     Band,
     Number,
@@ -42,21 +56,7 @@ from calor_kernel.library.attention.mma_tiles import (
     weigh,
 )
 from calor_kernel.library.attention.operands import KernelOperands, ScoreForm, Upstream, finite
-from calor_kernel.library.attention.warpgroup_tma_plan import (
-    OWN,
-    HeadSteps,
-    TmaPlan,
-    begin_turns,
-    cube_of,
-    end_turns,
-    give_turn,
-    lines_map,
-    set_weights,
-    store_rows,
-    take_turn,
-)
 from calor_kernel.library.gemm.mma import Sums
-from calor_kernel.library.gemm.warpgroup import following
 
 
 @kernel

@@ -15,6 +15,18 @@ from itertools import groupby
 from math import prod
 
 from calor.dtypes import bfloat16, float16, int32
+from calor_cuda.kernels.conv.implicit_gemm_tma import Window, conv_tma
+from calor_cuda.kernels.conv.implicit_gemm_tma_plan import (
+    MOST,
+    SPLITS,
+    Cells,
+    Made,
+    RowPhases,
+    TmaPlan,
+    Writes,
+    plans_of,
+)
+from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Request, Work
@@ -27,17 +39,6 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
     two_axes,
     weights_of,
 )
-from calor_kernel.library.conv.implicit_gemm_tma import Window, conv_tma
-from calor_kernel.library.conv.implicit_gemm_tma_plan import (
-    MOST,
-    SPLITS,
-    Cells,
-    Made,
-    RowPhases,
-    TmaPlan,
-    Writes,
-    plans_of,
-)
 from calor_kernel.library.conv.problem import (
     Axis,
     Convolution,
@@ -46,7 +47,6 @@ from calor_kernel.library.conv.problem import (
     undivided,
 )
 from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
-from calor_kernel.library.gemm.warpgroup import LINE
 from calor_kernel.library.steps import Steps
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")

@@ -17,6 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+from calor_cuda.kernels.conv.implicit_gemm_tma_plan import (
+    PITCH,
+    Cells,
+    RowPhases,
+    TmaPlan,
+    Writes,
+)
+from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
 from calor_kernel.language import (
     Fragment,
     In,
@@ -51,14 +59,6 @@ from calor_kernel.language import (
 )
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of
-from calor_kernel.library.conv.implicit_gemm_tma_plan import (
-    PITCH,
-    Cells,
-    RowPhases,
-    TmaPlan,
-    Writes,
-)
-from calor_kernel.library.gemm.warpgroup import ASKING, MULTIPLYING, Ring
 
 # Maximum of pixel groups before the first one that a window may reach.
 _BEFORE = 1 << 16

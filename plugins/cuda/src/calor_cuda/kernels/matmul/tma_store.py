@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from calor_cuda.kernels.matmul.register_a import store_turned
 from calor_kernel.language import (
     assume_multiple,
     barrier,
@@ -16,7 +17,6 @@ from calor_kernel.language import (
     unit_index,
     wait_puts,
 )
-from calor_kernel.library.matmul.register_a import store_turned
 
 # Parts of a tile's sums that may be in flight.
 PARTS = 2

@@ -10,6 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from calor.dtypes import float32
+from calor_cuda.kernels.attention.warpgroup_tma import (
+    attend_tma,
+    key_gradient_tma,
+    query_gradient_tma,
+)
+from calor_cuda.kernels.attention.warpgroup_tma_plan import LINE, HeadSteps, TmaPlan
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.launching import Bound, Multiple
 from calor_kernel.contract.work import Launch, Output, Request, Work
@@ -18,12 +24,6 @@ from calor_kernel.library.attention.mma_launch import launch_of, mma_refusal, pa
 from calor_kernel.library.attention.mma_tiles import ACCESS
 from calor_kernel.library.attention.operands import upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
-from calor_kernel.library.attention.warpgroup_tma import (
-    attend_tma,
-    key_gradient_tma,
-    query_gradient_tma,
-)
-from calor_kernel.library.attention.warpgroup_tma_plan import LINE, HeadSteps, TmaPlan
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 # By the room of a row: warp groups, keys of a step, stages, whether warp groups alternate, the

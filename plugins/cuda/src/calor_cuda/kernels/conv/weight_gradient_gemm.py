@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed
+from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, operand
 from calor_kernel.contract.work import Dropped, Output, Request, Scratch, Work
@@ -20,10 +23,7 @@ from calor_kernel.library.conv.im2col import SightAxis, unfold_launch
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
 from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
-from calor_kernel.library.gemm.warpgroup import LINE
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
-from calor_kernel.library.matmul.warpgroup_tma_launch import boxed
 from calor_kernel.library.steps import Steps
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier")

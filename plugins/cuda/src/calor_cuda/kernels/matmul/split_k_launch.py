@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import cubes_of
-from calor_kernel.library.matmul.warpgroup_tma import TmaPlan
 
 # Minimum of steps of a part.
 _LEAST = 8

@@ -1,0 +1,1 @@
+"""Attention by TMA and warp-group instructions."""

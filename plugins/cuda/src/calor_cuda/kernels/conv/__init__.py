@@ -1,0 +1,1 @@
+"""Convolutions by TMA and warp-group instructions."""

@@ -1,0 +1,100 @@
+"""Weight gradients of pointwise convolutions as matrix products of the images in place.
+
+Requirements: nothing is copied. A gradient sums over pixels; the images are its parts, which are
+added in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from calor.dtypes import bfloat16, float16, float32
+from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
+from calor_kernel.library.conv.pointwise_gemm import dense
+from calor_kernel.library.conv.problem import Convolution, Correlation
+from calor_kernel.library.conv.split_sums import add_parts, target_of
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.steps import Steps
+
+# With fewer rows and columns most of a tile would be empty; the rows and columns of a tile.
+_LEAST, _TILE = 64, 128
+# Alignment of lines in bytes, minimum of pixels of a part, and elements of an access.
+_LINE, _PIECE, _WHOLE = 16, 256, 4
+# Rows and columns of a tile of parts, and stages; rows of tiles that share their operands.
+_TILES = ((64, 64, 8), (64, 128, 6), (64, 256, 4), (128, 128, 5), (128, 256, 4))
+_BAND = 16
+# Bytes of products that an H200 core computes in a cycle, and bytes it reads from the cache.
+_COMPUTED, _READ = 4096, 40
+
+
+def pointwise_weight_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a problem is no weight gradient of such a convolution, None if it is one."""
+    if not one.seen.by_weight:
+        return "it is no weight gradient"
+    found = parts_of(one.seen, one.rounded, one.info)
+    return "it is no product of whole lines that warp groups take" if found is None else None
+
+
+def pointwise_weight_works(one: Convolution, request: Request) -> Iterator[Work]:
+    """Yield products of images, or of pieces of images, as parts of the sum."""
+    info, dtype = one.info, one.seen.a.dtype
+    found = parts_of(one.seen, one.rounded, info)
+    assert found is not None
+    count = found.m * found.n
+    plans = [TmaPlan(found.a.dtype, float32, *made, True, True, _BAND) for made in _TILES]
+    plans = [p for p in plans if p.shared_bytes <= info.shared_bytes and p.units <= info.max_units]
+    for plan in sorted(plans, key=lambda plan: _cycles(found, plan, info)):
+        steps = Steps()
+        parts = target_of(steps, dtype, found.batches * count)
+        assert isinstance(parts.place, Scratch)
+        launch = boxed(found, (Input(1), Input(0)), info, parts.place)
+        if isinstance(launch, Dropped):
+            return
+        steps.launches.append(launch(plan))
+        add_parts(steps, parts, dtype, (1, 1, count, count), found.batches, count, info)
+        name = f"product, boxes {plan.rows}x{plan.columns} of parts"
+        yield replace(steps.work(), variant=name)
+
+
+def _cycles(product: Product, plan: TmaPlan, info: DeviceInfo) -> float:
+    """Return the clock cycles of a term of the tiles on a core."""
+    tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
+    computed = plan.rows * plan.columns / _COMPUTED
+    read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / _READ
+    return float(-(-tiles // info.cores) * max(computed, read))
+
+
+def parts_of(problem: Correlation, rounded: bool, info: DeviceInfo) -> Product | None:
+    """Return the parts of a pointwise weight gradient, None if they are no products.
+
+    Parts are images. If cores are idle, images are cut into one piece for each core.
+    """
+    p = problem
+    groups, outputs, channels = p.leads
+    if groups.size != 1 or not all(axis.count == axis.summed == 1 for axis in p.axes):
+        return None
+    if any(axis.start or axis.size != axis.terms for axis in p.axes):
+        return None
+    for of in ("a", "b"):
+        if not dense([(axis.size, getattr(axis, of)) for axis in p.axes]):
+            return None
+    places, images, item = prod(axis.size for axis in p.axes), p.depth, p.a.dtype.itemsize
+    least = min(outputs.size, channels.size)
+    worth = p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)
+    if not worth or least < _LEAST or channels.size % _WHOLE or places * item % _LINE:
+        return None
+    tiles = -(-outputs.size // _TILE) * -(-channels.size // _TILE) * images.size
+    most = min(info.cores // tiles, places // _PIECE)
+    pieces = next(n for n in range(max(most, 1), 0, -1) if places * item % (n * _LINE) == 0)
+    size = places // pieces
+    return Product(
+        (images.size, pieces), outputs.size, channels.size, size,
+        Operand((images.b, size), outputs.b, 1, p.b.offset, p.b.dtype),
+        Operand((images.a, size), channels.a, 1, p.a.offset, p.a.dtype),
+        float32, rounded,
+    )  # fmt: skip

@@ -1,0 +1,30 @@
+"""The ways of convolutions by TMA and asynchronous warp-group instructions: rows of "conv"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from calor_cuda.kernels.conv.implicit_gemm_tma_launch import (
+    stride2_refusal,
+    stride2_works,
+    tma_refusal,
+    tma_works,
+)
+from calor_cuda.kernels.conv.pointwise_weight_gemm import (
+    pointwise_weight_refusal,
+    pointwise_weight_works,
+)
+from calor_cuda.kernels.conv.weight_gradient_gemm import (
+    weight_product_refusal,
+    weight_product_works,
+)
+from calor_kernel.contract.ways import Row, Way
+from calor_kernel.library.conv.problem import Convolution
+
+_BEFORE = "implicit GEMM by MMA"
+ROWS: Final[tuple[Row[Convolution], ...]] = (
+    Row(_BEFORE, Way("products in place", pointwise_weight_refusal, pointwise_weight_works)),
+    Row(_BEFORE, Way("implicit GEMM by TMA", tma_refusal, tma_works)),
+    Row(_BEFORE, Way("stride 2 by TMA", stride2_refusal, stride2_works)),
+    Row(_BEFORE, Way("weight products", weight_product_refusal, weight_product_works)),
+)

@@ -1,0 +1,1 @@
+"""Matrix products by TMA and warp-group instructions."""

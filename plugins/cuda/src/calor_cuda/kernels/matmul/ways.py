@@ -1,0 +1,213 @@
+"""The ways of products by TMA and asynchronous warp-group instructions: rows of "matmul".
+
+Requirements: the conditions of a way on sizes and strides are checked here, so that a kernel reads
+in whole accesses. Tiles are as large as possible with one for each core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from calor.dtypes import float32
+from calor_cuda.kernels.matmul.operand_transpose import turned
+from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
+from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of
+from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch, tma_refusal
+from calor_kernel.contract.choices import exceeds
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.ways import Row, Way
+from calor_kernel.contract.work import Dropped, Request, Work
+from calor_kernel.library.matmul.problem import Product
+from calor_kernel.library.matmul.ranking import by_plan, by_waves, chosen, cubes_of, lack, too_small
+from calor_kernel.library.matmul.task import Task
+
+_COPIED = ("async_matrix", "tensor_copy", "mbarrier")
+# With fewer rows or columns a product is faster than a transpose of its operands.
+_WORTH = 512
+# Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
+# Stages fill the shared memory: loads in flight bound the speed of small tiles. The value is the
+# rate, measured in bfloat16 on an H200.
+_BOXES: Final[Mapping[tuple[int, ...], float]] = {
+    (128, 256, 4, 16): 1.0,
+    (192, 128, 4, 16): 0.966,
+    (128, 192, 4, 16): 0.966,
+    (128, 128, 6, 16): 0.941,
+    (64, 128, 8, 16): 0.763,
+    (64, 64, 8, 16): 0.523,
+}
+# Tiles for split-K in one launch.
+_SHARED = ((128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16))
+# Tiles for split-K in two passes, if there are few tiles; the bytes of the K axis from which small
+# tiles in parts are faster than smaller tiles, and from which larger tiles in parts are faster than
+# those.
+_DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
+_SMALL, _SMALLEST = (64, 128, 8, 16), (64, 64, 8, 16)
+_DEEP, _LONG = 8 << 10, 32 << 10
+
+Works = Iterator[Work | Dropped]
+_SUM = 4  # Bytes.
+
+
+def _tma_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not (product.rounded or product.halves or product.narrow):
+        return "no asynchronous matrix instruction takes its types"
+    return too_small(product) or tma_refusal(product, task.info)
+
+
+def _split_refusal(task: Task, request: Request) -> str | None:
+    reason = _tma_refusal(task, request)
+    if reason is None and not request.candidates and _usual_parts(task) is None:
+        return "there are enough tiles, or one launch does it"
+    return reason
+
+
+def _register_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not product.rounded or product.along != (True, False):
+        return "it is not TF32 with a dense along K and b along its columns"
+    return too_small(product) or tma_refusal(product.swapped(), task.info, transposed=True)
+
+
+def _transpose_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not (product.rounded or product.narrow) or all(product.along):
+        return "the instruction reads both operands as they lie, or not at all"
+    if not all(map(task.info.has, _COPIED)):
+        return "the device has no copy engine, or no products beside its units"
+    return too_small(product)
+
+
+def _boxes(product: Product, made: tuple[int, ...]) -> TmaPlan:
+    rows, columns, stages, band = made
+    types, along = (product.a.dtype, product.dtype), product.along
+    return TmaPlan(*types, rows, columns, stages, *along, band, product.formats)
+
+
+def _tma(task: Task, request: Request) -> Works:
+    """Yield split-K in one launch, if there are few tiles, and whole tiles."""
+    product, info = task.product, task.info
+    usual = _parted(product, info)
+    if usual is not None and not few_parts(product, usual, info):
+        usual = None
+    shared = [_boxes(product, tile) for tile in _SHARED] if request.candidates else []
+    for plan in dict.fromkeys([usual, *shared] if usual else shared):
+        parts = parts_in_one(product, plan, info)
+        if parts is None or lack(plan, info) is not None or _sparse(product, plan):
+            continue
+        name = f"{plan.title} split-K"
+        if not info.has("forward_progress"):
+            yield Dropped(name, "cubes may not go on while others wait for them")
+            continue
+        _, made = task.room(parts.cubes * plan.rows * plan.columns * _SUM)
+        launch = tma_launch(made, plan, parts=parts)
+        yield made.work(launch, name=name, group=0 if plan == usual else 1)
+    rates = {_boxes(product, tile): rate for tile, rate in _BOXES.items()}
+    yield from chosen(by_waves(rates, product, info), rates, (), info, by_plan(task, tma_launch))
+
+
+def _sparse(product: Product, plan: TmaPlan) -> bool:
+    """Return whether half of a tile is empty."""
+    return plan.rows >= 2 * product.m or plan.columns >= 2 * product.n
+
+
+def _fills(product: Product, plan: TmaPlan, info: DeviceInfo) -> bool:
+    """Return whether tiles of a plan fill the device and are at least half full."""
+    # A few idle cores cost less than the additional reads of smaller tiles.
+    return not _sparse(product, plan) and 5 * cubes_of(product, plan) >= 4 * info.cores
+
+
+def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
+    """Return the first tile for split-K; None if whole tiles are as fast."""
+    # If there are few of the smallest tiles; and if the axis is so long that larger tiles in parts
+    # save more than the exchange of sums costs.
+    nbytes = product.k * product.a.dtype.itemsize
+    small, smallest = (_fills(product, _boxes(product, tile), info) for tile in (_SMALL, _SMALLEST))
+    few = not smallest or (not small and exceeds(nbytes, _DEEP - 1))
+    long = not few and exceeds(nbytes, _LONG - 1)
+    if not few and not long:
+        return None
+    for tile in _DIVIDED[:: -1 if long else 1]:
+        plan = _boxes(product, tile)
+        fits = not _sparse(product, plan) and lack(plan, info) is None
+        if fits and parts_of(product, cubes_of(product, plan), info) > 1:
+            return plan
+    return None
+
+
+def _usual_parts(task: Task) -> TmaPlan | None:
+    """Return the first tile for split-K in two passes, if one launch does not know the parts."""
+    plan = _parted(task.product, task.info)
+    return None if plan is None or few_parts(task.product, plan, task.info) else plan
+
+
+def _two_passes(task: Task, request: Request) -> Works:
+    """Yield large tiles, of which there are few, with the K axis in parts."""
+    product, info = task.product, task.info
+    usual = _usual_parts(task)
+    plans = [_boxes(product, tile) for tile in _DIVIDED] if request.candidates else []
+    for plan in dict.fromkeys([usual, *plans] if usual else plans):
+        many = parts_of(product, cubes_of(product, plan), info)
+        if many == 1 or lack(plan, info) is not None:
+            continue
+        made, target, after = divided(task, many)
+        reason = tma_refusal(made.product, info)
+        name = f"{plan.title} in {many} parts"
+        if reason is not None:
+            yield Dropped(name, reason)
+            continue
+        launch = tma_launch(made, replace(plan, result=made.product.dtype), target)
+        yield made.work(launch, after, name=name, group=0 if plan == usual else 1)
+
+
+def _register_a(task: Task, request: Request) -> Works:
+    """Yield TMA plans for the product of the transposes; A is read from registers."""
+    return _named("transposed", _tma(task.swapped(), request))
+
+
+def _named(word: str, works: Works, group: int = 0) -> Works:
+    """Yield works with a word before their names, in later groups."""
+    for one in works:
+        name = f"{word} {one.variant}"
+        if isinstance(one, Dropped):
+            yield replace(one, variant=name)
+        else:
+            yield replace(one, variant=name, group=one.group + group)
+
+
+def _transpose(task: Task, request: Request) -> Works:
+    """Yield TMA plans of copied operands, if an operand has not the instruction's layout."""
+    product = task.product
+    # In float32 one operand may be dense along the other axis.
+    one = product.dtype is float32 and product.along == (False, False)
+    made = turned(task, right=not one)
+    after = made.product.swapped() if one else made.product
+    reason = tma_refusal(after, task.info, transposed=one)
+    if reason is not None:
+        yield Dropped("turned boxes", reason)
+        return
+    works = _register_a(made, request) if one else _tma(made, request)
+    yield from _named("turned", works, 0 if _worth_turning(product, one) else 1)
+
+
+def _worth_turning(product: Product, one: bool) -> bool:
+    """Return whether a copy, with the cost of some rows or columns, saves more than that.
+
+    ``one``: whether the left operand alone is copied.
+    """
+    alike = all(s == 0 or n == 1 for n, s in zip(product.batch, product.a.batch, strict=True))
+    if one and alike and exceeds(product.batches, 1):
+        # The columns of all products share the copy, as images share weights.
+        return exceeds(product.n * product.batches, _WORTH)
+    return exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
+
+
+ROWS: Final[tuple[Row[Task], ...]] = (
+    Row("staged MMA", Way("split-K in two passes", _split_refusal, _two_passes)),
+    Row("staged MMA", Way("warp-group TMA", _tma_refusal, _tma)),
+    Row("staged MMA", Way("register A", _register_refusal, _register_a)),
+    Row("staged MMA", Way("operand transpose", _transpose_refusal, _transpose, spare=True)),
+)
