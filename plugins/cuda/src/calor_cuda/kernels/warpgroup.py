@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from calor_kernel.language import (
     Fragment,
+    Index,
+    Mask,
     Mbarriers,
+    Number,
+    Pointer,
     SharedMatrix,
     Swizzled,
     barrier,
@@ -31,7 +34,7 @@ LINE = 128
 ASKING = {1: 56, 2: 56, 3: 32}
 MULTIPLYING = {1: 240, 2: 224, 3: 160}
 
-LeftFactors = Callable[[Any], Callable[[int], Any]]
+LeftFactors = Callable[[Number], Callable[[int], Fragment | SharedMatrix]]
 """Of a stage, returns what gives the left factor of the step's products from a term on."""
 
 
@@ -44,8 +47,8 @@ class Ring:
     arrived; ``empty``: its products are done. ``registers``: whether A is read from registers.
     """
 
-    left: Any
-    right: Any
+    left: Pointer
+    right: Pointer
     sizes: tuple[int, int]
     right_at: Swizzled
     full: Mbarriers
@@ -56,8 +59,8 @@ class Ring:
 
     @helper
     def load(
-        self, stage: Any, parity: Any, nbytes: Any, copy: Callable[..., None], *step: Any
-    ) -> tuple[Any, Any]:
+        self, stage: Number, parity: Number, nbytes: int, copy: Callable[..., None], *step: object
+    ) -> tuple[Number, Number]:
         """Fill a stage by copies of ``nbytes`` in all, once it is empty; return the next stage.
 
         ``copy(stage, *step)`` starts the copies of both operands.
@@ -73,12 +76,12 @@ class Ring:
         self,
         sums: Fragment,
         shape: MatrixShape,
-        length: Any,
+        length: Index,
         step: int,
-        stage: Any,
-        parity: Any,
+        stage: Number,
+        parity: Number,
         left_factors: LeftFactors,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Number, Number]:
         """Add the products of ``length`` and return the stage that follows.
 
         ``step``: the share of a stage in ``length``, 1 or the terms of a stage.
@@ -106,7 +109,7 @@ class Ring:
 
 
 @helper
-def following(stage: Any, parity: Any, stages: int) -> tuple[Any, Any]:
+def following(stage: Number, parity: Number, stages: int) -> tuple[Number, Number]:
     """Return the next stage of a ring, and the parity of its phase."""
     later = stage + 1
     last = later == stages
@@ -114,7 +117,7 @@ def following(stage: Any, parity: Any, stages: int) -> tuple[Any, Any]:
 
 
 @helper
-def release(empty: Mbarriers, stage: Any, wanted: Any) -> None:
+def release(empty: Mbarriers, stage: Number, wanted: Mask) -> None:
     """Release a stage for a plane."""
     barrier("plane")
     if wanted & (lane_position() < 1):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from calor.dtypes import DType
 from calor_kernel.language import (
+    Index,
+    Number,
+    Pointer,
     Registers,
     barrier,
     constant,
@@ -65,24 +67,24 @@ class GenericTile:
     """A cube's tiles of both operands and a unit's sums; ``y``, ``x``: the unit's position."""
 
     plan: GenericPlan
-    left: Any
-    right: Any
+    left: Pointer
+    right: Pointer
     sums: Registers
-    y: Any
-    x: Any
+    y: Number
+    x: Number
 
-    def rows(self, first: Any) -> Iterator[tuple[int, Any]]:
+    def rows(self, first: Index) -> Iterator[tuple[int, Number]]:
         """Yield indices and positions of the unit's rows; ``first``: the first row of the tile."""
         for i in range(self.plan.rows):
             yield i, first + self.y + i * self.plan.down
 
-    def columns(self, first: Any) -> Iterator[tuple[int, Any]]:
+    def columns(self, first: Index) -> Iterator[tuple[int, Number]]:
         """Yield indices and positions of the unit's columns, as ``rows`` does."""
         for j in range(self.plan.columns):
             yield j, first + self.x + j * self.plan.across
 
 
-GenericLoader = Callable[[Any, Any], None]
+GenericLoader = Callable[[Index, Number], None]
 """Fills half ``side`` of an operand's tile, [depth, size], with the step that begins at a term."""
 
 
@@ -96,13 +98,13 @@ def generic_tile(plan: GenericPlan) -> GenericTile:
 
 
 @helper
-def multiply(tile: GenericTile, loaders: Sequence[GenericLoader], begin: Any, end: Any) -> None:
+def multiply(tile: GenericTile, loaders: Sequence[GenericLoader], begin: Index, end: Index) -> None:
     """Add the products of the terms from ``begin`` to ``end``; the loaders fill the tiles."""
     plan = tile.plan
     side = 0
     for start in range(begin, end, plan.depth):
         for load in loaders:
-            load(side, start)
+            load(side, start)  # type: ignore[arg-type]
         barrier()
         left_at = side * (plan.height * plan.depth) + tile.y
         right_at = side * (plan.depth * plan.width) + tile.x
@@ -112,7 +114,7 @@ def multiply(tile: GenericTile, loaders: Sequence[GenericLoader], begin: Any, en
 
 
 @helper
-def add_step(tile: GenericTile, left_at: Any, right_at: Any) -> None:
+def add_step(tile: GenericTile, left_at: Index, right_at: Index) -> None:
     """Add a step's products to a unit's sums; the positions are of its first elements."""
     plan, acc = tile.plan, tile.sums
     for p in loop_range(plan.depth):
@@ -128,17 +130,17 @@ def add_step(tile: GenericTile, left_at: Any, right_at: Any) -> None:
 
 @helper
 def fill_tile(
-    tile: Any,
-    at: Any,
-    source: Any,
-    start: Any,
-    first: Any,
-    count: Any,
-    begin: Any,
-    k: Any,
-    stride: Any,
-    depth_stride: Any,
-    unit: Any,
+    tile: Pointer,
+    at: Index,
+    source: Pointer,
+    start: Index,
+    first: Index,
+    count: Index,
+    begin: Index,
+    k: Index,
+    stride: Index,
+    depth_stride: Index,
+    unit: Index,
     units: int,
     size: int,
     depth: int,

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from calor.dtypes import DType, bfloat16, float16
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.language import (
     Fragment,
+    Index,
     Layout,
     MatrixShape,
+    Number,
     Pipeline,
+    Pointer,
     SharedMatrix,
     Swizzle,
     Swizzled,
@@ -78,6 +81,9 @@ def plane_of(instruction: str) -> int:
     return SHAPES[instruction].lanes if instruction else 32
 
 
+_Axis = tuple[int | tuple[int, ...], int | tuple[int, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """``count`` lines of ``size`` dense elements each.
@@ -99,8 +105,8 @@ class Panel:
 
     def at(self, turned: bool = False) -> Layout | Swizzled:
         """Return the layout of (line, element), or of (element, line) if ``turned``."""
-        line: tuple[Any, Any] = (self.count, self.size + self.access)
-        element: tuple[Any, Any] = (self.size, 1)
+        line: _Axis = (self.count, self.size + self.access)
+        element: _Axis = (self.size, 1)
         if self.grouped:
             piece = _LINE // int(self.dtype.itemsize)
             line = (self.count, piece)
@@ -122,7 +128,7 @@ class Panel:
         """The bytes of shared memory of the panel."""
         return self.tile.size * int(self.dtype.itemsize)
 
-    def matrix(self, memory: Any, turned: bool = False) -> SharedMatrix:
+    def matrix(self, memory: Pointer, turned: bool = False) -> SharedMatrix:
         """Return the panel as a matrix whose rows are its lines; its columns if ``turned``."""
         return SharedMatrix(memory, self.at(turned))
 
@@ -196,7 +202,7 @@ class MmaPlan:
         return self.stages * (self.panel(True).nbytes + self.panel(False).nbytes)
 
     @helper
-    def sums(self) -> tuple[Sums, Any, Any]:
+    def sums(self) -> tuple[Sums, Index, Index]:
         """Return the sums of a plane or warp group, and their first row and column."""
         shape = self.shape
         if self.grouped:
@@ -207,7 +213,7 @@ class MmaPlan:
         return sums_of(shape, high // shape.m, wide // shape.n), row, column
 
     @helper
-    def multiply(self, sums: Sums, pipe: Pipeline, row: Any, column: Any) -> None:
+    def multiply(self, sums: Sums, pipe: Pipeline, row: Index, column: Index) -> None:
         """Add a stage's products to the sums of a plane or warp group, and wait for them."""
         left = SharedMatrix(pipe.stage(0), self.layout(True))
         right = SharedMatrix(pipe.stage(1), self.layout(False))
@@ -220,14 +226,14 @@ class MmaPlan:
         sums: Sums,
         pipe: Pipeline,
         loaders: Sequence[Loader],
-        row: Any,
-        column: Any,
-        begin: Any,
-        end: Any,
+        row: Index,
+        column: Index,
+        begin: Index,
+        end: Index,
     ) -> None:
         """Add the products of the terms from ``begin`` to ``end``, which the loaders copy."""
 
-        def work(at: Any) -> None:
+        def work(at: Number) -> None:
             self.multiply(sums, pipe, row, column)
 
         accumulate(pipe, loaders, work, begin, end, self.depth)
@@ -238,7 +244,9 @@ def sums_of(shape: MatrixShape, down: int, across: int) -> Sums:
     return [[fragment(shape, "c") for _ in range(across)] for _ in range(down)]
 
 
-def taken(matrix: SharedMatrix, shape: MatrixShape, first: bool, row: Any, column: Any) -> Fragment:
+def taken(
+    matrix: SharedMatrix, shape: MatrixShape, first: bool, row: Index, column: Index
+) -> Fragment:
     """Return the fragment at a row and column as the first or the second operand."""
     side: Side = "a" if first else "b"
     piece = matrix.tile(shape.extent(side), (row, column))
@@ -246,7 +254,7 @@ def taken(matrix: SharedMatrix, shape: MatrixShape, first: bool, row: Any, colum
 
 
 def held(
-    matrix: SharedMatrix, shape: MatrixShape, first: bool, count: int, depth: int, place: Any
+    matrix: SharedMatrix, shape: MatrixShape, first: bool, count: int, depth: int, place: Index
 ) -> Operands:
     """Return ``count`` fragments of rows, or of columns, from a position on."""
     step = shape.m if first else shape.n
@@ -258,7 +266,12 @@ def held(
 
 
 def add_products(
-    sums: Sums, left: Any, right: Any, depth: int, row: Any = 0, column: Any = 0
+    sums: Sums,
+    left: SharedMatrix | Operands,
+    right: SharedMatrix | Operands,
+    depth: int,
+    row: Index = 0,
+    column: Index = 0,
 ) -> None:
     """Add products of rows of ``left`` from ``row`` on and columns of ``right`` from ``column`` on.
 
@@ -268,6 +281,7 @@ def add_products(
     shape = sums[0][0].shape
     steps = range(0, depth, shape.k)
     if shape.feature == "async_matrix":
+        assert isinstance(right, SharedMatrix)
         pieces = [
             left.tile((shape.m, shape.k), (row, p))
             if isinstance(left, SharedMatrix)
@@ -278,25 +292,22 @@ def add_products(
         issue_mma(sums[0][0], list(zip(pieces, rights, strict=True)))
         return
     high, wide = range(len(sums)), range(len(sums[0]))
-    lefts: Any
-
-    def a(i: int, p: int) -> Fragment:
-        return taken(left, shape, True, row + i * shape.m, p)
-
-    def b(p: int, j: int) -> Fragment:
-        return taken(right, shape, False, p, column + j * shape.n)
-
     # A step's fragments of one operand stay in registers; those of the other follow one by one.
     for number, p in enumerate(steps):
         if isinstance(right, SharedMatrix):
-            lefts = [a(i, p) for i in high] if isinstance(left, SharedMatrix) else left[number]
+            lefts = (
+                [taken(left, shape, True, row + i * shape.m, p) for i in high]
+                if isinstance(left, SharedMatrix)
+                else left[number]
+            )
             for j in wide:
-                one = b(p, j)
+                one = taken(right, shape, False, p, column + j * shape.n)
                 for i in high:
                     mma(lefts[i], one, sums[i][j])
         else:
+            assert isinstance(left, SharedMatrix)
             for i in high:
-                one = a(i, p)
+                one = taken(left, shape, True, row + i * shape.m, p)
                 for j in wide:
                     mma(one, right[number][j], sums[i][j])
 
@@ -310,10 +321,10 @@ def settle(*sums: Sums) -> None:
 @helper
 def store(
     sums: Sums,
-    target: Any,
-    first: Any,
-    pitch: Any,
-    limits: tuple[Any, Any] | None,
+    target: Pointer,
+    first: Index,
+    pitch: Index,
+    limits: tuple[Index, Index] | None,
     turned: bool = False,
 ) -> None:
     """Write sums to rows ``pitch`` apart, from an index on, up to the ``limits`` if there are any.
@@ -328,7 +339,7 @@ def store(
             down, right = i * high, j * wide
             place = target.at(first + down * pitch + right)
             left = None if limits is None else (limits[0] - down, limits[1] - right)
-            steps = (pitch, 1)
+            steps: tuple[Index, Index] = (pitch, 1)
             if turned:
                 steps, left = (1, pitch), None if left is None else left[::-1]
             sums[i][j].store(place, steps, limits=left)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from calor_kernel.language import Pipeline, helper, loop_range
+from calor_kernel.language import Index, Number, Pipeline, helper, loop_range
 
-Loader = Callable[[Pipeline, Any], None]
+Loader = Callable[[Pipeline, Number], None]
 """Starts copying an operand's part of the step that begins at a term, to the stage acquired."""
 
 
@@ -15,14 +14,14 @@ Loader = Callable[[Pipeline, Any], None]
 def accumulate(
     pipe: Pipeline,
     loaders: Sequence[Loader],
-    work: Callable[[Any], None],
-    first: Any,
-    last: Any,
+    work: Callable[[Number], None],
+    first: Index,
+    last: Index,
     step: int,
 ) -> None:
     """Work on the terms from a first to a last one, ``step`` terms at a time."""
 
-    def take(at: Any) -> None:
+    def take(at: Number) -> None:
         for load in loaders:
             load(pipe, at)
 
@@ -31,21 +30,21 @@ def accumulate(
 
 
 @helper
-def fill_ahead(pipe: Pipeline, take: Callable[[Any], None], first: Any, step: int) -> None:
+def fill_ahead(pipe: Pipeline, take: Callable[[Number], None], first: Index, step: int) -> None:
     """Start the copies of all stages but one; ``take(position)`` copies one stage."""
     for turn in range(pipe.stages - 1):
         pipe.acquire()
-        take(first + turn * step)
+        take(first + turn * step)  # type: ignore[arg-type]
         pipe.commit()
 
 
 @helper
 def work_through(
     pipe: Pipeline,
-    take: Callable[[Any], None],
-    work: Callable[[Any], None],
-    first: Any,
-    last: Any,
+    take: Callable[[Number], None],
+    work: Callable[[Number], None],
+    first: Index,
+    last: Index,
     step: int,
 ) -> None:
     """Work on stage after stage while later ones are copied; the first copies have been started."""

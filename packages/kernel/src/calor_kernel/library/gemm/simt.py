@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from calor.dtypes import float32
-from calor_kernel.language import Pipeline, Registers, helper, pack, registers, unit_index
+from calor_kernel.language import (
+    Index,
+    Number,
+    Pipeline,
+    Registers,
+    helper,
+    pack,
+    registers,
+    unit_index,
+)
 from calor_kernel.library.gemm.pipeline import Loader, accumulate
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan
 from calor_kernel.library.gemm.simt_staging import add_step
@@ -27,20 +35,20 @@ class SimtTile:
 
     plan: SimtPlan
     sums: Registers
-    y: Any
-    x: Any
+    y: Number
+    x: Number
 
-    def rows(self, first: Any) -> Iterator[tuple[int, Any]]:
+    def rows(self, first: Index) -> Iterator[tuple[int, Number]]:
         """Yield indices and positions of the unit's rows; ``first``: the first row of the tile."""
         for i in range(FOUR * self.plan.high):
             yield i, first + self.y + i // FOUR * (FOUR * self.plan.down) + i % FOUR
 
-    def columns(self, first: Any, run: int) -> Iterator[tuple[int, Any]]:
+    def columns(self, first: Index, run: int) -> Iterator[tuple[int, Number]]:
         """Yield index and position of every ``run``-th column of the unit."""
         for j in range(0, FOUR * self.plan.wide, run):
             yield j, first + self.x + j // FOUR * (FOUR * self.plan.across) + j % FOUR
 
-    def value(self, row: int, column: int, run: int) -> Any:
+    def value(self, row: int, column: int, run: int) -> Number:
         """Return ``run`` sums of a row, from a column on, as a vector."""
         return pack([self.sums[self.plan.numbers[row, column + q]] for q in range(run)])
 
@@ -53,18 +61,18 @@ def simt_tile(plan: SimtPlan) -> SimtTile:
 
 @helper
 def multiply(
-    tile: SimtTile, pipe: Pipeline, loaders: Sequence[Loader], begin: Any, end: Any
+    tile: SimtTile, pipe: Pipeline, loaders: Sequence[Loader], begin: Index, end: Index
 ) -> None:
     """Add the products of the terms from ``begin`` to ``end``, which two loaders copy."""
     plan = tile.plan
 
-    def work(at: Any) -> None:
+    def work(at: Number) -> None:
         add_step(tile.sums, pipe.stage(0).at(tile.y), pipe.stage(1).at(tile.x), plan)
 
     accumulate(pipe, loaders, work, begin, end, plan.depth)
 
 
-def woven(plan: SimtPlan) -> tuple[Any, Any]:
+def woven(plan: SimtPlan) -> tuple[Number, Number]:
     """Return the row and column of a unit's first register tile.
 
     Each group of 32 units covers four rows by eight columns of register tiles, numbered down the

@@ -6,10 +6,14 @@ one's are multiplied. A step has few instructions beside its products.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from calor.dtypes import float32
 from calor_kernel.language import (
+    Index,
+    Number,
+    Pointer,
+    Registers,
     barrier,
     constant,
     fma,
@@ -22,9 +26,14 @@ from calor_kernel.language import (
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 
+Operands = tuple[Lines, Lines]
+Factors = tuple[Registers, Registers]
+
 
 @helper
-def add_loaded(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> None:
+def add_loaded(
+    sums: Registers, operands: Operands, k: Number, y: Number, x: Number, plan: SimtPlan
+) -> None:
     """Add a tile's products while registers receive a later step."""
     sizes, pitches, along = sides(plan)
     tiles, held = begin_loaded(operands, k, plan)
@@ -46,7 +55,9 @@ def add_loaded(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> N
 
 
 @helper
-def add_early(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> None:
+def add_early(
+    sums: Registers, operands: Operands, k: Number, y: Number, x: Number, plan: SimtPlan
+) -> None:
     """Add a tile's products; a term's operands are loaded before the preceding products are added.
 
     The last term of a step is added after the barrier, while the next step's first operands are
@@ -105,7 +116,9 @@ def add_early(sums: Any, operands: Any, k: Any, y: Any, x: Any, plan: Any) -> No
 
 
 @helper
-def begin_loaded(operands: Any, k: Any, plan: Any) -> Any:
+def begin_loaded(
+    operands: Operands, k: Number, plan: SimtPlan
+) -> tuple[list[Pointer], list[Registers]]:
     """Fill the first half of both tiles and load the next step; return tiles and registers."""
     sizes, pitches, along = sides(plan)
     tiles = [shared(2 * plan.depth * pitch, float32, align=ACCESS) for pitch in pitches]
@@ -119,7 +132,7 @@ def begin_loaded(operands: Any, k: Any, plan: Any) -> Any:
 
 
 @helper
-def add_step(sums: Any, left: Any, right: Any, plan: Any) -> None:
+def add_step(sums: Registers, left: Pointer, right: Pointer, plan: SimtPlan) -> None:
     """Add a step's products; the pointers are at the unit's first register tiles."""
     for p in loop_range(0, plan.depth, unroll=plan.depth):
         ls = [
@@ -134,7 +147,9 @@ def add_step(sums: Any, left: Any, right: Any, plan: Any) -> None:
 
 
 @helper
-def add_but_last(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> None:
+def add_but_last(
+    sums: Registers, factors: Factors, left: Pointer, right: Pointer, plan: SimtPlan
+) -> None:
     """Add the products of all terms of a step but the last; its operands stay loaded."""
     for p in loop_range(1, plan.depth, unroll=plan.depth):
         then = left.at(p * (plan.rows + FOUR)), right.at(p * (plan.columns + FOUR))
@@ -142,7 +157,9 @@ def add_but_last(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> N
 
 
 @helper
-def add_and_load(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> None:
+def add_and_load(
+    sums: Registers, factors: Factors, left: Pointer, right: Pointer, plan: SimtPlan
+) -> None:
     """Load the next operands, then add the products of the operands loaded before."""
     ls, rs = ([side[i] for i in range(side.shape[0])] for side in factors)
     load_factors(factors, left, right, plan)
@@ -150,7 +167,7 @@ def add_and_load(sums: Any, factors: Any, left: Any, right: Any, plan: Any) -> N
 
 
 @helper
-def load_factors(factors: Any, left: Any, right: Any, plan: Any) -> None:
+def load_factors(factors: Factors, left: Pointer, right: Pointer, plan: SimtPlan) -> None:
     """Load the operands of one term from the pointers."""
     for i in range(plan.high):
         factors[0][i] = left.load(i * (FOUR * plan.down), FOUR)
@@ -159,7 +176,7 @@ def load_factors(factors: Any, left: Any, right: Any, plan: Any) -> None:
 
 
 @helper
-def add_part(sums: Any, ls: Any, rs: Any, plan: Any) -> None:
+def add_part(sums: Registers, ls: Sequence[Number], rs: Sequence[Number], plan: SimtPlan) -> None:
     """Add the products of one term in the plan's order."""
     for (i, j), number in plan.numbers.items():
         value, other = ls[i // FOUR][i % FOUR], rs[j // FOUR][j % FOUR]
@@ -177,7 +194,7 @@ def pieces(size: int, plan: SimtPlan) -> int:
     return -(-size * plan.depth // (FOUR * plan.units))
 
 
-def place_of(turn: int, size: int, along: bool, plan: SimtPlan) -> tuple[Any, Any, Any]:
+def place_of(turn: int, size: int, along: bool, plan: SimtPlan) -> tuple[Number, Number, Number]:
     """Return an access of a unit: its index, the operand's line and the offset in the line."""
     piece = unit_index() + turn * plan.units
     lines = (plan.depth if along else size) // FOUR
@@ -186,13 +203,7 @@ def place_of(turn: int, size: int, along: bool, plan: SimtPlan) -> tuple[Any, An
 
 @helper
 def take(
-    held: Any,
-    lines: Lines,
-    begin: Any,
-    k: Any,
-    size: int,
-    along: bool,
-    plan: Any,
+    held: Registers, lines: Lines, begin: Index, k: Number, size: int, along: bool, plan: SimtPlan
 ) -> None:
     """Load a unit's part of a tile to registers, with zeros beyond the operand's end."""
     for turn in range(pieces(size, plan)):
@@ -207,7 +218,9 @@ def take(
 
 
 @helper
-def put(held: Any, tile: Any, at: Any, pitch: int, size: int, along: bool, plan: Any) -> None:
+def put(
+    held: Registers, tile: Pointer, at: Index, pitch: int, size: int, along: bool, plan: SimtPlan
+) -> None:
     """Store a unit's part of a tile; lines of the tile run across the K axis."""
     for turn in range(pieces(size, plan)):
         piece, line, place = place_of(turn, size, along, plan)
@@ -220,7 +233,7 @@ def put(held: Any, tile: Any, at: Any, pitch: int, size: int, along: bool, plan:
 
 
 @helper
-def put_piece(held: Any, tile: Any, at: Any, pitch: int, along: bool) -> None:
+def put_piece(held: Number, tile: Pointer, at: Index, pitch: int, along: bool) -> None:
     """Store one access; an operand dense along K is transposed to four lines."""
     if along:
         for q in range(FOUR):

@@ -52,6 +52,8 @@ Weights = list[list[Fragment]]
 
 # Elements of a line of shared memory for the instructions, and rows of a warp group.
 LINE, OWN = 64, 64
+# The swizzle of a line's pieces of 16 bytes.
+_SWIZZLE = Swizzle(3, 3, 3)
 # Registers of producer units, by the number of consumer warp groups.
 PRODUCER = {1: 56, 2: 24, 3: 32}
 CONSUMER = {1: 240, 2: 240, 3: 160}
@@ -106,20 +108,6 @@ class TmaPlan(MmaPlan):
     def units(self) -> int:
         """The units of a cube."""
         return 32 * self.planes + 128
-
-    @property
-    def part(self) -> int:
-        """The columns of results in a line of shared memory."""
-        return LINE
-
-    @property
-    def result(self) -> DType:
-        """The type of results."""
-        return self.dtype
-
-    def swizzle(self, dtype: DType) -> Swizzle:
-        """Return the swizzle of a line's pieces of 16 bytes."""
-        return Swizzle(3, 3, 3)
 
     @helper
     def weights(self, scores: Sums, room: int) -> Weights:
@@ -197,7 +185,7 @@ def lines_map(
 ) -> TensorMap:
     """Return the tensor map of an operand of four axes: boxes of ``count`` rows of a line each."""
     whole = (1, 1, count, LINE)
-    at = Swizzled(Swizzle(3, 3, 3), Layout(whole, (0, 0, LINE, 1)))
+    at = Swizzled(_SWIZZLE, Layout(whole, (0, 0, LINE, 1)))
     return tensor_map(operand, sizes, (*strides, 1), whole, at)
 
 
@@ -295,11 +283,11 @@ def cube_of(
     results. ``numbers``: whether a step has two numbers for each row.
     """
     block, stages = plan.block, plan.stages
-    results_at = [shared(plan.rows * room, plan.result, align=1024) for room in results]
+    results_at = [shared(plan.rows * room, plan.dtype, align=1024) for room in results]
     own_sizes = [plan.rows * room for room in plan.rooms[: len(own)]]
     step_sizes = [block * room for room in plan.rooms]
-    own_at = [shared(plan.own_tiles * size, plan.result, align=1024) for size in own_sizes]
-    steps_at = [shared(stages * size, plan.result, align=1024) for size in step_sizes]
+    own_at = [shared(plan.own_tiles * size, plan.dtype, align=1024) for size in own_sizes]
+    steps_at = [shared(stages * size, plan.dtype, align=1024) for size in step_sizes]
     numbers_at = shared(stages * 2 * block, float32, align=16) if numbers else None
 
     def barriers(count: int, arrivals: int = 1) -> tuple[Mbarriers, Mbarriers]:
@@ -344,7 +332,7 @@ def store_rows(
     own = results.at(group * OWN * LINE * lines)
     barrier("warpgroup")
     for line in range(lines):
-        store_part(sums[0][0], own.at(line * OWN * LINE), line * LINE, plan)
+        store_part(sums[0][0], own.at(line * OWN * LINE), line * LINE, LINE, _SWIZZLE)
     barrier("warpgroup")
     for line in range(lines):
         to.put(own.at(line * OWN * LINE), (*place, row, line * LINE), unit_index() % 128, 128)

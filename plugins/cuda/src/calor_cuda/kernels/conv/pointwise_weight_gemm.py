@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
-from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
 from calor_kernel.library.conv.pointwise_gemm import dense

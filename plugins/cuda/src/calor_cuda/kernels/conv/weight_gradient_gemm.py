@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
-from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, operand

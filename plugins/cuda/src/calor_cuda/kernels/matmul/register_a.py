@@ -10,9 +10,12 @@ two adjacent rows, and the units of half a plane access every bank of shared mem
 
 from __future__ import annotations
 
-from typing import Any
-
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.language import (
+    Fragment,
+    Index,
+    Number,
+    Pointer,
     assume_multiple,
     fragment,
     helper,
@@ -27,7 +30,7 @@ _LINE, _BOX = 32, 1024
 
 
 @helper
-def place_of_rows() -> tuple[Any, Any]:
+def place_of_rows() -> tuple[Number, Number]:
     """Return the box of a unit's two rows, of its warp group's two, and their offset in it.
 
     The index of a row in sixteen, and that of the plane, are permuted bit by bit.
@@ -38,7 +41,7 @@ def place_of_rows() -> tuple[Any, Any]:
 
 
 @helper
-def rows_in_registers(left: Any, at: Any, plan: Any) -> list[Any]:
+def rows_in_registers(left: Pointer, at: Index, plan: TmaPlan) -> list[Fragment]:
     """Return a step's fragments of A: boxes of the K axis by 32 rows."""
     shape = plan.shape
     box, first = place_of_rows()
@@ -57,7 +60,7 @@ def rows_in_registers(left: Any, at: Any, plan: Any) -> list[Any]:
 
 
 @helper
-def store_turned(sums: Any, target: Any, start: int, plan: Any) -> None:
+def store_turned(sums: Fragment, target: Pointer, start: int, plan: TmaPlan) -> None:
     """Store some columns of sums as lines of the result's transpose, two boxes of 32 by 32."""
     box, first = place_of_rows()
     column = lane_position() % 4 * 2

@@ -15,9 +15,13 @@ ends in whatever order cubes are scheduled.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.language import (
+    Fragment,
+    Index,
+    Mask,
     Number,
     Pointer,
     SizeOf,
@@ -32,6 +36,7 @@ from calor_kernel.language import (
     select,
     shuffle,
 )
+from calor_kernel.language.loops import DeviceRange
 
 N = TypeVar("N")
 # Sums of a unit in one access.
@@ -46,11 +51,11 @@ class Piece:
     the tile.
     """
 
-    tile: Any
-    start: Any
-    length: Any
-    begin: Any
-    ends: Any
+    tile: Index
+    start: Index
+    length: Index
+    begin: Index
+    ends: Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +74,14 @@ class Split(Generic[N]):
 class WholeTiles:
     """Cube ``first`` computes every ``step``-th of ``tiles``, with all ``deep`` elements of K."""
 
-    shared = False
-
-    def __init__(self, first: Any, step: Any, tiles: Any, deep: Any) -> None:
+    def __init__(self, first: Number, step: Number, tiles: Number, deep: Number) -> None:
         self.first, self.step, self.tiles, self.deep = first, step, tiles, deep
 
-    def turns(self) -> Any:
+    def turns(self) -> DeviceRange:
         """Return the number of a cube's pieces."""
         return loop_range(self.first, self.tiles, self.step)
 
-    def piece(self, turn: Any) -> Piece:
+    def piece(self, turn: Number) -> Piece:
         """Return the piece with index ``turn``."""
         return Piece(turn, 0, self.deep, 0, True)
 
@@ -89,8 +92,6 @@ class Shares:
     A step has ``depth`` elements. ``sums`` is memory for the sums of a tile of each cube, and
     ``flags`` has one word for each of its warp groups.
     """
-
-    shared = True
 
     def __init__(
         self,
@@ -111,15 +112,15 @@ class Shares:
         self.last = quotient(self.end - 1, self.steps)
         self.pieces = self.last - quotient(self.begin, self.steps) + 1
 
-    def share(self, cube: Any) -> Any:
+    def share(self, cube: Number) -> Number:
         """Return the first step of a cube's share."""
         return cube * self.each + select(cube < self.more, cube, self.more)
 
-    def turns(self) -> Any:
+    def turns(self) -> DeviceRange:
         """Return the number of a cube's pieces."""
         return loop_range(0, self.pieces + self.rounds, 1)
 
-    def piece(self, turn: Any) -> Piece:
+    def piece(self, turn: Number) -> Piece:
         """Return the piece with index ``turn``: at least one step."""
         shared = turn < self.pieces
         # Tiles of shares go down, so that sums for other cubes are computed first.
@@ -134,9 +135,9 @@ class Shares:
 
 
 @helper
-def hand_over(schedule: Any, sums: Any, group: Any, unit: Any, plan: Any) -> None:
+def hand_over(schedule: Shares, sums: Fragment, group: Index, unit: Index, plan: TmaPlan) -> None:
     """Write a warp group's sums of a tile that another cube ends, and set its flag."""
-    at = place_of_sums(schedule, schedule.cube, group, unit, plan)
+    at = place_of_sums(schedule.cube, group, unit, plan)
     put_sums(schedule.sums, at, sums, 0, sums.width)
     barrier("warpgroup")
     if unit == 0:
@@ -146,7 +147,9 @@ def hand_over(schedule: Any, sums: Any, group: Any, unit: Any, plan: Any) -> Non
 
 
 @helper
-def take_over(schedule: Any, sums: Any, piece: Any, group: Any, unit: Any, plan: Any) -> None:
+def take_over(
+    schedule: Shares, sums: Fragment, piece: Piece, group: Index, unit: Index, plan: TmaPlan
+) -> None:
     """Add the sums of the steps before to a warp group's sums, in the order of the steps.
 
     Each unit waits for one cube, since consecutive waits would take as long as the sums. Flags are
@@ -167,23 +170,23 @@ def take_over(schedule: Any, sums: Any, piece: Any, group: Any, unit: Any, plan:
         barrier("warpgroup")
         # For narrow tiles, registers suffice to load the sums of two cubes at a time.
         for one in loop_range(cube, schedule.cube, unroll=2 if sums.width <= 64 else 1):
-            at = place_of_sums(schedule, one, group, unit, plan)
+            at = place_of_sums(one, group, unit, plan)
             sums.parts[0] = sums.parts[0] + taken_sums(schedule.sums, at, 0, sums.width)
 
 
-def place_of_sums(schedule: Any, cube: Any, group: Any, unit: Any, plan: Any) -> Any:
+def place_of_sums(cube: Number, group: Index, unit: Index, plan: TmaPlan) -> Number:
     """Return the position of a unit's first sums; a warp group's units are adjacent."""
     return (cube * plan.groups + group) * (64 * plan.columns) + unit * _WIDE
 
 
-def put_sums(memory: Any, at: Any, sums: Any, first: int, count: int) -> None:
+def put_sums(memory: Pointer, at: Number, sums: Fragment, first: int, count: int) -> None:
     """Write some of a unit's registers of sums, the first of them to ``at``."""
     for q in range(first, first + count, _WIDE):
         part = shuffle(sums.parts[0], range(q, q + _WIDE))
         memory.store(assume_multiple(at + q * 128, _WIDE), part, align=16)
 
 
-def taken_sums(memory: Any, at: Any, first: int, count: int) -> Any:
+def taken_sums(memory: Pointer, at: Number, first: int, count: int) -> Number:
     """Return sums that another unit wrote with ``put_sums``."""
     parts = [
         memory.load(assume_multiple(at + q * 128, _WIDE), _WIDE, align=16)

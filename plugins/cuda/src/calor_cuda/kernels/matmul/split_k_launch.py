@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.problem import Product

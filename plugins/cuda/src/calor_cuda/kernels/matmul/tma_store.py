@@ -6,10 +6,13 @@ part of them is copied, the next is stored. Sums stay in their registers.
 
 from __future__ import annotations
 
-from typing import Any
-
 from calor_cuda.kernels.matmul.register_a import store_turned
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
 from calor_kernel.language import (
+    Fragment,
+    Index,
+    Pointer,
+    Swizzle,
     assume_multiple,
     barrier,
     helper,
@@ -17,13 +20,18 @@ from calor_kernel.language import (
     unit_index,
     wait_puts,
 )
-
-# Parts of a tile's sums that may be in flight.
-PARTS = 2
+from calor_kernel.language.tensor_maps import TensorMap
 
 
 @helper
-def write_tile(c_map: Any, parts: Any, sums: Any, there: Any, group: Any, plan: Any) -> None:
+def write_tile(
+    c_map: TensorMap,
+    parts: Pointer,
+    sums: Fragment,
+    there: tuple[Index, Index, Index],
+    group: Index,
+    plan: TmaPlan,
+) -> None:
     """Write a warp group's sums. ``there``: the product, row and column of the tile."""
     for part in range(plan.columns // plan.part):
         write_part(c_map, parts, sums, there, group, part, plan.pending, plan)
@@ -31,14 +39,14 @@ def write_tile(c_map: Any, parts: Any, sums: Any, there: Any, group: Any, plan: 
 
 @helper
 def write_part(
-    c_map: Any,
-    parts: Any,
-    sums: Any,
-    there: Any,
-    group: Any,
+    c_map: TensorMap,
+    parts: Pointer,
+    sums: Fragment,
+    there: tuple[Index, Index, Index],
+    group: Index,
     part: int,
     pending: int,
-    plan: Any,
+    plan: TmaPlan,
 ) -> None:
     """Write a part of a warp group's columns, while ``pending`` copies may be in flight."""
     unit, part_size = unit_index() % 128, 64 * plan.part
@@ -54,25 +62,24 @@ def write_part(
             to = (batch, column + start, row + top + block * plan.part)
             c_map.put(place.at(block * plan.part * plan.part), to, unit, 128)
     else:
-        store_part(sums, place, start, plan)
+        store_part(sums, place, start, plan.part, plan.swizzle(plan.result))
         barrier("warpgroup")
         c_map.put(place, (batch, row + top, column + start), unit, 128)
 
 
 @helper
-def store_part(sums: Any, target: Any, start: int, plan: Any) -> None:
+def store_part(sums: Fragment, target: Pointer, start: int, part: int, swizzle: Swizzle) -> None:
     """Store some columns of sums in the layout of TMA.
 
     The pieces of a line are swizzled by the row's index modulo eight. It is the same for all sums
     of a unit, so few addresses are computed, and the sums keep their registers.
     """
     row, column = sums.lane_place()
-    swizzle = plan.swizzle(plan.result)
-    begin = row * plan.part
+    begin = row * part
     within = column ^ (row % 8 << swizzle.base)
-    for block in range(0, plan.part, 8):
+    for block in range(0, part, 8):
         place = assume_multiple(begin + (within ^ block), 2)
         for down in (0, 1):
             register = (start + block) // 2 + 2 * down
             pair = shuffle(sums.parts[0], (register, register + 1))
-            target.store(place + 8 * down * plan.part, pair.to(plan.result))
+            target.store(place + 8 * down * part, pair.to(target.dtype))

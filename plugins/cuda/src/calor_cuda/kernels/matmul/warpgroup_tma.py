@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
-from calor.dtypes import DType, int64
+from calor.dtypes import int64
 from calor_cuda.kernels.matmul.register_a import rows_in_registers
 from calor_cuda.kernels.matmul.split_k import (
     Shares,
@@ -23,8 +23,9 @@ from calor_cuda.kernels.matmul.split_k import (
     hand_over,
     take_over,
 )
-from calor_cuda.kernels.matmul.tma_store import PARTS, write_tile
-from calor_cuda.kernels.warpgroup import ASKING, LINE, MULTIPLYING, Ring
+from calor_cuda.kernels.matmul.tma_store import write_tile
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
+from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
 from calor_kernel.language import (
     Fragment,
     In,
@@ -38,7 +39,6 @@ from calor_kernel.language import (
     SharedMatrix,
     Size,
     SizeOf,
-    Swizzle,
     Swizzled,
     cube_count,
     cube_position,
@@ -56,107 +56,12 @@ from calor_kernel.language import (
     wait_puts,
 )
 from calor_kernel.language.declared import Quantity
-from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.language.tensor_maps import TensorMap
 from calor_kernel.library.matmul.task import Sizes
 
-# Itemsize of operands that the matrix unit reads from shared memory along the K axis alone.
-FOUR = 4
 N = TypeVar("N")
 Pair = tuple[Index, Index]
 LeftFactor = Fragment | SharedMatrix
-
-
-@dataclass(frozen=True, slots=True)
-class TmaPlan:
-    """A plan: each warp group has 64 of the ``rows``, and all ``columns``.
-
-    A step is a line of the K axis, and ``stages`` of them are in shared memory. ``a_along``,
-    ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
-    computed at the same time. ``result``: the dtype of c. ``formats``: the float8 formats of bytes.
-    """
-
-    dtype: DType
-    result: DType
-    rows: int
-    columns: int
-    stages: int
-    a_along: bool
-    b_along: bool
-    band: int
-    formats: tuple[DType, DType] | None = None
-
-    @property
-    def kind(self) -> str:
-        """The word for such plans in the names of candidates."""
-        return "boxes"
-
-    @property
-    def title(self) -> str:
-        """The plan's name among the candidates."""
-        size = f"{self.rows}x{self.columns}x{self.depth}"
-        return f"{self.kind} {size} by {self.units} in {self.band}"
-
-    @property
-    def depth(self) -> int:
-        """The elements of the K axis in a step."""
-        return LINE // int(self.dtype.itemsize)
-
-    @property
-    def transposed(self) -> bool:
-        """Whether a goes through registers; then the result is the transpose of the product."""
-        return not self.a_along and int(self.dtype.itemsize) == FOUR
-
-    @property
-    def groups(self) -> int:
-        """The consumer warp groups."""
-        return self.rows // 64
-
-    @property
-    def units(self) -> int:
-        """The units of a cube."""
-        return 128 * (self.groups + 1)
-
-    @property
-    def shape(self) -> MatrixShape:
-        """The instruction."""
-        return wgmma_64(self.columns, self.dtype, self.formats)
-
-    @property
-    def part(self) -> int:
-        """The columns of sums that are written at a time."""
-        return LINE // int(self.result.itemsize)
-
-    @property
-    def pending(self) -> int:
-        """The number of copies that may be in flight when the next part is stored."""
-        each = 64 // self.part if self.transposed else 1
-        return 0 if self.columns // self.part % PARTS else (PARTS - 1) * each
-
-    @property
-    def shared_bytes(self) -> int:
-        """The shared memory of a cube."""
-        return LINE * (self.stages * (self.rows + self.columns) + PARTS * self.rows) + 1024
-
-    def swizzle(self, dtype: DType) -> Swizzle:
-        """Return the swizzle of a line's pieces of 16 bytes."""
-        return Swizzle(3, {1: 4, 2: 3, 4: 2}[int(dtype.itemsize)], 3)
-
-    def layout(self, first: bool) -> Swizzled:
-        """Return the layout of (row, column) in the tile of a, or of b."""
-        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
-        line = self.depth
-        deep: tuple[Any, Any] = (line, line)
-        place: tuple[Any, Any] = ((line, size // line), (1, line * line))
-        if along:
-            deep, place = (line, 1), (size, line)
-        sides = (place, deep) if first else (deep, place)
-        return Swizzled(self.swizzle(self.dtype), Layout(*map(tuple, zip(*sides, strict=True))))
-
-    def box(self, first: bool) -> tuple[int, int]:
-        """Return the rows and columns of a copy, in the operand's own layout."""
-        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
-        return (size if along else self.depth, self.depth)
 
 
 Wide = Annotated[Number, Quantity("Stride", dtype=int64)]
@@ -261,7 +166,7 @@ def matmul_tma(
         schedule = schedule_of(first, step, tiles, deep, sums, flags, split, plan)
         stage, parity = first * 0, first * 0
 
-        def left_of(stage: Index) -> Callable[[int], LeftFactor]:
+        def left_of(stage: Number) -> Callable[[int], LeftFactor]:
             lefts = left_factors(left, stage * a_size, left_at, top, plan)
             return lambda p: lefts[p // shape.k]
 
@@ -272,10 +177,10 @@ def matmul_tma(
             stage, parity = ring.multiply(
                 made, shape, piece.length, plan.depth, stage, parity, left_of
             )
-            if schedule.shared and not piece.ends:
+            if isinstance(schedule, Shares) and not piece.ends:
                 hand_over(schedule, made, group, unit, plan)
             else:
-                if schedule.shared:
+                if isinstance(schedule, Shares):
                     take_over(schedule, made, piece, group, unit, plan)
                 write_tile(c_map, parts, made, (batch, row, column), group, plan)
         wait_puts()

@@ -14,7 +14,8 @@ from calor.dtypes import int32, uint32
 from calor_cuda.kernels.matmul.split_k import Split
 from calor_cuda.kernels.matmul.split_k_launch import Parts
 from calor_cuda.kernels.matmul.split_k_two_pass import sums_of
-from calor_cuda.kernels.matmul.warpgroup_tma import FOUR, Products, TmaPlan, matmul_tma
+from calor_cuda.kernels.matmul.warpgroup_tma import Products, matmul_tma
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import FOUR, TmaPlan
 from calor_kernel.contract.choices import least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch

@@ -14,8 +14,8 @@ from calor.dtypes import float32
 from calor_cuda.kernels.matmul.operand_transpose import turned
 from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
 from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of
-from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch, tma_refusal
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Row, Way

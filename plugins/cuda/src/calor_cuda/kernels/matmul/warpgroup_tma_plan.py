@@ -1,0 +1,108 @@
+"""Plans of TMA products: tiles of warp groups, and their memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calor.dtypes import DType
+from calor_cuda.kernels.warpgroup import LINE
+from calor_kernel.language import Layout, Swizzle, Swizzled
+from calor_kernel.language.matrices import MatrixShape, wgmma_64
+
+# Itemsize of operands that the matrix unit reads from shared memory along the K axis alone.
+FOUR = 4
+# Parts of a tile's sums that may be in flight.
+PARTS = 2
+Axis = tuple[int | tuple[int, ...], int | tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TmaPlan:
+    """A plan: each warp group has 64 of the ``rows``, and all ``columns``.
+
+    A step is a line of the K axis, and ``stages`` of them are in shared memory. ``a_along``,
+    ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
+    computed at the same time. ``result``: the dtype of c. ``formats``: the float8 formats of bytes.
+    """
+
+    dtype: DType
+    result: DType
+    rows: int
+    columns: int
+    stages: int
+    a_along: bool
+    b_along: bool
+    band: int
+    formats: tuple[DType, DType] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The word for such plans in the names of candidates."""
+        return "boxes"
+
+    @property
+    def title(self) -> str:
+        """The plan's name among the candidates."""
+        size = f"{self.rows}x{self.columns}x{self.depth}"
+        return f"{self.kind} {size} by {self.units} in {self.band}"
+
+    @property
+    def depth(self) -> int:
+        """The elements of the K axis in a step."""
+        return LINE // int(self.dtype.itemsize)
+
+    @property
+    def transposed(self) -> bool:
+        """Whether a goes through registers; then the result is the transpose of the product."""
+        return not self.a_along and int(self.dtype.itemsize) == FOUR
+
+    @property
+    def groups(self) -> int:
+        """The consumer warp groups."""
+        return self.rows // 64
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return 128 * (self.groups + 1)
+
+    @property
+    def shape(self) -> MatrixShape:
+        """The instruction."""
+        return wgmma_64(self.columns, self.dtype, self.formats)
+
+    @property
+    def part(self) -> int:
+        """The columns of sums that are written at a time."""
+        return LINE // int(self.result.itemsize)
+
+    @property
+    def pending(self) -> int:
+        """The number of copies that may be in flight when the next part is stored."""
+        each = 64 // self.part if self.transposed else 1
+        return 0 if self.columns // self.part % PARTS else (PARTS - 1) * each
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a cube."""
+        return LINE * (self.stages * (self.rows + self.columns) + PARTS * self.rows) + 1024
+
+    def swizzle(self, dtype: DType) -> Swizzle:
+        """Return the swizzle of a line's pieces of 16 bytes."""
+        return Swizzle(3, {1: 4, 2: 3, 4: 2}[int(dtype.itemsize)], 3)
+
+    def layout(self, first: bool) -> Swizzled:
+        """Return the layout of (row, column) in the tile of a, or of b."""
+        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
+        line = self.depth
+        deep: Axis = (line, line)
+        place: Axis = ((line, size // line), (1, line * line))
+        if along:
+            deep, place = (line, 1), (size, line)
+        sides = (place, deep) if first else (deep, place)
+        return Swizzled(self.swizzle(self.dtype), Layout(*map(tuple, zip(*sides, strict=True))))
+
+    def box(self, first: bool) -> tuple[int, int]:
+        """Return the rows and columns of a copy, in the operand's own layout."""
+        size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
+        return (size if along else self.depth, self.depth)
