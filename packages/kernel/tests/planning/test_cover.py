@@ -9,7 +9,7 @@ from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.cost import Ceilings, ceilings_of, node_seconds
 from calor_kernel.contract.fuser import Fuser, Group, boundary, group_of
 from calor_kernel.contract.work import DENSE, LOWERINGS, Build, Input, Launch, Output, Refusal, Work
-from calor_kernel.planning.cover import cover
+from calor_kernel.planning.planner import cover
 from calor_kernel.runtime.backend import KernelBackend
 
 from .small_ops import CHUNK, FUNCTIONS, SIZE, Buffer, elementwise

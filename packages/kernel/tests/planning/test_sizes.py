@@ -10,9 +10,8 @@ from calor_kernel.contract.sizes import Size
 from calor_kernel.contract.trace import Trace
 from calor_kernel.contract.work import Build
 from calor_kernel.language import FastDivmod
-from calor_kernel.planning.matching import getter
-from calor_kernel.planning.numbers import Numbers, function_of
-from calor_kernel.planning.template import Opened
+from calor_kernel.planning.structure import getter
+from calor_kernel.planning.template import Numbers, Opened, function_of
 
 
 @choice()

@@ -36,7 +36,7 @@ _LOCK: Final = threading.Lock()
 def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
     """Return a plan's bound call, compiled by its device; None if it cannot be compiled."""
     plan = executable.settled if isinstance(executable, Plan) else None
-    if plan is None or not plan.is_short or not _gives_back(plan.engine.device):
+    if plan is None or plan.short is None or not _gives_back(plan.engine.device):
         return None
     ((_, idle, _, nbytes),) = plan.base.fresh
     operands = [replace(o, looks=(*o.looks, _HANDLE)) for o in call.operands]

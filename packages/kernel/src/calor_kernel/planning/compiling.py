@@ -1,25 +1,84 @@
-"""Compiles a graph to its executable; composites that no family supports are decomposed."""
+"""Claims and compiles graphs; composites that no family supports are decomposed.
+
+Requirements: every refusal of a node has a reason for the user.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from calor.backends.protocol import Executable
-from calor.graph.graph import Graph
+from calor.graph.decompose import decompose
+from calor.graph.graph import Graph, Node
 from calor_kernel.contract.fuser import Fuser
+from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
+from calor_kernel.contract.work import Refusal, View
 from calor_kernel.library.sort import SortFuser
-from calor_kernel.planning.claims import fitting
-from calor_kernel.planning.control import ControlPlan, has_control
+from calor_kernel.planning.control import FLOWS, ControlPlan
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
 from calor_kernel.planning.operand_cache import Keeper
 from calor_kernel.planning.plan import Plan
-from calor_kernel.planning.planner import Planner
+from calor_kernel.planning.planner import SOURCES, Planner
 from calor_kernel.planning.structure import structure_of
 from calor_kernel.planning.values import Draft
 
+# Ops that never reach a family: views and sources.
+STRUCTURAL: Final = SOURCES | ALWAYS_OF_DENSE
 # The library's own fusers: unused results are not computed.
 _FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
+
+
+def refusals(engine: Engine, graph: Graph) -> dict[int, str]:
+    """Return the nodes that a device refuses, with reasons."""
+    reasons = engine.described.objections(graph)
+    for number, node in enumerate(graph.nodes):
+        if number not in reasons:
+            reason = _refusal(engine, graph, node)
+            if reason:
+                reasons[number] = reason
+    return reasons
+
+
+def _refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
+    name = node.op.name
+    if name in STRUCTURAL:
+        return None
+    if name in FLOWS:
+        return _body_refusal(engine, node)
+    specs = graph.specs
+    views = tuple(View.dense(specs[v]) for v in node.inputs)
+    if len(views) == 1:
+        moved = view_of(name, views[0], node.attributes, specs[node.outputs[0]])
+        if moved is not None:
+            return None
+    if name not in engine.lowerings:
+        return "no kernel family does it"
+    outputs = tuple(specs[o] for o in node.outputs)
+    found = engine.lowerings.ask(name, node.attributes, views, outputs)
+    return found.reason if isinstance(found, Refusal) else None
+
+
+def _body_refusal(engine: Engine, node: Node) -> str | None:
+    for body in node.attributes.values():
+        if isinstance(body, Graph):
+            inner, reasons = fitting(engine, body)
+            for number, reason in reasons.items():
+                return f"{inner.nodes[number].op.name} in its sub-graph: {reason}"
+    return None
+
+
+def fitting(engine: Engine, graph: Graph) -> tuple[Graph, dict[int, str]]:
+    """Return a graph with its refused composites decomposed, and the remaining refusals.
+
+    Core does this for whole graphs, and leaves sub-graphs of control flow to the device.
+    """
+    while True:
+        reasons = refusals(engine, graph)
+        smaller = decompose(graph, frozenset(reasons)) if reasons else graph
+        if smaller is graph:
+            return graph, reasons
+        graph = smaller
 
 
 def compile_graph(engine: Engine, graph: Graph) -> Executable:
@@ -30,7 +89,7 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     structure = structure_of(graph)
     if structure is not None:
         return engine.replanning.plan(graph, structure)
-    if has_control(graph):
+    if any(node.op.name in FLOWS for node in graph.nodes):
         return ControlPlan(engine, graph, compile_body)
     return plan_anew(engine, graph)
 

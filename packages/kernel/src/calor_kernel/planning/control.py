@@ -37,11 +37,6 @@ _TRIES: Final = 4
 _PARTS: Final = -2
 
 
-def has_control(graph: Graph) -> bool:
-    """Return whether a graph contains nodes that run sub-graphs."""
-    return any(node.op.name in FLOWS for node in graph.nodes)
-
-
 class _Flow(ABC):
     """A node that runs sub-graphs. ``required``: the maximum bytes of a run."""
 

@@ -24,11 +24,9 @@ from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.outcomes import Outcome, inherit, verify
 from calor_kernel.device.pool import room_for
 from calor_kernel.device.protocol import Memory
-from calor_kernel.planning.dependences import dependences
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.hosts import HostBlock
 from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording, behind
-from calor_kernel.planning.values import Draft, Task
+from calor_kernel.planning.values import Depends, Draft, HostBlock, Task
 
 if TYPE_CHECKING:
     from calor_kernel.device.board import Page
@@ -142,36 +140,26 @@ class Plan:
         self.given = [i for i in graph.inputs if i not in graph.host]
         self.largest = _largest(draft.tasks)
         self.flags = flags_of(works)
-        self.constants = self._upload(draft.constants)
-        nothing = engine.nothing.handle
-        self.constants_handle = nothing if self.constants is None else self.constants.handle
-        self._nothing = nothing
+        self._nothing = engine.nothing.handle
+        self.set_constants(draft.constants)
 
     @property
     def settled(self) -> Plan | None:
         """The plan for later calls as well; None while it may still be replaced."""
         return self
 
-    @property
-    def named(self) -> str:
-        """The op that the plan computes, or the first of several."""
-        return self.draft.named
-
-    @property
-    def is_short(self) -> bool:
-        """Whether a call only allocates one result and runs one list."""
-        return self.short is not None
-
-    def _upload(self, constants: bytes) -> KernelBuffer | None:
-        """Return memory with the constants, followed by zeroed flags."""
+    def set_constants(self, constants: bytes) -> None:
+        """Upload the constants, followed by zeroed flags."""
         if self.flags:
             place = behind(constants, self.engine.device.info.align)
             constants = constants.ljust(place + self.flags * uint32.itemsize, b"\0")
-        if not constants:
-            return None
-        buffer = self.pool.uncounted(len(constants))
-        self.pool.memory.copy_in(buffer.handle, 0, np.frombuffer(constants, np.uint8))
-        return buffer
+        self.constants: KernelBuffer | None = None
+        self.constants_handle = self._nothing
+        if constants:
+            self.constants = self.pool.uncounted(len(constants))
+            self.constants_handle = self.constants.handle
+            array = np.frombuffer(constants, np.uint8)
+            self.pool.memory.copy_in(self.constants_handle, 0, array)
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
@@ -183,7 +171,7 @@ class Plan:
                 try:
                     made = self.short(inputs)
                 except DeviceError as error:
-                    error.op = error.op or self.named
+                    error.op = error.op or self.draft.named
                     raise
                 if made is not None:
                     return made
@@ -246,7 +234,7 @@ class Plan:
             error.op = error.op or self.largest
             raise
         except DeviceError as error:
-            error.op = error.op or self.named
+            error.op = error.op or self.draft.named
             raise
         finally:
             if arena is not None:
@@ -321,9 +309,9 @@ class Plan:
 
     # Deferred failures.
     @cached_property
-    def depends(self) -> list[tuple[frozenset[int], frozenset[int]]]:
+    def depends(self) -> list[Depends]:
         """For each output: the inputs and the fallible tasks on which it depends."""
-        return dependences(self.draft.tasks, self.draft.outputs, self.status)
+        return self.draft.dependences(self.status)
 
     def _postpone(self, inputs: Sequence[Any], outputs: Sequence[Any], own: Outcome | None) -> None:
         """Attach the possible failures to the results."""

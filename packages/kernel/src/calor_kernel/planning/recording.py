@@ -2,17 +2,21 @@
 
 Requirements: in-place results are written after the last possible failure and after the last read
 of the old contents. The launches before and after that point of a fallible op are two lists.
+Families give the number of cubes along x, y and z only; a launch with more cubes than the device
+allows along an axis (65,535 along y and z on most GPUs) is folded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from calor.dtypes import uint8
+from calor.errors import UnsupportedError
 from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.sizes import Size
 from calor_kernel.contract.work import (
     Argument,
@@ -28,9 +32,9 @@ from calor_kernel.contract.work import (
     Work,
 )
 from calor_kernel.device.protocol import Slot, Step
+from calor_kernel.ir.passes.cubes import COUNT, COUNTS
 from calor_kernel.planning.arena import Layout, lay_out, may_overwrite
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.fitting import fitted
 from calor_kernel.planning.values import Draft, Launched, Piece, Task
 
 # How the target buffer of an output relates to the inputs, if it is not a single input.
@@ -274,3 +278,39 @@ class Recorder:
             Output: Slot(self.slots.outputs + output),
         }
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
+
+
+def fitted(launch: Launch, info: DeviceInfo, op: str) -> Launch:
+    """Return an equivalent launch within the device's limits.
+
+    UnsupportedError if there are more cubes than the device launches along x and y.
+
+    >>> from calor_kernel.contract.work import Build
+    >>> info = DeviceInfo("a device", frozenset(), max_cubes=(100, 4, 4))
+    >>> few = Launch(Build(None, ()), (2, 3, 4), ())
+    >>> fitted(few, info, "op") is few
+    True
+    >>> many = fitted(replace(few, cubes=(2, 3, 20)), info, "op")
+    >>> many.cubes, many.arguments
+    ((60, 2, 1), (2, 3, 20))
+    """
+    cubes, (most, down, _) = launch.cubes, info.max_cubes
+    if all(count <= limit for count, limit in zip(cubes, info.max_cubes, strict=True)):
+        return launch
+    x, y, z = cubes
+    total = x * y * z
+    rows = 1 if total <= most else -(-total // most)
+    if rows > down:
+        raise UnsupportedError(
+            f"{launch.label or op} is a launch of {cubes} cubes, and the device launches at most "
+            f"{most * down}; compute it in parts along its first axis",
+            op=op,
+        )
+    build = launch.build
+    signature = (*build.signature, *(COUNT for _ in COUNTS))
+    return replace(
+        launch,
+        build=replace(build, signature=signature, folded=True),
+        cubes=(total if rows == 1 else -(-total // rows), rows, 1),
+        arguments=(*launch.arguments, *cubes),
+    )

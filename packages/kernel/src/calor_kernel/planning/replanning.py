@@ -1,9 +1,9 @@
 """Plans graphs of known structure at new sizes.
 
-Requirements: with a template, a size costs microseconds per node. A program with a hundred thousand
-sizes needs few templates. A graph without a possible template is planned like any other. The first
-graph of a structure is planned plainly, because most never occur at another size; the second shows
-which sizes differ.
+Requirements: with a template, a size costs microseconds per node and little memory. A program with
+a hundred thousand sizes needs few templates. A graph without a possible template is planned like
+any other. The first graph of a structure is planned plainly, because most never occur at another
+size; the second shows which sizes differ.
 """
 
 from __future__ import annotations
@@ -12,36 +12,105 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Any, Final
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.fuser import Fuser
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.plan import Plan
-from calor_kernel.planning.resized import Resized, resized_by
+from calor_kernel.planning.operand_cache import preparations
+from calor_kernel.planning.plan import Plan, Variant
+from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Structure, structure_of
-from calor_kernel.planning.template import attempt, template_of
+from calor_kernel.planning.template import Template, attempt, known_number, template_of
 
 _STRUCTURES: Final = 256
 _TEMPLATES: Final = 12  # of a structure
 _SEEN: Final = 4
 # A structure that needed new templates for this many sizes, without reuse, is given up.
 _PATIENCE: Final = 24
+_NO_TARGETS: Final[dict[int, int]] = {}
+# The number of calls before a fresh plan is made, with and without cached preparations; its bound
+# calls are then compiled.
+_PREPARING: Final = 3
+_CALLS: Final = 16
+_Make = Callable[[Graph], Plan]
 
 
-class _Found(NamedTuple):
-    """The source of a graph's plan; ``same``: whether its constants are the template's."""
+class Resized(Plan):
+    """The executable of a graph whose structure a template knows.
 
-    kind: type[Resized]
-    symbols: tuple[int, ...]
-    numbers: tuple[int, ...]
-    constants: bytes | None
-    same: bool
+    Attributes common to all sizes belong to a class per template, made by :func:`resized_by`.
+    ``graph`` is set if its constants differ from the template's.
+    """
 
-    def plan(self, graph: Graph) -> Plan:
-        """Return the plan."""
-        kind, symbols, numbers, constants, same = self
-        return kind(None if same else graph, symbols, numbers, constants)
+    template: Template
+    patience: int
+    anew: Callable[[Engine, Graph], Plan]
+
+    def __init__(
+        self,
+        graph: Graph | None,
+        symbols: Sequence[int],
+        numbers: Sequence[int],
+        constants: bytes | None,
+    ) -> None:
+        base = self.template.base
+        if graph is not None:
+            self.graph = graph
+        if constants is not None:
+            self.set_constants(constants)
+        self.output_bytes = tuple([known_number(n, numbers) for n in base.outputs])
+        self.base = Variant(self, _NO_TARGETS, base.record(numbers))
+        self.required_bytes = self.base.required
+        self._symbols = symbols
+        self._variants = []
+        self._calls = 0
+
+    @cached_property
+    def graph(self) -> Graph:  # type: ignore[override]
+        """The graph, computed on first use."""
+        return self.template.graph_at(self._symbols)
+
+    @cached_property
+    def full(self) -> Plan:
+        """The fresh plan of this graph."""
+        return self.anew(self.engine, self.graph)
+
+    def recording(self, targets: dict[int, int]) -> Recording:
+        """Return the recording of the template, or of the fresh plan."""
+        found = self.template.record(targets, self._symbols)
+        return self.full.recording(targets) if found is None else found
+
+    @property
+    def settled(self) -> Plan | None:
+        """The fresh plan, once it has replaced this one."""
+        return self.full if self._calls > self.patience else None
+
+    def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
+        """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
+        self._calls += 1
+        if self._calls > self.patience or self.engine.profiler is not None:
+            return self.full(inputs, into)
+        return super().__call__(inputs, into)
+
+
+def resized_by(template: Template, anew: Callable[[Engine, Graph], Plan]) -> type[Resized]:
+    """Return the class of a template's plans; ``anew`` makes a fresh plan of a graph."""
+    made = template.made
+    basis = object.__new__(Plan)
+    basis.begin(template.engine, made.draft, template.graph, made.works)
+    common = {
+        **basis.__dict__,
+        "template": template,
+        "anew": staticmethod(anew),
+        "patience": _PREPARING if any(map(preparations, made.works)) else _CALLS,
+        "keeper": None,
+        "short": None,
+        # By position: each size has its own output pieces.
+        "depends": made.draft.dependences(made.status),
+    }
+    return type(Resized.__name__, (Resized,), common)
 
 
 @dataclass(slots=True)
@@ -75,7 +144,7 @@ class Replanning:
         self.made = 0
         self.used = 0
         self._structures: OrderedDict[Any, _Known] = OrderedDict()
-        self._found: tuple[Graph, _Found] | None = None
+        self._found: tuple[Graph, _Make] | None = None
         self.unlock()
 
     def unlock(self) -> None:
@@ -98,21 +167,21 @@ class Replanning:
         if held is None or held[0] is not graph:
             return None
         self.used += 1
-        return held[1].plan(graph)
+        return held[1](graph)
 
     def plan(self, graph: Graph, structure: Structure) -> Plan:
         """Return the executable of a graph of a structure; CompileError."""
         found = self._find(structure)
         if found is not None:
             self.used += 1
-            return found.plan(graph)
+            return found(graph)
         with self.lock:
             known = self._structures.get(structure.key)
             if known is not None and known.patience:
                 self._learn(known, graph, structure)
                 found = self._find(structure)
         if found is not None:
-            return found.plan(graph)
+            return found(graph)
         plan = self.anew(self.engine, graph)
         if known is None:
             with self.lock:
@@ -121,7 +190,8 @@ class Replanning:
                     self._structures.popitem(last=False)
         return plan
 
-    def _find(self, structure: Structure) -> _Found | None:
+    def _find(self, structure: Structure) -> _Make | None:
+        """Return what makes the plan of a graph of a structure; None if no template fits."""
         known = self._structures.get(structure.key)
         if known is None:
             return None
@@ -129,18 +199,15 @@ class Replanning:
             template = kind.template
             symbols = template.match.symbols(structure.numbers)
             numbers = None if symbols is None else template.base.compute(symbols)
-            if symbols is None or numbers is None:
+            if symbols is None or numbers is None or not template.keeps(structure.bits):
                 continue
-            constants = None
-            if not template.keeps(structure.bits):
-                continue
-            if template.base.patches:
-                constants = template.patched(structure.bits, numbers)
+            patches = template.base.patches
+            constants = template.patched(structure.bits, numbers) if patches else None
             if place:
                 known.templates = [kind, *(one for one in known.templates if one is not kind)]
             known.patience = _PATIENCE
-            same = structure.bits == template.structure.bits
-            return _Found(kind, symbols, numbers, constants, same)
+            same, given = structure.bits == template.structure.bits, (symbols, numbers, constants)
+            return lambda graph: kind(None if same else graph, *given)
         return None
 
     def _learn(self, known: _Known, graph: Graph, structure: Structure) -> None:

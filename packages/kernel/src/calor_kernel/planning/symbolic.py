@@ -20,10 +20,9 @@ from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.sizes import Size
 from calor_kernel.contract.trace import Trace
 from calor_kernel.contract.work import View, Work
-from calor_kernel.planning.cover import Unit, cover
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.lowering import Lowerings
-from calor_kernel.planning.planner import Planner
+from calor_kernel.planning.planner import Planner, Unit, cover
 from calor_kernel.planning.recording import Recorder
 from calor_kernel.planning.values import Draft, Piece, Task, Value
 

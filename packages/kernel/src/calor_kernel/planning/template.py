@@ -1,8 +1,9 @@
 """Templates: the common plan of a graph for all sizes at which planning is the same.
 
 Requirements: a known graph at a new size costs microseconds and needs no new kernel. A template is
-valid wherever its guards hold. In-place results have recordings of their own, made on first use, as
-in a plan.
+valid wherever its guards hold. Its numbers are computed by one generated function of the varying
+sizes, each once, and nothing after a failed guard. In-place results have recordings of their own,
+made on first use, as in a plan.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ from calor.interning import remember
 from calor.specs import spec
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.fuser import Fuser
-from calor_kernel.contract.trace import TooManyGuards, Trace
+from calor_kernel.contract.sizes import Size
+from calor_kernel.contract.trace import LEAST, MOST, TooManyGuards, Trace
 from calor_kernel.contract.work import Build
 from calor_kernel.device.protocol import Form, Varying
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.matching import Getter, Match, getter
-from calor_kernel.planning.numbers import Function, Numbers, function_of, signed
 from calor_kernel.planning.recording import Recording
-from calor_kernel.planning.structure import Structure, with_numbers
+from calor_kernel.planning.structure import Getter, Match, Structure, getter, with_numbers
 from calor_kernel.planning.symbolic import (
     Symbolic,
     hinted_value,
@@ -38,9 +38,75 @@ if TYPE_CHECKING:
     from calor_kernel.device.kernels import Kernels
 
 T = TypeVar("T")
+Function = Callable[..., tuple[int, ...] | None]
 
 # The maximum number of target patterns with recordings in a template.
 _PATTERNS: Final = 8
+_MASK: Final = (1 << 64) - 1
+
+
+class Numbers:
+    """The distinct varying numbers of a plan, and their placeholders."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        self.atoms: set[int] = set()
+
+    def place(self, value: Any) -> Any:
+        """Return a Varying number for a size, and any other value as it is."""
+        if not isinstance(value, Size):
+            return value
+        self.atoms |= value.atoms
+        text = value.text if value.low >= 0 else f"{value.text}&{_MASK}"
+        return Varying(self.texts.setdefault(text, len(self.texts)))
+
+
+def signed(number: int) -> int:
+    """Return the signed value of an unsigned 64-bit number."""
+    return number - _MASK - 1 if number > _MASK >> 1 else number
+
+
+def function_of(trace: Trace, numbers: Numbers) -> Function:
+    """Return a function of the symbols that gives the numbers, or None if a guard fails."""
+    symbols = [f"a{k}" for k in range(len(trace.symbols))]
+    lines = [f"def numbers({', '.join(symbols)}):"]
+    texts = list(numbers.texts)
+    bounds = [f"{LEAST - 1}<{name}<{MOST}" for name in symbols]
+    checks: dict[int, list[str]] = {}
+    for condition, needs in trace.guards.items():
+        checks.setdefault(max(_all(trace, needs)), []).append(condition)
+    made = set(range(len(symbols)))
+    early = [c for k in sorted(made) for c in checks.pop(k, ())]
+    lines.append(f"    if not ({' and '.join(bounds + early) or 'True'}): return None")
+    guarded = sorted(checks)
+    for last in guarded:
+        needed = {a for c in checks[last] for a in _all(trace, trace.guards[c])}
+        lines += _assignments(trace, needed, made)
+        lines.append(f"    if not ({' and '.join(checks[last])}): return None")
+    lines += _assignments(trace, _all(trace, numbers.atoms), made)
+    lines.append(f"    return ({''.join(f'{text}, ' for text in texts)})")
+    scope: dict[str, Any] = {f"f{k}": function for k, function in enumerate(trace.functions)}
+    exec("\n".join(lines), scope)
+    made_function: Function = scope["numbers"]
+    return made_function
+
+
+def _all(trace: Trace, atoms: Collection[int]) -> set[int]:
+    """Return atoms with all their dependences."""
+    found: set[int] = set()
+    waiting = list(atoms)
+    while waiting:
+        atom = waiting.pop()
+        if atom not in found:
+            found.add(atom)
+            waiting += trace.atoms[atom].needs
+    return found
+
+
+def _assignments(trace: Trace, needed: Collection[int], made: set[int]) -> list[str]:
+    lines = [f"    a{a} = {trace.atoms[a].text}" for a in sorted(needed) if a not in made]
+    made.update(needed)
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +134,7 @@ class Opened:
         return found
 
 
-def known(number: int | Varying, numbers: Sequence[int]) -> int:
+def known_number(number: int | Varying, numbers: Sequence[int]) -> int:
     """Return a number, looked up in a list if it varies."""
     return number if isinstance(number, int) else number.of(numbers)
 
@@ -99,7 +165,7 @@ class OpenRecording:
     def record(self, numbers: Sequence[int]) -> Recording:
         """Return the recording for these numbers; CompileError from a new kernel."""
         lists = tuple([form(numbers, opened.functions(numbers)) for form, opened in self.lists])
-        return Recording(lists, (), self.launches, known(self.arena, numbers))
+        return Recording(lists, (), self.launches, known_number(self.arena, numbers))
 
 
 def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -> OpenRecording:
@@ -144,7 +210,7 @@ class Template:
         """Return the constants with the varying bytes replaced."""
         made = bytearray(self.made.draft.constants)
         for place, k in self.base.patches:
-            start = known(place, numbers)
+            start = known_number(place, numbers)
             end = start + len(bits[k])
             made += bytes(max(end - len(made), 0))
             made[start:end] = bits[k]

@@ -124,7 +124,7 @@ class Whole:
             plan = failing.plan
             handle = part(words.block.handle, failing.start, plan.block_bytes)
             for error in plan.errors(handle).values():
-                error.op = error.op or plan.named
+                error.op = error.op or plan.draft.named
                 raise error
 
 

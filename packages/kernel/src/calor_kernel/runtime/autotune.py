@@ -45,7 +45,7 @@ from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.device.storage import bundle_directories, cache_directory, keeps
 from calor_kernel.errors import KernelCheckError
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.fitting import fitted
+from calor_kernel.planning.recording import fitted
 from calor_kernel.planning.values import Task
 
 TUNING: Final = "tuning"

@@ -27,7 +27,7 @@ from calor.ops.base import TABLE
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import MOVEMENTS
 from calor_kernel.contract.work import LOWERINGS
-from calor_kernel.planning.claims import STRUCTURAL
+from calor_kernel.planning.compiling import STRUCTURAL
 from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.engine import Engine
 

@@ -17,7 +17,7 @@ from calor_kernel.library.conv import (
 from calor_kernel.library.conv.implicit_gemm_mma import units_of_pixel
 from calor_kernel.library.conv.implicit_gemm_mma_launch import MORE, TILES, fits
 from calor_kernel.library.gemm.mma import MmaPlan
-from calor_kernel.planning.fitting import fitted
+from calor_kernel.planning.recording import fitted
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..named import named_info
