@@ -43,7 +43,7 @@ def real() -> Group:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Who adds: one GPU alone, or all together."""
     for name, most in zip(("ALONE", "TOGETHER", "FEW"), WAYS[request.param], strict=True):
-        monkeypatch.setattr(f"calor_kernel.runtime.peer_sums.{name}", most)
+        monkeypatch.setattr(f"calor_kernel.runtime.communicator.{name}", most)
     return request.param
 
 
@@ -101,7 +101,7 @@ def test_parts_are_added_between_two_meetings(
     fake: Any, members: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in zip(("ALONE", "TOGETHER", "FEW"), WAYS["together"], strict=True):
-        monkeypatch.setattr(f"calor_kernel.runtime.peer_sums.{name}", most)
+        monkeypatch.setattr(f"calor_kernel.runtime.communicator.{name}", most)
     x = members.join(np.ones((3, 3072), np.float32))
     calor.eval(all_reduce(x))
     fake.log.clear()
@@ -143,7 +143,7 @@ def test_what_is_too_short_for_two_shares_is_added_by_one(nccl: Nccl) -> None:
 def test_what_is_large_or_no_sum_is_for_nccl(
     nccl: Nccl, members: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calor_kernel.runtime.peer_sums.ALONE", 32)
+    monkeypatch.setattr("calor_kernel.runtime.communicator.ALONE", 32)
     x = members.join(np.ones((3, 8), np.float32))
     calor.eval(all_reduce(x))
     assert nccl.groups == []

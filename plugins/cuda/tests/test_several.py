@@ -23,7 +23,7 @@ from imitated_nccl import Nccl
 def backend(nccl: Nccl, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The backend of the imitated GPUs, which exchange by NCCL also what is small."""
     for name in ("ALONE", "TOGETHER"):
-        monkeypatch.setattr(f"calor_kernel.runtime.peer_sums.{name}", 0)
+        monkeypatch.setattr(f"calor_kernel.runtime.communicator.{name}", 0)
     from calor_cuda.bindings import count
     from calor_cuda.device import CudaDevice
 

@@ -14,7 +14,7 @@ def __getattr__(name: str) -> Any:
 
         return profile
     if name in ("memory", "trim"):
-        from calor_kernel.runtime import current
+        from calor_kernel.runtime import backend
 
-        return getattr(current, name)
+        return getattr(backend, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, Typed
 from calor_kernel.contract.sizes import Size as Unknown
 from calor_kernel.contract.trace import Trace
 from calor_kernel.contract.work import Input, Launch, Output, Scratch, View
-from calor_kernel.device.description import build_text
+from calor_kernel.device.images import build_text
 from calor_kernel.errors import KernelTypeError, LaunchError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import (

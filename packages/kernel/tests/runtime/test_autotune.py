@@ -26,7 +26,7 @@ from calor_kernel.contract.work import (
     View,
     Work,
 )
-from calor_kernel.device.lines import Lines
+from calor_kernel.device.storage import Lines
 from calor_kernel.errors import KernelCheckError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import kernel, loop_range
@@ -272,7 +272,7 @@ def test_lines_outlive_damage_and_other_writers(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from calor_kernel.device.lines import Lines
+from calor_kernel.device.storage import Lines
 lines = Lines(Path(sys.argv[1]))
 for n in range(200):
     lines.put(f"{sys.argv[2]} {n}", n)

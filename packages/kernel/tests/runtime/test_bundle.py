@@ -8,7 +8,7 @@ import pytest
 from calor_interpreter.device import LanesDevice
 from calor_kernel.__main__ import main
 from calor_kernel.device.kernels import Kernels
-from calor_kernel.device.lines import Lines
+from calor_kernel.device.storage import Lines
 
 from .test_images import dense
 

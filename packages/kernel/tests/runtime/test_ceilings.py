@@ -4,7 +4,7 @@ import pytest
 
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.cost import Ceilings
-from calor_kernel.device.lines import Lines
+from calor_kernel.device.storage import Lines
 from calor_kernel.runtime import ceilings
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -12,8 +12,7 @@ from calor.dtypes import float32, int64
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Build
 from calor_kernel.device import images, workers
-from calor_kernel.device.description import build_text, describe
-from calor_kernel.device.images import Images, outline, outline_data
+from calor_kernel.device.images import Images, build_text, describe, outline, outline_data
 from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.printing import PrintingToolchain
 from calor_kernel.device.workers import image_of
@@ -103,7 +102,7 @@ def test_a_kernel_without_a_file_is_not_kept(own_cache, monkeypatch):
 
 def test_the_text_is_the_same_in_another_process():
     code = (
-        "from calor_kernel.device.description import build_text;"
+        "from calor_kernel.device.images import build_text;"
         "from calor_kernel.library.copying import copy_dense;"
         "from calor_kernel.contract.work import Build;"
         "from calor_kernel.ir.types import Buffer, Scalar;"

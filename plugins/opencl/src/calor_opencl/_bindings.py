@@ -20,8 +20,7 @@ from typing import Any, Final
 import pyopencl as cl
 
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
-from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.device.scalars import scalar_bits
+from calor_kernel.device.protocol import Slot, Step, scalar_bits
 from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Kernel
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor_cupy.driver.protocol import Driver
-from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.device.scalars import scalar_bits
+from calor_kernel.device.protocol import Slot, Step, scalar_bits
 from calor_kernel.ir.nodes import Kernel
 
 _CELL: Final = 8

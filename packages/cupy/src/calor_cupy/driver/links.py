@@ -18,7 +18,7 @@ from calor.backends.communication import Collective
 from calor.errors import DeviceError
 from calor_cupy.driver.meeting import StreamMeeting
 from calor_cupy.driver.peers import QUEUEING, PeerMemory
-from calor_kernel.device.links import Handles, Links
+from calor_kernel.device.protocol import Handles, Links
 
 # NCCL's names of dtypes; complex dtypes are pairs.
 _TYPES: Final = {

@@ -11,7 +11,7 @@ from typing import Final
 
 from calor_cupy.driver.device import Stream
 from calor_cupy.driver.peers import QUEUEING
-from calor_kernel.device.links import Meeting
+from calor_kernel.device.protocol import Meeting
 
 _WAITING: Final = "letting GPUs wait for each other"
 

@@ -1,14 +1,16 @@
-"""Status words of many runs, in which kernels report failures, read together.
+"""Status words, in which kernels report failures.
 
-Requirements: a fallible run copies nothing to or from the device, and waits for nothing. One copy
-reads the words of all runs since the last read. A word is reused only after it was read, in any
-thread.
+Requirements: on a device whose memory the host reads, a block of words is read in place. On others
+a fallible run copies nothing to or from the device, and waits for nothing: a board reads the words
+of all runs since the last read by one copy. A word is reused only after it was read, in any thread.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Final
+from collections.abc import Iterable
+from ctypes import c_int32
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -128,3 +130,30 @@ class Board:
         page.clear = True
         self._page = page
         return page
+
+
+class Words(NamedTuple):
+    """A block, and the words in it."""
+
+    block: KernelBuffer
+    words: tuple[c_int32, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether all words are zero."""
+        return not [word for word in self.words if word.value]
+
+
+def zeroed(pool: Pool, nbytes: int) -> KernelBuffer:
+    """Return a fresh block of zeros."""
+    block = pool.uncounted(nbytes)
+    pool.memory.write(block.handle, bytes(nbytes))
+    return block
+
+
+def words_at(pool: Pool, nbytes: int, places: Iterable[int]) -> Words:
+    """Return a fresh block of zeros with words at these byte offsets."""
+    block = zeroed(pool, nbytes)
+    address = pool.memory.address(block.handle)
+    assert address is not None
+    return Words(block, tuple(c_int32.from_address(address + at) for at in places))

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import numpy as np
 
+from calor.backends.communication import Collective
+from calor.dtypes import DType, bfloat16, float16
 from calor.errors import UnsupportedError
 from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.device.calls import Giving, NativeCall
 from calor_kernel.ir.nodes import Kernel
 
-if TYPE_CHECKING:
-    from calor_kernel.device.links import Links
+Handles = Sequence[Sequence[Any]]
+_BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Memory(ABC):
@@ -118,6 +121,14 @@ class Toolchain(ABC):
     @abstractmethod
     def compile(self, source: str, name: str) -> bytes:
         """Return the compiled image; CompileError holds the compiler's message and the source."""
+
+
+def scalar_bits(given: float, dtype: DType) -> int:
+    """Return a number's bits in a kernel's argument form: bools as bytes, halves as their bits."""
+    held = np.asarray(given).astype(dtype.numpy)
+    if dtype in (float16, bfloat16):
+        return int(held.view(np.uint16))
+    return int(held.view(_BITS[dtype.itemsize]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +260,47 @@ class Exchange(ABC):
     def cuda_array_interface(self, handle: Any, spec: Spec) -> dict[str, Any] | None:
         """Return the block's ``__cuda_array_interface__``; None if this is not CUDA memory."""
         return None
+
+
+class Meeting(ABC):
+    """The synchronization of several devices' queues, for kernels that access all their memory.
+
+    A handle of one device's memory is then valid in the kernels of every other. ``lock`` is held
+    while joint work is queued.
+    """
+
+    lock: AbstractContextManager[Any]
+
+    @abstractmethod
+    def gather(self) -> None:
+        """Let the first device wait for the queued work of all."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let all devices wait for the queued work of the first."""
+
+
+class Links(ABC):
+    """Memory exchange between devices of the feature "links", in the order of each one's queue."""
+
+    @abstractmethod
+    def takes(self, call: Collective) -> bool:
+        """Return whether a collective is supported with its definition, for its dtype too."""
+
+    @abstractmethod
+    def prepare(self, calls: Sequence[Collective]) -> Callable[[Handles, Handles], None]:
+        """Return a function that queues collectives as one.
+
+        Its arguments are ``given`` and ``made``: ``given[i][r]`` and ``made[i][r]`` are the handles
+        of member r's input and result of call i.
+        """
+
+    def meeting(self) -> Meeting | None:
+        """Return how the devices synchronize; None if kernels cannot access all memory."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing that needs closing
+        """Free everything; unusable afterwards."""
 
 
 class Device(ABC):

@@ -3,22 +3,28 @@
 Requirements: a reader sees a whole entry or none, even after a writer's crash. A damaged entry is
 removed and rebuilt. The least recently used entries are removed at the bound. A read-only directory
 is an inconvenience, not an error. Bundles are read-only directories of the same form, for shipping.
+Small results are lines of text, appended by several processes at once; a damaged line is skipped,
+and the last line of a key holds.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _MAGIC: Final = b"calor-entry-1\n"
 _DAY: Final = 86400.0
 # An older temporary file belongs to a crashed writer.
 _STALE: Final = 3600.0
+# A longer file of lines is rewritten, with each key once.
+_LONG: Final = 4 << 20
 _SWEEP: Final = 64  # writes between two checks of the total size
 
 
@@ -158,3 +164,66 @@ def _touch(path: Path) -> None:
     with suppress(OSError):  # The file may be gone, or belong to another user.
         if time.time() - path.stat().st_mtime > _DAY:
             os.utime(path)
+
+
+class Lines:
+    """A mapping of text to plain data, in a file of lines; ``path`` None keeps it in memory."""
+
+    def __init__(self, path: Path | None, bundles: Sequence[Path] = ()) -> None:
+        self.path = path
+        self._known: dict[str, Any] = {}
+        for file in (*reversed(bundles), *([path] if path is not None else ())):
+            self._known.update(_read(file))
+        with suppress(OSError):
+            if path is not None and path.stat().st_size > _LONG:
+                self._rewrite(path)
+
+    def get(self, key: str) -> Any:
+        """Return the value of a key, else None."""
+        return self._known.get(key)
+
+    def put(self, key: str, value: Any) -> None:
+        """Store a value; a read-only file is not changed."""
+        self._known[key] = value
+        if self.path is None:
+            return
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # A single append write is not interleaved with another process's.
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(file, _line(key, value))
+            finally:
+                os.close(file)
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return keys and values."""
+        return self._known.items()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _rewrite(self, path: Path) -> None:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_bytes(b"".join(_line(k, v) for k, v in _read(path).items()))
+        os.replace(temporary, path)
+
+
+def _line(key: str, value: Any) -> bytes:
+    text = json.dumps([key, value], separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return found
+    for line in lines:
+        check, _, text = line.partition(b" ")
+        with suppress(ValueError):
+            if int(check, 16) == zlib.crc32(text):
+                key, value = json.loads(text)
+                found[key] = value
+    return found

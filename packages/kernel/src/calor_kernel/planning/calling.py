@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from calor.backends.calls import BoundCall, Look, Made
+from calor_kernel.device.board import zeroed
 from calor_kernel.device.buffers import AdoptedBuffer, KernelBuffer
 from calor_kernel.device.calls import Giving, NativeCall, Room, Scratch
 from calor_kernel.device.pool import Pool
 from calor_kernel.device.protocol import Device
 from calor_kernel.planning.plan import Plan
-from calor_kernel.planning.status import zeroed
 
 _HANDLE: Final = Look((KernelBuffer, AdoptedBuffer), {}, "handle")
 _GIVING: Final = Giving(

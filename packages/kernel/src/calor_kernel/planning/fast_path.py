@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from calor_kernel.device.board import Words, words_at
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.outcomes import pending
 from calor_kernel.planning.plan import Plan, Short
-from calor_kernel.planning.status import Words, words_at
 
 _new = object.__new__
 

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from calor_kernel.device.board import Words, words_at
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.protocol import Step
 from calor_kernel.planning.arena import Range
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.plan import Plan, State, Variant
 from calor_kernel.planning.recording import Place
-from calor_kernel.planning.status import Words, words_at
 from calor_kernel.planning.steps import Places, Steps, moved_step
 
 if TYPE_CHECKING:

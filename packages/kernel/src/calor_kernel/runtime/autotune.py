@@ -39,10 +39,9 @@ from calor_kernel.contract.work import (
     Work,
     flags_of,
 )
-from calor_kernel.device.description import describe
-from calor_kernel.device.lines import Lines
+from calor_kernel.device.images import describe
 from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.device.storage import bundle_directories, cache_directory, keeps
+from calor_kernel.device.storage import Lines, bundle_directories, cache_directory, keeps
 from calor_kernel.errors import KernelCheckError
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.recording import fitted

@@ -20,12 +20,15 @@ import numpy as np
 from calor.backends.calls import BoundCall
 from calor.backends.communication import Communicator
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
+from calor.device_selection import as_device, current_device
+from calor.errors import UnsupportedError
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.fuser import Fuser
 from calor_kernel.device.buffers import AdoptedBuffer, ForeignBuffer, KernelBuffer, ShadowedBuffer
 from calor_kernel.device.outcomes import inherit, verify
+from calor_kernel.device.pool import PoolFigures
 from calor_kernel.device.protocol import Device
 from calor_kernel.planning.calling import caller
 from calor_kernel.planning.compiling import compile_graph, refusals
@@ -241,6 +244,47 @@ class KernelBackend(Backend):
         for engine in self._engines.values():
             if engine.device.info.has("fork"):
                 engine.restart()
+
+
+def engine_of(device: Any, what: str) -> Engine:
+    """Return the engine of a device (None: the current one); UnsupportedError with ``what``."""
+    place = current_device() if device is None else as_device(device)
+    backend = place.backend
+    if not isinstance(backend, KernelBackend):
+        raise UnsupportedError(f"{place.name} runs no kernels of calor's, so {what}")
+    return backend.engine(place.index)
+
+
+def memory(device: Any = None) -> PoolFigures:
+    """Return the allocator's byte counts for a device (None: the current one).
+
+    ``in_use``: the requested bytes of live buffers, with the maximum ``peak``. ``held``: the device
+    memory held, idle memory included, with the maximum ``held_peak``. ``limit``: the limit or None.
+    UnsupportedError for a device that does not run kernels.
+
+    >>> import calor, calor_kernel
+    >>> kept = calor.ones((1000, 1000), device="cpu") + 1  # doctest: +SKIP
+    >>> calor_kernel.memory("cpu")  # doctest: +SKIP
+    PoolFigures(in_use=4000000, peak=4000000, held=20971520, held_peak=20971520, limit=None)
+    """
+    return engine_of(device, "it has no such figures").pool.figures()
+
+
+def trim(device: Any = None) -> int:
+    """Return the allocator's idle memory of a device to the system; return the bytes freed.
+
+    Cached preparations of unchanged operands are freed too, and rebuilt when needed.
+    UnsupportedError for a device that does not run kernels.
+
+    >>> import calor_kernel
+    >>> calor_kernel.trim("cpu")  # doctest: +SKIP
+    16777216
+    """
+    engine = engine_of(device, "it holds no idle memory")
+    engine.device.queue.synchronize()
+    before = engine.pool.held
+    engine.pool.trim()
+    return before - engine.pool.held
 
 
 @lru_cache(256)

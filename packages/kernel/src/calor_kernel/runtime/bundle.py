@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from calor_kernel.device.images import KERNELS
-from calor_kernel.device.lines import Lines
-from calor_kernel.device.storage import Storage
+from calor_kernel.device.storage import Lines, Storage
 from calor_kernel.runtime.autotune import TUNING
 
 

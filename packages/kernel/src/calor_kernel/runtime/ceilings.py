@@ -13,8 +13,8 @@ from calor.errors import CalorError
 from calor_kernel.contract.cost import Ceilings, ceilings_of
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Launch, Output
-from calor_kernel.device.lines import Lines
 from calor_kernel.device.protocol import Slot, Step
+from calor_kernel.device.storage import Lines
 from calor_kernel.language import (
     Out,
     Size,

@@ -2,20 +2,31 @@
 
 Requirements: memory is allocated before anything is queued, so running out of memory changes
 nothing on any device. A result depends on the dependences of every member's input.
+
+A small sum is added by kernels that access the memory of all devices. One host thread queues the
+work of all devices, so the cost of a small sum is its queueing, and one launch is cheaper than one
+per device. A device waits only for work queued before, and no kernel waits for another, so kernels
+need not run concurrently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calor.backends.communication import Collective, Communicator, Exchange
 from calor.errors import DeviceError
 from calor_kernel.device.buffers import KernelBuffer
-from calor_kernel.device.links import Links
 from calor_kernel.device.outcomes import inherit
+from calor_kernel.device.protocol import Handles, Links, Meeting, Slot, Step
+from calor_kernel.library.peer_sum import build_for
 from calor_kernel.planning.engine import Engine
-from calor_kernel.runtime.peer_sums import PeerSums
+
+# The maximum bytes for one device to add everything, and for each of a few to add a part. The
+# second way needs two synchronizations of all devices, too slow for more devices.
+ALONE = 1 << 18
+TOGETHER = 1 << 20
+FEW = 2
 
 
 class KernelCommunicator(Communicator):
@@ -61,3 +72,62 @@ class KernelCommunicator(Communicator):
     def close(self) -> None:
         """Close the links."""
         self.links.close()
+
+
+class PeerSums:
+    """Adds for a group; ``meeting``: how its devices synchronize."""
+
+    def __init__(self, engines: Sequence[Engine], meeting: Meeting) -> None:
+        self.engines = engines
+        self.meeting = meeting
+
+    def takes(self, calls: Sequence[Collective]) -> bool:
+        """Return whether the collectives are all sums for which this way is faster."""
+        most = max(ALONE, TOGETHER) if len(self.engines) <= FEW else ALONE
+        return (
+            all(
+                call.op == "all_reduce"
+                and call.kind == "sum"
+                and call.given.dtype.kind in ("float", "int", "uint")
+                and self.engines[0].device.info.dtypes >= {call.given.dtype}
+                for call in calls
+            )
+            and 0 < sum(call.given.nbytes for call in calls) <= most
+        )
+
+    def prepare(self, calls: Sequence[Collective]) -> Callable[[Handles, Handles], None]:
+        """Return a function that queues sums, as :meth:`Links.prepare` does."""
+        meeting, members = self.meeting, len(self.engines)
+        alone = sum(call.given.nbytes for call in calls) <= ALONE
+        adding = range(1) if alone else range(members)
+        # The launches of each adding device, per call.
+        launches = [[self._launch(call, hub, len(adding)) for hub in adding] for call in calls]
+
+        def run(given: Handles, made: Handles) -> None:
+            with meeting.lock:
+                meeting.gather()
+                if not alone:
+                    meeting.release()
+                for row, sent, got in zip(launches, given, made, strict=True):
+                    for launch in row:
+                        launch(*sent, *got)
+                if not alone:
+                    meeting.gather()
+                meeting.release()
+
+        return run
+
+    def _launch(self, call: Collective, hub: int, parts: int) -> Callable[..., None]:
+        """Return the launcher of one member's part of a sum."""
+        engine, members, spec = self.engines[hub], len(self.engines), call.given
+        build, chunk = build_for(engine.device.info, members, spec.dtype)
+        share = -(-spec.size // (parts * chunk)) * chunk
+        first = min(hub * share, spec.size)
+        count = min(share, spec.size - first)
+        slots = [Slot(slot, first * spec.dtype.itemsize) for slot in range(2 * members)]
+        (function,) = engine.kernels.load([build])
+        step = Step(function, (-(-count // chunk), 1, 1), (*slots, count))
+        queue = engine.device.queue
+        recorded = queue.record([step], 2 * members)
+        direct = queue.direct(recorded)
+        return direct or (lambda *handles: queue.run(recorded, handles))

@@ -15,7 +15,7 @@ from typing import Any
 
 from calor_kernel.contract.cost import Ceilings
 from calor_kernel.planning.values import Launched
-from calor_kernel.runtime.current import engine_of
+from calor_kernel.runtime.backend import engine_of
 from calor_kernel.runtime.engine import Engine
 
 
