@@ -15,7 +15,7 @@ from calor_cpu.pool import Pool
 from calor_cpu.queue import CpuQueue
 from calor_cpu.target import Target
 from calor_cpu.toolchain import LlvmToolchain, compile_once
-from calor_kernel.device.calls import Giving, NativeCall
+from calor_kernel.device.calls import NativeCall
 from calor_kernel.device.protocol import Device
 
 
@@ -45,11 +45,11 @@ class CpuDevice(Device):
 
         return caller(call, self.queue.pool, keep)
 
-    def finalizer(self, giving: Giving) -> Any | None:
+    def finalizer(self, kind: type, pools: type) -> Any | None:
         """Return the built-in method that frees memory."""
         from calor_cpu.calls import finalizer
 
-        return finalizer(giving)
+        return finalizer(kind, pools)
 
     def close(self) -> None:
         """Stop the pool's threads."""

@@ -21,7 +21,7 @@ from calor.dtypes import DType, bfloat16, float16
 from calor.errors import UnsupportedError
 from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.device.calls import Giving, NativeCall
+from calor_kernel.device.calls import NativeCall
 from calor_kernel.ir.nodes import Kernel
 
 Handles = Sequence[Sequence[Any]]
@@ -324,8 +324,11 @@ class Device(ABC):
         """Return a compiled bound call, which also owns ``keep``; None if not supported."""
         return None
 
-    def finalizer(self, giving: Giving) -> Any | None:
-        """Return a compiled method that returns memory to the pool; None if not supported."""
+    def finalizer(self, kind: type, pools: type) -> Any | None:
+        """Return ``kind.__del__`` of buffers of ``pools``, compiled; None if not supported.
+
+        So a result that is made without Python is freed without Python.
+        """
         return None
 
     def close(self) -> None:

@@ -14,22 +14,13 @@ from typing import Any, Final
 from calor.backends.calls import BoundCall, Look, Made
 from calor_kernel.device.board import zeroed
 from calor_kernel.device.buffers import AdoptedBuffer, KernelBuffer
-from calor_kernel.device.calls import Giving, NativeCall, Room, Scratch
+from calor_kernel.device.calls import NativeCall, Scratch
 from calor_kernel.device.pool import Pool
 from calor_kernel.device.protocol import Device
 from calor_kernel.planning.plan import Plan
 
 _HANDLE: Final = Look((KernelBuffer, AdoptedBuffer), {}, "handle")
-_GIVING: Final = Giving(
-    kind=KernelBuffer,
-    plainly=KernelBuffer.__del__,
-    handle="handle",
-    idle="idle",
-    nbytes="nbytes",
-    pool="pool",
-    pools=Pool,
-    used="in_use",
-)
+_PLAINLY: Final = KernelBuffer.__del__
 _LOCK: Final = threading.Lock()
 
 
@@ -55,7 +46,10 @@ def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
         fixed=(plan.constants_handle, words, arena, nothing),
         scratch=tuple(s for s in (words, arena) if isinstance(s, Scratch)),
         recorded=plan.base.recording.lists[0],
-        room=Room(idle, plan.pool, "in_use", "ceiling", nbytes, plan.base.required),
+        pool=plan.pool,
+        idle=idle,
+        nbytes=nbytes,
+        required=plan.base.required,
         made=(
             Made(KernelBuffer, {**kept, "outcomes": (), "stamp": 0, "_window": None}, "handle"),
             *call.made,
@@ -68,11 +62,10 @@ def caller(executable: Any, call: BoundCall) -> Callable[..., Any] | None:
 
 def _gives_back(device: Device) -> bool:
     """Let compiled code release buffers; False if the device cannot."""
-    if KernelBuffer.__del__ is not _GIVING.plainly:
-        return True
     with _LOCK:
-        finalizer = device.finalizer(_GIVING)
-        if finalizer is None:
-            return False
-        KernelBuffer.__del__ = finalizer  # type: ignore[method-assign]
-        return True
+        if KernelBuffer.__del__ is _PLAINLY:
+            finalizer = device.finalizer(KernelBuffer, Pool)
+            if finalizer is None:
+                return False
+            KernelBuffer.__del__ = finalizer  # type: ignore[method-assign]
+    return True

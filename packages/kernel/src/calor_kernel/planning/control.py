@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.planning.plan import Plan, copied
 from calor_kernel.planning.steps import CHUNK, Steps
-from calor_kernel.planning.whole import Stage, Whole, known_plan, whole_of
+from calor_kernel.planning.whole import Refused, Stage, Whole
 
 Compile = Callable[["Engine", Graph], Executable]
 Buffers = list[Any]
@@ -222,8 +223,9 @@ def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
     if isinstance(runner, _Scan):
         steps = runner.steps
         return None if steps is None else Stage(taken, made, ends, (steps, runner.length))
-    plan = known_plan(runner)
-    return None if plan is None else Stage(taken, made, ends, plan)
+    plan = runner.settled if isinstance(runner, Plan) else None
+    # Plans of a template have no recorder.
+    return Stage(taken, made, ends, plan) if type(plan) is Plan else None
 
 
 class ControlPlan:
@@ -337,7 +339,8 @@ class ControlPlan:
         self.whole = None
         if not graph.host and len(stages) == len(self.stages):
             places = graph.inputs, graph.outputs, self.places
-            self.whole = whole_of(self.engine, *places, stages, inputs)
+            with suppress(Refused):
+                self.whole = Whole(self.engine, *places, stages, inputs)
         if self.whole is None:
             self._tries = 0
 

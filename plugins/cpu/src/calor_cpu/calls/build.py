@@ -19,7 +19,7 @@ from calor_cpu.calls.writer import FUNCTIONS, Writer
 from calor_cpu.llvm import binding
 from calor_cpu.pool import Pool
 from calor_cpu.toolchain import compile_once
-from calor_kernel.device.calls import Giving, NativeCall
+from calor_kernel.device.calls import NativeCall
 
 _FASTCALL, _KEYWORDS, _NO_ARGUMENTS = 0x80, 0x02, 0x04
 _NUMBERS: Final = count()
@@ -74,19 +74,19 @@ def caller(call: NativeCall, pool: Pool, keep: object) -> Callable[..., Any] | N
     return made
 
 
-def finalizer(giving: Giving) -> Any | None:
+def finalizer(kind: type, pools: type) -> Any | None:
     """Return a type's method that frees memory, or None if this interpreter cannot have one."""
     try:
         check_interpreter()
-        text = giving_text(giving)
+        text = giving_text(kind, pools)
     except LayoutError:
         return None
-    objects = {"pools": giving.pools, "plainly": giving.plainly}
+    objects = {"pools": pools, "plainly": kind.__del__}  # type: ignore[attr-defined]
     for immortal in objects.values():
         _keep_for_ever(immortal)
     addresses = tuple((name, id(found)) for name, found in objects.items())
     definition = _loaded(text, "__del__", _NO_ARGUMENTS, addresses)
-    return _method(giving.kind, ctypes.addressof(definition))
+    return _method(kind, ctypes.addressof(definition))
 
 
 @cache

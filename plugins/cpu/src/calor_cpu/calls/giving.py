@@ -10,7 +10,6 @@ from string import Template
 from typing import Final
 
 from calor_cpu.calls.offsets import TYPE, slot
-from calor_kernel.device.calls import Giving
 
 _TEXT: Final = Template("""
 declare i64 @PyLong_AsLongLong(ptr)
@@ -89,17 +88,14 @@ plainly:
 """)
 
 
-def giving_text(giving: Giving) -> str:
-    """Return the text of the function ``call``.
+def giving_text(kind: type, pools: type) -> str:
+    """Return the text of the function ``call`` for buffers of a type, and pools of a type.
 
     Raises
     ------
     LayoutError
         If this interpreter cannot have it.
     """
-    offsets = {
-        name: slot(giving.kind, getattr(giving, name))
-        for name in ("handle", "idle", "nbytes", "pool")
-    }
-    offsets |= {"used": slot(giving.pools, giving.used), "type": TYPE}
+    offsets = {name: slot(kind, name) for name in ("handle", "idle", "nbytes", "pool")}
+    offsets |= {"used": slot(pools, "in_use"), "type": TYPE}
     return _TEXT.substitute(offsets).lstrip()

@@ -15,7 +15,7 @@ from typing import Any, Final
 from calor.backends.calls import Made, Operand
 from calor_cpu.calls.offsets import TYPE, LayoutError, slot
 from calor_cpu.pool.structures import Status
-from calor_kernel.device.calls import NativeCall, Room, Scratch
+from calor_kernel.device.calls import NativeCall, Scratch
 
 # Functions of the interpreter, with their return and parameter types.
 FUNCTIONS: Final = {
@@ -63,7 +63,7 @@ class Writer:
         for number, operand in enumerate(call.operands):
             self._operand(number, operand)
         self._allocate()
-        address = self._take(call.room)
+        address = self._take(call)
         status = self._run(address, run, plan)
         self.text = self._whole(otherwise, status)
 
@@ -193,32 +193,32 @@ class Writer:
             self._store(f"ptr {new}", "%made", 8 * number)
             self._require(f"icmp ne ptr {new}, null")
 
-    def _take(self, room: Room) -> str:
+    def _take(self, call: NativeCall) -> str:
         """Take memory, link the objects, and return the memory's address."""
-        pool = self._object(room.pool)
-        used_at = slot(type(room.pool), room.used)
+        pool = self._object(call.pool)
+        used_at = slot(type(call.pool), "in_use")
         old = self._load(pool, used_at)
-        most = self._load(pool, slot(type(room.pool), room.most))
+        most = self._load(pool, slot(type(call.pool), "ceiling"))
         used = self._call("PyLong_AsLongLong", f"ptr {old}")
         limit = self._call("PyLong_AsLongLong", f"ptr {most}")
-        required = self._load("%block", self._word(room.required), "i64")
+        required = self._load("%block", self._word(call.required), "i64")
         wanted = self._value(f"add i64 {used}, {required}")
         # An unknown count is −1.
         self._require(f"icmp sge i64 {used}, 0")
         self._require(f"icmp sle i64 {wanted}, {limit}")
-        nbytes = self._load("%block", self._word(room.nbytes), "i64")
+        nbytes = self._load("%block", self._word(call.nbytes), "i64")
         total = self._value(f"add i64 {used}, {nbytes}")
         new = self._call("PyLong_FromLongLong", f"i64 {total}")
         self._store(f"ptr {new}", "%spare", 0)
         self._require(f"icmp ne ptr {new}, null")
         for number, idle in enumerate(self._lists):
             self._store(f"ptr {self._pop(idle)}", "%scratch", 8 * number)
-        handle = self._pop(self._object(room.idle))
+        handle = self._pop(self._object(call.idle))
         self._store(f"ptr {new}", pool, used_at)
         self._store("ptr null", "%spare", 0)
         self._call("Py_DecRef", f"ptr {old}")
         held = handle
-        for number, made in enumerate(self.call.made):
+        for number, made in enumerate(call.made):
             held = self._fill(number, made, held)
         return self._call("PyLong_AsVoidPtr", f"ptr {handle}")
 
