@@ -16,19 +16,21 @@ from typing import Any
 import pytest
 
 Named = tuple[str, str]
+# The kernel library, and the kernels that other distributions add to its tables.
+PACKAGES = ("calor_kernel.library", "calor_cuda.kernels")
 
 
 def every_kernel() -> dict[Named, str]:
-    """Return the kernels of the library: name and file, to how one finds them."""
-    import calor_kernel.library as library
+    """Return the kernels of the packages: name and file, to how one finds them."""
     from calor_kernel.language import KernelFunction
 
     found = {}
-    for module in pkgutil.walk_packages(library.__path__, f"{library.__name__}."):
-        for kept in vars(importlib.import_module(module.name)).values():
-            if isinstance(kept, KernelFunction) and kept.function.__module__ == module.name:
-                file = kept.function.__code__.co_filename
-                found[kept.name, file] = f"{module.name}.{kept.name}"
+    for package in map(importlib.import_module, PACKAGES):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for kept in vars(importlib.import_module(module.name)).values():
+                if isinstance(kept, KernelFunction) and kept.function.__module__ == module.name:
+                    file = kept.function.__code__.co_filename
+                    found[kept.name, file] = f"{module.name}.{kept.name}"
     return found
 
 

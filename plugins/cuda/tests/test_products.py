@@ -18,19 +18,19 @@ from calor.dtypes import (
 )
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
+from calor_cuda.kernels.attention import warpgroup_tma_launch
+from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_cuda.kernels.matmul.split_k_launch import Parts
 from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch
 from calor_interpreter.device import MANY_UNITS
 from calor_kernel.contract.work import Input, Request, View
-from calor_kernel.library.attention import warpgroup_tma_launch
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.library.conv import (
     lower_conv,
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
-from calor_kernel.library.matmul import gpu_ways
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 from calor_kernel.printers import print_kernel
@@ -75,7 +75,7 @@ def plan_of(dtype: DType, result: DType, made: Any, along: bool) -> TmaPlan:
     return plan if dtype is not uint8 else replace(plan, formats=(float8_e5m2, float8_e4m3fn))
 
 
-LARGE, HIGH, _, _, SMALL, _ = gpu_ways._BOXES
+LARGE, HIGH, _, _, SMALL, _ = tma_ways._BOXES
 PLANS = [(bfloat16, bfloat16, made, False) for made in (LARGE, HIGH)]
 PLANS += [(float32, float32, LARGE, True)]
 PLANS += [(float32, float32, made, False) for made in (LARGE, SMALL)]
@@ -95,11 +95,11 @@ def test_products_stay_on_their_way(
 
 
 # Split-K.
-SHARED = [(bfloat16, bfloat16, made, False) for made in gpu_ways._SHARED]
-SHARED += [(float32, float32, gpu_ways._SHARED[0], along) for along in (False, True)]
+SHARED = [(bfloat16, bfloat16, made, False) for made in tma_ways._SHARED]
+SHARED += [(float32, float32, tma_ways._SHARED[0], along) for along in (False, True)]
 SHARED += [
-    (uint8, bfloat16, gpu_ways._SHARED[0], True),
-    (int8, int32, gpu_ways._SHARED[1], True),
+    (uint8, bfloat16, tma_ways._SHARED[0], True),
+    (int8, int32, tma_ways._SHARED[1], True),
 ]
 
 

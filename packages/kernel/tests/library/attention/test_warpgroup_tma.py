@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, int32, int64
+from calor_cuda.kernels.attention import warpgroup_tma_launch
 from calor_interpreter.device import MANY_UNITS, LanesDevice
-from calor_kernel.library.attention import warpgroup_tma_launch
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -6,8 +6,9 @@ import pytest
 
 from calor import dtypes
 from calor.dtypes import float32
+from calor_cuda.kernels.conv import weight_gradient_gemm
 from calor_interpreter.device import LanesDevice
-from calor_kernel.library.conv import lower_conv_weight_gradient, weight_gradient_gemm
+from calor_kernel.library.conv import lower_conv_weight_gradient
 from calor_kernel.library.gemm.generic import GenericPlan
 from calor_kernel.runtime.backend import KernelBackend
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from calor.dtypes import as_dtype
+from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.matmul import gpu_ways, lowering
+from calor_kernel.library.matmul import lowering
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -36,8 +37,8 @@ def engine():
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(gpu_ways, "_BOXES", {(64, 64, 2, 2): 1.0})
-    monkeypatch.setattr(gpu_ways, "_WORTH", 1)
+    monkeypatch.setattr(tma_ways, "_BOXES", {(64, 64, 2, 2): 1.0})
+    monkeypatch.setattr(tma_ways, "_WORTH", 1)
 
 
 def check(backend, row, types, result, **more):

@@ -8,12 +8,14 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.dtypes import bfloat16, int32
+from calor_cuda.kernels.matmul import split_k_launch
+from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_cuda.kernels.matmul.split_k import Shares, Split
 from calor_interpreter.device import LanesDevice
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.work import Candidates
 from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
-from calor_kernel.library.matmul import gpu_ways, lowering, split_k_launch
+from calor_kernel.library.matmul import lowering
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
@@ -67,7 +69,7 @@ def lanes(cores):
     ids=str,
 )
 def test_products_in_parts(monkeypatch, seen, row, types, plan, cores, cubes):
-    monkeypatch.setattr(gpu_ways, "_SHARED", (plan,))
+    monkeypatch.setattr(tma_ways, "_SHARED", (plan,))
     more = {"precision": "high"} if types == FLOATS else {}
     check(lanes(cores), row, *types, 2e-3 if more else None, **more)
     assert seen[0].launches[-1].cubes == (cubes, 1, 1)
@@ -75,7 +77,7 @@ def test_products_in_parts(monkeypatch, seen, row, types, plan, cores, cubes):
 
 def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
     """One list runs again and again, with the same flags, and gives the same bits."""
-    monkeypatch.setattr(gpu_ways, "_SHARED", ((64, 64, 2, 2),))
+    monkeypatch.setattr(tma_ways, "_SHARED", ((64, 64, 2, 2),))
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((72, 384), (384, 64)))
     with calor.device(device_of(lanes(7), 0)):
@@ -88,7 +90,7 @@ def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch, seen):
 
 def test_candidates_are_timed_with_flags(monkeypatch, seen):
     """One candidate after another, several times, all with the flags of the trial."""
-    monkeypatch.setattr(gpu_ways, "_SHARED", ((64, 64, 2, 2), (64, 64, 3, 2)))
+    monkeypatch.setattr(tma_ways, "_SHARED", ((64, 64, 2, 2), (64, 64, 3, 2)))
     monkeypatch.setattr(autotune, "_FEWEST", 1)
     found = []
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
+from calor_cuda.kernels.matmul import split_k_two_pass
+from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_refusal
 from calor_interpreter.device import MANY_UNITS, LanesDevice
@@ -12,7 +14,7 @@ from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import Candidates, Input, Request
 from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.library.gemm.simt_plan import SimtPlan
-from calor_kernel.library.matmul import gpu_ways, lowering, simt_gemm, split_k_two_pass
+from calor_kernel.library.matmul import gpu_ways, lowering, simt_gemm
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 from calor_kernel.runtime.backend import KernelBackend
@@ -80,7 +82,7 @@ def small(monkeypatch):
     """Tiles of which there are several, with several steps, and planes that share them."""
     monkeypatch.setattr(gpu_ways, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
     monkeypatch.setattr(gpu_ways, "_GROUPS", ((128, 64, 64, 8, 1, 3),))
-    monkeypatch.setattr(gpu_ways, "_BOXES", {(64, 64, 2, 2): 1.0})
+    monkeypatch.setattr(tma_ways, "_BOXES", {(64, 64, 2, 2): 1.0})
     patches(monkeypatch, (4, 8, 2, 1, 8))
 
 
@@ -110,11 +112,11 @@ def tma_plans(monkeypatch):
     """Return the list of the plans by TMA that are launched from here on."""
     seen = []
 
-    def launch(task, plan, *given, made=gpu_ways.tma_launch, **said):
+    def launch(task, plan, *given, made=tma_ways.tma_launch, **said):
         seen.append(plan)
         return made(task, plan, *given, **said)
 
-    monkeypatch.setattr(gpu_ways, "tma_launch", launch)
+    monkeypatch.setattr(tma_ways, "tma_launch", launch)
     return seen
 
 
@@ -204,7 +206,7 @@ WIDE, LARGE, HIGH = (64, 128, 2, 2), (128, 128, 3, 2), (192, 64, 3, 1)
     ids=str,
 )
 def test_a_cube_computes_tile_after_tile(alone, monkeypatch, row, made):
-    monkeypatch.setattr(gpu_ways, "_BOXES", {made: 1.0})
+    monkeypatch.setattr(tma_ways, "_BOXES", {made: 1.0})
     seen = tma_plans(monkeypatch)
     check(alone, row, "bfloat16", "bfloat16")
     assert {(plan.rows, plan.columns) for plan in seen} == {made[:2]}
@@ -231,7 +233,7 @@ DEEP = [
 def test_parts_of_sums(several, monkeypatch, row, dtype, result, plan):
     """Few tiles whose summed axis is cut, so that every core has something to do."""
     monkeypatch.setattr(split_k_two_pass, "_LEAST", 32)
-    monkeypatch.setattr(gpu_ways, "_DIVIDED", (plan,))
+    monkeypatch.setattr(tma_ways, "_DIVIDED", (plan,))
     seen = []
 
     def parts(ways, task, request, made=lowering.ranked):
@@ -269,7 +271,7 @@ def test_how_many_parts_there_are(sizes, parts):
 def test_products_of_tf32(engine, backend, monkeypatch, row):
     """Where it is allowed, boxes of operands that lie along the summed axis, or of copies."""
     made = tma_plans(monkeypatch)
-    monkeypatch.setattr(gpu_ways, "_WORTH", 1)
+    monkeypatch.setattr(tma_ways, "_WORTH", 1)
     check(engine, row, "float32", "float32", 2e-3, precision="high")
     assert made
     assert {type(plan) for plan in labels_of(backend, monkeypatch, row)} == {MmaPlan}
@@ -279,7 +281,7 @@ def test_products_of_tf32(engine, backend, monkeypatch, row):
 @pytest.mark.parametrize("made", [(64, 64, 2, 2), (128, 96, 2, 1), WIDE], ids=str)
 def test_products_of_transposes(alone, monkeypatch, row, made):
     """Where the right factor lies along its columns it goes through registers, as the left one."""
-    monkeypatch.setattr(gpu_ways, "_BOXES", {made: 1.0})
+    monkeypatch.setattr(tma_ways, "_BOXES", {made: 1.0})
     seen = []
 
     def transposed(*given, was=lowering.ranked):
@@ -303,7 +305,7 @@ def test_products_of_transposes(alone, monkeypatch, row, made):
 )
 def test_products_of_bytes(engine, monkeypatch, row, boxes):
     made = tma_plans(monkeypatch)
-    monkeypatch.setattr(gpu_ways, "_WORTH", 1)
+    monkeypatch.setattr(tma_ways, "_WORTH", 1)
     check(engine, row, "int8", "int32")
     assert bool(made) == boxes
 
@@ -340,7 +342,7 @@ def test_what_the_copy_engine_does_not_take(changed, reason):
     assert reason in tma_refusal(replace(product, **changed), ENGINE)
 
 
-@pytest.mark.parametrize("made", gpu_ways._BOXES, ids=str)
+@pytest.mark.parametrize("made", tma_ways._BOXES, ids=str)
 @pytest.mark.parametrize("result", [bfloat16, float32])
 def test_a_tile_of_boxes_fits(made, result):
     plan = TmaPlan(bfloat16, result, *made[:3], True, False, *made[3:])
