@@ -9,6 +9,7 @@ The graph errs towards edges. Each rule adds what a file may load, whether or no
   two. A file that lists devices, or sets which one is taken, may load each of them.
 - The fusers are loaded by who asks for all of them, rows of the op table by core, an importer by a
   file name that ends as it says, and a door such as ``calor.nn`` by its name.
+- A module with a table of ways loads the rows that other distributions add to it.
 - Core depends on no other distribution. Where one of its functions loads one, those do that say the
   function's name; what else core's texts name is for messages and for devices that it would choose
   without the tests' settings.
@@ -25,7 +26,7 @@ from pathlib import Path
 
 ROOTS = ("packages/*/src", "plugins/*/src", "integration-tests/*/src")
 FOLDERS = ("benchmarks", "testing", "tools", "integration-tests/array_api")
-POINTS = "calor.plugins.v1"
+POINTS, WAYS = "calor.plugins.v1", "calor_kernel.ways.v1"
 DYNAMIC = {"__import__", "import_module", "iter_modules", "walk_packages"}
 LISTS_DEVICES = {"CALOR_DEVICE", "devices", "doctor", "installed"}
 DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
@@ -42,12 +43,8 @@ class FileGraph:
         self.packages = {
             name for name, path in self.modules.items() if path.parents[1].name == "src"
         }
-        self.entries = {
-            name: self.modules[module]
-            for path in sorted(root.glob("*/*/pyproject.toml"))
-            for name, module in _entry_points(path).items()
-            if module in self.modules
-        }
+        self.entries = dict(self._entries(POINTS))
+        self.ways = list(self._entries(WAYS))
         self.core = next((self._source(p) for n, p in self.modules.items() if n == "calor"), None)
         self.doors = self._doors()
         self.asked = dict(self._asked())
@@ -71,6 +68,14 @@ class FileGraph:
                 name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
                 if name:
                     yield name, path
+
+    def _entries(self, group: str) -> Iterator[tuple[str, Path]]:
+        """Yield the names of a group of entry points, and the modules to which they refer."""
+        for path in sorted(self.root.glob("*/*/pyproject.toml")):
+            for name, value in _entry_points(path, group).items():
+                module = value.partition(":")[0]
+                if module in self.modules:
+                    yield name, self.modules[module]
 
     def _doors(self) -> dict[str, Path]:
         """Return core's modules that put a package of another distribution in their place."""
@@ -162,7 +167,10 @@ class FileGraph:
     def _dynamic(self, node: ast.Call, source: Path | None) -> set[Path]:
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        constant = bool(node.args) and isinstance(node.args[0], ast.Constant)
+        first = node.args[0] if node.args else None
+        constant = isinstance(first, ast.Constant)
+        if name == "Table" and isinstance(first, ast.Constant):
+            return {path for table, path in self.ways if table == first.value}
         if name not in DYNAMIC or constant or source is None:
             return set()
         own = {name: path for name, path in self.modules.items() if self._source(path) == source}
@@ -211,6 +219,6 @@ def _docstrings(tree: ast.AST) -> Iterator[ast.AST]:
             yield node.value
 
 
-def _entry_points(path: Path) -> dict[str, str]:
+def _entry_points(path: Path, group: str) -> dict[str, str]:
     project = tomllib.loads(path.read_text("utf-8")).get("project", {})
-    return dict(project.get("entry-points", {}).get(POINTS, {}))
+    return dict(project.get("entry-points", {}).get(group, {}))

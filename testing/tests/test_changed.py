@@ -29,7 +29,10 @@ TREE = {
     "packages/kernel/src/calor_kernel/language.py": "if 0:\n    from calor_kernel import ir",
     "packages/kernel/src/calor_kernel/ir.py": "",
     "packages/kernel/src/calor_kernel/engine.py": "from calor import fusers",
-    "plugins/gpu/pyproject.toml": ENTRY + 'gpu = "calor_gpu.plugin"',
+    "packages/kernel/src/calor_kernel/ways.py": 'WAYS = Table("products")',
+    "plugins/gpu/pyproject.toml": ENTRY + 'gpu = "calor_gpu.plugin"\n'
+    '[project.entry-points."calor_kernel.ways.v1"]\nproducts = "calor_gpu.products:ROWS"',
+    "plugins/gpu/src/calor_gpu/products.py": "",
     "plugins/gpu/src/calor_gpu/__init__.py": "",
     "plugins/gpu/src/calor_gpu/plugin.py": "def make():\n    from . import queue",
     "plugins/gpu/src/calor_gpu/queue.py": "from calor_kernel import language",
@@ -46,6 +49,7 @@ TREE = {
     "packages/core/tests/test_program.py": "run('import calor, calor_gpu.queue')",
     "packages/kernel/tests/conftest.py": "from calor_kernel import ir",
     "packages/kernel/tests/deep/__init__.py": "",
+    "plugins/gpu/tests/test_ways.py": "from calor_kernel import ways",
     "packages/kernel/tests/deep/test_cases.py": "import cases",
     "packages/kernel/tests/deep/test_engine.py": "from calor_kernel.engine import fusers",
     "packages/kernel/tests/deep/test_beside.py": "from .test_engine import x",
@@ -54,7 +58,7 @@ TREE = {
 }
 CORE = {"test_plain", "test_device", "test_all_devices", "test_draw", "test_program", "test_engine"}
 CORE |= {"test_beside"}
-REST = {"test_cases", "test_text"}
+REST = {"test_ways", "test_cases", "test_text"}
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,7 @@ REACHED: Mapping[str, set[str]] = {
     },
     "plugins/gpu/src/calor_gpu/plugin.py": {"test_device", "test_all_devices"},
     "plugins/gpu/src/calor_gpu/queue.py": {"test_device", "test_all_devices", "test_program"},
+    "plugins/gpu/src/calor_gpu/products.py": {"test_ways"},
     "plugins/fusion/src/calor_fusion/plugin.py": {
         "test_engine", "test_beside", "test_all_devices",
     },
