@@ -12,11 +12,9 @@ from calor_kernel.errors import KernelCheckError, KernelTypeError
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, barrier, kernel, shared, unit_index, unravel
 from calor_kernel.language.fragments import fragment, group_of
-from calor_kernel.language.layouts import Layout
+from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 from calor_kernel.language.matrices import SHAPES, MatrixShape, mma_16x8, scalar, wgmma_64
-from calor_kernel.language.operands import operand_of
-from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
-from calor_kernel.language.swizzles import Swizzle, Swizzled
+from calor_kernel.language.products import SharedMatrix, issue_mma, mma, operand_of, wait_mma
 
 ALONE = [
     scalar(4, 8, 2),

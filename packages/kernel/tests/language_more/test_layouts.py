@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from calor.dtypes import int32
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.language import Buffer, absolute_position, kernel
-from calor_kernel.language.layouts import Layout
-from calor_kernel.language.swizzles import Swizzle, Swizzled
+from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 
 SIZES = st.sampled_from([1, 2, 3, 4, 6, 8])
 SHAPES = st.recursive(SIZES, lambda inner: st.lists(inner, min_size=1, max_size=3).map(tuple))

@@ -21,11 +21,9 @@ from calor_kernel.language import (
     unit_index,
     unravel,
 )
-from calor_kernel.language.layouts import Layout
-from calor_kernel.language.mbarriers import Mbarriers
+from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 from calor_kernel.language.pipelines import Pipeline, Tile
-from calor_kernel.language.swizzles import Swizzle, Swizzled
-from calor_kernel.language.tensor_maps import tensor_map, wait_puts
+from calor_kernel.language.tensor_maps import Mbarriers, tensor_map, wait_puts
 
 ROWS, COLUMNS, UNITS = 8, 16, 64
 FEATURES = {

@@ -18,8 +18,8 @@ from calor_interpreter.matrices import as_factor
 from calor_interpreter.memory import reach
 from calor_interpreter.state import State
 from calor_kernel.ir.nodes import Operation
+from calor_kernel.language.layouts import Swizzled
 from calor_kernel.language.matrices import MatrixShape, lane_places
-from calor_kernel.language.swizzles import Swizzled
 
 Array = np.ndarray[Any, Any]
 Read = tuple[State, Array, Array]

@@ -4,7 +4,6 @@ Positional parameters exist when a kernel runs, keyword-only ones when it is bui
 """
 
 from calor_kernel.ir.types import Buffer, Scalar, Type
-from calor_kernel.language.arrays import Registers, registers
 from calor_kernel.language.builtin_functions import max, min, range
 from calor_kernel.language.declared import (
     DivisorOf,
@@ -27,8 +26,7 @@ from calor_kernel.language.division import (
     offset_of,
     unravel,
 )
-from calor_kernel.language.fragment_rows import Band
-from calor_kernel.language.fragments import Fragment, fragment, group_count, group_of
+from calor_kernel.language.fragments import Band, Fragment, fragment, group_count, group_of
 from calor_kernel.language.functions import (
     absolute_position,
     barrier,
@@ -71,17 +69,14 @@ from calor_kernel.language.functions import (
 )
 from calor_kernel.language.intrinsics import Intrinsic, intrinsic
 from calor_kernel.language.kernel import KernelFunction, helper, kernel
-from calor_kernel.language.layouts import Layout
+from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 from calor_kernel.language.matrices import MatrixShape
-from calor_kernel.language.mbarriers import Mbarriers
-from calor_kernel.language.memory import Pointer, private, shared
-from calor_kernel.language.operands import operand_of
+from calor_kernel.language.memory import Pointer, Registers, private, registers, shared
 from calor_kernel.language.pipelines import Pipeline, Tile, way_of_units
-from calor_kernel.language.products import SharedMatrix, issue_mma, mma, wait_mma
+from calor_kernel.language.products import SharedMatrix, issue_mma, mma, operand_of, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role
 from calor_kernel.language.statements import loop_range
-from calor_kernel.language.swizzles import Swizzle, Swizzled
-from calor_kernel.language.tensor_maps import TensorMap, tensor_map, wait_puts
+from calor_kernel.language.tensor_maps import Mbarriers, TensorMap, tensor_map, wait_puts
 from calor_kernel.language.values import Number
 
 __all__ = [

@@ -68,7 +68,7 @@ class Builder(Emitter[Number]):
         self.attributes: dict[str, Any] = {}
         # The kernel's scalar parameters, by which a host finds their arguments.
         self.scalars: dict[Number, str] = {}
-        # The live register arrays; language.arrays adds them.
+        # The live register arrays; language.memory adds them.
         self.arrays: WeakSet[Any] = WeakSet()
         self.flags: tuple[str, ...] = ("contract",)
         # Types of Python numbers that changed in a loop, for the next trace of it.

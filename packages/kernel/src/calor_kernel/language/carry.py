@@ -13,8 +13,8 @@ from typing import Any
 
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Type
-from calor_kernel.language.arrays import Registers
 from calor_kernel.language.builder import Builder
+from calor_kernel.language.memory import Registers
 from calor_kernel.language.values import Number
 from calor_kernel.language.values import Undefined as Undefined
 

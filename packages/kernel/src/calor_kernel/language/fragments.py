@@ -1,13 +1,13 @@
-"""Fragments: operations on a unit's registers of a matrix, the same for all instructions.
+"""Fragments: a unit's registers of a matrix, and a number for each of its rows or columns.
 
-A fragment consists of register arrays, so loops and branches carry it. Loads and stores are as wide
-as the memory layout allows.
+Both consist of register arrays, so loops and branches carry them: softmax and norms carry a row
+maximum and a row sum. Loads and stores are as wide as the memory layout allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -15,27 +15,136 @@ import numpy as np
 
 from calor.dtypes import DType
 from calor_kernel.errors import KernelTypeError
-from calor_kernel.language.arrays import registers
 from calor_kernel.language.builder import current
-from calor_kernel.language.fragment_rows import Band, reduce_fragment
-from calor_kernel.language.functions import pack, select, shuffle, unit_index
-from calor_kernel.language.layouts import Layout
+from calor_kernel.language.functions import (
+    lane_position,
+    pack,
+    plane_shuffle,
+    select,
+    shuffle,
+    splat,
+    unit_index,
+    vreduce,
+)
+from calor_kernel.language.layouts import Layout, Swizzled
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places, register_places
 from calor_kernel.language.matrix_loads import load_blocks
-from calor_kernel.language.memory import Pointer
-from calor_kernel.language.register_matrix import HeldMatrix
+from calor_kernel.language.memory import Pointer, Registers, registers
 from calor_kernel.language.roles import units_of
-from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
 Place = Layout | Swizzled | tuple[Any, Any] | Callable[[Any, Any], Any]
 """A matrix location: a layout of (row, column), strides of rows and columns, or a function."""
 
 
-class Fragment(HeldMatrix):
-    """A unit's registers of a matrix; made by :func:`fragment` and ``operand_of``."""
+class Band:
+    """A number for each row (``axis`` 1) or column (``axis`` 0) of a unit's elements.
 
-    __slots__ = ()
+    ``keys`` are the registers' distances from the unit's first row or column, in the order of
+    ``items``. Units that share a row get the same number, with a deterministic order of additions.
+    """
+
+    __slots__ = ("axis", "items", "keys")
+
+    def __init__(self, axis: int, keys: tuple[int, ...], items: Registers) -> None:
+        self.axis = axis
+        self.keys = keys
+        self.items = items
+
+    def map(self, function: Callable[..., Any], *others: Band) -> Band:
+        """Set the numbers to a function of them and of other bands', and return the band."""
+        for i in range(len(self.keys)):
+            self.items[i] = function(self.items[i], *(o.items[i] for o in others))
+        return self
+
+    def copy(self) -> Band:
+        """Return an independent band with the same numbers."""
+        made = registers(len(self.keys), self.items.type.dtype)
+        for i, item in enumerate(self.items.items):
+            made[i] = item
+        return Band(self.axis, self.keys, made)
+
+    def combine(self, kind: str, like: Fragment) -> Band:
+        """Reduce over the units that share rows or columns of a fragment, and return the band."""
+        for distance in _distances(like, self.axis):
+            for i, item in enumerate(self.items.items):
+                self.items[i] = current().binary(kind, item, plane_shuffle(item, distance, "xor"))
+        return self
+
+    def spread(self, over: Fragment, part: int) -> Number:
+        """Return the number of each register of a fragment's part, as a vector."""
+        first = part * over.width
+        places = [over.register_place(first + i)[1 - self.axis] for i in range(over.width)]
+        chosen = [self.items[self.keys.index(p)] for p in places]
+        if all(c is chosen[0] for c in chosen):
+            return splat(chosen[0], over.width)
+        return pack(chosen)
+
+
+class Fragment:
+    """A unit's registers of a matrix; made by :func:`fragment` and ``operand_of``.
+
+    ``parts`` holds the registers in vectors of equal length; register r of the layout is lane ``r %
+    width`` of part ``r // width``.
+    """
+
+    __slots__ = ("parts", "shape", "side", "width")
+
+    def __init__(self, shape: MatrixShape, side: Side, parts: Registers) -> None:
+        self.shape = shape
+        self.side = side
+        self.parts = parts
+        self.width = shape.piece(side)
+
+    def __repr__(self) -> str:
+        rows, columns = self.extent
+        return f"<fragment {self.side} of {self.shape.name}: {rows} x {columns} {self.dtype}>"
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.parts.type.dtype
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The rows and columns of the whole matrix."""
+        return self.shape.extent(self.side)
+
+    # Rows and columns of elements.
+    def lane_place(self) -> tuple[Any, Any]:
+        """Return row and column of this unit's register 0."""
+        rows, lanes = self.extent[0], self.shape.lanes
+        lane: Any = 0
+        if lanes > 1:
+            lane = lane_position() if lanes == current().plane else unit_index() % lanes
+        modes = self.shape.layout(self.side)[0].modes()
+        places = Layout(tuple(n for n, _ in modes)).position(lane)
+        row: Any = 0
+        column: Any = 0
+        for place, (_, stride) in zip(places, modes, strict=True):
+            if stride < rows:
+                row = row + place * stride
+            else:
+                column = column + place * (stride // rows)
+        return row, column
+
+    def register_place(self, register: int) -> tuple[int, int]:
+        """Return the distance of a register from register 0, in rows and columns."""
+        return register_places(self.shape, self.side)[register]
+
+    def place(self, register: int) -> tuple[Any, Any]:
+        """Return row and column of one of this unit's registers."""
+        (row, column), (down, right) = self.lane_place(), self.register_place(register)
+        return row + down, column + right
+
+    def places(self, part: int) -> tuple[Any, Any]:
+        """Return the rows and the columns of a part's registers, as vectors."""
+        if self.width == 1:
+            return self.place(part)
+        builder, (row, column) = current(), self.lane_place()
+        moved = [self.register_place(part * self.width + i) for i in range(self.width)]
+        down, right = (builder.constant(far, builder.index) for far in zip(*moved, strict=True))
+        return builder.binary("add", row, down), builder.binary("add", column, right)
 
     # Elementwise operations.
     def fill(self, value: Any) -> None:
@@ -68,10 +177,11 @@ class Fragment(HeldMatrix):
         """Return an independent fragment with the same values."""
         return self.to(self.dtype)
 
-    # Rows and columns.
+    # Numbers of rows and columns.
     def band(self, axis: int, fill: Any = 0.0) -> Band:
         """Return a number for each row (axis 1) or column (axis 0), as a reduction gives it."""
-        return Band.of(self, axis, fill)
+        keys = tuple(dict.fromkeys(p[1 - axis] for p in register_places(self.shape, self.side)))
+        return Band(axis, keys, registers(len(keys), self.dtype, 1, fill))
 
     def reduce(self, kind: str, axis: int = 1, *, own: bool = False) -> Band:
         """Return each row (axis 1) or column (axis 0) reduced by add, mul, min or max.
@@ -79,8 +189,20 @@ class Fragment(HeldMatrix):
         Every unit gets the results of the rows or columns of its elements. ``own``: reduce only its
         own elements; a later ``Band.combine`` then serves many fragments.
         """
-        band = reduce_fragment(self, kind, axis)
+        band, combined = self.band(axis), partial(current().binary, kind)
+        for i, key in enumerate(band.keys):
+            band.items[i] = reduce(combined, self._line(kind, axis, key))
         return band if own else band.combine(kind, self)
+
+    def _line(self, kind: str, axis: int, key: int) -> Iterator[Number]:
+        """Yield the unit's elements of a row or column, a whole part of them reduced."""
+        for part, value in enumerate(self.parts.items):
+            places = enumerate(range(part * self.width, (part + 1) * self.width))
+            lanes = [i for i, r in places if self.register_place(r)[1 - axis] == key]
+            if len(lanes) == self.width:
+                yield vreduce(kind, value)
+            else:
+                yield from (value[lane] for lane in lanes)
 
     def map_band(self, function: Callable[[Any, Any], Any], band: Band) -> None:
         """Set elements to a function of them and of their row's or column's number."""
@@ -101,10 +223,11 @@ class Fragment(HeldMatrix):
         ``at``: the location of (row, column) in the source. ``limits``: the valid rows and columns;
         elements beyond are ``other``. Elements are converted to the fragment's type.
         """
-        blocks = None if limits is not None else load_blocks(self, source, at)
-        if blocks is not None:
-            self.parts[0] = blocks
-            return self
+        if limits is None and source.dtype is self.dtype:
+            blocks = load_blocks(self.shape, self.side, source, at)
+            if blocks is not None:
+                self.parts[0] = blocks
+                return self
         for part in range(len(self.parts.items)):
             pieces = []
             for first, length in self._runs(part, at):
@@ -246,3 +369,17 @@ def _slice(value: Number, start: int, length: int) -> Number:
     if length == 1:
         return value[start]
     return shuffle(value, range(start, start + length))
+
+
+def _distances(given: Fragment, axis: int) -> list[int]:
+    """Return the XOR distances of the lanes that share a row or column."""
+    rows = given.extent[0]
+    found, step = [], 1
+    for size, stride in given.shape.layout(given.side)[0].modes():
+        along_columns = stride >= rows
+        if along_columns == (axis == 1) and size > 1:
+            if size & (size - 1) or step * size > current().plane:
+                raise KernelTypeError(f"{given!r} has no reduction along axis {axis} in a plane")
+            found += [step << bit for bit in range(size.bit_length() - 1)]
+        step *= size
+    return found

@@ -14,25 +14,22 @@ import numpy as np
 from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import current
 from calor_kernel.language.functions import lane_position, select
-from calor_kernel.language.layouts import Layout
+from calor_kernel.language.layouts import Layout, Swizzled
 from calor_kernel.language.matrices import MatrixShape, Side, lane_places
 from calor_kernel.language.memory import Pointer
-from calor_kernel.language.register_matrix import HeldMatrix
-from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
 # A block is 8 rows of 8 elements; the first element of each lane's pair is in row lane / 4.
 _EIGHT = 8
 
 
-def load_blocks(given: HeldMatrix, source: Pointer, at: Any) -> Number | None:
+def load_blocks(shape: MatrixShape, side: Side, source: Pointer, at: Any) -> Number | None:
     """Return the registers of an operand in shared memory; None if no such load applies."""
     builder = current()
-    shape, side = given.shape, given.side
     plain = source.memory.space != "shared" or not isinstance(at, Layout | Swizzled)
-    if plain or "load_matrix" not in builder.features or source.dtype is not given.dtype:
+    if plain or "load_matrix" not in builder.features:
         return None
-    if given.dtype.itemsize != 2 or shape.lanes != 32 or side == "c":
+    if source.dtype.itemsize != 2 or shape.lanes != 32 or side == "c":
         return None
     found = _blocks(shape, side, at)
     if found is None:
@@ -51,7 +48,7 @@ def load_blocks(given: HeldMatrix, source: Pointer, at: Any) -> Number | None:
     place = [first[0], first[1]]
     place[along] = place[along] + row
     index = source._index(at(*place))
-    type = Type(given.dtype, 2 * len(starts))
+    type = Type(source.dtype, 2 * len(starts))
     said = {"count": len(starts), "transposed": transposed}
     return builder.emit("load_matrix", (index,), (type,), said, memory=source.memory)[0]
 

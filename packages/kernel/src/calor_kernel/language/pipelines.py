@@ -25,16 +25,13 @@ from typing import Any, Final, Literal
 
 from calor.dtypes import DType, bool_
 from calor_kernel.errors import KernelTypeError
-from calor_kernel.language.arrays import Registers, registers
 from calor_kernel.language.builder import current
 from calor_kernel.language.functions import barrier, lane_position, select, unit_index
-from calor_kernel.language.layouts import Layout
-from calor_kernel.language.mbarriers import Mbarriers
-from calor_kernel.language.memory import Pointer, private, shared
+from calor_kernel.language.layouts import Layout, Swizzled
+from calor_kernel.language.memory import Pointer, Registers, private, registers, shared
 from calor_kernel.language.roles import has, units_of
 from calor_kernel.language.statements import when
-from calor_kernel.language.swizzles import Swizzled
-from calor_kernel.language.tensor_maps import TensorMap
+from calor_kernel.language.tensor_maps import Mbarriers, TensorMap
 
 How = Literal["engine", "async", "stores", "direct"]
 _NEEDS: Final = {"engine": ("tensor_copy", "mbarrier"), "async": ("async_copy",)}

@@ -1,7 +1,8 @@
-"""Tensor maps: the shape and strides of an argument whose boxes a device copies itself.
+"""Tensor maps, whose boxes a device copies itself, and the barriers that count the copied bytes.
 
 A copy of a box is one instruction and a descriptor on devices with a copy engine (TMA), and copies
-by the units on others. A descriptor is computed from the launch's own arguments.
+by the units on others. A descriptor is computed from the launch's own arguments. A barrier in
+shared memory (mbarrier) goes through phases; a wait names a phase by its parity.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
+from calor.dtypes import uint64
 from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import Builder, current
 from calor_kernel.language.division import offset_of, unravel
-from calor_kernel.language.layouts import Layout
+from calor_kernel.language.functions import barrier, unit_index
+from calor_kernel.language.layouts import Layout, Swizzled
 from calor_kernel.language.loops import DeviceRange, loop
-from calor_kernel.language.mbarriers import Mbarriers
-from calor_kernel.language.memory import Pointer
+from calor_kernel.language.memory import Pointer, shared
+from calor_kernel.language.roles import clustered, has
 from calor_kernel.language.statements import when
-from calor_kernel.language.swizzles import Swizzled
 from calor_kernel.language.values import Number
 
 # The largest side of a box in elements, a limit of descriptors.
@@ -27,6 +30,59 @@ _SIDE = 256
 # The number of pieces that one unit copies without a loop.
 _UNROLLED = 32
 _PUTS = "tensor"
+
+
+class Mbarriers:
+    """``count`` barriers, each completing a phase after ``arrivals`` and the expected bytes.
+
+    All units of the cube create them together. The phases of a barrier have the parities 0, 1, 0,
+    …; waiting for parity 1 before the first phase ends returns at once. Each cube of a cluster has
+    its own, and the others may arrive at it too. ``meet``: whether all units synchronize after the
+    creation, which is required before the first use; for several created in a row, once at the last
+    is enough.
+    """
+
+    __slots__ = ("count", "pointer")
+
+    def __init__(self, count: int, arrivals: int, *, meet: bool = True) -> None:
+        if not has("mbarrier"):
+            raise KernelTypeError("the device has no barriers in memory; use barrier()")
+        self.count = count
+        self.pointer: Pointer = shared(count, uint64, align=8)
+
+        def initialize() -> None:
+            for i in range(count):
+                self._emit("mbarrier_init", i, arrivals)
+
+        when(unit_index() == 0, initialize)
+        if meet:
+            barrier("cluster" if clustered() else "cube")
+
+    def expect(self, index: Any, nbytes: Any) -> None:
+        """Expect bytes from copies in this phase, without arriving."""
+        self._emit("mbarrier_expect", index, nbytes)
+
+    def arrive(self, index: Any, *, rank: Any = None) -> None:
+        """Arrive; the unit's earlier reads and writes happen before the end of the phase.
+
+        ``rank``: the cube of the cluster that owns the barrier, by default this one. An arrival at
+        another cube orders only reads of shared memory, not writes to other memory.
+        """
+        self._emit("mbarrier_arrive", index, *(() if rank is None else (rank,)))
+
+    def wait(self, index: Any, parity: Any) -> None:
+        """Wait for the end of the phase of a parity; earlier writes are visible afterwards."""
+        self._emit("mbarrier_wait", index, parity)
+
+    def place(self, index: Any) -> Number:
+        """Return a barrier's index in its memory."""
+        builder = current()
+        return builder.coerce(index, Type(builder.index))
+
+    def _emit(self, name: str, index: Any, *numbers: Any) -> None:
+        builder, place = current(), self.place(index)
+        operands = [place, *(builder.coerce(n, place.type) for n in numbers)]
+        builder.emit(name, operands, memory=self.pointer.memory)
 
 
 @dataclass(frozen=True, slots=True)

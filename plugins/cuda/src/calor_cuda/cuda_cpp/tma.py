@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
-from calor_kernel.language.layouts import Layout
-from calor_kernel.language.swizzles import Swizzled
+from calor_kernel.language.layouts import Layout, Swizzled
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import units
 from calor_kernel.printers.expressions import Expression

@@ -23,9 +23,8 @@ from calor.dtypes import (
 )
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.ir.types import Type
-from calor_kernel.language.layouts import Layout
+from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 from calor_kernel.language.matrices import MatrixShape
-from calor_kernel.language.swizzles import Swizzle, Swizzled
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.printer import Printer
