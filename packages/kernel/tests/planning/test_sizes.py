@@ -6,8 +6,7 @@ from math import ceil, prod
 import pytest
 
 from calor_kernel.contract.choices import choice, exceeds, greatest, hinted, least
-from calor_kernel.contract.sizes import Size
-from calor_kernel.contract.trace import Trace
+from calor_kernel.contract.sizes import Size, Trace
 from calor_kernel.contract.work import Build
 from calor_kernel.language import FastDivmod
 from calor_kernel.planning.structure import getter

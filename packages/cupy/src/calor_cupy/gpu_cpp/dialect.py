@@ -15,9 +15,8 @@ from calor_cupy.gpu_cpp.atomics import atomic
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers
+from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, listed
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.formats import listed
 
 
 class GpuCpp(Dialect):

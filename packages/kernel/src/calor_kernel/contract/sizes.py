@@ -2,30 +2,37 @@
 
 A Size has the value of the first graph (``hint``). A truth value or a conversion to an integer uses
 the hint and adds a guard, so the result is valid wherever the guards hold. Facts that follow from
-polynomials and bounds alone need no guard.
+polynomials and bounds alone need no guard. A trace holds the questions asked; equal polynomials are
+one object there, so equal questions are one guard.
 """
 
 from __future__ import annotations
 
 import operator as op
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import gcd, inf
 from operator import index
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 Monomial = tuple[int, ...]
 Terms = Mapping[Monomial, int]
 
 _OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_HOLDS: Final[Mapping[str, Callable[[int, int], bool]]] = MappingProxyType(
+_HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = MappingProxyType(
     {"==": op.eq, "!=": op.ne, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
 )
 _OPERATORS: Final[Mapping[str, Callable[[int, int], int]]] = MappingProxyType(
     {"//": op.floordiv, "%": op.mod, "<<": op.lshift, "&": op.and_, "|": op.or_, "^": op.xor}
 )
+# A plan with more guards than this would hold for almost no other sizes.
+_MOST_GUARDS: Final = 4000
+# The bounds of a symbolic size; sizes 0 and 1 have plans of their own.
+LEAST: Final = 2
+MOST: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,38 +46,44 @@ class Atom:
     needs: frozenset[int]
 
 
-class Trace(Protocol):
-    """The trace's interface to its sizes."""
-
-    atoms: list[Atom]
-    habits: dict[Any, Any] | None
-    functions: list[Callable[..., int]]
-    tabled: bool
-
-    def size(self, terms: Terms) -> Any: ...
-
-    def atom(
-        self,
-        text: str,
-        hint: int,
-        needs: Iterable[Size | int],
-        low: float = -inf,
-        high: float = inf,
-    ) -> Size | int: ...
-
-    def function(self, key: Any, make: Callable[[], Callable[..., int]]) -> int: ...
-
-    def guard(self, condition: str, size: Size) -> None: ...
-
-
 def _compared(relation: str) -> Callable[[Size, Any], Any]:
     """Return the method of a comparison."""
     holds = _HOLDS[relation]
 
     def method(self: Size, other: Any) -> Any:
-        return self._ask(other, relation, holds)
+        if isinstance(other, float):
+            return holds(float(self) - other, 0)
+        if self._terms(other) is None:
+            return NotImplemented
+        difference = self - other
+        if not isinstance(difference, Size):
+            return holds(difference, 0)
+        hinted = holds(difference.hint, 0)
+        if difference.low > 0 or difference.high < 0:
+            assert difference.low <= difference.hint <= difference.high, difference.text
+            return hinted
+        difference = _primitive(difference)
+        known = _bounded(difference, relation)
+        if known is not None:
+            assert known == hinted, difference.text
+            return known
+        true = relation if hinted else _OPPOSITE[relation]
+        self.trace.guard(f"{difference.text}{true}0", difference)
+        return hinted
 
     return method
+
+
+def _opaque(operator: str) -> tuple[Callable[[Size, Any], Any], Callable[[Size, Any], Any]]:
+    """Return the methods of an operator that is no polynomial, and of its reflection."""
+
+    def method(self: Size, other: Any) -> Any:
+        return _binary(operator, self, other)
+
+    def reflected(self: Size, other: Any) -> Any:
+        return _binary(operator, other, self)
+
+    return method, reflected
 
 
 class Size:
@@ -216,17 +229,11 @@ class Size:
             high_of(other) - 1,
         )
 
-    def __rmod__(self, other: Any) -> Any:
-        return _binary("%", other, self)
-
     def __divmod__(self, other: Any) -> tuple[Any, Any]:
         return self // other, self % other
 
     def __lshift__(self, other: Any) -> Any:
         return self * (1 << index(other))
-
-    def __rlshift__(self, other: Any) -> Any:
-        return _binary("<<", other, self)
 
     def __rshift__(self, other: Any) -> Any:
         return self // (1 << index(other))
@@ -238,15 +245,9 @@ class Size:
 
     __rand__ = __and__
 
-    def __or__(self, other: Any) -> Any:
-        return _binary("|", self, other)
-
-    __ror__ = __or__
-
-    def __xor__(self, other: Any) -> Any:
-        return _binary("^", self, other)
-
-    __rxor__ = __xor__
+    __or__, __ror__ = _opaque("|")
+    __xor__, __rxor__ = _opaque("^")
+    __rmod__, __rlshift__ = _opaque("%")[1], _opaque("<<")[1]
 
     def bit_length(self) -> Any:
         """Return the bits that the number takes."""
@@ -268,43 +269,7 @@ class Size:
 
     __floor__ = __trunc__ = __round__ = __ceil__
 
-    # Comparisons.
-    def _sign(self, other: Any) -> tuple[int, int | None] | None:
-        """Return the sign of self − other by the hints, and by the bounds if they determine it."""
-        if isinstance(other, float):
-            value = float(self) - other
-            sign = (value > 0) - (value < 0)
-            return sign, sign
-        if self._terms(other) is None:
-            return None
-        difference = self - other
-        if not isinstance(difference, Size):
-            sign = (difference > 0) - (difference < 0)
-            return sign, sign
-        hinted = (difference.hint > 0) - (difference.hint < 0)
-        if difference.low > 0 or difference.high < 0:
-            assert difference.low <= difference.hint <= difference.high, difference.text
-            return hinted, hinted
-        return hinted, None
-
-    def _ask(self, other: Any, relation: str, holds: Callable[[int, int], bool]) -> Any:
-        found = self._sign(other)
-        if found is None:
-            return NotImplemented
-        hinted, known = found
-        if known is not None:
-            return holds(known, 0)
-        difference = _primitive(self - other)
-        known = _bounded(difference, relation)
-        if known is not None:
-            assert known == holds(hinted, 0), difference.text
-            return known
-        if holds(hinted, 0):
-            self.trace.guard(f"{difference.text}{relation}0", difference)
-            return True
-        self.trace.guard(f"{difference.text}{_OPPOSITE[relation]}0", difference)
-        return False
-
+    # Comparisons and conversions.
     __eq__ = _compared("==")
     __ne__ = _compared("!=")
     __lt__, __le__ = _compared("<"), _compared("<=")
@@ -327,6 +292,91 @@ class Size:
 
     def __repr__(self) -> str:
         return f"<{self.hint}>"
+
+
+class TooManyGuards(Exception):
+    """A trace with so many guards that the result would hold for almost no other sizes."""
+
+
+class Trace:
+    """The questions asked of sizes: their atoms, and guards as Python expressions.
+
+    In the expressions, an atom is ``a`` and its number, a function is ``f`` and its number.
+    """
+
+    def __init__(self, hints: Sequence[int], habits: dict[Any, Any] | None = None) -> None:
+        self.atoms: list[Atom] = []
+        self.guards: dict[str, frozenset[int]] = {}
+        self.functions: list[Callable[..., int]] = []
+        # Earlier answers of choices among equivalent ways; None if they are not used.
+        self.habits = habits
+        # Whether tables compare sizes structurally.
+        self.tabled = False
+        self._numbers: dict[Any, int] = {}
+        self._atoms: dict[str, Size] = {}
+        self._sizes: dict[tuple[tuple[Monomial, int], ...], Size] = {}
+        self.symbols = [self._atom(f"a{i}", n, LEAST, MOST, ()) for i, n in enumerate(hints)]
+
+    def _atom(
+        self, text: str, hint: int, low: float, high: float, needs: Iterable[Size | int]
+    ) -> Size:
+        found = self._atoms.get(text)
+        if found is None:
+            number = len(self.atoms)
+            atoms = frozenset(a for s in needs if isinstance(s, Size) for a in s.atoms)
+            self.atoms.append(Atom(text, hint, low, high, atoms))
+            found = self.size({(number,): 1})
+            assert isinstance(found, Size)
+            self._atoms[text] = found
+        return found
+
+    def atom(
+        self,
+        text: str,
+        hint: int,
+        needs: Iterable[Size | int],
+        low: float = -inf,
+        high: float = inf,
+    ) -> Size | int:
+        """Return the atom of a Python expression, or a number if the bounds determine it."""
+        return int(low) if low == high else self._atom(text, hint, low, high, needs)
+
+    def function(self, key: Any, make: Callable[[], Callable[..., int]]) -> int:
+        """Return the number of a function used in the expressions, created on first use."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.functions)
+            self.functions.append(make())
+        return number
+
+    def size(self, terms: Terms) -> Any:
+        """Return the unique Size of a polynomial, or a number if it is constant."""
+        kept = {m: c for m, c in terms.items() if c}
+        if not kept:
+            return 0
+        if len(kept) == 1 and () in kept:
+            return kept[()]
+        key = tuple(sorted(kept.items()))
+        found = self._sizes.get(key)
+        if found is None:
+            found = self._sizes[key] = Size(self, key)
+        return found
+
+    def guard(self, condition: str, size: Size) -> None:
+        """Note a condition on a size."""
+        if condition not in self.guards:
+            if len(self.guards) >= _MOST_GUARDS:
+                raise TooManyGuards
+            self.guards[condition] = size.atoms
+
+    @contextmanager
+    def tables(self) -> Iterator[None]:
+        """Allow sizes as keys of tables; coincidentally equal sizes may have separate entries."""
+        before, self.tabled = self.tabled, True
+        try:
+            yield
+        finally:
+            self.tabled = before
 
 
 def _times(x: float, y: float) -> float:

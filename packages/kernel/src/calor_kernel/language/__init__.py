@@ -4,7 +4,6 @@ Positional parameters exist when a kernel runs, keyword-only ones when it is bui
 """
 
 from calor_kernel.ir.types import Buffer, Scalar, Type
-from calor_kernel.language.builtin_functions import max, min, range
 from calor_kernel.language.declared import (
     DivisorOf,
     Element,
@@ -70,12 +69,15 @@ from calor_kernel.language.functions import (
 from calor_kernel.language.intrinsics import Intrinsic, intrinsic
 from calor_kernel.language.kernel import KernelFunction, helper, kernel
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
+from calor_kernel.language.loops import loop_range
 from calor_kernel.language.matrices import MatrixShape
 from calor_kernel.language.memory import Pointer, Registers, private, registers, shared
 from calor_kernel.language.pipelines import Pipeline, Tile, way_of_units
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, operand_of, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role
-from calor_kernel.language.statements import loop_range
+from calor_kernel.language.statements import max_ as max
+from calor_kernel.language.statements import min_ as min
+from calor_kernel.language.statements import range_ as range
 from calor_kernel.language.tensor_maps import Mbarriers, TensorMap, tensor_map, wait_puts
 from calor_kernel.language.values import Number
 

@@ -110,6 +110,11 @@ class Fragment:
         """The rows and columns of the whole matrix."""
         return self.shape.extent(self.side)
 
+    @property
+    def count(self) -> int:
+        """The number of registers per unit."""
+        return len(self.parts.items) * self.width
+
     # Rows and columns of elements.
     def lane_place(self) -> tuple[Any, Any]:
         """Return row and column of this unit's register 0."""

@@ -7,7 +7,7 @@ found by tracing again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 from calor.dtypes import bool_
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Block, Value
-from calor_kernel.ir.substitute import substitute
 from calor_kernel.ir.types import Type
 from calor_kernel.language.builder import Builder, current
 from calor_kernel.language.carry import (
@@ -39,9 +38,9 @@ _GUESSES = 4
 class DeviceRange:
     """A range with a bound known only on the device, or a range that must not be unrolled."""
 
-    start: Any
-    stop: Any
-    step: Any
+    start: Number | int
+    stop: Number | int
+    step: Number | int
     unroll: int = 1
 
     def __iter__(self) -> Iterator[Any]:
@@ -274,7 +273,7 @@ class _Traced:
         if self.asked is not None:
             self.asked.arguments = tuple(_sure(self.copies[i]) for i in self.carried)
             self.blocks = [self.asked, self.block]
-        substitute(self.blocks, replaced)
+        _substitute(self.blocks, replaced)
 
     def _used(self) -> set[Value]:
         """Return the values that the loop reads, to compute or to carry on."""
@@ -299,6 +298,27 @@ class _Traced:
         for i, value in zip(self.carried, made, strict=True):
             flat[i] = value
         return self.frame.set(flat, self.end)
+
+
+def _substitute(blocks: Sequence[Block], replaced: Mapping[Value, Value]) -> None:
+    """Replace values in operands and yields, also in regions; chains are followed."""
+    if not replaced:
+        return
+
+    def now(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(map(last, values))
+
+    def last(value: Value) -> Value:
+        while value in replaced:
+            value = replaced[value]
+        return value
+
+    for block in blocks:
+        block.yields = now(block.yields)
+        for operation in block.walk():
+            operation.operands = now(operation.operands)
+            for region in operation.regions:
+                region.yields = now(region.yields)
 
 
 def _sure(value: Number | None) -> Number:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable
 from math import gcd
-from typing import Any
+from typing import Any, overload
 
 from calor.dtypes import bool_
 from calor_kernel.errors import KernelSyntaxError, KernelTypeError
@@ -26,10 +26,10 @@ from calor_kernel.language.carry import (
     merged,
     shape,
 )
-from calor_kernel.language.loops import DeviceRange, loop, loop_range, repeat
+from calor_kernel.language.loops import DeviceRange, loop_range
+from calor_kernel.language.loops import loop as loop
+from calor_kernel.language.loops import repeat as repeat
 from calor_kernel.language.values import Number
-
-__all__ = ["loop", "loop_range", "repeat"]
 
 
 def peek(read: Callable[[], Any], name: str) -> Any:
@@ -193,9 +193,18 @@ def check(condition: Any, message: Any = "") -> None:
         builder.emit("assert", (condition,), (), {"text": str(message)})
 
 
-# Built-in functions.
-def range_(*bounds: Any) -> Iterable[Any] | DeviceRange:
-    """``range``: unrolled if the build knows all bounds, else a device loop."""
+# Built-in functions. In a kernel their names work too. Type-checked modules import these, because
+# the stubs of Python require numbers with a truth value and an index, which device values lack.
+@overload
+def range_(*bounds: int) -> builtins.range: ...  # type: ignore[overload-overlap]
+
+
+@overload
+def range_(*bounds: Number | int) -> Iterable[Number]: ...
+
+
+def range_(*bounds: Any) -> Iterable[Any]:
+    """Return a range: unrolled if the build knows all bounds, else a device loop."""
     if not any(isinstance(b, Number) for b in bounds):
         return builtins.range(*bounds)
     return loop_range(*bounds)
@@ -221,13 +230,29 @@ def _extreme(name: str, plain: Callable[..., Any], values: Values, said: dict[st
     return made
 
 
+@overload
+def min_(first: int, *others: int) -> int: ...
+
+
+@overload
+def min_(first: Number | float, *others: Number | float) -> Number: ...
+
+
 def min_(*values: Any, **said: Any) -> Any:
-    """``min``, also of device values: NaN if any is NaN."""
+    """Return the smallest, of device values lane by lane; NaN if any is NaN."""
     return _extreme("min", builtins.min, values, said)
 
 
+@overload
+def max_(first: int, *others: int) -> int: ...
+
+
+@overload
+def max_(first: Number | float, *others: Number | float) -> Number: ...
+
+
 def max_(*values: Any, **said: Any) -> Any:
-    """``max``, also of device values: NaN if any is NaN."""
+    """Return the greatest, of device values lane by lane; NaN if any is NaN."""
     return _extreme("max", builtins.max, values, said)
 
 

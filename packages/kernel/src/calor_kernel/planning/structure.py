@@ -20,7 +20,7 @@ from calor.graph.graph import Graph, Node
 from calor.ops.base import Scalar
 from calor.ops.sources import HostArray
 from calor.specs import Spec
-from calor_kernel.contract.trace import Trace
+from calor_kernel.contract.sizes import Trace
 
 Getter = Callable[[Sequence[Any]], tuple[Any, ...]]
 # The attributes that are sizes or positions, as integers or tuples of integers.

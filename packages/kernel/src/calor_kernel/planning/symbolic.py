@@ -17,8 +17,7 @@ from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.fuser import Fuser
-from calor_kernel.contract.sizes import Size
-from calor_kernel.contract.trace import Trace
+from calor_kernel.contract.sizes import Size, Trace
 from calor_kernel.contract.work import View, Work
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.lowering import Lowerings

@@ -19,8 +19,7 @@ from calor.interning import remember
 from calor.specs import spec
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.fuser import Fuser
-from calor_kernel.contract.sizes import Size
-from calor_kernel.contract.trace import LEAST, MOST, TooManyGuards, Trace
+from calor_kernel.contract.sizes import LEAST, MOST, Size, TooManyGuards, Trace
 from calor_kernel.contract.work import Build
 from calor_kernel.device.protocol import Form, Varying
 from calor_kernel.planning.engine import Engine

@@ -15,6 +15,7 @@ from calor.dtypes import (
     bool_,
     float16,
     float32,
+    float64,
     int8,
     int16,
     int32,
@@ -36,6 +37,7 @@ Statement = Callable[..., None]
 # The lanes of a printed value, each with its dtype.
 Values = Sequence[tuple[Expression, DType]]
 
+_LINE: Final = 70
 UNSIGNED = MappingProxyType({1: uint8, 2: uint16, 4: uint32, 8: uint64})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -72,6 +74,14 @@ FUNCTIONS: Final = words(
     "log1p log2 max min modf nextafter popcount pow printf remainder rint round rsqrt select "
     "signbit sin sinh sqrt tan tanh tgamma trunc INFINITY NAN"
 )
+
+
+def listed(parts: Sequence[str], indent: str = "    ") -> str:
+    """Return parameters on one line, or on separate lines if that is too long."""
+    line = ", ".join(parts)
+    if len(line) <= _LINE:
+        return line
+    return "".join(f"\n{indent}{part}," for part in parts).removesuffix(",")
 
 
 class Helpers(Protocol):
@@ -121,6 +131,7 @@ class Dialect:
     positions: Mapping[str, str] = _NOTHING
     own_helpers: Mapping[str, tuple[str, str]] = MappingProxyType({})
     fast_fma: bool = False
+    printf: tuple[str, str, str] | None = None
 
     def entry(self, name: str) -> str:
         """Return a kernel's function name in the text, changed if the language reserves it."""
@@ -365,7 +376,26 @@ class Dialect:
 
     def printed(self, text: str, values: Sequence[Values]) -> str:
         """Return the statement that prints a text; each ``{}`` is the lanes of a value."""
-        self.refuse("prints")
+        if self.printf is None:
+            self.refuse("prints")
+        long, *integers = self.printf
+        forms, arguments = [], []
+        for lanes in values:
+            found = []
+            for value, dtype in lanes:
+                if dtype.kind == "float":
+                    wide = float64 if self.computes(float64) else float32
+                    found.append("%.9g")
+                    arguments.append(self.cast(wide, value).text)
+                else:
+                    unsigned = dtype.kind == "uint"
+                    found.append(f"%{long}{'u' if unsigned else 'd'}")
+                    arguments.append(f"({integers[unsigned]}){value.at(UNARY)}")
+            forms.append(found[0] if len(found) == 1 else f"[{' '.join(found)}]")
+        said = text.replace("%", "%%").format(*forms)
+        for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
+            said = said.replace(character, escaped)
+        return f"printf({', '.join([f'{chr(34)}{said}{chr(92)}n{chr(34)}', *arguments])});"
 
     def refuse(self, what: str) -> NoReturn:
         """Raise the error for an unsupported construct of the language."""

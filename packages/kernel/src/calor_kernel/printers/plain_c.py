@@ -21,10 +21,9 @@ from typing import ClassVar, Final
 from calor.dtypes import ALL, DType, bool_, float32, float64, int64
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, Values, words
+from calor_kernel.printers.dialect import FUNCTIONS, Dialect, Helpers, listed, words
 from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.formats import listed, printf
 
 _HEADERS: Final = "math stdbool stdint stdio string"
 _PLACES: Final = MappingProxyType(
@@ -56,6 +55,7 @@ class PlainC(Dialect):
 
     name = "C"
     inline_names = ("c",)
+    printf = ("ll", "long long", "unsigned long long")
     types = MappingProxyType(
         {bool_: "bool"}
         | {d: f"{d.name}_t" for d in ALL if d.kind in ("int", "uint")}
@@ -119,10 +119,6 @@ class PlainC(Dialect):
         if kind == "exchange":
             return "a"
         return Scalars(self, helpers).of(kind, dtype, Expression("old"), Expression("a")).text
-
-    def printed(self, text: str, values: Sequence[Values]) -> str:
-        """Return a call of printf."""
-        return printf(self, text, values)
 
     def unroll(self, times: int) -> str:
         """Return the pragma for GCC and Clang; other compilers ignore it."""

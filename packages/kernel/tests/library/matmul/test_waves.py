@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
-from calor_kernel.contract.trace import Trace
+from calor_kernel.contract.sizes import Trace
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.ranking import first_tile
 

@@ -15,9 +15,8 @@ from calor_cuda.cuda_cpp.statements import STATEMENTS
 from calor_cupy.gpu_cpp import GpuCpp
 from calor_kernel.ir.nodes import Kernel, Memory, Operation
 from calor_kernel.printers import expressions as ex
-from calor_kernel.printers.dialect import Helpers, Values
+from calor_kernel.printers.dialect import Helpers
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.formats import printf
 
 STATIC_BYTES: Final = 48 << 10
 
@@ -27,6 +26,7 @@ class CudaCpp(GpuCpp):
 
     name = "CUDA C++"
     inline_names = ("cuda", "c")
+    printf = ("ll", "long long", "unsigned long long")
     # Shared memory beyond this is requested by the launch.
     static_bytes = STATIC_BYTES
     atomic_names = tables.ATOMICS
@@ -112,10 +112,6 @@ class CudaCpp(GpuCpp):
         if operation.name != "plane_reduce" or kind not in tables.REDUCED.get(dtype, ()):
             return None
         return ex.call(f"__reduce_{kind}_sync", Expression(tables.ALL_LANES), *operands)
-
-    def printed(self, text: str, values: Sequence[Values]) -> str:
-        """Return a call of printf."""
-        return printf(self, text, values)
 
     def pieces(self, kernel: Kernel) -> Mapping[str, str]:
         """Return the functions that may precede a kernel, by the start of their call."""

@@ -20,11 +20,10 @@ from calor_kernel.printers.dialect import (
     SHORT_NAMES,
     Dialect,
     Helpers,
-    Values,
     in_memory,
+    listed,
 )
 from calor_kernel.printers.expressions import Expression
-from calor_kernel.printers.formats import listed, printf
 from calor_opencl.opencl_c import atomics, planes, tables, vectors
 
 
@@ -39,6 +38,7 @@ class OpenCLC(Dialect):
 
     name = "OpenCL C"
     inline_names = ("opencl", "c")
+    printf = ("l", "long", "ulong")
     suffixes = MappingProxyType({"float32": "f", "uint32": "u", "uint64": "ul", "float16": "f"})
     reserved = Dialect.reserved | FUNCTIONS | tables.RESERVED
     spaces = tables.SPACES
@@ -163,10 +163,6 @@ class OpenCLC(Dialect):
     ) -> Expression | None:
         """Return a vote of a warp as one instruction."""
         return planes.ballot(self, self.subgroups, operation, operands)
-
-    def printed(self, text: str, values: Sequence[Values]) -> str:
-        """Return a call of printf, in which long is the longest integer."""
-        return printf(self, text, values, long="l", signed="long", unsigned="ulong")
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
         """Return pragmas, helpers and the kernel; buffers are pointers with element offsets."""
