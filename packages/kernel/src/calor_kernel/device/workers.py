@@ -21,16 +21,13 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 from calor_kernel.contract.work import Build
 from calor_kernel.device.protocol import Toolchain
 from calor_kernel.ir.nodes import Block, Kernel
-
-if TYPE_CHECKING:
-    import subprocess
 
 # Fewer cold kernels than this are compiled here. A larger batch is usually followed by others, so
 # workers that start too late for it serve the next.
@@ -95,7 +92,7 @@ class _Worker:
 
     def __init__(self, pool: Workers, number: int) -> None:
         self.pool = pool
-        self.process = _started()
+        self._start()
         self.ended = False
         name = f"calor-compile-{number}"
         threading.Thread(target=self._serve, name=name, daemon=True).start()
@@ -114,7 +111,7 @@ class _Worker:
             if self.ended:
                 return
             self.close()
-            self.process = _started()
+            self._start()
         if not self.ended:
             self.pool.leave(self)
 
@@ -133,15 +130,18 @@ class _Worker:
         except (OSError, ValueError, EOFError):
             return False
 
-    @property
-    def _input(self) -> IO[bytes]:
-        assert self.process.stdin is not None
-        return self.process.stdin
+    def _start(self) -> None:
+        import subprocess  # Most programs start no process.
 
-    @property
-    def _output(self) -> IO[bytes]:
+        paths = os.pathsep.join(p for p in sys.path if p)
+        # A worker needs no BLAS threads for NumPy.
+        environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment)
+        assert self.process.stdin is not None
         assert self.process.stdout is not None
-        return self.process.stdout
+        self._input, self._output = self.process.stdin, self.process.stdout
 
     def close(self) -> None:
         """End the process."""
@@ -150,20 +150,6 @@ class _Worker:
         for stream in (self._input, self._output):
             with suppress(OSError):  # The process may have died before.
                 stream.close()
-
-
-def _started() -> subprocess.Popen[bytes]:
-    import subprocess  # Most programs start no process.
-
-    paths = os.pathsep.join(p for p in sys.path if p)
-    # A worker needs no BLAS threads for NumPy.
-    environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-c", f"from {__name__} import serve; serve()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-    )
 
 
 class Workers:
@@ -265,12 +251,4 @@ def _answer(message: bytes) -> tuple[bytes, Kernel] | None:
         image, kernel = image_of(job)
     except Exception:
         return None  # The caller does the job, and raises its error.
-    return image, Kernel(
-        kernel.name,
-        kernel.parameters,
-        Block(),
-        kernel.cube,
-        kernel.plane,
-        kernel.memories,
-        kernel.attributes,
-    )
+    return image, replace(kernel, body=Block())

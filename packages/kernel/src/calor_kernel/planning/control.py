@@ -89,20 +89,19 @@ class _Scan(_Flow):
         self.reverse: bool = attributes["reverse"]
         self.keep: bool = attributes["keep"]
         self.body = build(engine, body)
-        # Bytes per row of each x, of each stacked result, of each kept carry.
-        slices = body.input_specs[self.carries : len(body.inputs) - self.captures]
-        self.slices = [s.nbytes for s in slices]
-        self.rows = [s.nbytes for s in body.output_specs[self.carries :]]
-        self.kept = [s.nbytes for s in body.output_specs[: self.carries]] if self.keep else []
+        # Bytes of each carry and each kept one; per row, of each x and of each stacked result.
+        made = [s.nbytes for s in body.output_specs]
+        given = [s.nbytes for s in body.input_specs]
+        self.carried, self.rows = made[:carries], made[carries:]
+        self.kept = self.carried if self.keep else []
+        self.slices = given[carries : len(given) - self.captures]
         # Whether each row is read and written in place, which needs aligned rows.
         align = engine.device.info.align if engine.pool.parts else 0
         self.read = [bool(align) and n % align == 0 for n in self.slices]
         self.written = [bool(align) and n % align == 0 for n in self.rows]
-        made = sum(graph.specs[o].nbytes for o in node.outputs)
-        self.carried = [s.nbytes for s in body.output_specs[:carries]]
-        most = max(2 * sum(s.nbytes for s in body.output_specs), 4 * sum(self.carried))
-        self.required = made + most + self.body.required_bytes
-        self.required += sum(self.slices)
+        most = max(2 * sum(made), 4 * sum(self.carried)) + self.body.required_bytes
+        results = sum(graph.specs[o].nbytes for o in node.outputs)
+        self.required = results + most + sum(self.slices)
         # Whether rows are addressable by offset alone; if so, how steps are batched.
         sizes = [*self.slices, *self.rows]
         self.even = all(n and d for n, d in zip(sizes, [*self.read, *self.written], strict=True))
@@ -110,30 +109,25 @@ class _Scan(_Flow):
         self.steps: Steps | None = None
 
     def __call__(self, inputs: Buffers) -> Buffers:
-        pool, carries = self.engine.pool, self.carries
-        copy = pool.memory.copy
-        held = inputs[: self.captures]
-        steps = self._together()
+        pool, carries, length = self.engine.pool, self.carries, self.length
+        held, rest = inputs[: self.captures], inputs[self.captures :]
+        carry, xs = rest[:carries], rest[carries:]
+        start, steps = carry, self._together()
+        stacks = [pool.take(n * length) for n in self.rows]
         if steps is not None:
-            stacks = [pool.take(n * self.length) for n in self.rows]
-            carry = inputs[self.captures : self.captures + carries]
-            xs = inputs[self.captures + carries :]
-            return [*steps.run(carry, xs, held, stacks, self.length), *stacks]
-        carry = start = inputs[self.captures : self.captures + carries]
-        xs = inputs[self.captures + carries :]
+            return [*steps.run(carry, xs, held, stacks, length), *stacks]
         rows = [None if d else pool.take(n) for n, d in zip(self.slices, self.read, strict=True)]
-        stacks = [pool.take(n * self.length) for n in self.rows]
-        kept = [pool.take(n * self.length) for n in self.kept]
-        for i in reversed(range(self.length)) if self.reverse else range(self.length):
+        kept = [pool.take(n * length) for n in self.kept]
+        for i in reversed(range(length)) if self.reverse else range(length):
             for stack, value in zip(kept, carry, strict=False):
-                copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
+                _copy_row(pool.memory, stack, i, value)
                 inherit(stack, [value])
             given: Buffers = []
             for row, x, n in zip(rows, xs, self.slices, strict=True):
                 if row is None:
                     given.append(Row(pool.memory, x, i * n, n))
                 else:
-                    copy(row.handle, 0, x.handle, i * n, n)
+                    pool.memory.copy(row.handle, 0, x.handle, i * n, n)
                     row.outcomes = x.outcomes
                     row.stamp = 0
                     given.append(row)
@@ -146,7 +140,7 @@ class _Scan(_Flow):
             carry = made[:carries]
             for stack, value, direct in zip(stacks, made[carries:], self.written, strict=True):
                 if not direct:
-                    copy(stack.handle, i * value.nbytes, value.handle, 0, value.nbytes)
+                    _copy_row(pool.memory, stack, i, value)
                 inherit(stack, [value])
         if carry is start:
             carry = [duplicate(self.engine, b) for b in carry]
@@ -164,6 +158,10 @@ class _Scan(_Flow):
                     plan, self.carried, self.slices, self.rows, self.captures, self.reverse
                 )
         return self.steps
+
+
+def _copy_row(memory: Memory, stack: KernelBuffer, row: int, value: KernelBuffer) -> None:
+    memory.copy(stack.handle, row * value.nbytes, value.handle, 0, value.nbytes)
 
 
 class _Parts(_Flow):

@@ -58,7 +58,7 @@ class Keeper:
         self._calls = 0
         self._patience = 1
         self._looks = self._pause = 0
-        self._state: State | None = None
+        self.state: State | None = None
         self._kept: dict[frozenset[int], Kept | None] = {}
         self._lock = threading.Lock()
         plan.pool.keepers.add(self)
@@ -79,14 +79,9 @@ class Keeper:
                         watched.update((p.number, None) for p in pieces if p.kind == "input")
         return Keeper(plan, sorted(watched)) if found else None
 
-    @property
-    def state(self) -> State | None:
-        """The current assumptions; a new object after each change."""
-        return self._state
-
     def variant(self, inputs: Sequence[Any]) -> Variant:
         """Return the variant for these inputs."""
-        state = self._state
+        state = self.state
         if state is not None and [inputs[i].stamp for i in state.inputs] == state.stamps:
             return state.variant
         if self._pause:
@@ -97,16 +92,16 @@ class Keeper:
 
     def drop(self) -> None:
         """Free the cache; it is rebuilt once it has been missed for long enough."""
-        self._state = None
+        self.state = None
         self._same = [0] * len(self.watched)
         self._calls = 0
 
     def _look(self, inputs: Sequence[Any]) -> Variant:
-        plan, state = self.plan, self._state
+        plan, state = self.plan, self.state
         if state is not None:
             short = perf_counter() - state.since < _LONG_S
             self._patience = min(2 * self._patience, _MOST_PATIENCE) if short else 1
-            self._state = None
+            self.state = None
         stamps = [stamped(inputs[i]) for i in self.watched]
         self._same = [
             n + 1 if new == old != OPEN else 0
@@ -127,17 +122,12 @@ class Keeper:
                 self._looks, self._pause = 0, _LOOKS
             return plan.base
         self._looks = 0
-        found = self._filled(kept, inputs)
-        known = dict(zip(self.watched, stamps, strict=True))
-        self._state = State(tuple(stay), [known[i] for i in stay], found, perf_counter())
-        return found
-
-    def _filled(self, kept: Kept, inputs: Sequence[Any]) -> Variant:
-        """Return a variant with memory of its own, with everything prepared."""
-        plan = self.plan
         memory = plan.pool.uncounted(kept.nbytes)
         plan.prepare(kept.preparing, inputs, memory)
-        return Variant(plan, {}, kept.rest, memory)
+        found = Variant(plan, {}, kept.rest, memory)
+        known = dict(zip(self.watched, stamps, strict=True))
+        self.state = State(tuple(stay), [known[i] for i in stay], found, perf_counter())
+        return found
 
     def _plan(self, stay: Collection[int]) -> Kept | None:
         """Return the recordings for unchanged inputs, None if they save nothing."""
@@ -149,7 +139,12 @@ class Keeper:
         done: set[tuple[int, int]] = set()
         end = 0
         for number, (task, usual) in enumerate(zip(tasks, plan.works, strict=True)):
-            staying = frozenset(k for k, v in enumerate(task.inputs) if stays(v.piece, stay))
+            read = [v.piece for v in task.inputs]
+            staying = frozenset(
+                k
+                for k, piece in enumerate(read)
+                if piece.kind == "constant" or (piece.kind == "input" and piece.number in stay)
+            )
             work = self._work(task, usual, staying)
             works.append(work)
             for order, operands in preparations(work).items():
@@ -164,7 +159,8 @@ class Keeper:
         if not done:
             return None
         recorder = Recorder(plan.engine, plan.draft, works, plan.status)
-        preparing = recorder.record(kept=pieces, only=done)
+        every = {(n, order) for n, work in enumerate(works) for order in range(len(work.launches))}
+        preparing = recorder.record(kept=pieces, without=every - done)
         return Kept(preparing, recorder.record(kept=pieces, without=done), end)
 
     def _work(self, task: Task, usual: Work, staying: frozenset[int]) -> Work:
@@ -182,11 +178,6 @@ class Keeper:
         work = (alike or found)[0]
         fits = flags_of([work]) <= self.plan.flags and work.failures == usual.failures
         return work if fits else usual
-
-
-def stays(piece: Piece, inputs: Collection[int]) -> bool:
-    """Return whether a piece is a constant or one of the unchanged inputs."""
-    return piece.kind == "constant" or (piece.kind == "input" and piece.number in inputs)
 
 
 def stamped(buffer: Any) -> int:

@@ -26,7 +26,7 @@ from calor_kernel.device.pool import room_for
 from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording, behind
-from calor_kernel.planning.values import Depends, Draft, HostBlock, Task
+from calor_kernel.planning.values import Depends, Draft, HostBlock
 
 if TYPE_CHECKING:
     from calor_kernel.device.board import Page
@@ -96,9 +96,7 @@ class Keeping(Protocol):
     ``state`` is what the choice depends on now; it is a new object after each change.
     """
 
-    @property
-    def state(self) -> State | None:
-        """The operands and stamps that the choice depends on."""
+    state: State | None
 
     def variant(self, inputs: Sequence[Any]) -> Variant:
         """Return the variant for these inputs."""
@@ -138,7 +136,9 @@ class Plan:
         self._block_room = room_for(self.block_bytes)
         self._blocks = self.pool.bin(self._block_room)
         self.given = [i for i in graph.inputs if i not in graph.host]
-        self.largest = _largest(draft.tasks)
+        # The op with the largest result, to blame when memory runs out.
+        sizes = [sum(hinted(p.nbytes) for p in t.outputs) for t in draft.tasks]
+        self.largest = draft.tasks[sizes.index(max(sizes))].op if sizes else None
         self.flags = flags_of(works)
         self._nothing = engine.nothing.handle
         self.set_constants(draft.constants)
@@ -265,7 +265,12 @@ class Plan:
         now = variant.targets or not self.engine.tells_late
         # Words that are reported later are zero already.
         if self.draft.host_bytes or (self.status and now):
-            self._fill(words, inputs)
+            packed, buffers = self.block.pack(inputs)
+            memory = self.pool.memory
+            memory.write(words, packed)
+            for place, buffer in buffers:
+                verify(buffer)
+                memory.copy(words, place, buffer.handle, 0, buffer.nbytes)
         play(recording.lists[0], recording.launches[0], handles)
         if self.status and now:
             for error in self.errors(words).values():
@@ -280,14 +285,6 @@ class Plan:
         handles += (self.constants_handle, nothing, nothing, kept.handle)
         handles += [nothing] * len(self.draft.outputs)
         self.engine.play(recording.lists[0], recording.launches[0], handles)
-
-    def _fill(self, handle: Any, inputs: Sequence[Any]) -> None:
-        packed, buffers = self.block.pack(inputs)
-        memory = self.pool.memory
-        memory.write(handle, packed)
-        for place, buffer in buffers:
-            verify(buffer)
-            memory.copy(handle, place, buffer.handle, 0, buffer.nbytes)
 
     def errors(self, handle: Any) -> dict[int, DeviceError]:
         """Return the errors that kernels stored in a block, by task in graph order."""
@@ -354,9 +351,3 @@ def copied(memory: Memory, made: list[Any], into: Sequence[Any]) -> list[Any]:
             memory.copy(target.handle, 0, source.handle, 0, source.nbytes)
             made[number] = target
     return made
-
-
-def _largest(tasks: Sequence[Task]) -> str | None:
-    """Return the op with the largest result, to blame when memory runs out."""
-    sizes = [(sum(hinted(p.nbytes) for p in t.outputs), -n) for n, t in enumerate(tasks)]
-    return tasks[-max(sizes)[1]].op if sizes else None

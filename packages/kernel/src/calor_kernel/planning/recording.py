@@ -133,10 +133,9 @@ class Recorder:
         *,
         kept: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
         without: Collection[tuple[int, int]] = (),
-        only: Collection[tuple[int, int]] | None = None,
     ) -> Recording:
         """Return the launches in the device's form; the arguments are those of :meth:`laid`."""
-        laid = self.laid(targets, kept, without, only)
+        laid = self.laid(targets, kept, without)
         steps = self.steps(laid, laid.builds)
         queue = self.engine.queue
         recorded = tuple(queue.record(one, self.slots.count) for one in steps)
@@ -158,13 +157,12 @@ class Recorder:
         targets: Targets,
         kept: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
         without: Collection[tuple[int, int]] = (),
-        only: Collection[tuple[int, int]] | None = None,
     ) -> Laid:
         """Return the launches for outputs written to ``targets``, the others to fresh memory.
 
         A target is the number of the input with the same buffer, or APART or SHARED. ``kept``:
         scratch memory that outlives a run, by task and number. ``without``: the launches to omit,
-        by task and order; ``only``: the launches to include, if given.
+        by task and order.
         """
         draft, works, tasks = self.draft, self.works, self.draft.tasks
         fails = max(self.status, default=-1)
@@ -178,9 +176,8 @@ class Recorder:
             if not any(p.nbytes for p in task.outputs):
                 continue
             for order, launch in enumerate(work.launches):
-                place = number, order
-                left_out = place in without or (only is not None and place not in only)
-                if launch.copies not in layout.in_place[number] and not left_out:
+                done = launch.copies in layout.in_place[number] or (number, order) in without
+                if not done:
                     made = fitted(launch, self.engine.device.info, task.op)
                     arguments = self._arguments(layout, number, task, made)
                     lists[-1].append((Launched(number, task.op, made), arguments))

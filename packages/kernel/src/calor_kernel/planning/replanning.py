@@ -97,7 +97,7 @@ class Resized(Plan):
 
 def resized_by(template: Template, anew: Callable[[Engine, Graph], Plan]) -> type[Resized]:
     """Return the class of a template's plans; ``anew`` makes a fresh plan of a graph."""
-    made = template.made
+    made = template.made.recorder
     basis = object.__new__(Plan)
     basis.begin(template.engine, made.draft, template.graph, made.works)
     common = {

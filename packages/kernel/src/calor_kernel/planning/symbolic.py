@@ -8,9 +8,9 @@ guard.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from operator import is_not
-from typing import Any
+from typing import Any, NamedTuple
 
 from calor.graph.attributes import exact
 from calor.graph.graph import Graph
@@ -59,15 +59,8 @@ class SizedPlanner(Planner):
     offset of each of these in the constants; such arrays follow all others.
     """
 
-    def __init__(
-        self,
-        lowerings: Lowerings,
-        graph: Graph,
-        fusers: Sequence[Fuser],
-        deterministic: bool,
-        loose: Collection[int],
-    ) -> None:
-        super().__init__(lowerings, graph, fusers, deterministic)
+    def __init__(self, *planned: Any, loose: Collection[int]) -> None:
+        super().__init__(*planned)
         self.loose = loose
         self.places: dict[int, int] = {}
         self._arrays: dict[int, Piece] = {}
@@ -144,14 +137,10 @@ def chosen(engine: Engine, task: Task) -> Work:
     return task.works[next(i for i, work in enumerate(works) if work is found)]
 
 
-@dataclass(frozen=True, slots=True)
-class Symbolic:
-    """A graph planned with symbolic sizes, and the result of the planning."""
+class Symbolic(NamedTuple):
+    """A graph planned with symbolic sizes."""
 
     trace: Trace
-    draft: Draft
-    works: list[Work]
-    status: Mapping[int, int]
     recorder: Recorder
     patches: Sequence[tuple[int, int]]
 
@@ -168,12 +157,11 @@ def plan_symbolic(
     ``loose``: the constants whose bytes are known later, with a number for each.
     """
     lowerings = SizedLowerings(engine.device.info, engine.tuner.wants)
-    planner = SizedPlanner(lowerings, graph, fusers, engine.deterministic, loose)
+    planner = SizedPlanner(lowerings, graph, fusers, engine.deterministic, loose=loose)
     with trace.tables():
         units = cover(graph, fusers, engine.device.info)
     draft = planner.draft(units)
     works = [chosen(engine, task) for task in draft.tasks]
-    status = draft.status(works, engine.device.info.align)
-    recorder = Recorder(engine, draft, works, status)
+    recorder = Recorder(engine, draft, works, draft.status(works, engine.device.info.align))
     patches = [(place, loose[number]) for number, place in planner.places.items()]
-    return Symbolic(trace, draft, works, status, recorder, patches)
+    return Symbolic(trace, recorder, patches)

@@ -180,7 +180,7 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
         opened = Opened(sized, getter(places), engine.kernels)
         lists.append((engine.queue.form(steps, recorder.slots.count), opened))
     arena = numbers.place(laid.arena)
-    outputs = tuple(numbers.place(p.nbytes) for p in made.draft.outputs)
+    outputs = tuple(numbers.place(p.nbytes) for p in recorder.draft.outputs)
     patches = tuple((numbers.place(place), k) for place, k in made.patches)
     function = function_of(made.trace, numbers)
     return OpenRecording(function, tuple(lists), laid.launches, arena, outputs, patches)
@@ -207,7 +207,7 @@ class Template:
 
     def patched(self, bits: Sequence[bytes], numbers: Sequence[int]) -> bytes:
         """Return the constants with the varying bytes replaced."""
-        made = bytearray(self.made.draft.constants)
+        made = bytearray(self.made.recorder.draft.constants)
         for place, k in self.base.patches:
             start = known_number(place, numbers)
             end = start + len(bits[k])
@@ -267,7 +267,7 @@ def template_of(
         if k in loose or (node.op.name == "constant" and is_size(sized.specs[node.outputs[0]].size))
     }
     made = plan_symbolic(engine, sized, trace, fusers, differing)
-    if any(is_size(spec.nbytes) for _, spec, _ in made.draft.hosts):
+    if any(is_size(spec.nbytes) for _, spec, _ in made.recorder.draft.hosts):
         return None
     fixed = getter([k for k, node in enumerate(sources) if node.outputs[0] not in differing])
     base = open_recording(engine, made, {})

@@ -18,41 +18,30 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import DType, int32
+from calor.dtypes import DType
 from calor.errors import CompileError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.cost import work_seconds
-from calor_kernel.contract.work import (
-    Candidates,
-    Dropped,
-    Flags,
-    Input,
-    Output,
-    Scratch,
-    View,
-    Work,
-    flags_of,
-)
+from calor_kernel.contract.work import Candidates, Dropped, View, Work, flags_of
 from calor_kernel.device.images import describe
-from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.device.storage import Lines, bundle_directories, cache_directory, keeps
 from calor_kernel.errors import KernelCheckError
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.recording import fitted
-from calor_kernel.planning.values import Task
+from calor_kernel.planning.recording import Recorder
+from calor_kernel.planning.values import Draft, Piece, Task, Value
 
 TUNING: Final = "tuning"
 _MODES: Final = ("stored", "on", "off", "dry")
 _FEWEST, _MOST = 3, 10  # samples of a candidate
 _HOPELESS: Final = 1.5  # A candidate this much slower than the best gets no more samples.
 _NEAR: Final = 1.1  # A time within this of the roofline is good enough.
-_FLAGS: Final = 16  # Words before the flags of cubes.
 _CANDIDATES: Final = 48
 # A group is timed if the best time so far exceeds the roofline's by this factor; the last factor
 # holds for all later groups. Most first candidates that suit a problem reach four fifths of the
@@ -105,7 +94,8 @@ class Tuner:
 
     @cached_property
     def _stored(self) -> frozenset[str]:
-        found = (key for key, value in self.lines.items() if _is_result(value))
+        # Other things than tuning results, as ceilings, are stored beside them.
+        found = (key for key, value in self.lines.items() if isinstance(value, dict))
         return frozenset(key.partition("(")[0] for key in found)
 
     def choose(self, task: Task) -> Work:
@@ -196,80 +186,50 @@ def title_of(work: Work) -> str:
     return work.variant or ", ".join(dict.fromkeys(la.label for la in work.launches))
 
 
-def _is_result(value: Any) -> bool:
-    """Return whether a stored value is a tuning result; ceilings are stored beside them."""
-    return isinstance(value, dict) and "work" in value
-
-
 class Trial:
     """The memory used to time the candidates of a task."""
 
     def __init__(self, engine: Engine, task: Task) -> None:
         self.engine = engine
-        self.task = task
         self.held: list[tuple[Any, int]] = []
         rng = np.random.default_rng(0)
-        self.inputs = [self._upload(_sample(v.view, rng)) for v in task.inputs]
-        self.outputs = [self._take(max(p.nbytes, 1)) for p in task.outputs]
-        # The words of the cubes' flags follow the failure word.
-        self.status = self._upload(np.zeros(_FLAGS + flags_of(task.works), np.int32))
+        pairs = enumerate(task.inputs)
+        inputs = tuple(Value(Piece("input", v.piece.nbytes, i), v.view) for i, v in pairs)
+        self.task = replace(task, inputs=inputs)
+        graph = Graph([], (), [], (), len(inputs))
+        self._draft = Draft(graph, [self.task], [*task.outputs], b"", [], 0)
+        self.inputs = [self._upload(_sample(v.view, rng)) for v in inputs]
+        self.outputs = [self._take(p.nbytes) for p in task.outputs]
+        words = flags_of(task.works), 1
+        self._flags, self._status = [self._upload(np.zeros(n, np.int32)) for n in words]
 
     def _take(self, nbytes: int) -> Any:
-        self.held.append(self.engine.pool.raw(nbytes))
+        self.held.append(self.engine.pool.raw(max(nbytes, 1)))
         return self.held[-1][0]
 
     def _upload(self, array: np.ndarray[Any, Any]) -> Any:
-        handle = self._take(max(array.nbytes, 1))
+        handle = self._take(array.nbytes)
         self.engine.pool.memory.copy_in(handle, 0, array)
         return handle
 
     def time(self, work: Work, best: float) -> float:
         """Return the minimum of 3 to 10 samples in seconds; raises CompileError."""
-        held, self.held = self.held, []
+        made = Recorder(self.engine, self._draft, [work], {0: 0}).record()
+        (recorded,), queue, pool = made.lists, self.engine.device.queue, self.engine.pool
+        # The next candidate reuses this memory, so many candidates need no more than one.
+        arena, room = pool.raw(max(made.arena, 1))
+        own = self._flags, self._status, arena, self.engine.nothing.handle
+        handles = [*self.inputs, *own, *self.outputs]
         try:
-            scratch = [self._take(nbytes) for nbytes in work.scratch]
-            return self._time(work, scratch, best)
+            queue.run(recorded, handles)
+            found = float("inf")
+            for sample in range(_MOST):
+                found = min(found, sum(queue.seconds(recorded, handles)))
+                if sample + 1 >= _FEWEST and found > _HOPELESS * best:
+                    break
+            return found
         finally:
-            # The next candidate reuses this memory, so many candidates need no more than one.
-            self.close()
-            self.held = held
-
-    def _time(self, work: Work, scratch: Sequence[Any], best: float) -> float:
-        queue = self.engine.device.queue
-        handles = [*self.inputs, *self.outputs, self.status, *scratch]
-        info, op = self.engine.device.info, self.task.op
-        launches = [fitted(launch, info, op) for launch in work.launches]
-        functions = self.engine.kernels.load(la.build for la in launches)
-        steps = []
-        for launch, function in zip(launches, functions, strict=True):
-            arguments = tuple(
-                self._slot(a, launch.build.signature[i].dtype)
-                for i, a in enumerate(launch.arguments)
-            )
-            steps.append(Step(function, launch.cubes, arguments, launch.flops, launch.nbytes))
-        recorded = queue.record(steps, len(handles))
-        queue.run(recorded, handles)
-        found = float("inf")
-        for sample in range(_MOST):
-            found = min(found, sum(queue.seconds(recorded, handles)))
-            if sample + 1 >= _FEWEST and found > _HOPELESS * best:
-                break
-        return found
-
-    def _slot(self, argument: Any, dtype: DType) -> Slot | int | float:
-        if isinstance(argument, int | float):
-            return argument
-        count = len(self.inputs)
-        if isinstance(argument, Input):
-            number = argument.number
-        elif isinstance(argument, Output):
-            number = count + argument.number
-        elif isinstance(argument, Scratch):
-            number = count + len(self.outputs) + 1 + argument.number
-        else:
-            begin = _FLAGS * int32.itemsize if isinstance(argument, Flags) else 0
-            return Slot(count + len(self.outputs), begin)
-        return Slot(number, argument.offset * dtype.itemsize)
+            pool.give(arena, room, 0)
 
     def results(self) -> list[np.ndarray[Any, Any]]:
         """Return the last candidate's results."""

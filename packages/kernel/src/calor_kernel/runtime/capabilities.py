@@ -8,21 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from calor import dtypes
 from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible, partial
-from calor.dtypes import (
-    ALL,
-    DType,
-    bfloat16,
-    complex64,
-    complex128,
-    float8_e4m3fn,
-    float8_e5m2,
-    float16,
-    float32,
-    float64,
-    uint8,
-    uint16,
-)
+from calor.dtypes import DType, float32, float64, uint8, uint16
 from calor.ops.base import TABLE
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import MOVEMENTS
@@ -33,15 +21,15 @@ from calor_kernel.planning.engine import Engine
 
 # The dtypes for computing with a dtype that the device does not support itself.
 _STANDS_FOR: Final[Mapping[DType, tuple[DType, ...]]] = {
-    float16: (float32, uint16),
-    bfloat16: (float32, uint16),
-    complex64: (float32,),
-    complex128: (float64,),
-    float8_e4m3fn: (float32, uint8),
-    float8_e5m2: (float32, uint8),
+    dtypes.float16: (float32, uint16),
+    dtypes.bfloat16: (float32, uint16),
+    dtypes.complex64: (float32,),
+    dtypes.complex128: (float64,),
+    dtypes.float8_e4m3fn: (float32, uint8),
+    dtypes.float8_e5m2: (float32, uint8),
 }
 # Dtypes computed in float32 that have its subnormals.
-_FLUSHED: Final = frozenset((float32, bfloat16, complex64))
+_FLUSHED: Final = frozenset((float32, dtypes.bfloat16, dtypes.complex64))
 
 
 def describe(engine: Engine) -> Info:
@@ -50,7 +38,7 @@ def describe(engine: Engine) -> Info:
     host = FULL if engine.host_memory else impossible("the device has memory of its own")
     return Info(
         description=info.description,
-        dtypes={d: _dtype(d, info) for d in ALL},
+        dtypes={d: _dtype(d, info) for d in dtypes.ALL},
         features={
             "interactive": FULL,
             "dynamic_shapes": FULL,
