@@ -22,11 +22,7 @@ class Batch:
     """
 
     def __init__(
-        self,
-        begin: Callable[[], object],
-        first: int,
-        growing: int = ENOUGH,
-        most: int = 0,
+        self, begin: Callable[[], object], first: int, growing: int = ENOUGH, most: int = 0
     ) -> None:
         self._begin = begin
         self._first, self._most = first, max(first, most)

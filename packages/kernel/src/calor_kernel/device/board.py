@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from ctypes import c_int32
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ _NBYTES: Final = 1 << 16
 _RUNS: Final = 256
 
 
+@dataclass(eq=False, slots=True)
 class Page:
     """Memory that runs take their words from, in order; ``taken``: the bytes used so far.
 
@@ -32,14 +34,12 @@ class Page:
     runs with unread words. ``clear``: whether the free part is zero.
     """
 
-    __slots__ = ("buffer", "clear", "nbytes", "open", "outcomes", "taken")
-
-    def __init__(self, buffer: KernelBuffer, nbytes: int) -> None:
-        self.buffer = buffer
-        self.nbytes = nbytes
-        self.taken = self.open = 0
-        self.outcomes: list[Outcome] = []
-        self.clear = False
+    buffer: KernelBuffer
+    nbytes: int
+    taken: int = 0
+    open: int = 0
+    outcomes: list[Outcome] = field(default_factory=list)
+    clear: bool = True
 
 
 class Board:
@@ -125,10 +125,7 @@ class Board:
         if last is not None and not last.taken and nbytes <= last.nbytes:
             return last
         room = max(nbytes, min(_RUNS * nbytes, _NBYTES)) if parts else nbytes
-        page = Page(self.pool.uncounted(room), room)
-        self.pool.memory.copy_in(page.buffer.handle, 0, np.zeros(room, np.uint8))
-        page.clear = True
-        self._page = page
+        page = self._page = Page(zeroed(self.pool, room), room)
         return page
 
 

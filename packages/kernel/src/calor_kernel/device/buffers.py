@@ -65,16 +65,7 @@ class KernelBuffer:
     write at any time.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_window",
-        "handle",
-        "idle",
-        "nbytes",
-        "outcomes",
-        "pool",
-        "stamp",
-    )
+    __slots__ = ("__weakref__", "_window", "handle", "idle", "nbytes", "outcomes", "pool", "stamp")
 
     def __init__(self, pool: Owner, handle: Any, idle: list[Any], nbytes: int) -> None:
         self.pool = pool

@@ -49,8 +49,8 @@ def image_storage() -> Storage:
 class Images:
     """The stored images of one device's toolchain."""
 
-    def __init__(self, device: Device, storage: Storage | None = None) -> None:
-        self.storage = image_storage() if storage is None else storage
+    def __init__(self, device: Device) -> None:
+        self.storage = image_storage()
         toolchain = device.toolchain
         parts = (
             str(_FORM),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 from calor.graph.attributes import exact
@@ -25,26 +27,23 @@ Key = tuple[Build, Any]
 class Kernels:
     """The loaded kernels of one device. ``compiled`` and ``found`` count the new ones."""
 
-    def __init__(self, device: Device, images: Images | None = None) -> None:
+    def __init__(self, device: Device) -> None:
         self.device = device
         self.compiled = 0
         self.found = 0
         self._functions: dict[Key, Any] = {}
         # By identity: families cache their builds, and comparing builds is slow.
         self._met: dict[int, tuple[Build, Any]] = {}
-        self._images = images
         self.unlock()
 
     def unlock(self) -> None:
         """Start with a new lock, in a forked child."""
         self._lock = threading.RLock()
 
-    @property
+    @cached_property
     def images(self) -> Images:
         """The stored images; the sources are digested on first use."""
-        if self._images is None:
-            self._images = Images(self.device)
-        return self._images
+        return Images(self.device)
 
     def load(self, builds: Iterable[Build]) -> list[Any]:
         """Return the function of each build, compiling new ones; CompileError."""
@@ -52,21 +51,20 @@ class Kernels:
         met = self._met
         unmet = [build for build in wanted if id(build) not in met]
         if unmet:
+            keys, known = [(build, exact(build.keywords)) for build in unmet], self._functions
             with self._lock:
-                self._meet(unmet)
+                self._make([key for key in dict.fromkeys(keys) if key not in known])
+                met.update((id(build), (build, known[build, e])) for build, e in keys)
         return [met[id(build)][1] for build in wanted]
-
-    def _meet(self, builds: Sequence[Build]) -> None:
-        keys = [(build, exact(build.keywords)) for build in builds]
-        known = self._functions
-        self._make([key for key in dict.fromkeys(keys) if key not in known])
-        self._met.update((id(build), (build, known[build, e])) for build, e in keys)
 
     def _make(self, keys: Sequence[Key]) -> None:
         cold: dict[Key, str | None] = {}
         for key in keys:
-            name = self._name(key[0])
-            stored = None if name is None else self.images.read(name)
+            # A kernel known only to this process has no name on disk.
+            name = stored = None
+            with suppress(KernelTypeError):
+                name = self.images.key(key[0])
+                stored = self.images.read(name)
             if stored is None:
                 cold[key] = name
             else:
@@ -78,13 +76,6 @@ class Kernels:
             self._functions[key] = self.device.queue.load(image, kernel)
             if name is not None:
                 self.images.write(name, image, kernel)
-
-    def _name(self, build: Build) -> str | None:
-        """Return the key on disk; None for a build known only to this process."""
-        try:
-            return self.images.key(build)
-        except KernelTypeError:
-            return None
 
     def image(self, build: Build) -> tuple[bytes, Kernel]:
         """Return a freshly compiled image, independent of stored ones."""

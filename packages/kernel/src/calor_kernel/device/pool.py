@@ -208,8 +208,11 @@ class Pool:
     # Allocation without an idle block of the class.
     def find(self, room: int) -> tuple[Any, int]:
         with self._lock:
-            apart = self.memory.apart
-            if self._splits is False or (apart is not None and room > apart):
+            if self._splits is None:
+                probe = self._allocate(SMALLEST)
+                self._splits = self.memory.part(probe, 0, SMALLEST) is not None
+                self._free(probe, SMALLEST)
+            if not self._splits or (self.memory.apart is not None and room > self.memory.apart):
                 return self._find_whole(room)
             handle = self._cut(room)
             if handle is None and any(self._bins.values()):
@@ -217,10 +220,6 @@ class Pool:
                 handle = self._cut(room)
             if handle is None:
                 self._grow(room)
-                if not self._splits:
-                    handle = self._segments.pop().handle
-                    self._whole[id(handle)] = handle
-                    return handle, room
                 handle = self._cut(room)
             return handle, room
 
@@ -243,25 +242,17 @@ class Pool:
             nbytes = 2 * _MIDDLE
         else:
             nbytes = -(-room // (2 * _MEGA)) * 2 * _MEGA
-        if self._splits is None:
-            probe = self._allocate(room)
-            self._splits = self.memory.part(probe, 0, SMALLEST) is not None
-            if not self._splits:
-                self._segments.append(_Segment(probe, room))
-                return
-            self._free(probe, room)
         if self.limit is not None and self.held + nbytes > self.limit:
             self.trim()
             nbytes = room if self.held + nbytes > self.limit else nbytes
         try:
-            made = self._allocate(nbytes)
+            segment = _Segment(self._allocate(nbytes), nbytes)
         except OutOfMemoryError:
             if nbytes <= room:
                 raise
             # The device may have the requested bytes, but not a whole segment.
             nbytes = room
-            made = self._allocate(nbytes)
-        segment = _Segment(made, nbytes)
+            segment = _Segment(self._allocate(nbytes), nbytes)
         self._segments.append(segment)
         self._add_span(segment, 0, nbytes)
 

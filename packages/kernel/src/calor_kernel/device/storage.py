@@ -58,10 +58,7 @@ class Storage:
     """
 
     def __init__(
-        self,
-        directory: Path | None,
-        bundles: Sequence[Path] = (),
-        limit: int | None = None,
+        self, directory: Path | None, bundles: Sequence[Path] = (), limit: int | None = None
     ) -> None:
         self.directory = directory
         self.bundles = tuple(bundles)

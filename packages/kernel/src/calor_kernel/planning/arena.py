@@ -74,7 +74,12 @@ class _Slots:
 
     def take(self, nbytes: int) -> int:
         """Return the number of a slot, chosen by the hinted sizes."""
-        slot = min(self.idle, key=lambda s: self._misfit(s, hinted(nbytes)), default=None)
+
+        def misfit(slot: int) -> tuple[bool, int]:
+            room, wanted = max(map(hinted, self.sizes[slot])), hinted(nbytes)
+            return room < wanted, abs(room - wanted)
+
+        slot = min(self.idle, key=misfit, default=None)
         if slot is None:
             slot = len(self.sizes)
             self.sizes.append([])
@@ -82,10 +87,6 @@ class _Slots:
             self.idle.remove(slot)
         self.sizes[slot].append(nbytes)
         return slot
-
-    def _misfit(self, slot: int, nbytes: int) -> tuple[bool, int]:
-        room = max(map(hinted, self.sizes[slot]))
-        return room < nbytes, abs(room - nbytes)
 
     def give(self, slot: int, nbytes: int) -> None:
         """Free a slot."""

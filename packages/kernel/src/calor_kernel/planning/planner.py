@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import DType
+from calor.dtypes import DType, as_dtype
 from calor.errors import CompileError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec, spec
@@ -159,8 +159,6 @@ class Planner:
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
         """Return a value uploaded once, when the plan is made; equal constants are shared."""
-        from calor.dtypes import as_dtype
-
         dtype = as_dtype(array.dtype)
         key = (dtype, array.tobytes())
         found = self._known.get(key)

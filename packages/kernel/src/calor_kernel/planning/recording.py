@@ -206,7 +206,9 @@ class Recorder:
             if when <= fails or target == SHARED:
                 late[piece] = output
             elif source is not None and last >= when:
-                if last == when and self._overwrites(when, source, piece):
+                result = tasks[when].outputs.index(piece)
+                fits = last == when and source.nbytes == piece.nbytes
+                if fits and may_overwrite(tasks[when], self.works[when], source, result):
                     aliases[piece] = source
                 else:
                     late[piece] = output
@@ -214,19 +216,14 @@ class Recorder:
                 aliases[piece] = source
         return aliases, late
 
-    def _overwrites(self, number: int, source: Piece, piece: Piece) -> bool:
-        task, work = self.draft.tasks[number], self.works[number]
-        result = next(i for i, p in enumerate(task.outputs) if p is piece)
-        return source.nbytes == piece.nbytes and may_overwrite(task, work, source, result)
-
     # Arguments.
     def _arguments(self, layout: Layout, number: int, task: Task, launch: Launch) -> Arguments:
-        signature = launch.build.signature
+        pairs = zip(launch.arguments, launch.build.signature, strict=True)
         return tuple(
             a
             if isinstance(a, int | float | Size)
-            else self._slot(layout, number, task, a, signature[i].dtype.itemsize)
-            for i, a in enumerate(launch.arguments)
+            else self._slot(layout, number, task, a, d.dtype.itemsize)
+            for a, d in pairs
         )
 
     def _slot(
@@ -269,11 +266,8 @@ class Recorder:
         works = self.engine.lowerings.ask("copy", {}, (View.dense(known),), (known,))
         assert not isinstance(works, Refusal)
         launch = fitted(works[0].launches[0], self.engine.device.info, "copy")
-        slot, start = self._place(layout, piece)
-        places: dict[type, Slot] = {
-            Input: Slot(slot, start),
-            Output: Slot(self.slots.outputs + output),
-        }
+        source, target = Slot(*self._place(layout, piece)), Slot(self.slots.outputs + output)
+        places: dict[type, Slot] = {Input: source, Output: target}
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
 
 

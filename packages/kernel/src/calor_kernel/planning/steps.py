@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from calor_kernel.device.buffers import OPEN, KernelBuffer
 from calor_kernel.device.outcomes import inherit
 from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.planning.plan import Plan, Variant
+from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.recording import Place, Recording
 
 # The maximum number of steps of one list; a power of two.
@@ -80,10 +80,9 @@ class Steps:
     ) -> Steps:  # fmt: skip
         """Return the shared runner of a plan for scans of this form."""
         key = (*carries,), (*slices,), (*rows,), captures, reverse
-        found: Steps | None = plan.together.get(key)
-        if found is None:
-            made = Steps(plan, carries, slices, rows, captures, reverse)
-            found = plan.together[key] = made
+        if key not in plan.together:
+            plan.together[key] = Steps(plan, carries, slices, rows, captures, reverse)
+        found: Steps = plan.together[key]
         return found
 
     def run(
@@ -118,7 +117,11 @@ class Steps:
                 handles += self._parts(xs, self.slices, low, count)
                 handles += same
                 handles += self._parts(stacks, self.rows, low, count)
-                self._play(variant, count, handles)
+                recording = variant.recording
+                found = self._lists.get(count)
+                if found is None or found[0] is not recording:
+                    found = self._lists[count] = recording, self._record(recording, count)
+                plan.engine.play(found[1], recording.launches[0], handles, count)
                 carry = made
                 start += count
         finally:
@@ -136,13 +139,6 @@ class Steps:
             return [b.handle for b in buffers]
         part = self.plan.pool.memory.part
         return [part(b.handle, low * n, count * n) for b, n in zip(buffers, sizes, strict=True)]
-
-    def _play(self, variant: Variant, count: int, handles: Sequence[Any]) -> None:
-        plan, recording = self.plan, variant.recording
-        found = self._lists.get(count)
-        if found is None or found[0] is not recording:
-            found = self._lists[count] = recording, self._record(recording, count)
-        plan.engine.play(found[1], recording.launches[0], handles, count)
 
     def _record(self, recording: Recording, count: int) -> Any:
         """Return the list of so many steps, for the handles in the order of :meth:`run`."""
@@ -165,20 +161,15 @@ class Steps:
             to = 1 - number % 2
             read = places.between[to * carries :] if number else places.first
             written = places.last if number == count - 1 else places.between[(1 - to) * carries :]
-            given = [
-                *read[:carries],
-                *(
-                    (slot, at + row * n)
-                    for (slot, at), n in zip(places.xs, self.slices, strict=True)
-                ),
-                *places.held,
-            ]
-            rows = [
-                (slot, at + row * n) for (slot, at), n in zip(places.rows, self.rows, strict=True)
-            ]
-            moved = known.moved(given, places.own, [*written[:carries], *rows])
+            given = [*read[:carries], *_rows(places.xs, self.slices, row), *places.held]
+            made = [*written[:carries], *_rows(places.rows, self.rows, row)]
+            moved = known.moved(given, places.own, made)
             steps += [moved_step(step, moved) for step in recording.steps[0]]
         return steps
+
+
+def _rows(stacks: Sequence[Place], sizes: Sequence[int], row: int) -> list[Place]:
+    return [(slot, at + row * n) for (slot, at), n in zip(stacks, sizes, strict=True)]
 
 
 def moved_step(step: Step, places: Mapping[int, Place]) -> Step:

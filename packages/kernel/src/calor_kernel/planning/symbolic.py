@@ -146,11 +146,7 @@ class Symbolic(NamedTuple):
 
 
 def plan_symbolic(
-    engine: Engine,
-    graph: Graph,
-    trace: Trace,
-    fusers: Sequence[Fuser],
-    loose: Mapping[int, int],
+    engine: Engine, graph: Graph, trace: Trace, fusers: Sequence[Fuser], loose: Mapping[int, int]
 ) -> Symbolic:
     """Plan a graph whose numbers are sizes of a trace.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from calor.errors import CalorError
 from calor.graph.graph import Graph
@@ -21,20 +21,12 @@ from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.sizes import LEAST, MOST, Size, TooManyGuards, Trace
 from calor_kernel.contract.work import Build
+from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.protocol import Form, Varying
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Getter, Match, Structure, getter, with_numbers
-from calor_kernel.planning.symbolic import (
-    Symbolic,
-    hinted_value,
-    plan_symbolic,
-    replaced,
-    sizes_in,
-)
-
-if TYPE_CHECKING:
-    from calor_kernel.device.kernels import Kernels
+from calor_kernel.planning.symbolic import Symbolic, hinted_value, plan_symbolic, replaced, sizes_in
 
 T = TypeVar("T")
 Function = Callable[..., tuple[int, ...] | None]
@@ -58,11 +50,6 @@ class Numbers:
         self.atoms |= value.atoms
         text = value.text if value.low >= 0 else f"{value.text}&{_MASK}"
         return Varying(self.texts.setdefault(text, len(self.texts)))
-
-
-def signed(number: int) -> int:
-    """Return the signed value of an unsigned 64-bit number."""
-    return number - _MASK - 1 if number > _MASK >> 1 else number
 
 
 def function_of(trace: Trace, numbers: Numbers) -> Function:
@@ -126,7 +113,8 @@ class Opened:
         key = self.sizes(numbers)
         found = self.found.get(key)
         if found is None:
-            values = map(signed, key)
+            # Numbers are unsigned, of 64 bits.
+            values = iter([n - _MASK - 1 if n > _MASK >> 1 else n for n in key])
             builds = [replaced(b, lambda size: next(values)) for b in self.builds.values()]
             found = dict(zip(self.builds, self.kernels.load(builds), strict=True))
             remember(self.found, key, found)

@@ -72,21 +72,18 @@ def tuning_lines(target: str) -> Lines:
 class Tuner:
     """Chooses among the candidates of tasks on one device."""
 
-    def __init__(self, engine: Engine, lines: Lines | None = None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.mode = "off" if engine.deterministic else tuning_mode()
         self.check = os.environ.get("CALOR_TUNE_CHECK", "0") not in ("", "0")
         self.timed = 0
         # The dropped candidates of the tuned tasks, by key.
         self.dropped: dict[str, list[Dropped]] = {}
-        self._lines = lines
 
-    @property
+    @cached_property
     def lines(self) -> Lines:
         """The stored results, read on first use."""
-        if self._lines is None:
-            self._lines = tuning_lines(self.engine.device.toolchain.target)
-        return self._lines
+        return tuning_lines(self.engine.device.toolchain.target)
 
     def wants(self, op: str) -> bool:
         """Return whether an op needs its alternatives: to time, to list, or to look up."""
@@ -101,8 +98,7 @@ class Tuner:
     def choose(self, task: Task) -> Work:
         """Return the work chosen for a task."""
         works = task.works
-        explained = self.mode == "dry" and _dropped(task)
-        if self.mode == "off" or (len(works) == 1 and not explained):
+        if self.mode == "off" or (len(works) == 1 and not (self.mode == "dry" and _dropped(task))):
             return works[0]
         key = task_key(task)
         names = [work_name(work) for work in works]

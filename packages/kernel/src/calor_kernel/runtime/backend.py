@@ -30,8 +30,8 @@ from calor_kernel.device.buffers import AdoptedBuffer, ForeignBuffer, KernelBuff
 from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.pool import PoolFigures
 from calor_kernel.device.protocol import Device
-from calor_kernel.planning.calling import caller
 from calor_kernel.planning.compiling import compile_graph, refusals
+from calor_kernel.planning.fast_path import caller
 from calor_kernel.runtime.communicator import KernelCommunicator
 from calor_kernel.runtime.engine import Engine
 

@@ -85,62 +85,38 @@ class Profile:
             groups.setdefault((event.op, event.blueprint), []).append(event)
         ordered = sorted(groups.items(), key=lambda item: -sum(e.seconds for e in item[1]))
         lines = [("op", "blueprint", "calls", "ms", "share", "GB/s", "GFLOP/s", "of ceiling")]
-        whole = self.seconds or 1.0
-        for (op, blueprint), events in ordered[:rows]:
+        for name, events in ordered[:rows]:
             took = sum(e.seconds for e in events) or 1e-12
-            moved, computed = sum(e.nbytes for e in events), sum(e.flops for e in events)
-            least = sum(e.share(ceilings) * e.seconds for e in events)
-            lines.append(
-                (
-                    op,
-                    blueprint,
-                    str(len(events)),
-                    f"{took * 1e3:.3f}",
-                    f"{took / whole:.1%}",
-                    f"{moved / took / 1e9:.1f}",
-                    f"{computed / took / 1e9:.1f}",
-                    f"{least / took:.0%}",
-                )
+            figures = (
+                f"{len(events)}",
+                f"{took * 1e3:.3f}",
+                f"{took / (self.seconds or 1.0):.1%}",
+                f"{sum(e.nbytes for e in events) / took / 1e9:.1f}",
+                f"{sum(e.flops for e in events) / took / 1e9:.1f}",
+                f"{sum(e.share(ceilings) * e.seconds for e in events) / took:.0%}",
             )
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-        made = [_aligned(line, widths) for line in lines]
+            lines.append((*name, *figures))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        made = []
+        for line in lines:
+            cells = [*map(str.ljust, line[:2], widths), *map(str.rjust, line[2:], widths[2:])]
+            made.append("  ".join(cells).rstrip())
         return "\n".join([*made, f"{len(self.events)} launches, {self.seconds * 1e3:.3f} ms"])
 
     def chrome_trace(self, path: str | PathLike[str]) -> None:
         """Write the launches as a trace for Chrome and Perfetto."""
         ceilings = self.engine.ceilings
-        events: list[dict[str, Any]] = [
-            {
-                "name": e.op,
-                "cat": e.blueprint,
-                "ph": "X",
-                "pid": 0,
-                "tid": 0,
-                "ts": e.start * 1e6,
-                "dur": e.seconds * 1e6,
-                "args": {
-                    "blueprint": e.blueprint,
-                    "bytes": e.nbytes,
-                    "flops": e.flops,
-                    "cubes": e.cubes,
-                    "of ceiling": round(e.share(ceilings), 3),
-                },
-            }
-            for e in self.events
-        ]
+        events: list[dict[str, Any]] = []
+        for e in self.events:
+            share = round(e.share(ceilings), 3)
+            figures = {"bytes": e.nbytes, "flops": e.flops, "cubes": e.cubes, "of ceiling": share}
+            named = {"name": e.op, "cat": e.blueprint, "ph": "X", "pid": 0, "tid": 0}
+            times = {"ts": e.start * 1e6, "dur": e.seconds * 1e6}
+            events.append({**named, **times, "args": {"blueprint": e.blueprint, **figures}})
         name = self.engine.device.info.description
         events.insert(0, {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": name}})
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
-
-
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
-    """Return a line with text left-aligned and numbers right-aligned."""
-    cells = [
-        c.ljust(w) if i < 2 else c.rjust(w)
-        for i, (c, w) in enumerate(zip(line, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
 
 
 def profile(device: Any = None) -> Profile:
