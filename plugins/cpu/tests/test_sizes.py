@@ -5,8 +5,7 @@ import pytest
 
 import calor
 from calor import nn
-from calor_kernel.planning.compiling import fusers_of, plan_anew
-from calor_kernel.planning.replanning import Replanning
+from calor_kernel.planning.replanning import Replanning, plan_anew
 
 F = nn.functional
 
@@ -37,7 +36,7 @@ def test_each_size_gives_the_bits_of_a_plan_made_anew(name):
         backend = device.backend
     engine = backend.engine(0)
     before = engine.replanning
-    replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    replanning = Replanning(engine)
     try:
         for n in SIZES:
             arrays = arguments(n)

@@ -9,7 +9,6 @@ import calor
 from calor import nn
 from calor.backends.device import device_of
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.planning.compiling import fusers_of, plan_anew
 from calor_kernel.planning.replanning import Replanning
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -102,13 +101,13 @@ def backend(request):
 def test_each_size_gives_what_a_plan_made_anew_gives(backend, name):
     function, arguments = CASES[name]
     engine = backend.engine(0)
-    replanning = engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    replanning = engine.replanning = Replanning(engine)
     for n, m in SIZES:
         arrays = arguments(n, m)
         graph = graph_of(function, arrays)
         assert not backend.claim(0, graph).reasons
         found = run(backend, graph, arrays)
-        engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+        engine.replanning = Replanning(engine)
         wanted = run(backend, graph, arrays)
         engine.replanning = replanning
         for a, b in zip(found, wanted, strict=True):
@@ -174,7 +173,7 @@ def test_later_sizes_of_a_kind_bring_no_kernel(name, info):
 
 def test_results_in_place_and_numbers_of_constants_follow_the_size(backend):
     engine = backend.engine(0)
-    replanning = engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    replanning = engine.replanning = Replanning(engine)
     for n in (5, 6, 7, 9, 12):
         x = floats(n, 4)
         graph = graph_of(lambda x: (x - x.mean(), calor.exp(x) / x.size), [x])
@@ -191,7 +190,7 @@ def test_results_in_place_and_numbers_of_constants_follow_the_size(backend):
 
 def test_a_constant_of_the_same_bytes_may_have_another_shape(backend):
     engine = backend.engine(0)
-    replanning = engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    replanning = engine.replanning = Replanning(engine)
 
     def function(x):
         return x + calor.arange(x.shape[0])[:, None] * calor.zeros(x.shape)
@@ -205,7 +204,7 @@ def test_a_constant_of_the_same_bytes_may_have_another_shape(backend):
 
 def test_a_plan_that_is_called_often_is_made_anew(backend):
     engine = backend.engine(0)
-    engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    engine.replanning = Replanning(engine)
     for n in (6, 8, 10):
         x = floats(n, 5)
         (found,) = run(backend, graph_of(lambda x: x * 3.0, [x]), [x], calls=20)
@@ -217,7 +216,7 @@ def test_a_plan_that_is_called_often_is_made_anew(backend):
 def test_a_plan_knows_its_graph_without_holding_it(backend, name):
     function, arguments = CASES[name]
     engine = backend.engine(0)
-    engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    engine.replanning = Replanning(engine)
     for n, m in ((17, 33), (18, 20), (19, 22), (21, 30)):
         graph = graph_of(function, arguments(n, m))
         plan = backend.compile(0, graph)
@@ -229,7 +228,7 @@ def test_a_plan_knows_its_graph_without_holding_it(backend, name):
 def test_memory_for_sizes_is_bounded(backend, monkeypatch):
     monkeypatch.setattr("calor_kernel.planning.replanning._STRUCTURES", 4)
     engine = backend.engine(0)
-    replanning = engine.replanning = Replanning(engine, plan_anew, lambda: fusers_of(engine))
+    replanning = engine.replanning = Replanning(engine)
     for rank in range(1, 7):
         for n in (3, 4, 5):
             backend.compile(0, graph_of(lambda x: x + 1.0, [floats(*(n,) * rank)]))

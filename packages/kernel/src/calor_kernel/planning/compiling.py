@@ -10,23 +10,16 @@ from typing import Final
 from calor.backends.protocol import Executable
 from calor.graph.decompose import decompose
 from calor.graph.graph import Graph, Node
-from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
 from calor_kernel.contract.work import Refusal, View
-from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning.control import FLOWS, ControlPlan
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.fast_path import short_way
-from calor_kernel.planning.operand_cache import Keeper
-from calor_kernel.planning.plan import Plan
-from calor_kernel.planning.planner import SOURCES, Planner
+from calor_kernel.planning.planner import SOURCES
+from calor_kernel.planning.replanning import plan_anew
 from calor_kernel.planning.structure import structure_of
-from calor_kernel.planning.values import Draft
 
 # Ops that never reach a family: views and sources.
 STRUCTURAL: Final = SOURCES | ALWAYS_OF_DENSE
-# The library's own fusers: unused results are not computed.
-_FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
 
 
 def refusals(engine: Engine, graph: Graph) -> dict[int, str]:
@@ -92,25 +85,6 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     if any(node.op.name in FLOWS for node in graph.nodes):
         return ControlPlan(engine, graph, compile_body)
     return plan_anew(engine, graph)
-
-
-def fusers_of(engine: Engine) -> tuple[Fuser, ...]:
-    """Return the fusers for a device."""
-    return (*_FUSERS, *engine.fusers)
-
-
-def plan_anew(engine: Engine, graph: Graph) -> Plan:
-    """Return a fresh plan of a graph without control flow; CompileError."""
-    planner = Planner(engine.lowerings, graph, fusers_of(engine), engine.deterministic)
-    return plan_of(engine, planner.draft())
-
-
-def plan_of(engine: Engine, draft: Draft) -> Plan:
-    """Return the plan of a draft, with its keeper and its fast path."""
-    plan = Plan(engine, draft)
-    plan.keeper = Keeper.of(plan)
-    plan.short = short_way(plan)
-    return plan
 
 
 def compile_body(engine: Engine, graph: Graph) -> Executable:

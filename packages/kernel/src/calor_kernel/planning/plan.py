@@ -105,7 +105,7 @@ class Keeping(Protocol):
 class Plan:
     """The executable of a graph without control flow.
 
-    :func:`calor_kernel.planning.compiling.plan_of` sets ``keeper`` and ``short``.
+    :func:`calor_kernel.planning.replanning.plan_anew` sets ``keeper`` and ``short``.
     """
 
     def __init__(self, engine: Engine, draft: Draft) -> None:

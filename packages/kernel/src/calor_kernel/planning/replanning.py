@@ -17,9 +17,12 @@ from typing import Any, Final
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.fuser import Fuser
+from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.operand_cache import preparations
+from calor_kernel.planning.fast_path import short_way
+from calor_kernel.planning.operand_cache import Keeper, preparations
 from calor_kernel.planning.plan import Plan, Variant
+from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Structure, structure_of
 from calor_kernel.planning.template import Template, attempt, known_number, template_of
@@ -35,6 +38,22 @@ _NO_TARGETS: Final[dict[int, int]] = {}
 _PREPARING: Final = 3
 _CALLS: Final = 16
 _Make = Callable[[Graph], Plan]
+# The library's own fusers: unused results are not computed.
+_FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
+
+
+def fusers_of(engine: Engine) -> tuple[Fuser, ...]:
+    """Return the fusers for a device."""
+    return (*_FUSERS, *engine.fusers)
+
+
+def plan_anew(engine: Engine, graph: Graph) -> Plan:
+    """Return a fresh plan of a graph without control flow; CompileError."""
+    planner = Planner(engine.lowerings, graph, fusers_of(engine), engine.deterministic)
+    plan = Plan(engine, planner.draft())
+    plan.keeper = Keeper.of(plan)
+    plan.short = short_way(plan)
+    return plan
 
 
 class Resized(Plan):
@@ -46,7 +65,6 @@ class Resized(Plan):
 
     template: Template
     patience: int
-    anew: Callable[[Engine, Graph], Plan]
 
     def __init__(
         self,
@@ -75,7 +93,7 @@ class Resized(Plan):
     @cached_property
     def full(self) -> Plan:
         """The fresh plan of this graph."""
-        return self.anew(self.engine, self.graph)
+        return plan_anew(self.engine, self.graph)
 
     def recording(self, targets: dict[int, int]) -> Recording:
         """Return the recording of the template, or of the fresh plan."""
@@ -95,15 +113,14 @@ class Resized(Plan):
         return super().__call__(inputs, into)
 
 
-def resized_by(template: Template, anew: Callable[[Engine, Graph], Plan]) -> type[Resized]:
-    """Return the class of a template's plans; ``anew`` makes a fresh plan of a graph."""
+def resized_by(template: Template) -> type[Resized]:
+    """Return the class of a template's plans."""
     made = template.made.recorder
     basis = object.__new__(Plan)
     basis.begin(template.engine, made.draft, template.graph, made.works)
     common = {
         **basis.__dict__,
         "template": template,
-        "anew": staticmethod(anew),
         "patience": _PREPARING if any(map(preparations, made.works)) else _CALLS,
         "keeper": None,
         "short": None,
@@ -132,15 +149,8 @@ class _Known:
 class Replanning:
     """The templates of one device. ``made`` and ``used`` count templates and plans from them."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        anew: Callable[[Engine, Graph], Plan],
-        fusers: Callable[[], Sequence[Fuser]],
-    ) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.anew = anew
-        self.fusers = fusers
         self.made = 0
         self.used = 0
         self._structures: OrderedDict[Any, _Known] = OrderedDict()
@@ -182,7 +192,7 @@ class Replanning:
                 found = self._find(structure)
         if found is not None:
             return found(graph)
-        plan = self.anew(self.engine, graph)
+        plan = plan_anew(self.engine, graph)
         if known is None:
             with self.lock:
                 self._structures[structure.key] = _Known([structure.numbers], structure.bits)
@@ -225,12 +235,11 @@ class Replanning:
         if not varying:
             return
         seen, loose = known.seen, known.loose
-        engine, fusers = self.engine, self.fusers()
+        engine, fusers = self.engine, fusers_of(self.engine)
         habits = None if engine.deterministic else known.habits
         template = attempt(
             lambda: template_of(engine, graph, structure, seen, varying, loose, fusers, habits)
         )
         if template is not None:
             self.made += 1
-            learnt = resized_by(template, self.anew)
-            known.templates = [learnt, *known.templates[: _TEMPLATES - 1]]
+            known.templates = [resized_by(template), *known.templates[: _TEMPLATES - 1]]

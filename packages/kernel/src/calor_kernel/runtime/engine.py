@@ -23,7 +23,7 @@ from calor_kernel.contract.movement import MOVEMENTS
 from calor_kernel.contract.work import LOWERINGS
 from calor_kernel.device.protocol import Device
 from calor_kernel.planning import engine
-from calor_kernel.planning.compiling import STRUCTURAL, fusers_of, plan_anew
+from calor_kernel.planning.compiling import STRUCTURAL
 from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.lowering import Lowerings, load_families
 from calor_kernel.planning.replanning import Replanning
@@ -56,7 +56,7 @@ class Engine(engine.Engine):
         self.deterministic = deterministic()
         self.tuner = Tuner(self)
         self.lowerings = Lowerings(device.info, self.tuner.wants)
-        self.replanning = Replanning(self, plan_anew, lambda: fusers_of(self))
+        self.replanning = Replanning(self)
 
     @cached_property
     def fusers(self) -> tuple[Fuser, ...]:
