@@ -104,8 +104,7 @@ class Planner:
                 self.values[node.outputs[0]] = moved
                 return
         made = self.emit(name, node.attributes, inputs, results)
-        for number, value in zip(node.outputs, made, strict=True):
-            self.values[number] = value
+        self.values.update(zip(node.outputs, made, strict=True))
 
     def _group(self, group: Group) -> None:
         """Execute nodes as a group, or one by one if the lowering refuses these views."""
@@ -117,8 +116,7 @@ class Planner:
             for number in group.nodes:
                 self._node(self.graph.nodes[number])
             return
-        for output, value in zip(group.outputs, made, strict=True):
-            self.values[output] = value
+        self.values.update(zip(group.outputs, made, strict=True))
 
     def _moved(self, node: Node, value: Value, result: Spec) -> Value | None:
         """Return the result as a view of the operand, or of a dense copy of it."""
@@ -127,16 +125,15 @@ class Planner:
         if view is not None:
             return Value(value.piece, view)
         if not value.view.is_dense or value.view.offset:
-            dense = View.dense(self._spec(value))
+            dense = View.dense(spec_of(value.view.shape, value.view.dtype))
             view = view_of(name, dense, attributes, result)
             if view is not None:
-                (copied,) = self.emit("copy", {}, (value,), (self._spec(value),))
-                return Value(copied.piece, view)
+                return Value(self._copy(value).piece, view)
         return None
 
-    @staticmethod
-    def _spec(value: Value) -> Spec:
-        return spec_of(value.view.shape, value.view.dtype)
+    def _copy(self, value: Value) -> Value:
+        known = spec_of(value.view.shape, value.view.dtype)
+        return self.emit("copy", {}, (value,), (known,))[0]
 
     # Sources.
     def _source(self, node: Node, result: Spec) -> bool:
@@ -175,29 +172,19 @@ class Planner:
         self, op: str, attributes: Any, inputs: Sequence[Value], results: Sequence[Spec]
     ) -> list[Value]:
         """Add a task and return its results; operands are copied first if they must be dense."""
-        outputs = tuple(results)
-        if not any(s.size for s in outputs):
-            return self._task(op, attributes, (_NOTHING,), (), outputs)
-        given = tuple(
-            self.dense(v) if self.lowerings.dense(op, i) else v for i, v in enumerate(inputs)
-        )
-        works = self._ask(op, attributes, given, outputs)
-        if isinstance(works, Refusal):
-            # A family may refuse these views, but accept dense memory.
-            given = tuple(self.dense(v) for v in inputs) if op != "copy" else given
-            works = self._ask(op, attributes, given, outputs)
-            if isinstance(works, Refusal):
-                raise CompileError(f"{op} is refused after it was claimed: {works.reason}", op=op)
-        return self._task(op, attributes, works, given, outputs)
-
-    def _task(
-        self,
-        op: str,
-        attributes: Any,
-        works: Sequence[Work],
-        given: tuple[Value, ...],
-        outputs: tuple[Spec, ...],
-    ) -> list[Value]:
+        outputs, given = tuple(results), tuple[Value, ...]()
+        works: Sequence[Work] = (_NOTHING,)
+        if any(s.size for s in outputs):
+            dense = self.lowerings.dense
+            given = tuple(self.dense(v) if dense(op, i) else v for i, v in enumerate(inputs))
+            answer = self._ask(op, attributes, given, outputs)
+            if isinstance(answer, Refusal) and op != "copy":
+                # A family may refuse these views, but accept dense memory.
+                given = tuple(map(self.dense, inputs))
+                answer = self._ask(op, attributes, given, outputs)
+            if isinstance(answer, Refusal):
+                raise CompileError(f"{op} is refused after it was claimed: {answer.reason}", op=op)
+            works = answer
         pieces = tuple(Piece("made", s.nbytes) for s in outputs)
         self.tasks.append(Task(op, works, given, pieces, attributes, outputs))
         return [Value(p, View.dense(s)) for p, s in zip(pieces, outputs, strict=True)]
@@ -216,7 +203,7 @@ class Planner:
         for view, copied in known:
             if view == value.view:
                 return copied
-        (made,) = self.emit("copy", {}, (value,), (self._spec(value),))
+        made = self._copy(value)
         known.append((value.view, made))
         return made
 
@@ -225,7 +212,7 @@ class Planner:
         for number in self.graph.outputs:
             value = self.values[number]
             if value.piece.kind != "made" or not value.whole or value.piece in taken:
-                (value,) = self.emit("copy", {}, (value,), (self._spec(value),))
+                value = self._copy(value)
             taken[value.piece] = None
         return list(taken)
 

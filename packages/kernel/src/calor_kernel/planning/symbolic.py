@@ -129,11 +129,11 @@ def chosen(engine: Engine, task: Task) -> Work:
     if len(task.works) == 1 or engine.tuner.mode == "off":
         return task.works[0]
     works = [hinted_value(work) for work in task.works]
-    views = tuple(hinted_value(v.view) for v in task.inputs)
-    inputs = tuple(Value(v.piece, w) for v, w in zip(task.inputs, views, strict=True))
+    inputs = tuple(Value(v.piece, hinted_value(v.view)) for v in task.inputs)
     attributes = {name: hinted_value(value) for name, value in task.attributes.items()}
-    results = tuple(map(hinted_value, task.results))
-    found = engine.tuner.choose(Task(task.op, works, inputs, task.outputs, attributes, results))
+    results = hinted_value(task.results)
+    known = Task(task.op, works, inputs, task.outputs, attributes, results)
+    found = engine.tuner.choose(known)
     return task.works[next(i for i, work in enumerate(works) if work is found)]
 
 

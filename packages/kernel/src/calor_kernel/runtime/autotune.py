@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import DType
 from calor.errors import CompileError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.specs import Spec
@@ -262,24 +261,20 @@ def compare(
     expected: Sequence[np.ndarray[Any, Any]],
 ) -> None:
     """Raise KernelCheckError if a candidate's results differ from another's beyond rounding."""
+    mantissas = {"float16": 10, "bfloat16": 7, "float32": 23, "complex64": 23}
     for known, a, b in zip(task.results, found, expected, strict=True):
+        # Half of the digits are equal.
+        digits = mantissas.get(known.dtype.name, 52)
+        tolerance = 2.0 ** (-digits / 2) if known.dtype.is_inexact else 0.0
         wide = np.complex128 if known.dtype.is_complex else np.float64
         x, y = a.astype(wide), b.astype(wide)
         most = float(np.nanmax(np.abs(y), initial=0.0, where=np.isfinite(y)))
         error = np.abs(x - y)
-        if not (error <= _tolerance(known.dtype) * max(most, 1e-30)).all():
+        if not (error <= tolerance * max(most, 1e-30)).all():
             raise KernelCheckError(
                 f"candidate {work.launches[0].label!r} of {task.op} differs from the first by "
                 f"{float(np.nanmax(error)):.3g}, where numbers go up to {most:.3g}"
             )
-
-
-def _tolerance(dtype: DType) -> float:
-    if not dtype.is_inexact:
-        return 0.0
-    # The square root of the machine epsilon: half of the digits.
-    digits = {"float16": 10, "bfloat16": 7, "float32": 23, "complex64": 23}.get(dtype.name, 52)
-    return float(2.0 ** (-digits / 2))
 
 
 def task_key(task: Task) -> str:
@@ -293,24 +288,19 @@ def _attributes(attributes: Mapping[str, Any]) -> str:
     return ",".join(f"{k}={_attribute(v)}" for k, v in sorted(attributes.items()))
 
 
-def _anchored(n: int) -> int:
-    return n if n < 2 else 1 << (n - 1).bit_length()
-
-
 def _view_text(view: View) -> str:
     """Return dtype, rounded sizes, and the axis order by stride."""
     if view.is_dense:
-        order = ""
-    else:
-        strides = sorted({s for s in view.strides if s}, key=abs)
-        ranks = {s: n + 1 for n, s in enumerate(strides)} | {0: 0}
-        order = "/" + "".join(f"{'-' if s < 0 else ''}{ranks[s]}" for s in view.strides)
-        order += "c" if 1 in view.strides else ""
-    return f"{view.dtype.name}{[_anchored(n) for n in view.shape]}{order}".replace(" ", "")
+        return _spec_text(view)
+    strides = sorted({s for s in view.strides if s}, key=abs)
+    ranks = {s: n + 1 for n, s in enumerate(strides)} | {0: 0}
+    order = "".join(f"{'-' if s < 0 else ''}{ranks[s]}" for s in view.strides)
+    return f"{_spec_text(view)}/{order}{'c' if 1 in view.strides else ''}"
 
 
-def _spec_text(known: Spec) -> str:
-    return f"{known.dtype.name}{[_anchored(n) for n in known.shape]}".replace(" ", "")
+def _spec_text(known: Spec | View) -> str:
+    shape = ",".join(str(n if n < 2 else 1 << (n - 1).bit_length()) for n in known.shape)
+    return f"{known.dtype.name}[{shape}]"
 
 
 def _attribute(value: Any) -> str:

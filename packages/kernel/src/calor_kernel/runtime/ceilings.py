@@ -6,6 +6,7 @@ of a second on first use, and is cached.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Final
 
 from calor.dtypes import float32
@@ -56,17 +57,20 @@ def measured(engine: Engine, lines: Lines) -> Ceilings:
     stored = lines.get("ceilings")
     if stored is not None:
         return Ceilings(*stored)
+    width, units = max(info.vector_bytes // 4, 1), min(info.max_units, 256)
     try:
-        found = Ceilings(_bandwidth(engine), _flops(engine))
+        found = Ceilings(_bandwidth(engine, width, units), _flops(engine, width, units))
     except CalorError:
         return ceilings_of(info)  # A device that cannot run these is estimated.
     lines.put("ceilings", [found.bandwidth, found.flops, found.launch])
     return found
 
 
-def _best(engine: Engine, launched: Launch, arguments: tuple[Slot | int, ...], *room: int) -> float:
-    """Return the shortest seconds of a launch on memory of some bytes, a slot each."""
+def _best(engine: Engine, launched: Launch, *room: int) -> float:
+    """Return the shortest seconds of a launch on memory of some bytes, a buffer each."""
     (function,) = engine.kernels.load([launched.build])
+    slots = map(Slot, count())
+    arguments = tuple(a if isinstance(a, int) else next(slots) for a in launched.arguments)
     step = Step(function, launched.cubes, arguments, launched.flops, launched.nbytes)
     pieces = [engine.pool.raw(n) for n in room]
     handles = [handle for handle, _ in pieces]
@@ -76,36 +80,29 @@ def _best(engine: Engine, launched: Launch, arguments: tuple[Slot | int, ...], *
         queue.run(recorded, handles)
         return min(queue.seconds(recorded, handles)[0] for _ in range(_SAMPLES))
     finally:
-        for handle, room_ in pieces:
-            engine.pool.give(handle, room_, 0)
+        for piece in pieces:
+            engine.pool.give(*piece, 0)
 
 
-def _bandwidth(engine: Engine) -> float:
-    info = engine.device.info
-    width = max(info.vector_bytes // 4, 1)
-    units = min(info.max_units, 256)
+def _bandwidth(engine: Engine, width: int, units: int) -> float:
     chunk = units * width * (4 if units > 1 else 1024)
-    count = _BYTES // 4
+    number = _BYTES // 4
     made = launch(
         copy_dense,
-        Grid.line(-(-count // chunk), units),
+        Grid.line(-(-number // chunk), units),
         Effort("", 0, 2 * _BYTES),
         source=Bound(Input(0), float32),
         target=Bound(Output(), float32),
-        count=count,
+        count=number,
         chunk=chunk,
         width=width,
         fill=False,
     )
-    seconds = _best(engine, made, (Slot(0), Slot(1), count, chunk), _BYTES, _BYTES)
-    return 2 * _BYTES / seconds
+    return 2 * _BYTES / _best(engine, made, _BYTES, _BYTES)
 
 
-def _flops(engine: Engine) -> float:
-    info = engine.device.info
-    width = max(info.vector_bytes // 4, 1)
-    units = min(info.max_units, 256)
-    cubes = info.cores * (8 if units > 1 else 1)
+def _flops(engine: Engine, width: int, units: int) -> float:
+    cubes = engine.device.info.cores * (8 if units > 1 else 1)
     flops = 2 * cubes * units * width * _CHAINS * _TURNS
     made = launch(
         multiply_add,
@@ -116,4 +113,4 @@ def _flops(engine: Engine) -> float:
         width=width,
         chains=_CHAINS,
     )
-    return flops / _best(engine, made, (Slot(0), _TURNS), cubes * units * width * 4)
+    return flops / _best(engine, made, cubes * units * width * 4)
