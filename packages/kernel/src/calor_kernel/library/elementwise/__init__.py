@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calor_kernel.contract.work import Refusal, Request, Work, lowering
-from calor_kernel.library.elementwise import arithmetic, comparisons, conversions, functions, ramps
+from calor_kernel.library.elementwise import arithmetic, conversions, functions, ramps
 from calor_kernel.library.elementwise.chains import ElementwiseFuser
-from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
-from calor_kernel.library.elementwise.operations import ROWS, Step
+from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
 
 __all__ = [
     "ROWS",
@@ -17,7 +16,6 @@ __all__ = [
     "Expression",
     "Step",
     "arithmetic",
-    "comparisons",
     "conversions",
     "functions",
     "lower_expression",

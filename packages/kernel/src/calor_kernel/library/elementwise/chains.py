@@ -32,9 +32,8 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
-from calor_kernel.library.elementwise.operations import ROWS, Step
+from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
 from calor_kernel.library.redirection import redirected
 
 CHAIN: Final = "elementwise_chain"

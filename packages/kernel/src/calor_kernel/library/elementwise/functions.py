@@ -20,8 +20,14 @@ from calor_kernel.library import math
 from calor_kernel.library.elementwise.operations import row
 from calor_kernel.library.elementwise.values import Complex
 from calor_kernel.library.math import complex_functions
-from calor_kernel.library.math.base import INFINITY, above, format_of, polynomial, two_product
-from calor_kernel.library.math.bounds import Bound
+from calor_kernel.library.math.base import (
+    INFINITY,
+    Bound,
+    above,
+    format_of,
+    polynomial,
+    two_product,
+)
 
 # The functions of the library by their approximate number of instructions, without and with a twin
 # for complex numbers.

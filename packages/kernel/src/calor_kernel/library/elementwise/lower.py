@@ -22,10 +22,10 @@ from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Candidates, Input, Output, Request, View, Work, row_major
 from calor_kernel.language import KernelFunction, index_dtype
-from calor_kernel.library.elementwise.blueprint import Blueprint
-from calor_kernel.library.elementwise.expression import Expression
+from calor_kernel.library.elementwise.operations import Expression
 from calor_kernel.library.elementwise.row_vectors import ShortRows, elementwise_short
 from calor_kernel.library.elementwise.strided import (
+    Blueprint,
     elementwise_flat,
     elementwise_lanes,
     elementwise_rows,

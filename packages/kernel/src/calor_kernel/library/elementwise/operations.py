@@ -1,8 +1,10 @@
-"""The computation of every elementwise op on values: one row per op.
+"""The computation of every elementwise op, one row per op, and expressions: chains of ops as data.
 
 Requirements: a row means the same as the op's reference, for every dtype of the op. Half types are
 widened before a row and rounded once after it. A row gets the operands' dtypes if its meaning
-depends on them.
+depends on them. An expression is a key of kernels, also on disk, so that equal chains are one
+kernel. A chain gives the bits of its single ops, so that fusion changes no number: nothing is
+contracted.
 """
 
 from __future__ import annotations
@@ -13,8 +15,7 @@ from typing import Any, TypeVar
 
 from calor.dtypes import DType
 from calor_kernel.library.elementwise.values import Value, settled, wide
-from calor_kernel.library.math.base import exactly
-from calor_kernel.library.math.bounds import Bound
+from calor_kernel.library.math.base import Bound, exactly
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,3 +87,57 @@ def apply(step: Step, values: Sequence[Value], inputs: Sequence[DType]) -> Value
     else:
         result = found.function(*given)
     return settled(result, step.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Elementwise ops on operands of the given dtypes.
+
+    Values are numbered: the operands first, then the steps in order; a step reads values before it.
+    ``results`` are the indices of the results.
+    """
+
+    operands: tuple[DType, ...]
+    steps: tuple[Step, ...] = ()
+    results: tuple[int, ...] = (0,)
+
+    @staticmethod
+    def of(
+        op: str,
+        operands: Sequence[DType],
+        dtype: DType,
+        attributes: Mapping[str, object] | None = None,
+    ) -> Expression:
+        """Return the expression of one op."""
+        count = len(operands)
+        items = tuple(sorted((attributes or {}).items()))
+        step = Step(op, tuple(range(count)), dtype, items)
+        return Expression(tuple(operands), (step,), (count,))
+
+    def dtype(self, number: int) -> DType:
+        """Return the dtype of a value."""
+        count = len(self.operands)
+        return self.operands[number] if number < count else self.steps[number - count].dtype
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        """The dtypes of all values."""
+        return (*self.operands, *(step.dtype for step in self.steps))
+
+    @property
+    def outputs(self) -> tuple[DType, ...]:
+        """The dtypes of the results."""
+        return tuple(self.dtype(n) for n in self.results)
+
+    @property
+    def weight(self) -> int:
+        """The approximate number of instructions of the expression, for real numbers."""
+        return sum(ROWS[step.op].weight for step in self.steps)
+
+    def evaluate(self, values: Sequence[Value]) -> tuple[Value, ...]:
+        """Return the results for values of the operands, while a kernel is built."""
+        made = list(values)
+        for step in self.steps:
+            given = [self.dtype(n) for n in step.operands]
+            made.append(apply(step, [made[n] for n in step.operands], given))
+        return tuple(made[n] for n in self.results)

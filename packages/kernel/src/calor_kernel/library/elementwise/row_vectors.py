@@ -24,7 +24,7 @@ from calor_kernel.language import (
     pack,
     shuffle,
 )
-from calor_kernel.library.elementwise.blueprint import Blueprint
+from calor_kernel.library.elementwise.strided import Blueprint
 from calor_kernel.library.elementwise.values import Value, by_parts, load
 
 

@@ -31,8 +31,7 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.elementwise.blueprint import Blueprint
-from calor_kernel.library.elementwise.strided import moved
+from calor_kernel.library.elementwise.strided import Blueprint, moved
 from calor_kernel.library.elementwise.values import Value, load, stored
 from calor_kernel.library.transposition import transpose
 

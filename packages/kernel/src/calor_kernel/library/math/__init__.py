@@ -4,12 +4,11 @@ Arguments and results are float32 or float64, scalars or vectors of any width. :
 the largest error of each.
 """
 
-from calor_kernel.library.math.bounds import BOUNDS, Bound, within
+from calor_kernel.library.math.base import BOUNDS, Bound, within
 from calor_kernel.library.math.circular import acos, asin, atan, atan2, cos, sin, tan
-from calor_kernel.library.math.division import floor_divide, fmod, remainder
 from calor_kernel.library.math.exponential import exp, exp2, expm1, log, log1p, log2, log10
 from calor_kernel.library.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
-from calor_kernel.library.math.power import hypot, logaddexp, power
+from calor_kernel.library.math.power import floor_divide, fmod, hypot, logaddexp, power, remainder
 from calor_kernel.library.math.special import digamma, erf, erfinv, lgamma
 
 __all__ = [

@@ -1,9 +1,9 @@
-"""Common parts of the mathematical functions: exact arithmetic, bits, polynomials, tables.
+"""Common parts of the mathematical functions: formats, bounds, exact arithmetic, bits.
 
 Requirements: a function gives the same bits on every device. So it uses only correctly rounded
 operations (add, mul, fma, div, sqrt, comparisons, bits), and none is contracted. It works on
 scalars and on vectors of any width. Lanes do not diverge; a rare slow path is a branch that runs if
-any lane needs it.
+any lane needs it. A test checks the bound of every function.
 """
 
 from __future__ import annotations
@@ -95,6 +95,34 @@ def exactly(function: Callable[P, R]) -> Callable[P, R]:
             builder.flags = before
 
     return call
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The largest errors for float32 and float64, in units in the last place.
+
+    A unit is the distance between neighbours at the exact result, or at the magnitude that
+    ``scale`` names if that is larger, because a difference inherits the errors of its terms.
+    """
+
+    float32: float
+    float64: float
+    scale: str = ""
+
+
+BOUNDS: Final[dict[str, Bound]] = {}
+
+
+def within(
+    float32: float, float64: float, scale: str = ""
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Declare a function's bound, arguments as in Bound; its arithmetic is as written."""
+
+    def declare(function: Callable[P, R]) -> Callable[P, R]:
+        BOUNDS[function.__name__] = Bound(float32, float64, scale)
+        return exactly(function)
+
+    return declare
 
 
 # Polynomials.

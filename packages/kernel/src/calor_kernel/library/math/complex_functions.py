@@ -9,6 +9,7 @@ cuts for complex elementary functions", 1987), which keep full precision near th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import pi
 from typing import Final
 
@@ -39,9 +40,7 @@ from calor_kernel.library.math.hyperbolic import sinhcosh
 from calor_kernel.library.math.power import hypot
 
 Complex = tuple[Number, Number]
-
-_LOG2_E: Final = 1.4426950408889634
-_LOG10_E: Final = 0.4342944819032518
+Function = Callable[[Complex], Complex]
 
 
 def larger(a: Number, b: Number) -> Number:
@@ -189,18 +188,16 @@ def log1p(z: Complex) -> Complex:
     return _log_size(longer, less, more, shorter), atan2(b, moved)
 
 
-@exactly
-def log2(z: Complex) -> Complex:
-    """Return the logarithm to the base 2."""
-    a, b = log(z)
-    return a * _LOG2_E, b * _LOG2_E
+def _scaled_log(factor: float) -> Function:
+    @exactly
+    def logarithm(z: Complex) -> Complex:
+        size, angle = log(z)
+        return size * factor, angle * factor
+
+    return logarithm
 
 
-@exactly
-def log10(z: Complex) -> Complex:
-    """Return the logarithm to the base 10."""
-    a, b = log(z)
-    return a * _LOG10_E, b * _LOG10_E
+log2, log10 = _scaled_log(1.4426950408889634), _scaled_log(0.4342944819032518)
 
 
 @exactly
@@ -229,9 +226,15 @@ def _turned(z: Complex) -> Complex:
     return -z[1], z[0]
 
 
-def _back(z: Complex) -> Complex:
-    """Return −i · z."""
-    return z[1], -z[0]
+def _rotated(function: Function) -> Function:
+    """Return the function of z that is −i times a function of i · z."""
+
+    @exactly
+    def rotated(z: Complex) -> Complex:
+        real, imag = function(_turned(z))
+        return imag, -real
+
+    return rotated
 
 
 def _times(zero: Number, size: Number) -> Number:
@@ -278,21 +281,9 @@ def tanh(z: Complex) -> Complex:
 
 
 @exactly
-def sin(z: Complex) -> Complex:
-    """Return the sine."""
-    return _back(sinh(_turned(z)))
-
-
-@exactly
 def cos(z: Complex) -> Complex:
     """Return the cosine."""
     return cosh(_turned(z))
-
-
-@exactly
-def tan(z: Complex) -> Complex:
-    """Return the tangent."""
-    return _back(tanh(_turned(z)))
 
 
 def _endless(z: Complex) -> Number:
@@ -364,13 +355,4 @@ def atanh(z: Complex) -> Complex:
     return real, sign_as(select(abs(b) == INFINITY, pi / 2, imag), b)
 
 
-@exactly
-def asinh(z: Complex) -> Complex:
-    """Return the inverse hyperbolic sine."""
-    return _back(asin(_turned(z)))
-
-
-@exactly
-def atan(z: Complex) -> Complex:
-    """Return the arc tangent."""
-    return _back(atanh(_turned(z)))
+sin, tan, asinh, atan = _rotated(sinh), _rotated(tanh), _rotated(asin), _rotated(atanh)

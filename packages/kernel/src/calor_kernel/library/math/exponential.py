@@ -32,8 +32,8 @@ from calor_kernel.library.math.base import (
     some,
     two_product,
     two_sum,
+    within,
 )
-from calor_kernel.library.math.bounds import within
 from calor_kernel.library.math.coefficients import EXP, EXP2, EXPM1, LOG
 
 LOG2_E: Final = 1.4426950408889634

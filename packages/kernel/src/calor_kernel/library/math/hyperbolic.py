@@ -28,8 +28,8 @@ from calor_kernel.library.math.base import (
     sign_as,
     two_product,
     two_sum,
+    within,
 )
-from calor_kernel.library.math.bounds import within
 from calor_kernel.library.math.coefficients import COSH, EXP, SINH, TANH
 from calor_kernel.library.math.exponential import LOG2_E, expm1_parts, log_of_sum, reduced
 

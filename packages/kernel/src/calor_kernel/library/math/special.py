@@ -35,8 +35,8 @@ from calor_kernel.library.math.base import (
     some,
     two_product,
     two_sum,
+    within,
 )
-from calor_kernel.library.math.bounds import within
 from calor_kernel.library.math.circular import cos, sin
 from calor_kernel.library.math.coefficients import (
     DIGAMMA,

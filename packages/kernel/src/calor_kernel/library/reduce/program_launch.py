@@ -27,9 +27,8 @@ from calor_kernel.contract.work import (
     Work,
     row_major,
 )
-from calor_kernel.library.elementwise.expression import Expression
 from calor_kernel.library.elementwise.lower import lower_expression
-from calor_kernel.library.elementwise.operations import Step
+from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.redirection import redirected
 from calor_kernel.library.reduce.columns_launch import columns_launch, is_across, span_of
