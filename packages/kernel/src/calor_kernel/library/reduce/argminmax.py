@@ -55,7 +55,7 @@ from calor_kernel.library.reduce.columns import (
     Rest,
     all_blocks,
 )
-from calor_kernel.library.reduce.layout import Strided, Strides
+from calor_kernel.library.reduce.job import Strided, Strides
 from calor_kernel.library.reduce.program import real
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 

@@ -26,7 +26,7 @@ from calor_kernel.library.reduce.argminmax import (
 )
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan
 from calor_kernel.library.reduce.general import general_work
-from calor_kernel.library.reduce.layout import Layout, Strides
+from calor_kernel.library.reduce.job import Layout, Strides
 from calor_kernel.library.reduce.program_launch import divided
 from calor_kernel.library.reduce.reduction_ops import ReductionOp, index_type, working
 
@@ -42,7 +42,7 @@ class ArgProblem:
     def __init__(self, request: Request, found: Layout) -> None:
         (self.x,), self.info, kind = request.inputs, request.info, request.op
         self.layout, self.many = found, request.info.max_units > 1
-        self.kept = found.kept.of()
+        self.kept = found.kept.first
         self.results = found.kept.count
         (self.terms,), (self.step,) = found.along.sizes, found.along.strides[0]
         source = self.x.dtype

@@ -40,7 +40,7 @@ from calor_kernel.language import (
     unravel,
 )
 from calor_kernel.library.elementwise.values import load, store
-from calor_kernel.library.reduce.layout import Strides
+from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Fold, Program, evaluated, real
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 

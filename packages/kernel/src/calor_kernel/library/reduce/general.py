@@ -17,7 +17,6 @@ from calor_kernel.language import (
     Index,
     Number,
     Out,
-    Pointer,
     Size,
     absolute_position,
     cast,
@@ -32,7 +31,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.elementwise.conversions import converted
 from calor_kernel.library.elementwise.values import Complex, Value, load, parts, store, stored
-from calor_kernel.library.reduce.layout import Layout, Strided
+from calor_kernel.library.reduce.job import Layout, Strided
 from calor_kernel.library.reduce.program import real
 from calor_kernel.library.reduce.reduction_ops import INDICES, ReductionOp, working
 
@@ -63,7 +62,7 @@ def reduce_general(
         base = offset_of(unravel(index, kept.sizes), kept.strides)
 
         def read(at: Number) -> Value:
-            return converted(element(x, source, at), source, op.dtype)
+            return converted(load(x, source, at, at.width), source, op.dtype)
 
         zero = constant(0, first.dtype)
         if op.kind in INDICES:
@@ -97,19 +96,9 @@ def start(op: ReductionOp, width: int) -> Value:
 
 def combined(op: ReductionOp, a: Value, b: Value) -> Value:
     """Return two values combined, also complex ones."""
-    if not (isinstance(a, Complex) and isinstance(b, Complex)):
-        return op.combine(real(a), real(b))
-    if op.kind == "sum":
-        return Complex(a.real + b.real, a.imag + b.imag)
-    part = a.real * b.real - a.imag * b.imag
-    return Complex(part, a.real * b.imag + a.imag * b.real)
-
-
-def element(x: Pointer, dtype: DType, at: Number) -> Value:
-    """Return the value at a position, or at each of a vector of positions."""
-    if dtype.is_complex:
-        return Complex(x.load(at * 2), x.load(at * 2 + 1))
-    return load(x, dtype, at, 1) if at.width == 1 else x.load(at)
+    if isinstance(a, Complex) and isinstance(b, Complex):
+        return a + b if op.kind == "sum" else a * b
+    return op.combine(real(a), real(b))
 
 
 @helper
@@ -128,7 +117,7 @@ def fold_all(
 def general_work(request: Request, found: Layout) -> Work:
     """Return the work of the general body."""
     (x,), (output,) = request.inputs, request.outputs
-    info, kept, reduced = request.info, found.kept.of(), found.along.of()
+    info, kept, reduced = request.info, found.kept.first, found.along.first
     units = min(info.max_units, 128)
     width = 1 if units > 1 else max(info.vector_bytes // 8, 1)
     results, terms = found.kept.count, found.kept.count * found.along.count

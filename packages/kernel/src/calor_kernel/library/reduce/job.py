@@ -1,18 +1,107 @@
-"""A program on the operands and results of one or more launches, for a device."""
+"""A program on the operands and results of one or more launches, for a device; their layout.
+
+Requirements: adjacent axes are merged if all views allow it, so that most problems have one axis of
+the rows and one axis of a row. The order of a row's axes is free if nothing is written along it and
+no index is asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
+from typing import Generic, TypeVar
 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Typed, launch
+from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Input, Launch, Output, Scratch, View
+from calor_kernel.language import SizeOf, StrideOf
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.elementwise.values import parts, stored
-from calor_kernel.library.reduce.layout import Layout, Strides, layout_of
 from calor_kernel.library.reduce.program import Program, Schedule
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Strides(Generic[N]):
+    """A view's strides in elements along the axes of the rows, and of a row, () if it has none."""
+
+    kept: tuple[StrideOf[N], ...]
+    along: tuple[StrideOf[N], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Strided(Generic[N]):
+    """Axes of a view: their sizes and its strides."""
+
+    sizes: tuple[SizeOf[N], ...]
+    strides: tuple[StrideOf[N], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """Axes: their sizes, and their strides in each view, 0 if the view has none of them."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return prod(self.sizes)
+
+    @property
+    def first(self) -> Strided[int]:
+        """The axes of the first view."""
+        return Strided(self.sizes, self.strides[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The axes of the rows, and those of a row."""
+
+    kept: Axes
+    along: Axes
+
+
+def layout_of(
+    shape: Sequence[int],
+    axes: Sequence[int],
+    views: Sequence[View],
+    along: Sequence[bool] = (True,),
+    *,
+    free: bool = False,
+) -> Layout:
+    """Return the layout of views, which have all axes if ``along``, else only those of the rows.
+
+    ``free``: whether a row's axes may be reordered to the first view's memory order.
+
+    >>> from calor.dtypes import float32
+    >>> layout_of((2, 3, 4), (1, 2), [View((2, 3, 4), (12, 4, 1), float32)]).along.first
+    Strided(sizes=(12,), strides=(1,))
+    """
+    rows = [a for a in range(len(shape)) if a not in axes]
+    within = sorted(axes)
+    strides = [
+        dict.fromkeys(within, 0)
+        | dict(zip(range(len(shape)) if varies else rows, view.strides, strict=True))
+        for view, varies in zip(views, along, strict=True)
+    ]
+    if free:
+        first = next(k for k, varies in enumerate(along) if varies)
+        within.sort(key=lambda a: -abs(strides[first][a]))
+    return Layout(_merged(rows, shape, strides), _merged(within, shape, strides))
+
+
+def _merged(
+    axes: Sequence[int], shape: Sequence[int], strides: Sequence[Mapping[int, int]]
+) -> Axes:
+    sizes, merged = coalesced([shape[a] for a in axes], *([s[a] for a in axes] for s in strides))
+    return Axes(sizes or (1,), merged if sizes else ((0,),) * len(strides))
+
 
 Memory = Input | Output | Scratch
 
@@ -98,7 +187,7 @@ class Problem:
     @cached_property
     def compensated(self) -> bool:
         """Whether a reduction rounds so that its blocks are set aside."""
-        return any(self.program.op(n).compensated for n in self.program.folds)
+        return any(self.program.fold(n).op.compensated for n in self.program.folds)
 
     def views(self, copies: int = 1) -> Iterable[Strides[int]]:
         """Yield the strides of sources, and those of targets times ``copies``."""

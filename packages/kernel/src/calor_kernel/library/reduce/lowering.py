@@ -15,8 +15,7 @@ from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.argminmax_launch import ARGMINMAX, ArgProblem
 from calor_kernel.library.reduce.composites import composite
 from calor_kernel.library.reduce.general import general_work
-from calor_kernel.library.reduce.job import Job, Placed
-from calor_kernel.library.reduce.layout import layout_of
+from calor_kernel.library.reduce.job import Job, Placed, layout_of
 from calor_kernel.library.reduce.program import Program, Recipe
 from calor_kernel.library.reduce.program_launch import planned
 from calor_kernel.library.reduce.reduction_ops import INDICES, working

@@ -3,12 +3,13 @@
 Requirements: sums, extremes, softmax, norms and a fuser's groups have one form, so that one body
 runs them all. A program is a key of kernels, also on disk. The program alone determines which pass
 over the row computes a value: a reduction is known after its pass, and steps that need it run in
-the next pass.
+the next pass. A program whose passes do not fit one launch becomes one launch a pass. A reduction
+of few long rows is divided among cubes, and another launch joins their totals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -66,11 +67,11 @@ class Program:
         count = len(self.operands)
         return None if number < count else self.steps[number - count]
 
-    def op(self, number: int) -> ReductionOp:
-        """Return the operation of the reduction that computes a value."""
+    def fold(self, number: int) -> Fold:
+        """Return the reduction that computes a value."""
         found = self.step(number)
         assert isinstance(found, Fold)
-        return found.op
+        return found
 
     @property
     def memory(self) -> tuple[int, ...]:
@@ -178,23 +179,22 @@ def real(value: Value) -> Number:
 def evaluated(
     program: Program,
     wanted: Sequence[int],
-    known: Mapping[int, Number],
+    known: dict[int, Number],
     read: Callable[[int], Number | None] = lambda number: None,
 ) -> list[Number]:
-    """Return values of a program, from known values and those that ``read`` returns.
+    """Return values of the program, and keep each value that is computed among the known ones.
 
     ``read`` is called for operands and kept values, and returns None for a value to compute.
     """
-    made = dict(known)
 
     def find(number: int) -> Number:
-        if number not in made:
+        if number not in known:
             value, step = read(number), program.step(number)
             if value is None:
                 assert isinstance(step, Step)
                 value = applied(program, step, [find(n) for n in step.operands])
-            made[number] = value
-        return made[number]
+            known[number] = value
+        return known[number]
 
     return [find(n) for n in wanted]
 
@@ -257,3 +257,82 @@ def moved(step: Step | Fold, places: Mapping[int, int]) -> Step | Fold:
     if isinstance(step, Fold):
         return Fold(step.op, (places[step.operands[0]],))
     return replace(step, operands=tuple(places[n] for n in step.operands))
+
+
+def part_of(
+    program: Program, wanted: Sequence[int], known: Collection[int] = (), first: Sequence[int] = ()
+) -> tuple[Program, tuple[int, ...]]:
+    """Return the program that computes some values from known ones, and the values it reads.
+
+    ``first``: the values that are its first operands; others follow in their order.
+    """
+    schedule = Schedule(program)
+    needed: set[int] = set()
+    leaves: set[int] = set()
+    todo = list(wanted)
+    while todo:
+        number = todo.pop()
+        step = program.step(number)
+        if step is None or number in known:
+            leaves.add(number)
+        elif number not in needed:
+            needed.add(number)
+            todo += step.operands
+    order = [*first, *sorted(leaves.difference(first))]
+    places = {n: i for i, n in enumerate(order)}
+    steps: list[Step | Fold] = []
+    for number in sorted(needed):
+        step = program.step(number)
+        assert step is not None
+        steps.append(moved(step, places))
+        places[number] = len(places)
+    operands = tuple(
+        program.operands[n]
+        if program.step(n) is None
+        else Operand(program.dtype(n), "along" if schedule.along[n] else "row")
+        for n in order
+    )
+    return Program(operands, tuple(steps), tuple(places[n] for n in wanted)), tuple(order)
+
+
+def joining(program: Program) -> tuple[Program, tuple[int, ...]]:
+    """Return the program that joins partial results of a one-pass program, and what it reads.
+
+    Its operands are the reductions, by their indices, then the other operands it needs.
+    """
+    folds = program.folds
+    inner, operands = part_of(program, program.results, folds, folds)
+    count, first = len(folds), len(inner.operands)
+    # The joined reductions come before the other steps and take the place of the first operands.
+    joined = [Fold(program.fold(n).op, (k,)) for k, n in enumerate(folds)]
+    places = {k: first + k if k < count else k for k in range(first)}
+    places |= {first + k: first + count + k for k in range(len(inner.steps))}
+    made = Program(
+        (*(Operand(program.dtype(n)) for n in folds), *inner.operands[count:]),
+        (*joined, *(moved(step, places) for step in inner.steps)),
+        tuple(places[n] for n in inner.results),
+    )
+    return made, operands
+
+
+def found_by(schedule: Schedule, walk: int) -> list[int]:
+    """Return the values that a pass must store: results, and values needed later.
+
+    A value known before all passes is computed where needed, and written with the first pass.
+    """
+    program, walks = schedule.program, schedule.walks
+    steps = dict(program.numbered())
+    mine = {n for n in steps if not schedule.along[n] and max(walks[n], 0) == walk}
+    wanted = mine.intersection(program.results)
+    for n, step in steps.items():
+        if n not in mine and walks[n] >= walk:
+            wanted.update(v for v in step.operands if v in mine and walks[v] >= walk)
+    return sorted(wanted)
+
+
+def numbers_along(schedule: Schedule) -> list[int]:
+    """Return the launch's scalars for the values that are written along rows."""
+    program = schedule.program
+    written = [n for n in program.results if schedule.along[n]]
+    rows = [n for n, _ in program.numbered() if not schedule.along[n]]
+    return [n for n in part_of(program, written, rows)[1] if n in program.numbers]

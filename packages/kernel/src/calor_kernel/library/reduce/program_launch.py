@@ -33,8 +33,13 @@ from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.redirection import redirected
 from calor_kernel.library.reduce.columns_launch import columns_launch, is_across, span_of
 from calor_kernel.library.reduce.job import Job, Placed, Problem
-from calor_kernel.library.reduce.parts import found_by, joining, numbers_along, part_of
-from calor_kernel.library.reduce.program import Program
+from calor_kernel.library.reduce.program import (
+    Program,
+    found_by,
+    joining,
+    numbers_along,
+    part_of,
+)
 from calor_kernel.library.reduce.rows_launch import held_team, rows_launch
 
 # The number of elements from which wide rows gain more than the joining launches cost.
@@ -120,18 +125,18 @@ class _Plan:
                 wanted += numbers_along(schedule)
             if not wanted:
                 continue
-            part = part_of(program, wanted, known)
+            part, operands = part_of(program, wanted, known)
             places = [
                 targets[n] if n in targets else self.room(job.rows, program.dtype(n))
                 for n in wanted
             ]
             inner = replace(
                 job,
-                sources=tuple(known[n] for n in part.operands if n not in numbers),
-                numbers=tuple(numbers[n] for n in part.operands if n in numbers),
+                sources=tuple(known[n] for n in operands if n not in numbers),
+                numbers=tuple(numbers[n] for n in operands if n in numbers),
                 targets=tuple(places),
             )
-            self.add(part.program, inner)
+            self.add(part, inner)
             known.update(zip(wanted, places, strict=True))
         if any(schedule.along[n] for n in targets):
             self._write(problem, known)
@@ -141,14 +146,13 @@ class _Plan:
         program, job, along = problem.program, problem.job, problem.schedule.along
         pairs = zip(program.results, job.targets, strict=True)
         wanted = {n: placed for n, placed in pairs if along[n]}
-        part = part_of(program, list(wanted), known)
-        steps = tuple(s for s in part.program.steps if isinstance(s, Step))
-        operands = part.program.operands
-        expression = Expression(tuple(o.dtype for o in operands), steps, part.program.results)
-        sources = [known[n] for n in part.operands]
+        part, operands = part_of(program, list(wanted), known)
+        steps = tuple(s for s in part.steps if isinstance(s, Step))
+        expression = Expression(tuple(o.dtype for o in part.operands), steps, part.results)
+        sources = [known[n] for n in operands]
         views = [
             placed.view if operand.role == "along" else _repeated(placed.view, job)
-            for placed, operand in zip(sources, operands, strict=True)
+            for placed, operand in zip(sources, part.operands, strict=True)
         ]
         outputs = [spec_of(job.shape, placed.view.dtype) for placed in wanted.values()]
         (work,) = lower_expression(expression, views, outputs, self.info)
@@ -193,10 +197,10 @@ class _Plan:
     def _parts(self, problem: Problem, shape: tuple[int, ...]) -> tuple[Problem, list[Placed]]:
         """Return the problem of partial reductions, and the memory for these."""
         program, rows = problem.program, problem.job.rows
-        part = part_of(program, program.folds)
+        part, operands = part_of(program, program.folds)
         rooms = [self.room(shape, program.dtype(n)) for n in program.folds]
         views = [replace(r, view=View(rows, row_major(rows), r.view.dtype)) for r in rooms]
-        return Problem(part.program, problem.part(part.operands, views), self.info), rooms
+        return Problem(part, problem.part(operands, views), self.info), rooms
 
     def _folded(self, problem: Problem) -> bool:
         """Add the launches for few columns and dense rows, and return whether they suit.
@@ -218,7 +222,7 @@ class _Plan:
             return False
         wide_rows, rest = divmod(along.count, several)
         lots = several + bool(rest)
-        part = part_of(program, program.folds)
+        part, operands = part_of(program, program.folds)
         axis = len(outer)
         rooms = [self.room((*outer, lots, columns), program.dtype(n)) for n in program.folds]
         pieces = [(0, wide_rows, several), (wide_rows * several, rest, 1)]
@@ -236,12 +240,12 @@ class _Plan:
                 view = View((*outer, size), strides, room.view.dtype, offset)
                 targets.append(replace(room, view=view))
             inner = replace(
-                problem.part(part.operands, targets),
+                problem.part(operands, targets),
                 shape=shape,
                 axes=(axis,),
                 sources=tuple(sources),
             )
-            self._columns(Problem(part.program, inner, self.info))
+            self._columns(Problem(part, inner, self.info))
         placed = [
             replace(t, view=View(kept.sizes, s, t.view.dtype, t.view.offset))
             for t, s in zip(job.targets, kept.strides[len(job.sources) :], strict=True)
@@ -251,11 +255,11 @@ class _Plan:
 
     def _joined(self, problem: Problem, job: Job, rooms: Sequence[Placed], axis: int) -> None:
         """Add the launch that joins partial results; their parts are an axis."""
-        part = joining(problem.program)
-        others = problem.part(part.operands, job.targets)
+        part, operands = joining(problem.program)
+        others = problem.part(operands, job.targets)
         shape, sources = rooms[0].view.shape, (*rooms, *others.sources)
         second = replace(others, shape=shape, axes=(axis,), sources=sources)
-        joined = Problem(part.program, second, self.info)
+        joined = Problem(part, second, self.info)
         across = is_across(joined)
         self.launches.append(columns_launch(joined) if across else rows_launch(joined))
 

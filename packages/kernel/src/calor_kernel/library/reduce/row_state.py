@@ -26,7 +26,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.elementwise.values import lanes, load, store, stored
 from calor_kernel.library.math.base import exactly
-from calor_kernel.library.reduce.layout import Strides
+from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Program, Schedule, evaluated, real
 
 N = TypeVar("N")
@@ -176,8 +176,7 @@ class Run:
         """Compute the values, one a row each, known after a pass, and broadcast those needed."""
         wanted = self.schedule.rowwise(walk)
         for values in self.values:
-            made = evaluated(self.program, wanted, values)
-            values.update(zip(wanted, made, strict=True))
+            evaluated(self.program, wanted, values)
         self.wide = [self._spread(j) for j in range(self.plan.together)]
 
     def _spread(self, j: int) -> dict[int, Number]:
@@ -199,11 +198,11 @@ class Run:
                 memory, place = self._kept_at(number, at)
                 dtype = self.program.dtype(number)
                 return real(load(memory, dtype, place, self.plan.width, rest=at.rest))
-            return self._read(number, at) if self.program.step(number) is None else None
+            return self.read(number, at) if self.program.step(number) is None else None
 
-        return evaluated(self.program, wanted, self.wide[at.row], read)
+        return evaluated(self.program, wanted, dict(self.wide[at.row]), read)
 
-    def _read(self, number: int, at: Vector) -> Number:
+    def read(self, number: int, at: Vector) -> Number:
         """Return values of an operand."""
         view, plan = self.memory.index(number), self.plan
         dtype, step = self.program.operands[number].dtype, self._step(view)

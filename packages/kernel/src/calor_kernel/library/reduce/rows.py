@@ -10,7 +10,6 @@ rows are aligned, and one kernel serves all lengths with the same number of vect
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from calor.dtypes import DType
 from calor_kernel.language import (
@@ -36,13 +35,10 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.elementwise.operations import Step
 from calor_kernel.library.elementwise.values import lanes, load, store
-from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.cooperative_reduction import over_each, over_team
-from calor_kernel.library.reduce.layout import Strides
-from calor_kernel.library.reduce.program import Fold, Program, applied, real
-from calor_kernel.library.reduce.reduction_ops import ReductionOp
+from calor_kernel.library.reduce.job import Strides
+from calor_kernel.library.reduce.program import Program, evaluated, real
 from calor_kernel.library.reduce.row_state import RowPlan, Rows, Run, Vector
 
 
@@ -88,27 +84,18 @@ def some_rows(run: Run, rows: Sequence[Number], inside: Mask | None, rest: Numbe
         run.finish(rest)
 
 
-@dataclass(frozen=True, slots=True)
 class Total:
     """A reduction in progress: accumulators, and the total set aside with its rounding error."""
 
-    number: int
-    operand: int
-    op: ReductionOp
-    sums: Registers
-    aside: Registers | None
+    def __init__(self, run: Run, number: int) -> None:
+        fold, self.plan, self.number = run.program.fold(number), run.plan, number
+        self.operand, self.op = fold.operands[0], fold.op
+        self.sums = self._registers(self.plan.unroll)
+        self.aside = self._registers(2) if self.plan.block else None
 
-    @staticmethod
-    def of(run: Run, number: int) -> Total:
-        """Return a reduction before its first term."""
-        fold, plan = run.program.step(number), run.plan
-        assert isinstance(fold, Fold)
-        op, rows = fold.op, plan.together
-        sums = registers((rows, plan.unroll), op.dtype, plan.width, op.identity)
-        aside = None
-        if plan.block:
-            aside = registers((rows, 2), op.dtype, plan.width, op.identity)
-        return Total(number, fold.operands[0], op, sums, aside)
+    def _registers(self, count: int) -> Registers:
+        plan, op = self.plan, self.op
+        return registers((plan.together, count), op.dtype, plan.width, op.identity)
 
     def put_aside(self) -> None:
         """Add the accumulators to the total set aside, and reset them."""
@@ -124,7 +111,7 @@ class Total:
 
     def finish(self, run: Run) -> None:
         """Store the reduction as a value of each row."""
-        op, plan = self.op, run.plan
+        op, plan = self.op, self.plan
         made = []
         for j in range(plan.together):
             if self.aside is None:
@@ -142,7 +129,7 @@ class Total:
 def one_walk(run: Run, walk: int) -> None:
     """Run one pass along the rows."""
     plan, lengths = run.plan, run.lengths
-    totals = [Total.of(run, n) for n in run.schedule.folds(walk)]
+    totals = [Total(run, n) for n in run.schedule.folds(walk)]
     length = lengths[-1]
     if len(lengths) == 1:
         at = [[*starts, 0] for starts in run.starts]
@@ -262,8 +249,7 @@ class _Held:
 
     def total(self, number: int) -> Number:
         """Return a reduction of the row, the same in each unit of the team."""
-        plan, fold = self.run.plan, self.run.program.step(number)
-        assert isinstance(fold, Fold)
+        plan, fold = self.run.plan, self.run.program.fold(number)
         op, nothing = fold.op, fold.op.neutral(plan.width)
         parts = []
         for v, place in enumerate(self.places):
@@ -273,33 +259,21 @@ class _Held:
             parts.append(select(inside, value, nothing))
         return over_team(op, op.over_lanes(op.tree(parts)), plan.team)
 
-    @exactly
     def value(self, number: int, v: int) -> Number:
         """Return a value of the program along the row, for a unit's vector ``v``."""
-        spread, known, program = self.run.wide[0], self.known[v], self.run.program
-
-        def find(wanted: int) -> Number:
-            if wanted in spread:
-                return spread[wanted]
-            if wanted not in known:
-                step = program.step(wanted)
-                assert isinstance(step, Step)
-                known[wanted] = applied(program, step, [find(n) for n in step.operands])
-            return known[wanted]
-
-        return find(number)
+        self.known[v].update(self.run.wide[0])
+        return evaluated(self.run.program, [number], self.known[v])[0]
 
     def read(self, number: int, v: int) -> Number:
         """Return an operand's vector; lanes beyond the row's end are undefined."""
         run, place = self.run, self.places[v]
-        view = run.memory.index(number)
-        dtype, step = run.program.operands[number].dtype, run.plan.steps[view]
-        source, at = run.sources[number], run.starts[0][view]
-        width, rest = run.plan.width, self.length - place
-        if run.plan.even and step == 1:
-            return _whole_vector(source, dtype, at + place, width, rest)
+        view, rest = run.memory.index(number), self.length - place
+        if run.plan.even and run.plan.steps[view] == 1:
+            source, dtype = run.sources[number], run.program.dtype(number)
+            at = run.starts[0][view] + place
+            return _whole_vector(source, dtype, at, run.plan.width, rest)
         # A single value is read from the start of the row, which exists.
-        return real(load(source, dtype, at + place * step, width, step=step, rest=rest))
+        return run.read(number, Vector(0, 0, run.starts[0], place, rest))
 
     def write(self, walk: int) -> None:
         """Write the values along the row that a pass computes."""

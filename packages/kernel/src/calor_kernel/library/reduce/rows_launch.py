@@ -184,7 +184,7 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
     operands = sum(1 for o in program.operands if o.role == "along")
     most = _HELD // (info.vector_bytes * max(operands, 1))
     if problem.schedule.count == 1:
-        if not any(program.op(n).rounds for n in program.folds):
+        if not any(program.fold(n).op.rounds for n in program.folds):
             return None
         # Fused programs have more operands than the lone reduction; too many are not held.
         most = min(most, _VECTORS[0])
