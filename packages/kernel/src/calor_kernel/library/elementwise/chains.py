@@ -8,13 +8,13 @@ saves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import prod
 from typing import Any, Final
 
-from calor.dtypes import DType
-from calor.graph.graph import Graph, Node
+from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.cost import ceilings_of, moved
 from calor_kernel.contract.fuser import Fuser, Group
@@ -32,6 +32,7 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
+from calor_kernel.library.elementwise.links import Links
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
 from calor_kernel.library.redirection import redirected
@@ -126,10 +127,10 @@ class ElementwiseFuser(Fuser):
             chain = search.grow(number, taken)
             if chain is not None:
                 taken.update(chain.nodes)
-                yield chain.group(search)
+                yield search.group(chain)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Chain:
     """The chain so far.
 
@@ -139,120 +140,94 @@ class _Chain:
 
     root: int
     places: dict[int, Path] = field(default_factory=dict)
-    nodes: set[int] = field(default_factory=set)
-    results: set[int] = field(default_factory=set)
+    nodes: frozenset[int] = frozenset()
+    results: frozenset[int] = frozenset()
     weight: int = 0
 
-    def group(self, search: _Search) -> Group:
-        """Return the chain as a group of the planner."""
-        graph = search.graph
-        operands: dict[tuple[int, Path], int] = {}
-        order = sorted(self.places)
-        for number in order:
-            for value in graph.nodes[number].inputs:
-                key = self.operand(search, number, value)
-                if key is not None:
-                    operands.setdefault(key, len(operands))
-        inputs = tuple(sorted({value for value, _ in operands}))
-        made: dict[int, int] = {}
-        steps: list[Step] = []
-        for number in order:
-            node = graph.nodes[number]
-            read = [
-                operands[key]
-                if (key := self.operand(search, number, v)) is not None
-                else made[search.behind(v)[0]]
-                for v in node.inputs
-            ]
-            made[number] = len(operands) + len(steps)
-            items = tuple(sorted(node.attributes.items()))
-            steps.append(Step(node.op.name, tuple(read), graph.specs[node.outputs[0]].dtype, items))
-        written = sorted(self.results)
-        dtypes = tuple(graph.specs[v].dtype for v, _ in operands)
-        expression = Expression(dtypes, tuple(steps), tuple(made[n] for n in written))
-        outputs = tuple(graph.nodes[n].outputs[0] for n in written)
-        cost = search.cost(inputs, outputs, self.places)
-        pairs = tuple((inputs.index(v), path) for v, path in operands)
-        attributes = {"expression": expression, "operands": pairs}
-        return Group(tuple(sorted(self.nodes)), CHAIN, inputs, outputs, cost, attributes)
 
-    def operand(self, search: _Search, number: int, value: int) -> tuple[int, Path] | None:
-        """Return the operand that a node reads, None for a value of the chain."""
-        source, path, _ = search.behind(value)
-        full = (*path, *self.places[number])
-        if source in self.places and self.places[source] == full:
-            return None
-        return value, self.places[number]
-
-
-class _Search:
+class _Search(Links):
     """A graph, with the queries of growing chains."""
 
     def __init__(self, graph: Graph, info: DeviceInfo) -> None:
-        self.graph = graph
-        self.info = info
+        super().__init__(graph)
         self.ceilings = ceilings_of(info)
-        self.maker = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
-        self.readers: dict[int, list[int]] = {}
-        for i, node in enumerate(graph.nodes):
-            for value in node.inputs:
-                self.readers.setdefault(value, []).append(i)
-        self.wanted = frozenset(graph.outputs)
-        self._above: list[int] | None = None
-        # Caches: each is asked for every node that may join a chain.
-        self._behind: dict[int, tuple[int, Path, tuple[int, ...]]] = {}
-        self._elementwise: dict[int, bool] = {}
+        # Each is asked for every node that may join a chain.
+        self.behind = cache(self._behind)
+        self.elementwise = cache(self._elementwise)
 
-    def elementwise(self, number: int) -> bool:
-        """Return whether a node is elementwise."""
-        found = self._elementwise.get(number)
-        if found is None:
-            found = self._elementwise[number] = self._computes(number)
-        return found
+    def group(self, chain: _Chain) -> Group:
+        """Return a chain as a group of the planner."""
+        graph = self.graph
+        order, written = sorted(chain.places), sorted(chain.results)
+        read = [(n, v, self._operand(chain, n, v)) for n in order for v in graph.nodes[n].inputs]
+        operands = list(dict.fromkeys(key for _, _, key in read if key is not None))
+        inputs = tuple(sorted({value for value, _ in operands}))
+        made = {n: len(operands) + k for k, n in enumerate(order)}
+        values: dict[int, list[int]] = {n: [] for n in order}
+        for n, v, key in read:
+            values[n].append(made[self.behind(v)[0]] if key is None else operands.index(key))
+        steps = []
+        for n in order:
+            node = graph.nodes[n]
+            items, dtype = (
+                tuple(sorted(node.attributes.items())),
+                graph.specs[node.outputs[0]].dtype,
+            )
+            steps.append(Step(node.op.name, tuple(values[n]), dtype, items))
+        dtypes = tuple(graph.specs[v].dtype for v, _ in operands)
+        expression = Expression(dtypes, tuple(steps), tuple(made[n] for n in written))
+        outputs = tuple(graph.nodes[n].outputs[0] for n in written)
+        flops = sum(self._result(n).size for n in order)
+        cost = self.ceilings.seconds(moved(graph, inputs, outputs), flops)
+        pairs = tuple((inputs.index(v), path) for v, path in operands)
+        attributes = {"expression": expression, "operands": pairs}
+        return Group(tuple(sorted(chain.nodes)), CHAIN, inputs, outputs, cost, attributes)
 
-    def _computes(self, number: int) -> bool:
+    def _result(self, number: int) -> Spec:
+        return self.graph.specs[self.graph.nodes[number].outputs[0]]
+
+    def _operand(self, chain: _Chain, number: int, value: int) -> tuple[int, Path] | None:
+        """Return the operand that a node reads, None for a value of the chain."""
+        source, path, _ = self.behind(value)
+        if source in chain.places and chain.places[source] == (*path, *chain.places[number]):
+            return None
+        return value, chain.places[number]
+
+    def _elementwise(self, number: int) -> bool:
+        """Return whether a node is elementwise; a view needs no launch."""
         node = self.graph.nodes[number]
-        if node.op.name not in ROWS or not self.graph.specs[node.outputs[0]].size:
+        if node.op.name not in ROWS or not self._result(number).size:
             return False
-        # A view needs no launch.
-        return len(node.inputs) != 1 or self._move(node) is None
+        return len(node.inputs) != 1 or self._move(number) is None
 
-    def _move(self, node: Node) -> Move | None:
+    def _move(self, number: int) -> Move | None:
         """Return a node as a movement, None if it is none for a dense operand."""
+        node = self.graph.nodes[number]
         if node.op.name not in MOVEMENTS or len(node.inputs) != 1:
             return None
-        result = self.graph.specs[node.outputs[0]]
-        move = Move(node.op.name, tuple(sorted(node.attributes.items())), result)
+        move = Move(node.op.name, tuple(sorted(node.attributes.items())), self._result(number))
         return None if move.apply(View.dense(self.graph.specs[node.inputs[0]])) is None else move
 
-    def behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
+    def _behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         """Return the node that computes a value, −1 for none, and the movement between."""
-        found = self._behind.get(value)
-        if found is None:
-            found = self._behind[value] = self._walk(value)
-        return found
-
-    def _walk(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         path: Path = ()
         between: tuple[int, ...] = ()
         while True:
             number = self.maker.get(value, -1)
             if number < 0 or self.elementwise(number):
                 return number, path, between
-            move = self._move(self.graph.nodes[number])
+            move = self._move(number)
+            if move is None:
+                return -1, path, between
+            value = self.graph.nodes[number].inputs[0]
             # A view of other bits or of a part changes the numbers, so it is no path.
-            if move is None or move.result.dtype is not self._dtype(number):
+            if move.result.dtype is not self.graph.specs[value].dtype:
                 return -1, path, between
             path, between = (move, *path), (*between, number)
-            value = self.graph.nodes[number].inputs[0]
-
-    def _dtype(self, number: int) -> DType:
-        return self.graph.specs[self.graph.nodes[number].inputs[0]].dtype
 
     def grow(self, root: int, taken: set[int]) -> _Chain | None:
         """Return the chain that ends at a node, None if it has one node."""
-        chain = _Chain(root)
-        self._add(chain, root, (), ())
+        chain = self._with(_Chain(root), root, (), ())
         waiting = [root]
         while waiting:
             number = waiting.pop(0)
@@ -260,49 +235,36 @@ class _Search:
                 source, path, between = self.behind(value)
                 if source < 0 or source in taken or source in chain.places:
                     continue
-                full = (*path, *chain.places[number])
-                if self._fits(chain, source, full, between):
+                grown = self._grown(chain, source, (*path, *chain.places[number]), between)
+                if grown is not None:
+                    chain = grown
                     waiting.append(source)
         return chain if len(chain.places) > 1 and chain.results else None
 
-    def _add(self, chain: _Chain, number: int, path: Path, between: Sequence[int]) -> None:
-        chain.places[number] = path
-        chain.nodes |= {number, *between}
-        chain.weight += ROWS[self.graph.nodes[number].op.name].weight
-        chain.results = {n for n in chain.places if self._outside(chain, n)}
+    def _with(self, chain: _Chain, number: int, path: Path, between: Sequence[int]) -> _Chain:
+        places, nodes = chain.places | {number: path}, chain.nodes | {number, *between}
+        weight = chain.weight + ROWS[self.graph.nodes[number].op.name].weight
+        made = _Chain(chain.root, places, nodes, weight=weight)
+        return replace(made, results=frozenset(n for n in places if self._outside(made, n)))
 
-    def _fits(self, chain: _Chain, number: int, path: Path, between: tuple[int, ...]) -> bool:
-        """Add a node to the chain if that is correct and pays; return whether it was added."""
-        root = self.graph.specs[self.graph.nodes[chain.root].outputs[0]]
-        spec = self.graph.specs[self.graph.nodes[number].outputs[0]]
+    def _grown(
+        self, chain: _Chain, number: int, path: Path, between: tuple[int, ...]
+    ) -> _Chain | None:
+        """Return the chain with one more node, None if that is not correct or does not pay."""
+        spec = self._result(number)
         weight = ROWS[self.graph.nodes[number].op.name].weight
-        if chain.weight + weight > _WEIGHT:
-            return False
-        if prod(spec.shape) < root.size and weight > _CHEAP:
-            return False
-        if self.view(number, path) is None:
-            return False
-        tried = _Chain(
-            chain.root, dict(chain.places), set(chain.nodes), set(chain.results), chain.weight
-        )
-        self._add(tried, number, path, between)
+        if chain.weight + weight > _WEIGHT or along(path, View.dense(spec)) is None:
+            return None
+        if prod(spec.shape) < self._result(chain.root).size and weight > _CHEAP:
+            return None
+        made = self._with(chain, number, path, between)
         # Values that others read must have the chain's shape, and the chain must stay convex.
-        if any(tried.places[n] for n in tried.results) or len(tried.results) > _RESULTS:
-            return False
-        inputs = self._inputs(tried)
-        if len(inputs) > _OPERANDS or self._cyclic(tried, inputs):
-            return False
-        chain.places, chain.nodes = tried.places, tried.nodes
-        chain.results, chain.weight = tried.results, tried.weight
-        return True
-
-    def view(self, number: int, path: Path) -> View | None:
-        """Return the view of a node's dense result at the end of a path, as a test of the path."""
-        return along(path, View.dense(self.graph.specs[self.graph.nodes[number].outputs[0]]))
-
-    def _inputs(self, chain: _Chain) -> set[tuple[int, Path]]:
-        keys = (chain.operand(self, n, v) for n in chain.places for v in self.graph.nodes[n].inputs)
-        return {key for key in keys if key is not None}
+        if any(made.places[n] for n in made.results) or len(made.results) > _RESULTS:
+            return None
+        read = ((n, v) for n in made.places for v in self.graph.nodes[n].inputs)
+        inputs = {self._operand(made, n, v) for n, v in read} - {None}
+        values = {key[0] for key in inputs if key is not None}
+        return None if len(inputs) > _OPERANDS or self._cyclic(made, values) else made
 
     def _outside(self, chain: _Chain, number: int) -> bool:
         """Return whether a node outside the chain reads a node's value."""
@@ -313,7 +275,7 @@ class _Search:
                 return True
             for reader in self.readers.get(value, ()):
                 if reader in chain.places:
-                    if chain.operand(self, reader, value) is not None:
+                    if self._operand(chain, reader, value) is not None:
                         return True
                 elif reader in chain.nodes:
                     waiting.append(self.graph.nodes[reader].outputs[0])
@@ -321,34 +283,10 @@ class _Search:
                     return True
         return False
 
-    def _cyclic(self, chain: _Chain, inputs: set[tuple[int, Path]]) -> bool:
+    def _cyclic(self, chain: _Chain, inputs: Collection[int]) -> bool:
         """Return whether a path leads from the chain out of it and back."""
-        if any(self.behind(value)[0] in chain.places for value, _ in inputs):
+        if any(self.behind(value)[0] in chain.places for value in inputs):
             return True
         if len(chain.results) == 1:
             return False
-        if len(self.graph.nodes) > _LARGE:
-            return True
-        mine = sum(1 << n for n in chain.nodes)
-        makers = {self.maker.get(value, -1) for value, _ in inputs}
-        return any(self.above[n] & mine for n in makers - {-1})
-
-    @property
-    def above(self) -> list[int]:
-        """For each node the nodes that it depends on, as bits."""
-        if self._above is None:
-            self._above = []
-            for node in self.graph.nodes:
-                bits = 0
-                for value in node.inputs:
-                    number = self.maker.get(value)
-                    if number is not None:
-                        bits |= self._above[number] | 1 << number
-                self._above.append(bits)
-        return self._above
-
-    def cost(self, inputs: Sequence[int], outputs: Sequence[int], nodes: Iterable[int]) -> float:
-        """Return the estimated seconds of a chain, with the planner's cost of nodes."""
-        graph = self.graph
-        flops = sum(graph.specs[graph.nodes[n].outputs[0]].size for n in nodes)
-        return self.ceilings.seconds(moved(graph, inputs, outputs), flops)
+        return len(self.graph.nodes) > _LARGE or self.depend(inputs, chain.nodes)

@@ -6,12 +6,14 @@ other node reads the results of its movement ops.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from calor.graph.graph import Graph, Node
+from calor.graph.graph import Node
 from calor_kernel.contract.movement import MOVEMENTS, view_of
 from calor_kernel.contract.work import View, row_major
+from calor_kernel.library.elementwise.links import Links
 from calor_kernel.library.elementwise.operations import ROWS
 from calor_kernel.library.reduce.composites import COMPOSITES
 from calor_kernel.library.reduce.reduction_ops import EXTREMES, TOTALS, TRUTHS
@@ -47,26 +49,9 @@ class Rows:
         return self.computing | self.between
 
 
-class Search:
+class Search(Links):
     """A graph, with the queries of growing groups."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.maker = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
-        self.readers: dict[int, list[int]] = {}
-        for i, node in enumerate(graph.nodes):
-            for value in dict.fromkeys(node.inputs):
-                self.readers.setdefault(value, []).append(i)
-        self.wanted = frozenset(graph.outputs)
-        self.above: list[int] = []
-        for node in graph.nodes:
-            bits = 0
-            for value in node.inputs:
-                if value in self.maker:
-                    bits |= self.above[self.maker[value]] | 1 << self.maker[value]
-            self.above.append(bits)
-
-    # Properties of nodes.
     def _reduction(self, number: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the shape and the axes that a node reduces, None if it is no reduction."""
         node = self.graph.nodes[number]
@@ -158,7 +143,6 @@ class Search:
         pairs = zip(view.shape, view.strides, expected, strict=True)
         return not view.offset and all(n == 1 or s == e for n, s, e in pairs)
 
-    # Growing.
     def grow(self, seed: int, taken: set[int]) -> Rows | None:
         """Return the group around a reduction, None if there is none or it has one node."""
         kind = self._reduction(seed)
@@ -225,19 +209,20 @@ class Search:
         if any(self.links(group, number) is None for number in group.computing):
             return False
         outside = self.inputs(group)
-        if len(outside) > _OPERANDS:
-            return False
-        mine = sum(1 << n for n in group.nodes)
-        makers = {self.maker[v] for v in outside if v in self.maker}
-        return not any(self.above[n] & mine for n in makers)
+        return len(outside) <= _OPERANDS and not self.depend(outside, group.nodes)
 
     def _closed(self, group: Rows) -> bool:
         """Return whether no other node reads the results of the group's movement ops."""
-        nodes = group.nodes
         values = [v for n in group.between for v in self.graph.nodes[n].outputs]
-        return not any(
-            v in self.wanted or any(r not in nodes for r in self.readers.get(v, ())) for v in values
-        )
+        return not self._read_outside(group, values)
+
+    def _read_outside(self, group: Rows, values: Iterable[int]) -> list[int]:
+        nodes = group.nodes
+        return [
+            v
+            for v in values
+            if v in self.wanted or any(r not in nodes for r in self.readers.get(v, ()))
+        ]
 
     def inputs(self, group: Rows) -> list[int]:
         """Return the values that a group reads and does not compute."""
@@ -247,9 +232,4 @@ class Search:
 
     def results(self, group: Rows) -> list[int]:
         """Return the values that other nodes read."""
-        nodes = group.nodes
-        return sorted(
-            v
-            for v in group.roles
-            if v in self.wanted or any(r not in nodes for r in self.readers.get(v, ()))
-        )
+        return self._read_outside(group, sorted(group.roles))

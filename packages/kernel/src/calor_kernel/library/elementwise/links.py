@@ -1,0 +1,38 @@
+"""The links between a graph's nodes, as fusers ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from calor.graph.graph import Graph
+
+
+class Links:
+    """The nodes that make and read a graph's values."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.maker = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
+        self.readers: dict[int, list[int]] = {}
+        for i, node in enumerate(graph.nodes):
+            for value in dict.fromkeys(node.inputs):
+                self.readers.setdefault(value, []).append(i)
+        self.wanted = frozenset(graph.outputs)
+
+    @cached_property
+    def _above(self) -> list[int]:
+        """For each node the nodes that it depends on, as bits."""
+        found: list[int] = []
+        for node in self.graph.nodes:
+            bits = 0
+            for n in (self.maker[v] for v in node.inputs if v in self.maker):
+                bits |= found[n] | 1 << n
+            found.append(bits)
+        return found
+
+    def depend(self, values: Iterable[int], nodes: Iterable[int]) -> bool:
+        """Return whether the maker of a value depends on one of some nodes."""
+        mine = sum(1 << n for n in nodes)
+        makers = {self.maker[v] for v in values if v in self.maker}
+        return any(self._above[n] & mine for n in makers)
