@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
-from calor.dtypes import DType, float32, int32
+from calor.dtypes import float32, int32
 from calor.specs import Spec
 from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
@@ -90,8 +90,11 @@ class _Problem:
 
         Units of large cubes are lanes themselves, and each has a single access of memory at a time.
         """
-        dtypes = self.expression.dtypes
-        widest: int = max(_computed(t, self.expression).itemsize for t in dtypes)
+        # Values that only move are not converted.
+        computes, dtypes = bool(self.expression.steps), self.expression.dtypes
+        narrow = [computes and (t in HALVES or t.kind == "storage") for t in dtypes]
+        pairs = zip(dtypes, narrow, strict=True)
+        widest = max(int((float32 if less else stored(t)).itemsize) for t, less in pairs)
         size = self.info.vector_bytes if not self.many else min(self.info.vector_bytes, _ACCESS)
         return max(size // widest, 1)
 
@@ -120,9 +123,15 @@ class _Problem:
     def blueprint(self, width: int) -> Blueprint:
         """Return the build-time parameters of a kernel."""
         steps = tuple(s[-1] if s[-1] in (0, 1) else -1 for s in self.strides)
-        align = (*(_alignment(v, self.info) for v in self.views), self.info.align)
+        # Only whole vectors and single elements are distinguished, so that kernels stay few.
+        whole = self.info.align
+        sizes = [int(v.dtype.itemsize) for v in self.views]
+        align = [
+            whole if v.offset * n % whole == 0 else n
+            for v, n in zip(self.views, sizes, strict=True)
+        ]
         shared = self.expression.weight > _LIGHT
-        return Blueprint(self.expression, steps, align, width, shared_body=shared)
+        return Blueprint(self.expression, steps, (*align, whole), width, shared_body=shared)
 
     def launch(self, kernel: KernelFunction, kind: str, grid: Grid, **given: object) -> list[Work]:
         """Return the work of one launch."""
@@ -307,7 +316,13 @@ def _rows(p: _Problem, request: Request) -> list[Work]:
 
 def _lanes(p: _Problem, request: Request) -> list[Work]:
     width = 1 if p.many else p.width
-    dtype = index_dtype(*(_reach(v) for v in p.views), p.count)
+    # The largest distance of a view's elements from its first one.
+    ends = [
+        (sum(abs(s) * (n - 1) for n, s in zip(v.shape, v.strides, strict=True)) + 1)
+        * parts(v.dtype)
+        for v in p.views
+    ]
+    dtype = index_dtype(*ends, p.count)
     if dtype not in p.info.dtypes:
         dtype = int32
     chunk = p.chunk(p.units * width)
@@ -323,27 +338,6 @@ def _lanes(p: _Problem, request: Request) -> list[Work]:
         strides=p.strides,
         by=replace(p.blueprint(width), steps=steps),
     )
-
-
-def _reach(view: View) -> int:
-    """Return the largest distance of a view's elements from its first one, in elements."""
-    steps = (abs(s) * (n - 1) for n, s in zip(view.shape, view.strides, strict=True))
-    return (sum(steps) + 1) * parts(view.dtype)
-
-
-def _computed(dtype: DType, expression: Expression) -> DType:
-    """Return the dtype in which a dtype is computed; values that only move are not converted."""
-    narrow = dtype in HALVES or dtype.kind == "storage"
-    return float32 if narrow and expression.steps else stored(dtype)
-
-
-def _alignment(view: View, info: DeviceInfo) -> int:
-    """Return the alignment of a view's first element in bytes, as far as it helps.
-
-    Only whole vectors and single elements are distinguished, so that kernels stay few.
-    """
-    element: int = view.dtype.itemsize
-    return info.align if view.offset * element % info.align == 0 else element
 
 
 # The first way that does not refuse is the only candidate.

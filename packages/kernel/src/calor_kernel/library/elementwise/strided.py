@@ -56,36 +56,6 @@ class Blueprint:
     nontemporal: bool = False
     even: bool = False
 
-    def read(
-        self,
-        sources: Sequence[Pointer],
-        places: Sequence[Index],
-        strides: Sequence[Index],
-        ahead: Sequence[Value | None],
-        rest: Index | None = None,
-        *,
-        dense: bool = False,
-    ) -> list[Value]:
-        """Return the operands' values at positions; those of ``ahead`` have been read already.
-
-        ``rest``: how many of the lanes exist. ``dense``: whether the positions keep the alignment
-        of the operands' starts.
-        """
-        return [
-            known
-            if known is not None
-            else load(
-                sources[k],
-                dtype,
-                places[k],
-                self.width,
-                step=strides[k] if self.steps[k] < 0 else self.steps[k],
-                rest=rest,
-                align=self.align[k] if dense else 0,
-            )
-            for k, (dtype, known) in enumerate(zip(self.expression.operands, ahead, strict=True))
-        ]
-
     def write(
         self,
         targets: Sequence[Pointer],
@@ -95,7 +65,10 @@ class Blueprint:
         *,
         dense: bool = False,
     ) -> None:
-        """Write the results' values from a position on; arguments as for read."""
+        """Write the results' values from a position on; ``rest``: how many of the lanes exist.
+
+        ``dense``: whether the position keeps the alignment of the results' starts.
+        """
         for target, dtype, value in zip(targets, self.expression.outputs, values, strict=True):
             store(
                 target,
@@ -130,64 +103,76 @@ class Run:
     ``flat``: whether all positions are those of the values.
     """
 
+    by: Blueprint
+    sources: Sequence[Pointer]
+    targets: Sequence[Pointer]
     starts: Sequence[Index]
     strides: Sequence[Index]
     ahead: Sequence[Value | None]
     base: Index = 0
     flat: bool = False
 
-    def sources(self, i: Number, steps: Sequence[int]) -> list[Index]:
+    def places(self, i: Number) -> list[Index]:
         """Return the positions of value i in the operands."""
         if self.flat:
-            return [i] * len(steps)
-        given = zip(self.starts, steps, self.strides, strict=True)
+            return [i] * len(self.starts)
+        given = zip(self.starts, self.by.steps, self.strides, strict=True)
         return [moved(start, step, i, stride) for start, step, stride in given]
 
-    def target(self, i: Number) -> Index:
-        """Return the position of value i in the results."""
-        return i if self.flat else self.base + i
+    def read(self, places: Sequence[Index], rest: Index | None = None) -> list[Value]:
+        """Return the operands' values at positions; ``rest``: how many of the lanes exist."""
+        by, aligned = self.by, self.flat and rest is None
+        return [
+            known
+            if known is not None
+            else load(
+                self.sources[k],
+                dtype,
+                places[k],
+                by.width,
+                step=self.strides[k] if by.steps[k] < 0 else by.steps[k],
+                rest=rest,
+                align=by.align[k] if aligned else 0,
+            )
+            for k, (dtype, known) in enumerate(zip(by.expression.operands, self.ahead, strict=True))
+        ]
+
+    def write(self, i: Number, values: Sequence[Value], rest: Index | None = None) -> None:
+        """Write the results' values from value i on."""
+        place = i if self.flat else self.base + i
+        dense = rest is None and (self.by.even or self.flat)
+        self.by.write(self.targets, place, values, rest, dense=dense)
 
 
 @helper
-def compute_run(
-    by: Blueprint,
-    sources: Sequence[Pointer],
-    targets: Sequence[Pointer],
-    run: Run,
-    begin: Index,
-    end: Number,
-) -> None:
+def compute_run(run: Run, begin: Index, end: Number) -> None:
     """Compute values from ``begin`` to ``end`` along the last axis; units take turns."""
-    width, flat, even = by.width, run.flat, by.even or run.flat
+    width, evaluate = run.by.width, run.by.expression.evaluate
     step = cube_size() * width
     first = unit_position() * width
-    if flat:
+    if run.flat:
         first = begin + first
-    if by.shared_body:
+    if run.by.shared_body:
         for i in loop_range(first, end, step):
-            places = run.sources(i, by.steps)
+            places = run.places(i)
             rest = end - i
             if rest >= width:
-                values = by.read(sources, places, run.strides, run.ahead, dense=flat)
+                values = run.read(places)
             else:
-                values = by.read(sources, places, run.strides, run.ahead, rest)
-            made = by.expression.evaluate(values)
+                values = run.read(places, rest)
+            made = evaluate(values)
             if rest >= width:
-                by.write(targets, run.target(i), made, dense=even)
+                run.write(i, made)
             else:
-                by.write(targets, run.target(i), made, rest)
+                run.write(i, made, rest)
     else:
         whole = (end - begin) // step * step
         for i in loop_range(first, begin + whole, step):
-            places = run.sources(i, by.steps)
-            values = by.read(sources, places, run.strides, run.ahead, dense=flat)
-            made = by.expression.evaluate(values)
-            by.write(targets, run.target(i), made, dense=even)
+            run.write(i, evaluate(run.read(run.places(i))))
         for i in loop_range(first + whole, end, step):
-            places = run.sources(i, by.steps)
+            places = run.places(i)
             rest = end - i
-            values = by.read(sources, places, run.strides, run.ahead, rest)
-            by.write(targets, run.target(i), by.expression.evaluate(values), rest)
+            run.write(i, evaluate(run.read(places, rest)), rest)
 
 
 @kernel
@@ -199,7 +184,8 @@ def elementwise_flat(
     ahead = by.fixed(sources, nowhere)
     begin = cube_position() * chunk
     end = min(begin + chunk, count)
-    compute_run(by, sources, targets, Run(nowhere, nowhere, ahead, flat=True), begin, end)
+    run = Run(by, sources, targets, nowhere, nowhere, ahead, flat=True)
+    compute_run(run, begin, end)
 
 
 @kernel
@@ -221,7 +207,7 @@ def elementwise_rows(
         position = unravel(row, sizes[:-1])
         starts = [offset_of(position, s[:-1]) for s in strides]
         ahead = by.fixed(sources, starts)
-        compute_run(by, sources, targets, Run(starts, last, ahead, row * length), 0, length)
+        compute_run(Run(by, sources, targets, starts, last, ahead, row * length), 0, length)
 
 
 @kernel

@@ -238,22 +238,18 @@ class _ArgColumns(Columns[Best]):
         self.arg, self.x, self.results = arg, x, targets
 
     def allocate(self) -> None:
-        """Allocate the best values and their indices."""
         self.best = Cells(self.arg.op, self.plan, 1)
         self.index = Cells(ReductionOp("min", self.arg.index), self.plan, 1)
 
     def clear(self, block: Block, v: Index) -> None:
-        """Begin with the first row of the block."""
         self.best.put(v, self.arg.op.neutral(self.plan.width))
         self.index.put(v, splat(cast(block.begin, self.arg.index), self.plan.width))
 
     def row(self, block: Block, row: Number) -> Best:
-        """Return the start of a row, and its index in each lane."""
         (step,) = self.views[0].along
         return block.starts[0] + row * step, splat(cast(row, self.arg.index), self.plan.width)
 
     def add(self, block: Block, rows: Iterable[Best], v: Index, rest: Rest) -> None:
-        """Update the best values and their indices by a vector of each of some rows."""
         value, number = self.best.get(v), self.index.get(v)
         for start, row in rows:
             taken = self.arg.element(self.x, start + v, rest)
@@ -263,7 +259,6 @@ class _ArgColumns(Columns[Best]):
         self.index.put(v, number)
 
     def write(self, block: Block, v: Index, rest: Rest) -> None:
-        """Write a vector of indices."""
         inside = None if rest is None else lanes(self.plan.width, rest) < rest
         best = self.best.get(v), self.index.get(v)
         write_best(*self.results, block.target + v, best, inside)

@@ -23,7 +23,6 @@ from calor_kernel.language import (
     Pointer,
     Registers,
     SizeOf,
-    barrier,
     cube_position,
     cube_size,
     helper,
@@ -34,7 +33,6 @@ from calor_kernel.language import (
     offset_of,
     private,
     registers,
-    shared,
     splat,
     unit_position,
     unravel,
@@ -42,7 +40,7 @@ from calor_kernel.language import (
 from calor_kernel.library.elementwise.values import load, store
 from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Fold, Program, evaluated, real
-from calor_kernel.library.reduce.reduction_ops import ReductionOp
+from calor_kernel.library.reduce.reduction_ops import ReductionOp, over_rows
 
 N = TypeVar("N")
 R = TypeVar("R")
@@ -194,19 +192,16 @@ class _Program(Columns[dict[int, Number]]):
         self.aside: list[Cells] = []
 
     def allocate(self) -> None:
-        """Allocate the totals."""
         self.sums = [Cells(f.op, self.plan, 1) for _, f in self.folds]
         if self.plan.block or cube_size() > 1:
             self.aside = [Cells(f.op, self.plan, 2) for _, f in self.folds]
 
     def clear(self, block: Block, v: Index) -> None:
-        """Fill totals with the identities of their reductions."""
         for one in (*self.sums, *self.aside):
             for copy in range(one.copies):
                 one.put(v, one.op.neutral(self.plan.width), copy)
 
     def row(self, block: Block, row: Number) -> dict[int, Number]:
-        """Return the start of a row in each view that varies along the reduced axes."""
         position = unravel(row, self.over.lengths)
         views = [(k, view.along) for k, view in enumerate(self.views) if view.along]
         return {k: block.starts[k] + offset_of(position, along) for k, along in views}
@@ -240,14 +235,12 @@ class _Program(Columns[dict[int, Number]]):
         return evaluated(self.program, wanted, self._known(block, v, rest), read)
 
     def add(self, block: Block, rows: Iterable[dict[int, Number]], v: Index, rest: Rest) -> None:
-        """Add the terms of a vector of each of some rows to the totals."""
         made = [self._terms(block, row, v, rest) for row in rows]
         for k, sums in enumerate(self.sums):
             added = sums.op.tree([terms[k] for terms in made])
             sums.put(v, sums.op.combine(sums.get(v), added))
 
     def settle(self, v: Index) -> None:
-        """Add the totals to those set aside, and reset them."""
         for sums, aside in zip(self.sums, self.aside, strict=True):
             total, rest = sums.op.put_aside(aside.get(v), aside.get(v, 1), sums.get(v))
             aside.put(v, total)
@@ -272,7 +265,6 @@ class _Program(Columns[dict[int, Number]]):
             store(memory, self.program.dtype(n), at, value, rest=rest)
 
     def write(self, block: Block, v: Index, rest: Rest) -> None:
-        """Compute the results of a vector of columns, and write them."""
         self.put(self.results(block, v, rest), block.target + v, rest)
 
 
@@ -376,21 +368,3 @@ def add_rows(run: Columns[R], block: Block, rows: Sequence[Number]) -> None:
     else:
         starts = [run.row(block, row) for row in rows]
         each_vector(run, block, partial(run.add, block, starts))
-
-
-@helper
-def over_rows(op: ReductionOp, value: Number, down: int) -> Number:
-    """Return the joined values of the units of one column; every unit of the cube calls it."""
-    if down == 1:
-        return value
-    span = cube_size() // down
-    unit = unit_position()
-    room = shared(cube_size(), value.dtype)
-    distance = down // 2
-    while distance:
-        room[unit] = value
-        barrier()
-        value = op.combine(value, room[unit ^ (distance * span)])
-        barrier()
-        distance //= 2
-    return value

@@ -31,8 +31,14 @@ from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.redirection import redirected
-from calor_kernel.library.reduce.columns_launch import columns_launch, is_across, span_of
 from calor_kernel.library.reduce.job import Job, Placed, Problem
+from calor_kernel.library.reduce.launches import (
+    columns_launch,
+    held_team,
+    is_across,
+    rows_launch,
+    span_of,
+)
 from calor_kernel.library.reduce.program import (
     Program,
     found_by,
@@ -40,7 +46,6 @@ from calor_kernel.library.reduce.program import (
     numbers_along,
     part_of,
 )
-from calor_kernel.library.reduce.rows_launch import held_team, rows_launch
 
 # The number of elements from which wide rows gain more than the joining launches cost.
 _WORTH_MORE_LAUNCHES: Final = 4096

@@ -1,4 +1,4 @@
-"""The operations of reductions and scans: combination of values, identity, and dtype.
+"""The operations of reductions and scans: identity, dtype, and combination of values and units.
 
 Requirements: half types accumulate in float32 and round once. A sum or product whose result has
 another type than its terms accumulates in their common type, by NumPy's promotion. Integers wrap,
@@ -8,6 +8,10 @@ The error of a sum of floats does not grow with its length. Blocks of terms are 
 block's sum is added to the total set aside, with the error of that addition beside it (Neumaier,
 1974). So the error is at most (depth of a block + 2) · u · Σ|x|, where u is half an ulp of 1.
 Infinite sums stay infinite.
+
+Units of a team join neighbours first, so that the order depends on the number of units alone, and
+results are the same on devices with planes and without. A team is a power of two of neighbouring
+units, and a cube has whole teams; a single unit is a team.
 """
 
 from __future__ import annotations
@@ -21,7 +25,23 @@ from typing import Final
 import numpy as np
 
 from calor.dtypes import DType, as_dtype, bool_, float32, int32, int64, uint32
-from calor_kernel.language import Number, constant, select, vreduce
+from calor_kernel.language import (
+    Number,
+    barrier,
+    constant,
+    cube_size,
+    helper,
+    lane_position,
+    min,
+    plane_position,
+    plane_shuffle,
+    plane_size,
+    select,
+    shared,
+    shuffle,
+    unit_position,
+    vreduce,
+)
 from calor_kernel.language.builder import current
 from calor_kernel.library.math.base import exactly, two_sum
 
@@ -158,3 +178,81 @@ def working(kind: str, source: DType, result: DType) -> DType:
 def index_type(terms: int) -> DType:
     """Return the dtype of indices."""
     return int32 if terms < 1 << 31 else int64
+
+
+# Values that a unit of a device without planes reads between two barriers.
+_AT_ONCE = 8
+
+
+def over_each(op: ReductionOp, vectors: Sequence[Number]) -> Number:
+    """Return each vector's reduced lanes, in the lane of its index; for as many vectors as lanes.
+
+    Neighbouring lanes of two vectors are joined at a time, until one vector is left.
+    """
+    made, width, distance = list(vectors), vectors[0].width, 1
+    while len(made) > 1:
+        # Lanes with this bit 0 get the first vector's results, the others the second's.
+        even = [(n & ~distance) + (width if n & distance else 0) for n in range(width)]
+        odd = [n + distance for n in even]
+        pairs = zip(made[::2], made[1::2], strict=True)
+        made = [op.combine(shuffle(a, even, b), shuffle(a, odd, b)) for a, b in pairs]
+        distance *= 2
+    return made[0]
+
+
+@helper
+def over_team(op: ReductionOp, value: Number, team: int) -> Number:
+    """Return the reduced values of a team's units; every unit of the cube calls it."""
+    plane = plane_size()
+    distance = 1
+    while distance < min(team, plane):
+        value = op.combine(value, plane_shuffle(value, distance, "xor"))
+        distance *= 2
+    if distance < team:
+        if plane > 1:
+            value = over_planes(op, value, team // plane)
+        else:
+            place = unit_position() % team
+            room = shared(cube_size(), value.dtype)
+            mine = room.at(unit_position() - place)
+            while distance < team:
+                several = min(_AT_ONCE, team // distance)
+                mine[place] = value
+                barrier()
+                first = place - place % (distance * several)
+                value = op.tree([mine[first + k * distance] for k in range(several)])
+                barrier()
+                distance *= several
+    return value
+
+
+@helper
+def over_planes(op: ReductionOp, value: Number, planes: int) -> Number:
+    """Return the reduced values of a team's planes, neighbours first."""
+    room = shared(cube_size() // plane_size(), value.dtype)
+    own = plane_position()
+    if lane_position() == 0:
+        room[own] = value
+    barrier()
+    first = own - own % planes
+    value = op.tree([room[first + p] for p in range(planes)])
+    barrier()
+    return value
+
+
+@helper
+def over_rows(op: ReductionOp, value: Number, down: int) -> Number:
+    """Return the joined values of the units of one column; every unit of the cube calls it."""
+    if down == 1:
+        return value
+    span = cube_size() // down
+    unit = unit_position()
+    room = shared(cube_size(), value.dtype)
+    distance = down // 2
+    while distance:
+        room[unit] = value
+        barrier()
+        value = op.combine(value, room[unit ^ (distance * span)])
+        barrier()
+        distance //= 2
+    return value

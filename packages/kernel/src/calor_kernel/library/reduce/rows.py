@@ -36,9 +36,9 @@ from calor_kernel.language import (
     unravel,
 )
 from calor_kernel.library.elementwise.values import lanes, load, store
-from calor_kernel.library.reduce.cooperative_reduction import over_each, over_team
 from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Program, evaluated, real
+from calor_kernel.library.reduce.reduction_ops import over_each, over_team
 from calor_kernel.library.reduce.row_state import RowPlan, Rows, Run, Vector
 
 

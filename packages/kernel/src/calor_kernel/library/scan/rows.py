@@ -25,7 +25,7 @@ from calor_kernel.language import (
     unit_position,
     unravel,
 )
-from calor_kernel.library.reduce.cooperative_reduction import over_team
+from calor_kernel.library.reduce.reduction_ops import over_team
 from calor_kernel.library.scan.decoupled_look_back import (
     Tickets,
     Words,
