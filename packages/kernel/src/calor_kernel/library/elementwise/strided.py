@@ -137,9 +137,12 @@ class Run:
             for k, (dtype, known) in enumerate(zip(by.expression.operands, self.ahead, strict=True))
         ]
 
-    def write(self, i: Number, values: Sequence[Value], rest: Index | None = None) -> None:
-        """Write the results' values from value i on."""
-        place = i if self.flat else self.base + i
+    def target(self, i: Number) -> Index:
+        """Return the position of value i in the results."""
+        return i if self.flat else self.base + i
+
+    def write(self, place: Index, values: Sequence[Value], rest: Index | None = None) -> None:
+        """Write the results' values from a position on."""
         dense = rest is None and (self.by.even or self.flat)
         self.by.write(self.targets, place, values, rest, dense=dense)
 
@@ -162,17 +165,19 @@ def compute_run(run: Run, begin: Index, end: Number) -> None:
                 values = run.read(places, rest)
             made = evaluate(values)
             if rest >= width:
-                run.write(i, made)
+                run.write(run.target(i), made)
             else:
-                run.write(i, made, rest)
+                run.write(run.target(i), made, rest)
     else:
         whole = (end - begin) // step * step
         for i in loop_range(first, begin + whole, step):
-            run.write(i, evaluate(run.read(run.places(i))))
+            made = evaluate(run.read(run.places(i)))
+            run.write(run.target(i), made)
         for i in loop_range(first + whole, end, step):
             places = run.places(i)
             rest = end - i
-            run.write(i, evaluate(run.read(places, rest)), rest)
+            values = run.read(places, rest)
+            run.write(run.target(i), evaluate(values), rest)
 
 
 @kernel

@@ -8,80 +8,42 @@ sum of the exponentials does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from calor.dtypes import DType, float32
+from calor.dtypes import float32
 from calor_kernel.library.reduce.program import Recipe
+
+COMPOSITES: Final = ("softmax", "log_softmax", "standardize", "rms_norm")
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A composite of a recipe: its results, and the values kept between passes."""
+    """A composite of a recipe: its results, the launch's numbers, and the values to keep."""
 
     results: tuple[int, ...]
+    numbers: tuple[float, ...] = ()
     kept: tuple[int, ...] = ()
 
 
-def _wide(dtype: DType) -> DType:
-    return float32 if dtype.itemsize == 2 else dtype
-
-
-def _softmax(recipe: Recipe, x: int) -> Made:
-    dtype = recipe.dtype(x)
-    wide = recipe.cast(x, _wide(dtype))
-    powers = recipe.step("exp", recipe.step("sub", wide, recipe.fold("peak", wide)))
-    rate = recipe.step("reciprocal", recipe.fold("sum", powers))
-    return Made((recipe.cast(recipe.step("mul", powers, rate), dtype),), (powers,))
-
-
-def _log_softmax(recipe: Recipe, x: int) -> Made:
-    dtype = recipe.dtype(x)
-    wide = recipe.cast(x, _wide(dtype))
-    shifted = recipe.step("sub", wide, recipe.fold("peak", wide))
-    total = recipe.fold("sum", recipe.step("exp", shifted))
-    result = recipe.step("sub", shifted, recipe.step("log", total))
-    return Made((recipe.cast(result, dtype),))
-
-
-def _standardize(recipe: Recipe, x: int, count: int, eps: int) -> Made:
-    dtype = recipe.dtype(x)
-    value = recipe.cast(x, _wide(dtype))
-    mean = recipe.step("div", recipe.fold("sum", value), count)
-    centred = recipe.step("sub", value, mean)
-    squares = recipe.fold("sum", recipe.step("mul", centred, centred))
-    variance = recipe.step("div", squares, count)
-    result = recipe.step("mul", centred, _rate(recipe, variance, eps))
-    return Made((recipe.cast(result, dtype), mean, variance))
-
-
-def _rms_norm(recipe: Recipe, x: int, count: int, eps: int) -> Made:
-    dtype = recipe.dtype(x)
-    value = recipe.cast(x, _wide(dtype))
-    square = recipe.step("div", recipe.fold("sum", recipe.step("mul", value, value)), count)
-    result = recipe.step("mul", value, _rate(recipe, square, eps))
-    return Made((recipe.cast(result, dtype), square))
-
-
-def _rate(recipe: Recipe, square: int, eps: int) -> int:
-    return recipe.step("reciprocal", recipe.step("sqrt", recipe.step("add", square, eps)))
-
-
-COMPOSITES: Final[Mapping[str, Callable[..., Made]]] = {
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "standardize": _standardize,
-    "rms_norm": _rms_norm,
-}
-
-
-def composite(
-    recipe: Recipe, op: str, x: int, terms: int, eps: float = 0.0
-) -> tuple[Made, tuple[float, ...]]:
-    """Add a composite of rows of ``terms`` values; return it with a launch's numbers."""
+def composite(recipe: Recipe, op: str, x: int, terms: int, eps: float = 0.0) -> Made:
+    """Add a composite of rows of ``terms`` values; ``eps``: of a norm."""
+    dtype, step, fold = recipe.dtype(x), recipe.step, recipe.fold
+    value = recipe.cast(x, float32 if dtype.itemsize == 2 else dtype)
     if op in ("softmax", "log_softmax"):
-        return COMPOSITES[op](recipe, x), ()
-    wide = _wide(recipe.dtype(x))
+        shifted = step("sub", value, fold("peak", value))
+        powers = step("exp", shifted)
+        total = fold("sum", powers)
+        if op == "log_softmax":
+            return Made((recipe.cast(step("sub", shifted, step("log", total)), dtype),))
+        made = step("mul", powers, step("reciprocal", total))
+        return Made((recipe.cast(made, dtype),), kept=(powers,))
     numbers = (float(max(terms, 1)), float(eps))
-    return COMPOSITES[op](recipe, x, *(recipe.operand(wide, "number") for _ in numbers)), numbers
+    count, least = (recipe.operand(recipe.dtype(value), "number") for _ in numbers)
+    means: tuple[int, ...] = ()
+    if op == "standardize":
+        means = (step("div", fold("sum", value), count),)
+        value = step("sub", value, *means)
+    square = step("div", fold("sum", step("mul", value, value)), count)
+    rate = step("reciprocal", step("sqrt", step("add", square, least)))
+    return Made((recipe.cast(step("mul", value, rate), dtype), *means, square), numbers)

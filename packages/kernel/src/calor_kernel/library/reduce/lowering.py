@@ -39,15 +39,17 @@ def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
 
 
 def _numbers(wide: DType, request: Request) -> str | None:
-    given = request.inputs[0].dtype, request.outputs[0].dtype
-    return "row programs have no complex values" if any(t.is_complex for t in given) else None
+    return "row programs have no complex values" if any(_complex(request)) else None
 
 
 def _complex_sum(wide: DType, request: Request) -> str | None:
-    given = request.inputs[0].dtype, request.outputs[0].dtype
-    if request.op == "sum" and all(t.is_complex for t in given):
+    if request.op == "sum" and all(_complex(request)):
         return None
     return "only sums of complex numbers are sums of their parts"
+
+
+def _complex(request: Request) -> tuple[bool, bool]:
+    return request.inputs[0].dtype.is_complex, request.outputs[0].dtype.is_complex
 
 
 def _program(wide: DType, request: Request) -> list[Work]:
@@ -92,9 +94,9 @@ def lower_composite(request: Request) -> Sequence[Work] | Refusal:
     terms = prod(x.shape[a] for a in axes)
     recipe = Recipe()
     operand, eps = recipe.operand(x.dtype), attributes.get("eps", 0.0)
-    made, numbers = composite(recipe, request.op, operand, terms, eps)
+    made = composite(recipe, request.op, operand, terms, eps)
     program = recipe.program(made.results, made.kept)
-    return [_planned(program, request, axes, numbers, f"rows.{request.op}")]
+    return [_planned(program, request, axes, made.numbers, f"rows.{request.op}")]
 
 
 def _planned(

@@ -81,53 +81,48 @@ class RowFuser(Fuser):
         search, ceilings = Search(graph), ceilings_of(info)
         taken: set[int] = set()
         for number in range(len(graph.nodes)):
-            if number in taken:
-                continue
-            found = search.grow(number, taken)
+            found = search.grow(number, taken) if number not in taken else None
             if found is not None:
                 taken.update(found.nodes)
-                yield made(search, found, ceilings)
-
-
-def made(search: Search, found: Rows, ceilings: Ceilings) -> Group:
-    """Return a group with its program, in the planner's form."""
-    writer = _Writer(search, found)
-    for number in sorted(found.computing):
-        writer.add(number)
-    inputs, outputs = search.inputs(found), search.results(found)
-    program = _with_kept(writer.recipe.program([writer.values[v] for v in outputs], writer.kept))
-    order = [v for v, _ in writer.operands]
-    cost = ceilings.seconds(
-        moved(search.graph, inputs, outputs), prod(found.shape) * len(program.steps)
-    )
-    attributes = {
-        "program": program,
-        "shape": found.shape,
-        "axes": found.axes,
-        "operands": tuple(inputs.index(v) for v in order),
-        "numbers": tuple(writer.numbers),
-    }
-    nodes = tuple(sorted(found.nodes))
-    return Group(nodes, PROGRAM, tuple(inputs), tuple(outputs), cost, attributes)
+                yield _Writer(search, found).group(ceilings)
 
 
 class _Writer:
-    """Writes the program of a group."""
+    """Writes a group and its program."""
 
-    def __init__(self, search: Search, group: Rows) -> None:
-        self.search, self.group = search, group
+    def __init__(self, search: Search, found: Rows) -> None:
+        self.search, self.found = search, found
         self.recipe = Recipe()
         self.values: dict[int, int] = {}
         self.operands: dict[tuple[int, Role], int] = {}
         self.numbers: list[float] = []
         self.kept: list[int] = []
 
+    def group(self, ceilings: Ceilings) -> Group:
+        """Return the group with its program, in the planner's form."""
+        search, found = self.search, self.found
+        for number in sorted(found.computing):
+            self.add(number)
+        inputs, outputs = search.inputs(found), search.results(found)
+        program = self.recipe.program([self.values[v] for v in outputs], self.kept)
+        attributes = {
+            "program": _with_kept(program),
+            "shape": found.shape,
+            "axes": found.axes,
+            "operands": tuple(inputs.index(v) for v, _ in self.operands),
+            "numbers": tuple(self.numbers),
+        }
+        flops = prod(found.shape) * len(program.steps)
+        cost = ceilings.seconds(moved(search.graph, inputs, outputs), flops)
+        nodes = tuple(sorted(found.nodes))
+        return Group(nodes, PROGRAM, tuple(inputs), tuple(outputs), cost, attributes)
+
     def add(self, number: int) -> None:
         """Add a node."""
         graph, recipe = self.search.graph, self.recipe
         node = graph.nodes[number]
         name, result = node.op.name, graph.specs[node.outputs[0]]
-        role, links = self.search.reads(self.group, number), self.search.links(self.group, number)
+        role, links = self.search.reads(self.found, number), self.search.links(self.found, number)
         assert role is not None
         assert links is not None
         read = [
@@ -135,11 +130,11 @@ class _Writer:
             for value, found in zip(node.inputs, links, strict=True)
         ]
         if name in COMPOSITES:
-            terms = prod(self.group.shape[a] for a in self.group.axes)
+            terms = prod(self.found.shape[a] for a in self.found.axes)
             eps = node.attributes.get("eps", 0.0)
-            made, numbers = composite(recipe, name, read[0], terms, eps)
+            made = composite(recipe, name, read[0], terms, eps)
             self.values.update(zip(node.outputs, made.results, strict=True))
-            self.numbers += numbers
+            self.numbers += made.numbers
             self.kept += made.kept
         elif name in FOLDS:
             wide = working(name, recipe.dtype(read[0]), result.dtype)
