@@ -10,7 +10,7 @@ neighbouring elements, along the axis or across it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -222,20 +222,13 @@ def search(
     return vreduce("min", first.tree(list(found))) + cast(begin, plan.index)
 
 
+@dataclass
 class _ArgColumns(Columns[Best]):
     """A pass across rows that finds indices; the start of a row, and its index in each lane."""
 
-    def __init__(
-        self,
-        arg: ArgPlan,
-        plan: ColumnPlan,
-        x: Pointer,
-        targets: tuple[Pointer | None, Pointer],
-        over: Blocks[Number],
-        views: Sequence[Strides[Number]],
-    ) -> None:
-        super().__init__(plan, over, views)
-        self.arg, self.x, self.results = arg, x, targets
+    arg: ArgPlan
+    x: Pointer
+    results: tuple[Pointer | None, Pointer]
 
     def allocate(self) -> None:
         self.best = Cells(self.arg.op, self.plan, 1)
@@ -276,7 +269,7 @@ def argminmax_columns(
     columns: ColumnPlan,
 ) -> None:
     """Find indices along an axis, for vectors of adjacent results; ``values`` as for rows."""
-    all_blocks(_ArgColumns(plan, columns, x, (values, indices), over, views))
+    all_blocks(_ArgColumns(columns, over, views, plan, x, (values, indices)))
 
 
 @kernel

@@ -10,7 +10,7 @@ terms are divided among cubes, each of which leaves partial totals. Block sums a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -39,7 +39,7 @@ from calor_kernel.language import (
 )
 from calor_kernel.library.elementwise.values import load, store
 from calor_kernel.library.reduce.job import Strides
-from calor_kernel.library.reduce.program import Fold, Program, evaluated, real
+from calor_kernel.library.reduce.program import Program, evaluated, real
 from calor_kernel.library.reduce.reduction_ops import ReductionOp, over_rows
 
 N = TypeVar("N")
@@ -95,14 +95,13 @@ class Block:
     target: Number
 
 
+@dataclass
 class Columns(Generic[R]):
     """The state of a unit that computes blocks of columns; ``R``: the start of a row."""
 
-    def __init__(
-        self, plan: ColumnPlan, over: Blocks[Number], views: Sequence[Strides[Number]]
-    ) -> None:
-        self.plan, self.over = plan, over
-        self.views, self.written = views[:-1], views[-1].kept
+    plan: ColumnPlan
+    over: Blocks[Number]
+    views: Sequence[Strides[Number]]
 
     def block(self, task: Number) -> Block:
         """Return a block of columns."""
@@ -113,9 +112,9 @@ class Columns(Generic[R]):
         position = unravel(outer, over.sizes)
         starts = [
             offset_of(position, view.kept) + column * step
-            for view, step in zip(self.views, self.plan.steps, strict=True)
+            for view, step in zip(self.views[:-1], self.plan.steps, strict=True)
         ]
-        target = offset_of(position, self.written) + part * over.apart + column
+        target = offset_of(position, self.views[-1].kept) + part * over.apart + column
         begin = part * over.chunk
         count = min(over.columns - column, self.plan.span)
         return Block(count, begin, min(begin + over.chunk, over.terms), starts, target)
@@ -172,29 +171,23 @@ class Cells:
             self.memory.store(copy * self.plan.span + v, value)
 
 
+@dataclass
 class _Program(Columns[dict[int, Number]]):
     """A program's pass across rows; the start of a row in each view that varies along the terms."""
 
-    def __init__(
-        self,
-        program: Program,
-        plan: ColumnPlan,
-        memory: tuple[Sequence[Pointer], Sequence[Pointer], Sequence[Number]],
-        over: Blocks[Number],
-        views: Sequence[Strides[Number]],
-    ) -> None:
-        super().__init__(plan, over, views)
-        self.program = program
-        self.sources, self.targets, self.numbers = memory
-        self.folds = [(n, f) for n, f in program.numbered() if isinstance(f, Fold)]
-        self.sums: list[Cells] = []
-        # The totals set aside, and their rounding errors.
-        self.aside: list[Cells] = []
+    program: Program
+    sources: Sequence[Pointer]
+    targets: Sequence[Pointer]
+    numbers: Sequence[Number]
+    sums: list[Cells] = field(default_factory=list)
+    # The totals set aside, and their rounding errors.
+    aside: list[Cells] = field(default_factory=list)
 
     def allocate(self) -> None:
-        self.sums = [Cells(f.op, self.plan, 1) for _, f in self.folds]
+        ops = [self.program.fold(n).op for n in self.program.folds]
+        self.sums = [Cells(op, self.plan, 1) for op in ops]
         if self.plan.block or cube_size() > 1:
-            self.aside = [Cells(f.op, self.plan, 2) for _, f in self.folds]
+            self.aside = [Cells(op, self.plan, 2) for op in ops]
 
     def clear(self, block: Block, v: Index) -> None:
         for one in (*self.sums, *self.aside):
@@ -203,7 +196,7 @@ class _Program(Columns[dict[int, Number]]):
 
     def row(self, block: Block, row: Number) -> dict[int, Number]:
         position = unravel(row, self.over.lengths)
-        views = [(k, view.along) for k, view in enumerate(self.views) if view.along]
+        views = [(k, view.along) for k, view in enumerate(self.views[:-1]) if view.along]
         return {k: block.starts[k] + offset_of(position, along) for k, along in views}
 
     def _known(self, block: Block, v: Index, rest: Rest) -> dict[int, Number]:
@@ -231,7 +224,7 @@ class _Program(Columns[dict[int, Number]]):
             view = memory.index(number)
             return self._read(view, row[view], v, rest)
 
-        wanted = [fold.operands[0] for _, fold in self.folds]
+        wanted = [self.program.fold(n).operands[0] for n in self.program.folds]
         return evaluated(self.program, wanted, self._known(block, v, rest), read)
 
     def add(self, block: Block, rows: Iterable[dict[int, Number]], v: Index, rest: Rest) -> None:
@@ -250,13 +243,14 @@ class _Program(Columns[dict[int, Number]]):
     def results(self, block: Block, v: Index, rest: Rest, down: int = 1) -> list[Number]:
         """Return the results of a vector of columns, of which ``down`` units have totals."""
         known = self._known(block, v, rest)
-        for k, (n, fold) in enumerate(self.folds):
+        for k, n in enumerate(self.program.folds):
+            op, sums = self.sums[k].op, self.sums[k]
             if self.plan.block:
                 aside = self.aside[k]
-                total = fold.op.taken_together(aside.get(v), aside.get(v, 1))
+                total = op.taken_together(aside.get(v), aside.get(v, 1))
             else:
-                total = self.sums[k].get(v)
-            known[n] = over_rows(fold.op, total, down)
+                total = sums.get(v)
+            known[n] = over_rows(op, total, down)
         return evaluated(self.program, self.program.results, known)
 
     def put(self, results: Sequence[Number], at: Number, rest: Rest) -> None:
@@ -283,7 +277,7 @@ def reduce_columns(
 
     A cube of many units has one block, with a column for each of its first ``plan.span`` units.
     """
-    run = _Program(program, plan, (sources, targets, numbers), over, views)
+    run = _Program(plan, over, views, program, sources, targets, numbers)
     if cube_size() > 1:
         down = cube_size() // plan.span
         x, y = unit_position() % plan.span, unit_position() // plan.span

@@ -116,7 +116,6 @@ class Run:
     ) -> None:
         self.program, self.plan, self.over, self.views = program, plan, over, views
         self.schedule = Schedule(program)
-        self.walks = self.schedule.count
         self.memory = program.memory
         self.count = len(self.memory)
         self.sources = dict(zip(self.memory, memory[0], strict=True))

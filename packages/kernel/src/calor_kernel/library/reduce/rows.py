@@ -77,7 +77,7 @@ def reduce_rows(
 def some_rows(run: Run, rows: Sequence[Number], inside: Mask | None, rest: Number | None) -> None:
     """Compute rows; ``inside``: whether this unit writes results of one value a row."""
     run.begin(rows)
-    for walk in range(run.walks):
+    for walk in range(run.schedule.count):
         one_walk(run, walk)
         run.settle(walk)
     if inside is None or inside:
@@ -224,7 +224,7 @@ def held_row(run: Run, row: Number, inside: Mask) -> None:
     """Compute a row in the registers of a team."""
     run.begin([row])
     held = _Held(run, unit_position() % run.plan.team * run.plan.width, run.lengths[-1])
-    for walk in range(run.walks):
+    for walk in range(run.schedule.count):
         held.write(walk)
         for number in run.schedule.folds(walk):
             run.values[0][number] = held.total(number)
