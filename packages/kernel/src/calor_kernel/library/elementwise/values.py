@@ -121,10 +121,11 @@ def load(
         if isinstance(one, Complex):
             return Complex(splat(one.real, width), splat(one.imag, width))
         return splat(one, width)
-    if width == 1:
-        return _load_one(source, dtype, index)
-    if isinstance(index, Number) and index.width > 1:
-        return _gather(source, dtype, index, rest)
+    if width == 1 or (isinstance(index, Number) and index.width > 1):
+        mask = _mask(rest, width, 1) if width > 1 else None
+        if not dtype.is_complex:
+            return source.load(index, mask=mask)
+        return Complex(source.load(index * 2, mask=mask), source.load(index * 2 + 1, mask=mask))
     if not (isinstance(step, int) and step == 1):
         return _spread(source, dtype, index, width, step, rest)
     align = _align(width, dtype, align)
@@ -141,12 +142,6 @@ def _align(width: int, dtype: DType, align: int) -> int:
     return min(size & -size, align)
 
 
-def _load_one(source: Pointer, dtype: DType, index: Index) -> Value:
-    if dtype.is_complex:
-        return Complex(source[index * 2], source[index * 2 + 1])
-    return source[index]
-
-
 @helper
 def _spread(
     source: Pointer, dtype: DType, index: Index, width: int, step: Index, rest: Index | None
@@ -159,13 +154,6 @@ def _spread(
         return pack([source[place] for place in places])
     real = pack([source[place * 2] for place in places])
     return Complex(real, pack([source[place * 2 + 1] for place in places]))
-
-
-def _gather(source: Pointer, dtype: DType, place: Number, rest: Index | None) -> Value:
-    mask = _mask(rest, place.width, 1)
-    if not dtype.is_complex:
-        return source.load(place, mask=mask)
-    return Complex(source.load(place * 2, mask=mask), source.load(place * 2 + 1, mask=mask))
 
 
 def store(

@@ -50,11 +50,6 @@ class Format:
         return 1.5 * 2.0**self.fraction
 
     @property
-    def magic_bits(self) -> int:
-        """The bits of ``magic``."""
-        return ((self.bias + self.fraction) << self.fraction) | (1 << (self.fraction - 1))
-
-    @property
     def tiny(self) -> float:
         """The smallest normal number."""
         return float(2.0 ** (1 - self.bias))

@@ -108,7 +108,8 @@ def reduced(x: Number, form: Format) -> Reduced:
     near = fma(n, -first, x)
     step = n * second
     r = near - step
-    return Reduced(r, (near - r) - step, bitcast(total, form.signed) - form.magic_bits)
+    magic_bits = ((form.bias + form.fraction) << form.fraction) | (1 << (form.fraction - 1))
+    return Reduced(r, (near - r) - step, bitcast(total, form.signed) - magic_bits)
 
 
 def expm1_parts(x: Number, form: Format) -> tuple[Number, Number]:

@@ -215,12 +215,6 @@ def _step(r: Number, b: Number) -> Number:
     return select(left >= b, left - b, left)
 
 
-def _raised(x: Number, n: Number, form: Format) -> Number:
-    """Return x · 2**n in two steps, since n may exceed the exponents of normal numbers."""
-    half = n >> 1
-    return x * power_of_two(half, form) * power_of_two(n - half, form)
-
-
 @helper
 def _remainder_of_sizes(a: Number, b: Number, form: Format) -> Number:
     """Return the remainder of positive numbers; undefined for others."""
@@ -237,7 +231,10 @@ def _remainder_of_sizes(a: Number, b: Number, form: Format) -> Number:
         step = select(apart > most, most, apart)
         r = _step(r * power_of_two(step, form), divisor)
         apart = apart - step
-    return select(a < b, a, _raised(r, low, form))
+    less = a < b
+    # In two steps, since the power may exceed the exponents of normal numbers.
+    half = low >> 1
+    return select(less, a, r * power_of_two(half, form) * power_of_two(low - half, form))
 
 
 @within(0.0, 0.0)

@@ -214,13 +214,18 @@ class Problem:
             **given,
         )
 
-    def part(self, operands: Sequence[int], targets: Sequence[Placed]) -> Job:
-        """Return the job of a part of the program; ``operands``: the values that it reads."""
-        places = {n: k for k, n in enumerate(self.program.memory)}
-        numbers = {n: k for k, n in enumerate(self.program.numbers)}
+    def part(
+        self,
+        operands: Sequence[int],
+        targets: Sequence[Placed],
+        known: Mapping[int, Placed] | None = None,
+    ) -> Job:
+        """Return the job of a part of the program, which reads the operands among known values."""
+        places = dict(zip(self.program.memory, self.job.sources, strict=True)) | (known or {})
+        numbers = dict(zip(self.program.numbers, self.job.numbers, strict=True))
         return replace(
             self.job,
-            sources=tuple(self.job.sources[places[n]] for n in operands if n in places),
-            numbers=tuple(self.job.numbers[numbers[n]] for n in operands if n in numbers),
+            sources=tuple(places[n] for n in operands if n in places),
+            numbers=tuple(numbers[n] for n in operands if n in numbers),
             targets=tuple(targets),
         )

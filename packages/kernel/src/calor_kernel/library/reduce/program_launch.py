@@ -122,7 +122,6 @@ class _Plan:
         """Add one or more launches for each pass, with results in memory."""
         program, job, schedule = problem.program, problem.job, problem.schedule
         known = dict(zip(program.memory, job.sources, strict=True))
-        numbers = dict(zip(program.numbers, job.numbers, strict=True))
         targets = dict(zip(program.results, job.targets, strict=True))
         for walk in range(schedule.count):
             wanted = found_by(schedule, walk)
@@ -135,13 +134,7 @@ class _Plan:
                 targets[n] if n in targets else self.room(job.rows, program.dtype(n))
                 for n in wanted
             ]
-            inner = replace(
-                job,
-                sources=tuple(known[n] for n in operands if n not in numbers),
-                numbers=tuple(numbers[n] for n in operands if n in numbers),
-                targets=tuple(places),
-            )
-            self.add(part, inner)
+            self.add(part, problem.part(operands, places, known))
             known.update(zip(wanted, places, strict=True))
         if any(schedule.along[n] for n in targets):
             self._write(problem, known)
