@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from calor_kernel.library.gemm.fma_orders import ORDERS, numbers
+from calor_kernel.library.gemm.simt_plan import ORDERS, numbers
 
 SIZES = [(8, 16), (8, 8), (12, 4), (4, 4)]
 

@@ -7,8 +7,6 @@ order of the K axis, by fused multiply-adds, as in all other ways.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from calor.dtypes import int32, int64
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
@@ -26,9 +24,8 @@ from calor_kernel.language import (
     unit_index,
 )
 from calor_kernel.library.gemm.lines import Lines
-from calor_kernel.library.gemm.simt import multiply, simt_tile
+from calor_kernel.library.gemm.simt import add_early, add_loaded, multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
-from calor_kernel.library.gemm.simt_staging import add_early, add_loaded
 from calor_kernel.library.matmul.operand_access import narrow
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
@@ -57,30 +54,20 @@ def matmul_simt(
     if plan.stages:
         # Asynchronous copies need no registers, and compilers do not delay them.
         pipe = Pipeline(plan.stages, *plan.tiles, how="async")
-        loaders = (StridedLoader(0, left, k, plan), StridedLoader(1, right, k, plan))
-        multiply(tile, pipe, loaders, 0, k)
+
+        def load(pipe: Pipeline, begin: Index) -> None:
+            copy_tile(pipe, 0, left, k, begin, plan)
+            copy_tile(pipe, 1, right, k, begin, plan)
+
+        multiply(tile, pipe, (load,), 0, k)
     elif plan.early:
-        add_early(tile.sums, (left, right), k, tile.y, tile.x, plan)
+        add_early(tile, left, right, k)
     else:
-        add_loaded(tile.sums, (left, right), k, tile.y, tile.x, plan)
+        add_loaded(tile, left, right, k)
     for i, row in tile.rows(first_row):
         for j, column in tile.columns(first_column, FOUR):
             if (row < m) & (column < n):
                 c.store((batch * m + row) * n + column, tile.value(i, j, FOUR))
-
-
-@dataclass(frozen=True, slots=True)
-class StridedLoader:
-    """Copies an operand's tile of a step: 0 the left operand, 1 the right one."""
-
-    number: int
-    lines: Lines
-    k: Number
-    plan: SimtPlan
-
-    def __call__(self, pipe: Pipeline, begin: Index) -> None:
-        """Start copying the step that begins at a term."""
-        copy_tile(pipe, self.number, self.lines, self.k, begin, self.plan)
 
 
 @helper
