@@ -49,6 +49,7 @@ from calor_kernel.library.attention.operands import (
     visible,
 )
 from calor_kernel.library.gemm.generic import fill_tile
+from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.math import exp, log
 
 
@@ -128,21 +129,21 @@ class Cube:
 
     def fill(self, tile: Pointer, source: Rows, first: Index, begin: Index, size: int) -> None:
         """Fill a tile, transposed: ``tile[p, i]`` is element begin + p of row first + i."""
-        fill_tile(
-            tile, 0, source.memory, source.at, first, source.count, begin, source.width,
-            source.row_step, source.step, unit_index(), self.plan.across * self.plan.down, size,
-            self.plan.depth, source.contiguous, self.dtype,
-        )  # fmt: skip
+        lines = StridedLines(
+            source.memory, source.at, first, source.count, source.row_step, source.step
+        )
+        units, along = self.plan.across * self.plan.down, source.contiguous
+        fill_tile(tile, 0, lines, begin, source.width, units, size, self.plan.depth, along)
 
     def fill_rows(
         self, tile: Pointer, source: Rows, first: Index, begin: Index, depth: int
     ) -> None:
         """Fill a tile: ``tile[p, i]`` is element first + i of row begin + p."""
-        fill_tile(
-            tile, 0, source.memory, source.at, first, source.width, begin, source.count,
-            source.step, source.row_step, unit_index(), self.plan.across * self.plan.down,
-            self.plan.width, depth, not source.contiguous, self.dtype,
-        )  # fmt: skip
+        lines = StridedLines(
+            source.memory, source.at, first, source.width, source.step, source.row_step
+        )
+        units, along = self.plan.across * self.plan.down, not source.contiguous
+        fill_tile(tile, 0, lines, begin, source.count, units, self.plan.width, depth, along)
 
     @helper
     def products(self, a: Rows, b: Rows, first: Index, begin: Index) -> Registers:

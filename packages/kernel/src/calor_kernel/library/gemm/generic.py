@@ -22,8 +22,10 @@ from calor_kernel.language import (
     loop_range,
     registers,
     shared,
+    unit_index,
     unit_position,
 )
+from calor_kernel.library.gemm.lines import StridedLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,31 +134,27 @@ def add_step(tile: GenericTile, left_at: Index, right_at: Index) -> None:
 def fill_tile(
     tile: Pointer,
     at: Index,
-    source: Pointer,
-    start: Index,
-    first: Index,
-    count: Index,
+    lines: StridedLines,
     begin: Index,
     k: Index,
-    stride: Index,
-    depth_stride: Index,
-    unit: Index,
     units: int,
     size: int,
     depth: int,
     along: bool,
-    accumulate: DType,
 ) -> None:
-    """Fill a tile [depth, size] from the operand, and with 0 beyond its end."""
+    """Fill a tile [depth, size] with the terms from ``begin`` on, and with 0 beyond the operand.
+
+    ``along``: whether the operand is contiguous along the K axis, which has ``k`` terms.
+    """
+    unit = unit_index()
     for turn in range(-(-size * depth // units)):
         i = unit + turn * units
         if along:
             place, p = i // depth, i % depth
         else:
             place, p = i % size, i // size
-        value = constant(0, accumulate)
+        value = constant(0, tile.dtype)
         if (p < depth) and (place < size):
-            if (first + place < count) and (begin + p < k):
-                taken = source[start + (first + place) * stride + (begin + p) * depth_stride]
-                value = taken.to(accumulate)
+            if (lines.first + place < lines.count) and (begin + p < k):
+                value = lines.source[lines.index(lines.first + place, begin + p)].to(tile.dtype)
             tile[at + p * size + place] = value

@@ -37,3 +37,20 @@ class Lines:
         lines = (depth if self.along else size) // access
         line, at = piece // lines, piece % lines * access
         return (line, at) if self.along else (at, line)
+
+
+@dataclass(frozen=True, slots=True)
+class StridedLines:
+    """A tile of an operand of any strides: of rows or columns, and of terms; see ``Lines``."""
+
+    source: Pointer
+    start: Index
+    first: Index
+    count: Index
+    stride: Index
+    depth_stride: Index
+
+    def index(self, across: Index, deep: Index) -> Number:
+        """Return the position of an element, by row or column and term."""
+        place = self.start + across * self.stride
+        return place + deep * self.depth_stride  # type: ignore[return-value]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from calor_kernel.contract.launching import Grid, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import In, Index, Number, Out, cube_position, kernel, unit_index
+from calor_kernel.language import In, Index, Number, Out, cube_position, kernel
 from calor_kernel.library.gemm.generic import GenericPlan, fill_tile, generic_tile, multiply
+from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.matmul.blueprints import accumulator
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.task import Batches, Sizes, Strides, Task
@@ -37,22 +38,18 @@ def tiled_matmul(
     batch = cube_position(2)
     a_start, b_start = batches.starts(batch)
     first_row, first_column = cube_position(1) * plan.height, cube_position(0) * plan.width
-    unit = unit_index()
+    left = StridedLines(a, a_start, first_row, m, strides.a_row, strides.a_depth)
+    right = StridedLines(b, b_start, first_column, n, strides.b_column, strides.b_depth)
     tile = generic_tile(plan)
+    units, depth = plan.units, plan.depth
 
     def load_a(side: Index, begin: Index) -> None:
-        fill_tile(
-            tile.left, side * (plan.height * plan.depth), a, a_start, first_row, m, begin, k,
-            strides.a_row, strides.a_depth, unit, plan.units, plan.height, plan.depth, a_along,
-            plan.accumulate,
-        )  # fmt: skip
+        at = side * (plan.height * depth)
+        fill_tile(tile.left, at, left, begin, k, units, plan.height, depth, a_along)
 
     def load_b(side: Index, begin: Index) -> None:
-        fill_tile(
-            tile.right, side * (plan.depth * plan.width), b, b_start, first_column, n, begin, k,
-            strides.b_column, strides.b_depth, unit, plan.units, plan.width, plan.depth, b_along,
-            plan.accumulate,
-        )  # fmt: skip
+        at = side * (depth * plan.width)
+        fill_tile(tile.right, at, right, begin, k, units, plan.width, depth, b_along)
 
     multiply(tile, (load_a, load_b), 0, k)
     for i, row in tile.rows(first_row):

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from calor_kernel.contract.ways import Table, Way
 from calor_kernel.contract.work import Dropped, Request, Work
-from calor_kernel.library.gemm.mma import MmaPlan
+from calor_kernel.library.gemm.mma import ACCESS, MmaPlan
 from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
 from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch
-from calor_kernel.library.matmul.operand_access import access_of, in_accesses
+from calor_kernel.library.matmul.problem import in_accesses
 from calor_kernel.library.matmul.ranking import (
     by_plan,
     by_waves,
@@ -90,7 +90,7 @@ def _staged_refusal(task: Task, request: Request) -> str | None:
     plain = all(map(info.has, _NEEDED))
     if info.planes[0] != 32 or not (plain or (product.halves and all(map(info.has, _GROUPED)))):
         return "the device has no matrix instructions with asynchronous copies"
-    if not in_accesses(product, access_of(product)):
+    if not in_accesses(product, ACCESS // product.a.dtype.itemsize):
         return "its lines are not of whole accesses"
     return too_small(product)
 

@@ -8,7 +8,7 @@ the second-level cache (Goto and van de Geijn, 2008; Van Zee and van de Geijn, 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int8, int32, uint8
@@ -76,27 +76,6 @@ class Blocks(Generic[N]):
     depth: SizeOf[N]
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterTile:
-    """A tile of ``rows`` by ``vectors`` vectors of sums, as in ``Packed``.
-
-    A has terms ``a_depth`` apart, or panels of ``rows`` rows (``a_panels``); strides known at build
-    time leave registers to the tile. ``packed``: whether B was packed. ``ragged``: the last panel
-    of B ends with the matrix, so its loads are masked.
-    """
-
-    rows: int
-    vectors: int
-    lanes: int
-    group: int
-    accumulate: DType
-    unroll: int
-    a_depth: int
-    a_panels: bool
-    packed: bool
-    ragged: bool
-
-
 @kernel
 def packed_matmul(
     a: In,
@@ -107,14 +86,20 @@ def packed_matmul(
     of_b: Panels[Number],
     blocks: Blocks[Number],
     *,
-    plan: RegisterTile,
+    plan: Packed,
+    ragged: bool,
 ) -> None:
-    """Compute a block of C: panels from x and rows from y of batch z; ``sizes.k`` counts groups."""
+    """Compute a block of C: panels from x and rows from y of batch z; ``sizes.k`` counts groups.
+
+    ``ragged``: the last panel of B ends with the matrix, so its loads are masked.
+    """
     m, n, k, rows, vectors, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.vectors, plan.lanes
-    group, accumulate, a_depth, unroll = plan.group, plan.accumulate, plan.a_depth, plan.unroll
+    group, accumulate, unroll = plan.group, plan.accumulate, plan.unroll
+    # Strides known at build time leave registers to the tile.
+    a_depth = rows * group if plan.pack_a else group
     block_rows, block_panels, depth = blocks.rows, blocks.panels, blocks.depth
     width = vectors * lanes
-    b_depth: Index = width * group if plan.packed else of_b.depth
+    b_depth: Index = width * group if plan.pack_b else of_b.depth
     batch = cube_position(2)
     outer, inner = batch // of_a.batch_inner, batch % of_a.batch_inner
     a_start = of_a.base + outer * of_a.outer + inner * of_a.inner
@@ -131,7 +116,7 @@ def packed_matmul(
         for panel in range(first_panel, last_panel):
             b_at = b_start + panel * of_b.panel + begin * b_depth
             masks = [
-                panel * width + v * lanes + iota(lanes, n) < n if plan.ragged else None
+                panel * width + v * lanes + iota(lanes, n) < n if ragged else None
                 for v in range(vectors)
             ]
             tile = Tile(a, b, masks, lanes, group)
@@ -139,10 +124,9 @@ def packed_matmul(
             if a.dtype is int8 and group > 1:
                 tile.correct(start, b_at, b_depth, count)
             for row in range(first_row, last_row, rows):
-                if plan.a_panels:
-                    a_at = [
-                        a_start + row * of_a.row + begin * a_depth + r * group for r in range(rows)
-                    ]
+                if plan.pack_a:
+                    first = a_start + row * of_a.row + begin * a_depth
+                    a_at = [first + r * group for r in range(rows)]
                 else:
                     a_at = [
                         a_start + min(row + r, last_row - 1) * of_a.row + begin * a_depth
@@ -281,17 +265,13 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         of_b = Panels(groups * row, row, whole * p.batch[1], whole, 0)
     # The whole K axis is one pass if it is not much longer than one.
     depth = plan.depth if plan.depth < groups else 1 << 40
-    a_depth = plan.rows * group if plan.pack_a else group
-    ragged = not plan.pack_b and p.n % width != 0
-    tile = RegisterTile(
-        plan.rows, plan.vectors, plan.lanes, group, plan.accumulate, plan.unroll, a_depth,
-        plan.pack_a, plan.pack_b, ragged,
-    )  # fmt: skip
     panels = -(-p.n // width)
     cubes = (-(-panels // plan.block_panels), -(-p.m // plan.block_rows), p.batches)
     made = launch(
         packed_matmul, Grid(cubes), task.effort(f"matmul {plan.rows}x{width}"),
         a=a, b=b, c=task.result(), sizes=Sizes(p.m, p.n, groups), of_a=of_a, of_b=of_b,
-        blocks=Blocks(plan.block_rows, plan.block_panels, depth), plan=tile,
+        blocks=Blocks(plan.block_rows, plan.block_panels, depth),
+        plan=replace(plan, depth=0, block_rows=0, block_panels=0),
+        ragged=not plan.pack_b and p.n % width != 0,
     )  # fmt: skip
     return task, [*launches, made]

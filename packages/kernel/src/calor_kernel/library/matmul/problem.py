@@ -15,6 +15,8 @@ from calor.dtypes import DType, bfloat16, float16, float32, int8, int32
 from calor_kernel.contract.work import Request, View, row_major
 
 Axes = tuple[int, ...]
+# A margin for the reach of tiles beyond the end of an operand, with 32-bit indices.
+_NARROW = (1 << 31) - (1 << 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +205,34 @@ def copied(request: Request, number: int, view: View) -> Request:
     inputs[number] = View(view.shape, row_major(view.shape), view.dtype)
     attributes = {**request.attributes, **{k: tuple(v) for k, v in pairs.items()}}
     return replace(request, inputs=tuple(inputs), attributes=attributes)
+
+
+def in_accesses(product: Product, count: int) -> bool:
+    """Return whether accesses of ``count`` elements divide the operands and the result."""
+
+    def fits(operand: Operand, size: int) -> bool:
+        if operand.depth == 1:
+            dense, other = product.k, operand.free
+        elif operand.free == 1:
+            dense, other = size, operand.depth
+        else:
+            return False
+        numbers = (dense, other, operand.offset, *operand.batch)
+        return all(number % count == 0 for number in numbers)
+
+    if product.n % count:
+        return False
+    return fits(product.a, product.m) and fits(product.b, product.n)
+
+
+def narrow(product: Product) -> bool:
+    """Return whether 32-bit indices reach all operands and the result."""
+    ends = [product.m * product.n * product.batches]
+    for operand, size in ((product.a, product.m), (product.b, product.n)):
+        sizes = (*product.batch, size, product.k)
+        steps = (*operand.batch, operand.free, operand.depth)
+        if any(step < 0 for step in steps):
+            return False
+        pairs = zip(sizes, steps, strict=True)
+        ends.append(operand.offset + sum(n * step for n, step in pairs))
+    return all(end < _NARROW for end in ends)

@@ -26,7 +26,7 @@ from calor_kernel.language import (
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.simt import add_early, add_loaded, multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
-from calor_kernel.library.matmul.operand_access import narrow
+from calor_kernel.library.matmul.problem import narrow
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 

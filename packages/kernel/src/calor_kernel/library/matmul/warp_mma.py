@@ -37,6 +37,7 @@ from calor_kernel.language import (
     unit_index,
 )
 from calor_kernel.language.matrices import SHAPES, MatrixShape
+from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.gemm.mma import SQUARE, Sums, instruction_for, sums_of
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Batches, Given, Sizes, Strides, Task
@@ -180,8 +181,8 @@ def matmul_warp_mma(
     high, wide = plan.rows // plan.down, plan.columns // plan.across
     row, column = plane // plan.across * high, plane % plan.across * wide
     sums = sums_of(plan.shape, high // plan.shape.m, wide // plan.shape.n)
-    a_tile = StridedLines(a, a_start, first_row, m, (strides.a_row, strides.a_depth))
-    b_tile = StridedLines(b, b_start, first_column, n, (strides.b_column, strides.b_depth))
+    a_tile = StridedLines(a, a_start, first_row, m, strides.a_row, strides.a_depth)
+    b_tile = StridedLines(b, b_start, first_column, n, strides.b_column, strides.b_depth)
     side = 0
     for begin in range(0, k, plan.depth):
         l_at, r_at = side * l_size, side * r_size
@@ -197,21 +198,6 @@ def matmul_warp_mma(
             start = first_column + column + j * plan.shape.n
             place = c.at((batch * m + top) * n + start)
             sums[i][j].store(place, (n, 1), limits=(m - top, n - start))
-
-
-@dataclass(frozen=True, slots=True)
-class StridedLines:
-    """A tile of an operand of any strides: of rows or columns, and of terms.
-
-    ``start``: the operand's position in ``source``; ``first``: the tile's first row or column, of
-    ``count``.
-    """
-
-    source: Pointer
-    start: Index
-    first: Index
-    count: Index
-    strides: tuple[Number, Number]
 
 
 @helper
@@ -254,7 +240,7 @@ def fill_tile(
         if left
         else (plan.columns, plan.b_access, plan.b_along)
     )
-    source, (stride, depth_stride) = lines.source, lines.strides
+    source = lines.source
     depth, factor, (step, deep) = plan.depth, plan.factor, plan.steps(size)
     pieces = size * depth // access
     per_line = (depth if along else size) // access
@@ -266,7 +252,7 @@ def fill_tile(
             place, p = i % per_line * access, i // per_line
         if (pieces % plan.units == 0) or (i < pieces):
             inside = (lines.first + place < lines.count) & (begin + p < k)
-            index = lines.start + (lines.first + place) * stride + (begin + p) * depth_stride
+            index = lines.index(lines.first + place, begin + p)
             read = splat(constant(0, source.dtype), access)
             # A whole access is inside or outside: if it has several elements, it divides the sizes.
             if inside:
