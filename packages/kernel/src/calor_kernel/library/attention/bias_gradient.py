@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Generic, TypeVar
 
-from calor.dtypes import DType, bool_
+from calor.dtypes import DType
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Output, Request
 from calor_kernel.language import (
@@ -37,8 +37,14 @@ from calor_kernel.language import (
     vreduce,
 )
 from calor_kernel.library.attention.cpu import weigh
-from calor_kernel.library.attention.cpu_plan import Tiles
-from calor_kernel.library.attention.cpu_tiles import VisibleKeys, along, copy_rows, score, scores_of
+from calor_kernel.library.attention.cpu_tiles import (
+    Tiles,
+    VisibleKeys,
+    along,
+    copy_rows,
+    score,
+    scores_of,
+)
 from calor_kernel.library.attention.operands import (
     KernelOperands,
     ScoreForm,
@@ -126,12 +132,6 @@ class BiasParts:
             "summed": self.summed,
         }
         return (down, across, matrices), own, after
-
-
-def bias_parts_of(request: Request, problem: Attention) -> BiasParts:
-    """Return the gradient of a request: that of its only bias."""
-    (bias,) = (v for v in request.inputs[6:] if v.dtype is not bool_)
-    return BiasParts(problem, bias.shape, bias.dtype)
 
 
 Span = tuple[Number, Number]

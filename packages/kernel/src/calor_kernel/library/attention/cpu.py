@@ -41,11 +41,11 @@ from calor_kernel.language import (
     splat,
     vreduce,
 )
-from calor_kernel.library.attention.cpu_plan import Tiles
 from calor_kernel.library.attention.cpu_tiles import (
     Columns,
     Left,
     Scores,
+    Tiles,
     VisibleKeys,
     along,
     copy_rows,

@@ -1,30 +1,25 @@
 """Launches of attention by register tiles, for devices whose cubes have one unit.
 
-Requirements: scores need transposed keys, so keys are packed once for all queries, unless these are
-few. Sums need rows with vectors along them; values are packed only for another type or order.
+Requirements: a blueprint is the smallest build-time key. Sizes are rounded up to rooms in private
+memory, so that attention of many sizes shares few kernels. Rooms fit a thread's stack, and a
+block's data fits the caches. Scores need transposed keys, so keys are packed once for all queries,
+unless these are few. Sums need rows with vectors along them; values are packed only for another
+type or order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor.dtypes import DType
-from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.choices import choice, greatest, least
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Output, Request, Scratch, Work
 from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_cpu
-from calor_kernel.library.attention.cpu import (
-    PanelSteps,
-    add_parts,
-    attend_cpu,
-    gradient_cpu,
-)
-from calor_kernel.library.attention.cpu_plan import (
-    Tiles,
-    forward_shares,
-    gradient_shares,
-)
+from calor_kernel.library.attention.cpu import PanelSteps, add_parts, attend_cpu, gradient_cpu
+from calor_kernel.library.attention.cpu_tiles import Tiles
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     contiguous,
@@ -36,10 +31,128 @@ from calor_kernel.library.attention.problem import Attention, Operand
 from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
 
-# Vectors of parts that a cube adds.
-_SHARE = 64
+# Rows of a register tile by its vectors, for 32 and for 16 vector registers.
+_TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
+# Bytes of private memory of a cube of one unit; it is a thread's stack.
+_PRIVATE = 240 << 10
+# Keys of a block: their scores fit the first-level cache, and the keys the second-level cache.
+_KEYS = 512
+# Maximum of queries of a cube, and approximate number of its operations.
+_QUERIES = 96
+_SHARE = 32_000_000
+# Maximum of keys of a gradient block.
+_GRADIENT_KEYS = 128
+# Minimum of queries of a cube for which the gradients' blocks pay.
+_GRADIENT_QUERIES = 12
+# Vectors of parts of a gradient that a cube adds.
+_ADDED = 64
 # Maximum of queries for which packing the keys does not pay.
 _FEW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Queries and keys of a block, and the keys of a gradient cube."""
+
+    queries: int
+    keys: int
+    split: int = 0
+
+
+def forward_tiles(problem: Attention, info: DeviceInfo) -> Tiles:
+    """Return the register tiles and rooms of the forward pass."""
+    b = _tiles(problem, info, 4, _KEYS)
+    item = problem.accumulate.itemsize
+    left = _PRIVATE // item - b.rows * (b.key_room + b.lanes)
+    each = b.feature_room + b.value_room + b.lanes + 1
+    return _with_queries(b, left // each)
+
+
+def gradient_tiles(problem: Attention, info: DeviceInfo) -> Tiles | None:
+    """Return the register tiles and rooms of the gradients, None if no rooms fit."""
+    for b in _smaller(problem, info):
+        room = b.feature_room + b.value_room
+        stride = b.key_room + b.lanes
+        queries = (_PRIVATE // problem.accumulate.itemsize - stride * room) // (room + 2 * stride)
+        if queries >= min(_GRADIENT_QUERIES, problem.queries + b.rows):
+            return _with_queries(b, queries)
+    return None
+
+
+def _smaller(problem: Attention, info: DeviceInfo) -> Iterator[Tiles]:
+    """Yield tiles with ever fewer keys in a block."""
+    b = _tiles(problem, info, 4, _GRADIENT_KEYS)
+    for vectors in range(b.vectors, 0, -1):
+        yield _tiles(problem, info, vectors, _GRADIENT_KEYS)
+    yield _tiles(problem, info, 1, 1)
+
+
+def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -> Tiles:
+    p = problem
+    lanes = max(1, info.vector_bytes // p.accumulate.itemsize)
+    shapes = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
+    most = max(shapes)
+    vectors = _key_vectors(p.keys, lanes, min(most, most_vectors))
+    features, values = (least(most, greatest(1, -(-n // lanes))) for n in (p.features, p.values))
+    rows = greatest(1, least(shapes[most], p.queries))
+    panel = vectors * lanes
+    rooms = _room(p.features, features * lanes), _room(p.values, values * lanes)
+    return Tiles(lanes, rows, vectors, features, values, rows, -(-keys // panel) * panel, *rooms)
+
+
+@choice(low=1, high=4)
+def _key_vectors(keys: int, lanes: int, most: int) -> int:
+    """Return the vectors of keys in a tile; not three, because four are hardly slower.
+
+    So one kernel serves all sizes above two vectors.
+    """
+    wanted = max(1, -(-keys // lanes))
+    return wanted if wanted <= min(2, most) else most
+
+
+def _with_queries(b: Tiles, fits: int) -> Tiles:
+    """Return the tiles with as many queries as fit, up to a maximum."""
+    return replace(b, query_room=greatest(1, least(fits, _QUERIES) // b.rows) * b.rows)
+
+
+def _room(count: int, unit: int) -> int:
+    """Return the room for ``count`` elements: at least a power of two of vectors."""
+    room = unit
+    while room < count:
+        room *= 2
+    return room
+
+
+def forward_shares(problem: Attention, b: Tiles, info: DeviceInfo) -> Shares:
+    """Return the share of a forward cube, and the keys of a block."""
+    p = problem
+    flops = 2 * p.keys * (p.features + p.values) // (2 if p.causal else 1)
+    down = -(-p.queries // b.rows)
+    busy = -(-down * p.heads * p.batch // (4 * info.cores))
+    share = greatest(1, least(b.query_room // b.rows, _SHARE // greatest(1, flops * b.rows), busy))
+    return Shares(_even(down, share) * b.rows, _even_keys(p, b))
+
+
+def gradient_shares(problem: Attention, b: Tiles, info: DeviceInfo) -> Shares:
+    """Return the blocks of the gradients, and ranges of keys that keep the cores busy."""
+    p = problem
+    keys = _even_keys(p, b)
+    blocks = -(-max(p.keys, 1) // keys)
+    heads = max(1, p.batch * p.key_heads)
+    splits = 1 if heads >= 4 * info.cores else min(blocks, -(-4 * info.cores // heads), 8)
+    down = max(1, -(-p.queries // b.rows))
+    queries = _even(down, b.query_room // b.rows) * b.rows
+    return Shares(queries, keys, -(-blocks // splits) * keys)
+
+
+def _even(count: int, most: int) -> int:
+    """Return the size of about equal shares of at most ``most``."""
+    return -(-count // -(-count // most))
+
+
+def _even_keys(problem: Attention, b: Tiles) -> int:
+    """Return the keys of about equal blocks of whole panels."""
+    return _even(greatest(1, -(-problem.keys // b.panel)), b.key_room // b.panel) * b.panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +177,16 @@ class Packed:
         self.scratch.append(greatest(count, 1) * dtype.itemsize)
         return Bound(Scratch(len(self.scratch) - 1), dtype)
 
+    def panels(self, tiles: Tiles) -> tuple[Bound, Bound]:
+        """Return keys and values, transposed."""
+        p = self.problem
+        return self.transposed(p.key, p.features, tiles), self.transposed(p.value, p.values, tiles)
+
     def transposed(self, operand: Operand, width: int, tiles: Tiles) -> Bound:
         """Return keys or values of all heads, transposed, in the tiles' panels of keys."""
-        p = self.problem
         *_, row, column = operand.strides
-        sizes = p.keys, width
-        count = -(-p.keys // tiles.panel) * tiles.panel * width
-        return self._packed(operand, sizes, count, tiles.panel, tiles.lanes, (row, column))
+        sizes = self.problem.keys, width
+        return self._packed(operand, sizes, (row, column), tiles.panel, tiles.lanes)
 
     def rows(self, operand: Operand, width: int, vectors: int, lanes: int) -> VectorRows:
         """Return keys or values as rows with vectors along them, in panels of some vectors."""
@@ -79,8 +195,8 @@ class Packed:
         if operand.dtype is p.accumulate and (column == 1 or width == 1):
             steps = PanelSteps(batch, head, span, row)
             return VectorRows(operand.bound, steps, (False, width % span != 0))
+        target = self._packed(operand, (width, p.keys), (column, row), span, lanes)
         whole = -(-width // span) * span * p.keys
-        target = self._packed(operand, (width, p.keys), whole, span, lanes, (column, row))
         steps = PanelSteps(whole * p.key_heads, whole, p.keys * span, span)
         return VectorRows(target, steps, (True, False))
 
@@ -88,21 +204,20 @@ class Packed:
         self,
         operand: Operand,
         sizes: tuple[int, int],
-        count: int,
+        strides: tuple[int, int],
         panel: int,
         lanes: int,
-        strides: tuple[int, int],
     ) -> Bound:
-        """Return memory with panels of an operand, ``count`` elements for each head."""
-        p = self.problem
-        heads = p.batch, p.key_heads
+        """Return memory with the panels of an operand of all heads."""
+        p, (n, k) = self.problem, sizes
+        count = -(-n // panel) * panel * k
         target = self.memory(p.batch * p.key_heads * count, p.accumulate)
         if count:
-            batch = operand.strides[0], operand.strides[1]
-            seen = Packable(batch, *strides, 0, operand.dtype)
-            source, to = operand.bound.place, target.place
+            seen = Packable((operand.strides[0], operand.strides[1]), *strides, 0, operand.dtype)
+            places = operand.bound.place, target.place
+            heads = p.batch, p.key_heads
             self.launches.append(
-                pack_operand(*sizes, heads, seen, panel, lanes, 1, p.accumulate, source, to)
+                pack_operand(n, k, heads, seen, panel, lanes, 1, p.accumulate, *places)
             )
         return target
 
@@ -149,8 +264,7 @@ def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterat
     p = problem
     share = gradient_shares(p, b, request.info)
     packed = Packed(p)
-    key_panels = packed.transposed(p.key, p.features, b)
-    value_panels = packed.transposed(p.value, p.values, b)
+    key_panels, value_panels = packed.panels(b)
     rows = packed.rows(p.key, p.features, b.feature_vectors, b.lanes)
     splits = -(-p.keys // share.split)
     count = p.rows * p.features
@@ -189,7 +303,7 @@ def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterat
         launches.append(
             launch(
                 add_parts,
-                Grid.line(-(-count // (_SHARE * b.lanes))),
+                Grid.line(-(-count // (_ADDED * b.lanes))),
                 Effort("attention gradient sum", splits * count, nbytes),
                 parts=for_query,
                 target=result,
@@ -199,7 +313,7 @@ def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterat
                 number=splits,
                 split=share.split,
                 width=b.lanes,
-                share=_SHARE,
+                share=_ADDED,
                 causal=p.causal,
                 accumulate=p.accumulate,
             )
@@ -212,8 +326,7 @@ def bias_gradient_by_tiles(parts: BiasParts, b: Tiles, request: Request) -> Iter
     p = parts.problem
     share = gradient_shares(p, b, request.info)
     packed = Packed(p)
-    key_panels = packed.transposed(p.key, p.features, b)
-    value_panels = packed.transposed(p.value, p.values, b)
+    key_panels, value_panels = packed.panels(b)
     cubes, own, after = parts.blocks(share.queries, share.keys, packed.memory, request)
     made = launch(
         bias_gradient_cpu,

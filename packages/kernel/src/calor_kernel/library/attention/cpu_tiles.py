@@ -31,7 +31,6 @@ from calor_kernel.language import (
     shuffle,
     splat,
 )
-from calor_kernel.library.attention.cpu_plan import Tiles
 from calor_kernel.library.attention.operands import KernelOperands, Rows, ScoreForm
 from calor_kernel.library.math.base import exactly, format_of, polynomial
 from calor_kernel.library.math.coefficients import EXP
@@ -42,6 +41,30 @@ from calor_kernel.library.math.exponential import LOG2_E, LOG_2
 _UNROLL, _TOGETHER = 4, 4
 # Below these the exponential is subnormal.
 _ENDS = {float32: -87.0, float64: -708.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Tiles of ``rows`` queries by vectors: of keys, of a query's or of a value's features.
+
+    Rooms are elements of private memory: for the keys of a block, the queries of a cube or block,
+    the features of a query and those of a value.
+    """
+
+    lanes: int
+    rows: int
+    vectors: int
+    feature_vectors: int
+    value_vectors: int
+    query_room: int
+    key_room: int
+    feature_room: int
+    value_room: int
+
+    @property
+    def panel(self) -> int:
+        """The keys of a panel."""
+        return self.vectors * self.lanes
 
 
 @dataclass(frozen=True, slots=True)

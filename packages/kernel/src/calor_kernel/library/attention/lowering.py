@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Final
 
+from calor.dtypes import bool_
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Table, Way, ranked
 from calor_kernel.contract.work import Request, Work
-from calor_kernel.library.attention.bias_gradient import BiasParts, bias_parts_of
+from calor_kernel.library.attention.bias_gradient import BiasParts
 from calor_kernel.library.attention.cpu_launch import (
     bias_gradient_by_tiles,
     forward_by_tiles,
+    forward_tiles,
+    gradient_tiles,
     gradients_by_tiles,
 )
-from calor_kernel.library.attention.cpu_plan import Tiles, forward_tiles, gradient_tiles
-from calor_kernel.library.attention.mma_launch import (
-    forward_by_mma,
-    gradients_by_mma,
-    mma_refusal,
-)
+from calor_kernel.library.attention.cpu_tiles import Tiles
+from calor_kernel.library.attention.mma_launch import forward_by_mma, gradients_by_mma, mma_refusal
 from calor_kernel.library.attention.problem import Attention, attention_of
 from calor_kernel.library.attention.simt_launch import (
     bias_gradient_by_simt,
@@ -47,22 +46,25 @@ def _no_tiles(task: Task, request: Request) -> str | None:
     return None if task.tiles else "private memory holds no rows of so many features"
 
 
-def _by_tiles(make: Callable[..., Iterable[Work]]) -> Way[Task]:
-    def works(task: Task, request: Request) -> Iterable[Work]:
-        return make(task.bias or task.problem, task.tiles, request)
+def _tiles_serve(task: Task, request: Request) -> str | None:
+    return "register tiles serve cubes of one unit" if task.tiles else None
 
-    return Way("register tiles", _no_tiles, works)
+
+def _by_tiles(make: Callable[..., Iterable[Work]]) -> Way[Task]:
+    return Way(
+        "register tiles",
+        _no_tiles,
+        lambda task, request: make(task.bias or task.problem, task.tiles, request),
+    )
 
 
 def _by_simt(make: Callable[..., Iterable[Work]]) -> Way[Task]:
-    def works(task: Task, request: Request) -> Iterable[Work]:
-        return make(task.bias or task.problem, request)
-
-    return Way("simt", _tiles_serve, works, tier=2)
-
-
-def _tiles_serve(task: Task, request: Request) -> str | None:
-    return "register tiles serve cubes of one unit" if task.tiles else None
+    return Way(
+        "simt",
+        _tiles_serve,
+        lambda task, request: make(task.bias or task.problem, request),
+        tier=2,
+    )
 
 
 def _by_mma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
@@ -75,16 +77,11 @@ def _by_mma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
 
 # The ways of each op, the most promising first.
 FORWARD: Final[Table[Task]] = Table(
-    "attention",
-    _by_tiles(forward_by_tiles),
-    _by_mma(forward_by_mma),
-    _by_simt(forward_by_simt),
+    "attention", _by_tiles(forward_by_tiles), _by_mma(forward_by_mma), _by_simt(forward_by_simt)
 )
 GRADIENT: Final[Table[Task]] = Table(
     "attention_gradient",
-    _by_tiles(gradients_by_tiles),
-    _by_mma(gradients_by_mma),
-    _by_simt(gradients_by_simt),
+    *(_by_tiles(gradients_by_tiles), _by_mma(gradients_by_mma), _by_simt(gradients_by_simt)),
 )
 BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))
 
@@ -94,25 +91,27 @@ def attention(request: Request) -> Sequence[Work]:
     problem = attention_of(request)
     if not problem.rows:
         return [Work(())]
-    tiles = forward_tiles(problem, request.info) if request.info.max_units == 1 else None
-    return ranked(FORWARD, Task(problem, tiles), request)
+    return ranked(FORWARD, Task(problem, _tiles(forward_tiles, problem, request)), request)
 
 
 def gradient(request: Request) -> Sequence[Work]:
     """Return the works of the gradients of query, key and value, the likeliest first."""
     problem = attention_of(request, 3)
-    return ranked(GRADIENT, Task(problem, _gradient_tiles(problem, request)), request)
+    return ranked(GRADIENT, Task(problem, _tiles(gradient_tiles, problem, request)), request)
 
 
 def bias_gradient(request: Request) -> Sequence[Work]:
     """Return the works of the gradient of the bias, the likeliest first."""
     problem = attention_of(request, 3)
-    parts = bias_parts_of(request, problem)
-    if not prod(parts.shape):
+    (bias,) = (v for v in request.inputs[6:] if v.dtype is not bool_)
+    if not bias.size:
         return [Work(())]
-    tiles = _gradient_tiles(problem, request)
+    parts = BiasParts(problem, bias.shape, bias.dtype)
+    tiles = _tiles(gradient_tiles, problem, request)
     return ranked(BIAS_GRADIENT, Task(problem, tiles, parts), request)
 
 
-def _gradient_tiles(problem: Attention, request: Request) -> Tiles | None:
-    return gradient_tiles(problem, request.info) if request.info.max_units == 1 else None
+def _tiles(
+    make: Callable[[Attention, DeviceInfo], Tiles | None], problem: Attention, request: Request
+) -> Tiles | None:
+    return make(problem, request.info) if request.info.max_units == 1 else None
