@@ -211,7 +211,7 @@ def forget(device: str) -> None:
     backend: Any = registry.backend(device)
     engine = backend.engine(0)
     known = engine.replanning
-    engine.replanning = type(known)(engine, known.anew, known.fusers)
+    engine.replanning = type(known)(engine)
     operands = sys.modules.get("suites._gpu")
     if operands is not None:
         operands._tensors.cache_clear()

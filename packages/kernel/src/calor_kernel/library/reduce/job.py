@@ -221,7 +221,7 @@ class Problem:
         known: Mapping[int, Placed] | None = None,
     ) -> Job:
         """Return the job of a part of the program, which reads the operands among known values."""
-        places = dict(zip(self.program.memory, self.job.sources, strict=True)) | (known or {})
+        places = dict(zip(self.program.memory, self.job.sources, strict=True)) | dict(known or {})
         numbers = dict(zip(self.program.numbers, self.job.numbers, strict=True))
         return replace(
             self.job,
