@@ -26,6 +26,7 @@ def cases(device: str) -> Iterator[Named]:
     yield from _texts(("float32", "bfloat16") if gpu else ("float32",), 16 if gpu else 1)
     yield from _single_queries(("float16", "bfloat16", "float32") if gpu else ("float32",))
     yield from _moves()
+    yield from _rare(device)
 
 
 def tensors(device: str, operands: tuple[Operand, ...]) -> list[Any]:
@@ -285,3 +286,36 @@ def _moves() -> Iterator[Named]:
     ]
     for name, function, operands in plain:
         yield name, forward(function, *operands)
+
+
+def _rounded(function: Function) -> Function:
+    """Return a function whose float32 products may be rounded, as training on GPUs does it."""
+
+    def call(*tensors: Any) -> Any:
+        import calor
+
+        with calor.matmul_precision("high"):
+            return function(*tensors)
+
+    return call
+
+
+def _rare(device: str) -> Iterator[Named]:
+    """Yield problems that few programs have, and that one way alone serves, or serves best."""
+    import calor
+
+    weight: Operand = ((3 * _WIDTH, _WIDTH), "float32")
+    rows: Operand = ((4096, _WIDTH), "float32")
+    yield from both("roberta tf32 qkv", _rounded(lambda x, w: x @ w.T), rows, weight)
+    # VGG-16's first classifier, whose window is the whole image.
+    image, window = ((1, 512, 7, 7), "float32"), ((4096, 512, 7, 7), "float32")
+    yield "vgg classifier as a convolution", forward(_functional("conv2d"), image, window)
+    whole = [(shape, "int32") for shape in ((1, 16, 28, 28), (32, 16, 3, 3))]
+    yield "convolution of integers", forward(_functional("conv2d", padding=1), *whole)
+    complex_rows: Operand = ((64, 1000), "complex64")
+    yield "product of complex numbers", forward(lambda x: calor.prod(x, axis=1), complex_rows)
+    if device == "metal":
+        return  # It has no float64.
+    doubles: Operand = ((8, 100_000), "float64")
+    yield "sort of float64", forward(lambda x: calor.sort(x), doubles)
+    yield "argsort of float64", forward(lambda x: calor.argsort(x), doubles)

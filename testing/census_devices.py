@@ -188,6 +188,18 @@ def cuda() -> DescribedDevice:
     return DescribedDevice(info, _printing(CudaCpp(), "sm_90a"))
 
 
+def a100() -> DescribedDevice:
+    """Return an NVIDIA A100: matrix instructions of planes, and no TMA."""
+    from calor_cuda.cuda_cpp import CudaCpp
+    from calor_cuda.description import describe
+
+    native = {"library": "CuPy", "driver": 13000, "runtime": 13000, "target": "sm_80"}
+    given = {"major": 8, "name": b"NVIDIA A100, described", "multiProcessorCount": 108}
+    given |= {"sharedMemPerBlockOptin": 163 << 10, "l2CacheSize": 40 << 20}
+    info = describe({**H200, **given, "totalGlobalMem": 80 << 30}, native)
+    return DescribedDevice(info, _printing(CudaCpp(), "sm_80"))
+
+
 def opencl() -> DescribedDevice:
     """Return an NVIDIA H200 as its OpenCL driver describes it."""
     import pyopencl
@@ -284,6 +296,7 @@ def cpu() -> DescribedDevice:
 
 
 DEVICES: dict[str, Callable[[], DescribedDevice]] = {
+    "a100": a100,
     "cpu": cpu,
     "cuda": cuda,
     "hip": hip,

@@ -228,11 +228,19 @@ def described(device: str) -> Iterator[None]:
     tables: Sequence[dict[str, Any]] = (backends, registry._devices)
     opened = [_taken(table, device) for table in tables]
     backends[device] = KernelBackend(device, lambda index: made)
+    # A device of a kind that no distribution brings is known while it is described.
+    unknown = device not in registry.installed()
+    if unknown:
+        registry._registered["backend"][device] = (None, "the census")
+        registry._loaded.add(device)
     np.random.default_rng = lambda *seed: Zeros()  # type: ignore[assignment]
     try:
         yield
     finally:
         np.random.default_rng = generator
+        if unknown:
+            registry._loaded.discard(device)
+            del registry._registered["backend"][device]
         for table, found in zip(tables, opened, strict=True):
             _taken(table, device)
             table.update(found)
