@@ -29,7 +29,13 @@ INSTRUCTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# These compile for half a minute.
+SLOW = {"attention by mma", "convolution of float32 by fragments"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES]
+)
 def test_a_family(cdna: Any, clang: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("CALOR_CACHE", "0")
     # What is compiled in other processes would not be seen here.

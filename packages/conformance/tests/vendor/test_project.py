@@ -108,6 +108,7 @@ def test_the_device_is_there_at_once(environment: tuple[Environment, Path]) -> N
     assert made.start(["-c", code], here).stdout == "tensor([2., 2., 2.], device='sample:0')\n"
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass_and_the_verdict_says_what_is_missing(
     environment: tuple[Environment, Path],
 ) -> None:

@@ -34,6 +34,7 @@ def reader(tmp_path: Path) -> Reader:
     return Reader(tmp_path, Environment(tmp_path / "site"))
 
 
+@pytest.mark.slow
 def test_the_tutorial_leads_to_green(reader: Reader) -> None:
     for block in blocks(PAGE.read_text("utf-8").partition("\n## Declare limits")[0]):
         reader.follow(block)
