@@ -9,8 +9,8 @@ import pytest
 
 from calor.dtypes import float16, float32
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
-from calor_kernel.device.plane_probe import planes_hold
 from calor_kernel.device.protocol import Slot, Step
+from calor_opencl.plane_probe import planes_hold
 from device_contract import built
 
 

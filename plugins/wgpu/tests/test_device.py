@@ -14,8 +14,8 @@ from calor.dtypes import float32, int8, int64
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
-from calor_kernel.runtime import cores
 from calor_wgpu._bindings import APART, Pipelines
+from calor_wgpu.probes import cores
 from device_contract import built
 from device_runs import run
 

@@ -8,7 +8,6 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32, float64, int8, int32, int64, uint8, uint64
 from calor.errors import CompileError
-from calor_kernel.device.structs import struct_of
 from calor_kernel.language import (
     Buffer,
     Scalar,
@@ -29,6 +28,7 @@ from calor_kernel.language import (
     unit_position,
 )
 from calor_kernel.library.math.base import exactly
+from calor_wgpu.structs import struct_of
 from calor_wgpu.wgsl import WGSL, print_wgsl
 from golden import assert_golden
 from text_cases import arithmetic, kept_cases

@@ -7,12 +7,12 @@ import pytest
 
 from calor.dtypes import bfloat16, float32, int64
 from calor.errors import ArgumentError, DeviceError
-from calor_kernel.device.arithmetic_probe import given, seen
 from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.device.structs import folded, pack, struct_of
 from calor_kernel.device.words import WORD, Piece, WordMemory
 from calor_kernel.ir.nodes import Parameter
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_wgpu.probes.arithmetic import given, seen
+from calor_wgpu.structs import folded, pack, struct_of
 
 
 class Words(WordMemory):

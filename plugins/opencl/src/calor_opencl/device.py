@@ -18,10 +18,10 @@ from calor.errors import DeviceError, OutOfMemoryError
 from calor.units import bytes_text
 from calor_kernel.device.batches import Batch
 from calor_kernel.device.launch_cache import Kept
-from calor_kernel.device.plane_probe import planes_hold
 from calor_kernel.device.protocol import Device, Memory, Queue, Step
 from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Kernel
+from calor_opencl.plane_probe import planes_hold
 
 from ._bindings import (
     Function,

@@ -16,8 +16,8 @@ import wgpu
 
 from calor.dtypes import int64
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.device.arithmetic_probe import given, seen
 from calor_kernel.printers.dialect import words
+from calor_wgpu.probes.arithmetic import given, seen
 
 from ._bindings import compute
 from .wgsl import MOST_CUBES, WGSL, probe

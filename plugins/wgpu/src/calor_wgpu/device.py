@@ -6,7 +6,7 @@ import wgpu
 
 from calor.errors import DeviceError
 from calor_kernel.device.protocol import Device
-from calor_kernel.runtime.cores import with_cores
+from calor_wgpu.probes.cores import with_cores
 
 from ._bindings import Stream, adapters, device
 from .description import describe, language

@@ -17,9 +17,9 @@ import numpy as np
 
 from calor_kernel.device.launch_cache import Kept
 from calor_kernel.device.protocol import Queue, Step
-from calor_kernel.device.structs import folded, pack, struct_of, windows
 from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Kernel
+from calor_wgpu.structs import folded, pack, struct_of, windows
 
 from ._bindings import Commands, Pipelines, Stream, bind, timed, typed, uniform
 from .toolchain import WgpuToolchain

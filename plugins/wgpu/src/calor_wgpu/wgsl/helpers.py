@@ -1,7 +1,7 @@
 """Functions in WGSL for operations without an operator or builtin.
 
 Requirements: only used functions are printed. They avoid behaviour that WGSL leaves undefined.
-Operations built from simpler ones are printed from :mod:`calor_kernel.ir.recipes`.
+Operations built from simpler ones are printed from :mod:`calor_wgpu.passes.recipes`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from calor.dtypes import DType, float32
 from calor_kernel.printers.helpers import Made
-from calor_kernel.printers.recipes import Recipes
+from calor_wgpu.wgsl.recipes import Recipes
 
 if TYPE_CHECKING:
     from .dialect import WGSL

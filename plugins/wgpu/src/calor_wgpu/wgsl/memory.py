@@ -11,10 +11,10 @@ from typing import Final
 
 from calor.dtypes import DType, float32
 from calor_kernel.ir.nodes import Memory, Operation
-from calor_kernel.ir.passes import atomics_of
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.printer import Elements, Printer, memory_of
+from calor_wgpu.passes import atomics_of
 
 from .dialect import WGSL
 from .scalars import WGSLScalars

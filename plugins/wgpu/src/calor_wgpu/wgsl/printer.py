@@ -12,21 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from calor_kernel.device.structs import COUNTS
 from calor_kernel.ir.nodes import Block, Kernel, Operation
-from calor_kernel.ir.passes import (
-    count_vectors,
-    eliminate_dead,
-    flag_unjoined,
-    hands_over,
-    lower_accesses,
-    optimize,
-    split_vectors,
-    unroll_loops,
-)
+from calor_kernel.ir.passes import eliminate_dead, optimize, split_vectors
 from calor_kernel.ir.types import Type
 from calor_kernel.printers.c import KernelPrinter
 from calor_kernel.printers.expressions import Expression
+from calor_wgpu.passes import count_vectors, flag_unjoined, hands_over, lower_accesses, unroll_loops
+from calor_wgpu.structs import COUNTS
 
 from . import memory
 from .dialect import WGSL
@@ -43,7 +35,7 @@ _TURNS: Final = 4
 def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     """Return a kernel as a module with the entry point ``main``.
 
-    The arguments are binding 0, with the layout of :mod:`calor_kernel.device.structs`; buffers
+    The arguments are binding 0, with the layout of :mod:`calor_wgpu.structs`; buffers
     follow.
 
     Raises

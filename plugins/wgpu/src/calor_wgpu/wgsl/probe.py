@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from calor_kernel.device.arithmetic_probe import LARGE, TURNS, UNITS
+from calor_wgpu.probes.arithmetic import LARGE, TURNS, UNITS
 
 _TEXT: Final = """
 @group(0) @binding(1) var<storage, read_write> seen: array<vec4<f32>>;

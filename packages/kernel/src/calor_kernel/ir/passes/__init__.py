@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.ir.passes.accesses import atomics_of, hands_over, lower_accesses
 from calor_kernel.ir.passes.align import align
-from calor_kernel.ir.passes.counting import count_vectors
 from calor_kernel.ir.passes.cubes import fold_cubes
 from calor_kernel.ir.passes.dead import sweep
 from calor_kernel.ir.passes.hoist import hoist
-from calor_kernel.ir.passes.joining import flag_unjoined
 from calor_kernel.ir.passes.rewriting import Rewriter, clone, on_copy
 from calor_kernel.ir.passes.simplify import simplify
-from calor_kernel.ir.passes.unroll import unroll_loops
 from calor_kernel.ir.passes.vectors import split_vectors
 
 __all__ = [
     "Rewriter",
-    "atomics_of",
     "clone",
-    "count_vectors",
     "eliminate_dead",
-    "flag_unjoined",
     "fold_cubes",
-    "hands_over",
-    "lower_accesses",
     "optimize",
     "simplify",
     "split_vectors",
-    "unroll_loops",
 ]
 
 

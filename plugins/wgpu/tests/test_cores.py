@@ -8,12 +8,20 @@ import pytest
 
 from calor.errors import CompileError
 from calor_interpreter.device import MANY_UNITS, LanesDevice
-from calor_kernel.runtime import cores
 from calor_kernel.runtime.autotune import tuning_lines
-from calor_kernel.runtime.cores import STEPS, cores_of, counted, with_cores
+from calor_wgpu.probes import cores
+from calor_wgpu.probes.cores import STEPS, cores_of, counted, with_cores
 from device_runs import run
 
 US = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    """Keep what is found in the test's own directory."""
+    monkeypatch.setenv("CALOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("CALOR_BUNDLES", raising=False)
+    return tmp_path / "cache"
 
 
 def test_steps_rise_by_half_at_most():

@@ -8,7 +8,6 @@ import pytest
 from calor.dtypes import DType, float32, float64, int8, int16, int32, int64, uint8, uint32, uint64
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.ir.passes import Rewriter
-from calor_kernel.ir.recipes import block_of
 from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
@@ -22,6 +21,7 @@ from calor_kernel.language import (
     mulhi,
     popcount,
 )
+from calor_wgpu.passes.recipes import block_of
 
 _SPECIAL = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-30, 3e38, -3e38, 1.0000001]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.device import plane_probe
+from calor_opencl import plane_probe
 
 
 def test_planes_that_hold() -> None:

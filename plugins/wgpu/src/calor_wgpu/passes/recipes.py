@@ -23,11 +23,11 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
-from calor_kernel.ir import halves
 from calor_kernel.ir.nodes import Block, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import Rewriter
 from calor_kernel.ir.types import Type
+from calor_wgpu.passes import halves
 
 UNSIGNED: Final = MappingProxyType({4: uint32, 8: uint64})
 Recipe = Callable[..., Value]

@@ -10,11 +10,11 @@ from typing import Any
 
 from calor.dtypes import DType
 from calor_kernel.ir.nodes import Kernel
-from calor_kernel.ir.recipes import block_of
 from calor_kernel.printers.dialect import Dialect
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.helpers import HelperFunctions
 from calor_kernel.printers.printer import Printer
+from calor_wgpu.passes.recipes import block_of
 
 
 class Recipes(HelperFunctions):

@@ -1,0 +1,19 @@
+"""Passes for WGSL: each takes a kernel of calor-kernel and returns an equivalent one.
+
+Requirements: WGSL has storage of whole words, vectors of two to four elements and no jumps, and its
+compilers read loops better whose counts are constants or in a variable.
+"""
+
+from calor_wgpu.passes.accesses import atomics_of, hands_over, lower_accesses
+from calor_wgpu.passes.counting import count_vectors
+from calor_wgpu.passes.joining import flag_unjoined
+from calor_wgpu.passes.unroll import unroll_loops
+
+__all__ = [
+    "atomics_of",
+    "count_vectors",
+    "flag_unjoined",
+    "hands_over",
+    "lower_accesses",
+    "unroll_loops",
+]

@@ -1,0 +1,1 @@
+"""What WebGPU does not tell of a device, found by kernels that run on it."""
