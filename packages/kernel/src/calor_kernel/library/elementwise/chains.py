@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from math import prod
 from typing import Any, Final
 
@@ -122,7 +121,7 @@ class ElementwiseFuser(Fuser):
         search = _Search(graph, info)
         taken: set[int] = set()
         for number in reversed(range(len(graph.nodes))):
-            if number in taken or not search.elementwise(number):
+            if number in taken or not search.elementwise[number]:
                 continue
             chain = search.grow(number, taken)
             if chain is not None:
@@ -130,7 +129,7 @@ class ElementwiseFuser(Fuser):
                 yield search.group(chain)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Chain:
     """The chain so far.
 
@@ -151,21 +150,22 @@ class _Search(Links):
     def __init__(self, graph: Graph, info: DeviceInfo) -> None:
         super().__init__(graph)
         self.ceilings = ceilings_of(info)
-        # Each is asked for every node that may join a chain.
-        self.behind = cache(self._behind)
-        self.elementwise = cache(self._elementwise)
+        self.elementwise = [self._computes(n) for n in range(len(graph.nodes))]
+        # Asked for every node that may join a chain.
+        self._known: dict[int, tuple[int, Path, tuple[int, ...]]] = {}
 
     def group(self, chain: _Chain) -> Group:
         """Return a chain as a group of the planner."""
         graph = self.graph
         order, written = sorted(chain.places), sorted(chain.results)
         read = [(n, v, self._operand(chain, n, v)) for n in order for v in graph.nodes[n].inputs]
-        operands = list(dict.fromkeys(key for _, _, key in read if key is not None))
+        keys = dict.fromkeys(key for _, _, key in read if key is not None)
+        operands = {key: k for k, key in enumerate(keys)}
         inputs = tuple(sorted({value for value, _ in operands}))
         made = {n: len(operands) + k for k, n in enumerate(order)}
         values: dict[int, list[int]] = {n: [] for n in order}
         for n, v, key in read:
-            values[n].append(made[self.behind(v)[0]] if key is None else operands.index(key))
+            values[n].append(made[self.behind(v)[0]] if key is None else operands[key])
         steps = []
         for n in order:
             node = graph.nodes[n]
@@ -193,7 +193,7 @@ class _Search(Links):
             return None
         return value, chain.places[number]
 
-    def _elementwise(self, number: int) -> bool:
+    def _computes(self, number: int) -> bool:
         """Return whether a node is elementwise; a view needs no launch."""
         node = self.graph.nodes[number]
         if node.op.name not in ROWS or not self._result(number).size:
@@ -208,13 +208,19 @@ class _Search(Links):
         move = Move(node.op.name, tuple(sorted(node.attributes.items())), self._result(number))
         return None if move.apply(View.dense(self.graph.specs[node.inputs[0]])) is None else move
 
-    def _behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
+    def behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         """Return the node that computes a value, −1 for none, and the movement between."""
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = self._behind(value)
+        return found
+
+    def _behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         path: Path = ()
         between: tuple[int, ...] = ()
         while True:
             number = self.maker.get(value, -1)
-            if number < 0 or self.elementwise(number):
+            if number < 0 or self.elementwise[number]:
                 return number, path, between
             move = self._move(number)
             if move is None:
@@ -245,7 +251,8 @@ class _Search(Links):
         places, nodes = chain.places | {number: path}, chain.nodes | {number, *between}
         weight = chain.weight + ROWS[self.graph.nodes[number].op.name].weight
         made = _Chain(chain.root, places, nodes, weight=weight)
-        return replace(made, results=frozenset(n for n in places if self._outside(made, n)))
+        made.results = frozenset(n for n in places if self._outside(made, n))
+        return made
 
     def _grown(
         self, chain: _Chain, number: int, path: Path, between: tuple[int, ...]
@@ -253,17 +260,17 @@ class _Search(Links):
         """Return the chain with one more node, None if that is not correct or does not pay."""
         spec = self._result(number)
         weight = ROWS[self.graph.nodes[number].op.name].weight
-        if chain.weight + weight > _WEIGHT or along(path, View.dense(spec)) is None:
+        if weight > _CHEAP and prod(spec.shape) < self._result(chain.root).size:
             return None
-        if prod(spec.shape) < self._result(chain.root).size and weight > _CHEAP:
+        if chain.weight + weight > _WEIGHT or along(path, View.dense(spec)) is None:
             return None
         made = self._with(chain, number, path, between)
         # Values that others read must have the chain's shape, and the chain must stay convex.
         if any(made.places[n] for n in made.results) or len(made.results) > _RESULTS:
             return None
         read = ((n, v) for n in made.places for v in self.graph.nodes[n].inputs)
-        inputs = {self._operand(made, n, v) for n, v in read} - {None}
-        values = {key[0] for key in inputs if key is not None}
+        inputs = {key for n, v in read if (key := self._operand(made, n, v)) is not None}
+        values = {value for value, _ in inputs}
         return None if len(inputs) > _OPERANDS or self._cyclic(made, values) else made
 
     def _outside(self, chain: _Chain, number: int) -> bool:
