@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calor.dtypes import ALL, float32
+from calor.dtypes import ALL, float32, float64
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import LOWERINGS, Input, Request, Scratch, View
@@ -189,23 +189,26 @@ ACROSS = [
 ]
 
 
+@pytest.mark.parametrize("dtype", [float32, float64])
 @pytest.mark.parametrize("row", ACROSS, ids=str)
-def test_vectors_of_channels_compute_the_same(row):
+def test_vectors_of_channels_compute_the_same(row, dtype):
     load_families()
+    # With 32 registers, tiles of float64 are limited by the square that transposes them.
+    info = replace(ONE_UNIT, native={**ONE_UNIT.native, "vector_registers": 32})
     x, w, stride, padding, dilation, groups = row
     rng = np.random.default_rng(5)
-    arrays = [draw(rng, shape, float32) for shape in (x, w)]
+    arrays = [draw(rng, shape, dtype) for shape in (x, w)]
     attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     shape = output_shape(x, w, stride, padding, dilation)
-    views = tuple(View.dense(spec(a.shape, float32)) for a in arrays)
-    request = Request("conv", attributes, views, (spec(shape, float32),), ONE_UNIT)
+    views = tuple(View.dense(spec(a.shape, dtype)) for a in arrays)
+    request = Request("conv", attributes, views, (spec(shape, dtype),), info)
     kept = replace(request, kept=frozenset((1,)))
     works = [LOWERINGS["conv"](r) for r in (request, kept)]
     labels = [work.launches[-1].label.rpartition(" ")[0] for work in works[0]]
     assert labels == ["conv rows", "conv channel vectors"]
     assert works[1] == works[0][::-1]
     assert [launch.prepares for launch in works[0][1].launches[-2:]] == [True, False]
-    found = [run_work(ONE_UNIT, work, arrays, np.empty(shape, np.float32)) for work in works[0]]
+    found = [run_work(info, work, arrays, np.empty(shape, dtype.numpy)) for work in works[0]]
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
 
 

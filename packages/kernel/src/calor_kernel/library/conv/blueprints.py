@@ -162,11 +162,10 @@ class Across:
 
 
 def across_tile(
-    width: int, outputs: int, terms: int, lines: int, images: int, info: DeviceInfo
+    width: int, outputs: int, terms: int, lines: int, images: int, lanes: int, info: DeviceInfo
 ) -> Across:
-    """Return the tiles for rows of ``width`` pixels, and ``lines`` rows in an image."""
+    """Return the tiles for rows of ``width`` pixels, vectors of ``lanes``, and ``lines`` rows."""
     many = _registers(info)
-    lanes = info.vector_bytes // 4
     fit = [t for t in _ACROSS[many] if t[0] <= min(width, lanes)]
 
     def cost(tile: Tile) -> tuple[float, int]:

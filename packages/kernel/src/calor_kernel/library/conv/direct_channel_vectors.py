@@ -187,7 +187,7 @@ def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) 
     deep, high, wide = axes
     taps, lines = prod(a.terms for a in axes), deep.count * high.count
     accumulate, lanes = vectors(problem, info)
-    p = across_tile(wide.count, rows.size, problem.terms, lines, images.size, info)
+    p = across_tile(wide.count, rows.size, problem.terms, lines, images.size, lanes, info)
     seen = within_padding(problem, steps, info)
     width = p.vectors * lanes
     panels = -(-rows.size // width)
