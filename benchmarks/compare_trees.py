@@ -4,8 +4,11 @@
 
 Each run is a process of its own that imports the sources of one tree, and the trees take turns. A
 case's time is the least of the medians of its runs. Cases whose ratio is further from 1 than
-`--within` are measured again, alone, before they are told as slower or faster. The exit status is 1
-if a case is slower still, if results differ, or if only one tree runs a case.
+`--within` are measured again, without most others, before they are told as slower or faster. The
+exit status is 1 if a case is slower still, if results differ, or if only one tree runs a case.
+
+The runs share an empty cache, unless CALOR_CACHE_DIR names one: results of tuning that were stored
+before would change the choices of the tree alone that has kernels of their names.
 """
 
 import argparse
@@ -55,11 +58,14 @@ class Tree:
 
     root: Path
     options: tuple[str, ...]
+    cache: Path
 
     def run(self, suite: str, only: Sequence[str]) -> dict[str, Any]:
         """Return what `run.py` of the tree writes of a suite."""
         sources = [*self.root.glob("packages/*/src"), *self.root.glob("plugins/*/src")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sorted(sources)))}
+        paths = os.pathsep.join(map(str, sorted(sources)))
+        given = {"CALOR_CACHE_DIR": str(self.cache), **os.environ}
+        environment = {**given, "PYTHONPATH": paths}
         with tempfile.TemporaryDirectory() as folder:
             written = Path(folder) / "result.json"
             command = [sys.executable, str(self.root / "benchmarks" / "run.py"), suite]
@@ -109,11 +115,9 @@ def measure(
     return wrong
 
 
-def chosen(cases: Sequence[Compared], every: Sequence[str]) -> list[Compared]:
-    """Return the cases that can be run alone: no other case's name contains theirs."""
-    return [
-        case for case in cases if "," not in case.case and sum(case.case in n for n in every) == 1
-    ]
+def texts_of(cases: Sequence[Compared]) -> list[str]:
+    """Return texts for `--only`, which has commas between them, that name at least these cases."""
+    return [max(case.case.split(","), key=len) for case in cases]
 
 
 def compare(trees: tuple[Tree, Tree], suite: str, options: argparse.Namespace) -> Any:
@@ -126,8 +130,7 @@ def compare(trees: tuple[Tree, Tree], suite: str, options: argparse.Namespace) -
         apart = [case for case in both if abs(math.log(case.ratio)) > math.log1p(options.within)]
         if not apart:
             break
-        again = [case.case for case in chosen(apart, list(found))] or options.only
-        wrong += measure(trees, suite, 2, again, found)
+        wrong += measure(trees, suite, 2, texts_of(apart), found)
     return both, list(dict.fromkeys(wrong))
 
 
@@ -158,8 +161,9 @@ def main(arguments: list[str] | None = None) -> int:
         told += ["--threads", str(options.threads)]
     cases: list[Compared] = []
     wrong: list[str] = []
-    with checkout(options.before) as before:
-        trees = Tree(before, tuple(told)), Tree(ROOT, tuple(told))
+    with checkout(options.before) as before, tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder)
+        trees = Tree(before, tuple(told), cache), Tree(ROOT, tuple(told), cache)
         for suite in options.suites.split(","):
             both, failed = compare(trees, suite, options)
             cases += both

@@ -65,6 +65,16 @@ def test_a_slower_case_is_measured_again_alone_and_told(
     assert runs == ["", "", *["b"] * 6, ""]
 
 
+def test_a_case_whose_name_others_contain_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {"sum 10": 1.0, "sum 100": 1.0, "matmul 8, 8": 1.0}
+    later = {"sum 10": 2.0, "sum 100": 1.0, "matmul 8, 8": 2.0}
+    compared(tmp_path, monkeypatch, (times,), (later,))
+    runs = (tmp_path / "two" / "benchmarks" / "runs.txt").read_text().split("\n")
+    assert runs == ["", "", *["sum 10 matmul 8"] * 6, ""]
+
+
 def test_a_faster_case_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     status, found = compared(tmp_path, monkeypatch, ({"a": 2.0},), ({"a": 1.0},))
     assert (status, found["geometric_mean"]["rows"]) == (0, 2.0)
