@@ -13,21 +13,8 @@ import numpy as np
 
 from calor.dtypes import uint32, uint64
 from calor.errors import CalorError
+from calor_kernel import language as kl
 from calor_kernel.device.protocol import Device, Slot, Step
-from calor_kernel.language import (
-    Buffer,
-    barrier,
-    kernel,
-    lane_position,
-    loop_range,
-    plane_ballot,
-    plane_position,
-    plane_reduce,
-    plane_scan,
-    plane_shuffle,
-    plane_size,
-    unit_position,
-)
 
 # The output of the kernel: one row per operation.
 ROWS: Final = 9
@@ -35,24 +22,24 @@ _ROUNDS, _PLANES = 3, 2
 _UP, _DOWN, _XOR, _DIVISOR = 3, 2, 5, 5
 
 
-@kernel
+@kl.kernel
 def try_planes(x: Any, y: Any) -> None:
     """Write each unit's result of each operation, accumulated over rounds."""
-    i, rows = unit_position(), _PLANES * plane_size()
-    for j in loop_range(_ROUNDS):
+    i, rows = kl.unit_position(), _PLANES * kl.plane_size()
+    for j in kl.loop_range(_ROUNDS):
         mine = x[i] + j.to(uint32)
         made = (
-            lane_position().to(uint32),
-            plane_position().to(uint32),
-            plane_shuffle(mine, plane_size() - 1 - lane_position()),
-            plane_shuffle(mine, _UP, "up"),
-            plane_shuffle(mine.to(uint64) << 32, _DOWN, "down") >> 32,
-            plane_shuffle(mine, _XOR, "xor"),
-            plane_ballot(mine % _DIVISOR == 0),
-            plane_reduce("max", mine),
-            plane_scan("add", mine),
+            kl.lane_position().to(uint32),
+            kl.plane_position().to(uint32),
+            kl.plane_shuffle(mine, kl.plane_size() - 1 - kl.lane_position()),
+            kl.plane_shuffle(mine, _UP, "up"),
+            kl.plane_shuffle(mine.to(uint64) << 32, _DOWN, "down") >> 32,
+            kl.plane_shuffle(mine, _XOR, "xor"),
+            kl.plane_ballot(mine % _DIVISOR == 0),
+            kl.plane_reduce("max", mine),
+            kl.plane_scan("add", mine),
         )
-        barrier("plane")
+        kl.barrier("plane")
         for row, value in enumerate(made):
             y[row * rows + i] = y[row * rows + i] + value.to(uint32)
 
@@ -83,7 +70,7 @@ def expected(x: np.ndarray[Any, Any], plane: int) -> np.ndarray[Any, Any]:
 def planes_hold(device: Device) -> bool:
     """Return whether a device's first plane size computes correctly."""
     plane = device.info.planes[0]
-    signature = [Buffer(uint32, writable=False), Buffer(uint32)]
+    signature = [kl.Buffer(uint32, writable=False), kl.Buffer(uint32)]
     x = (np.arange(_PLANES * plane, dtype=np.uint32) * 7919) % 1000
     got = np.zeros(ROWS * x.size, np.uint32)
     memory, queue, handles = device.memory, device.queue, []

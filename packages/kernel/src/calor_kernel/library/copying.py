@@ -13,34 +13,11 @@ from math import prod
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Output, Request, View, Work, lowering, row_major
-from calor_kernel.language import (
-    In,
-    Index,
-    KernelFunction,
-    Number,
-    Out,
-    Size,
-    SizeOf,
-    Stride,
-    StrideOf,
-    absolute_position,
-    barrier,
-    cube_position,
-    cube_size,
-    kernel,
-    loop_range,
-    min,
-    offset_of,
-    range,
-    shared,
-    splat,
-    unit_position,
-    unravel,
-)
 from calor_kernel.library.transposition import transpose
 
 N = TypeVar("N")
@@ -53,33 +30,35 @@ _TURNS = 4
 _TILE = 32
 
 
-@kernel
+@kl.kernel
 def copy_dense(
-    source: In, target: Out, count: Size, chunk: Size, *, width: int, fill: bool
+    source: kl.In, target: kl.Out, count: kl.Size, chunk: kl.Size, *, width: int, fill: bool
 ) -> None:
     """Copy adjacent elements, or fill with one element; a cube has a ``chunk``.
 
     A chunk is whole vectors for all units.
     """
-    start = cube_position() * chunk
-    stop = min(start + chunk, count)
+    start = kl.cube_position() * chunk
+    stop = kl.min(start + chunk, count)
     one = source[0] if fill else None
-    first = start + unit_position() * width
-    many = cube_size() > 1
-    for i in loop_range(first, stop - (width - 1), cube_size() * width, unroll=4 if many else 1):
-        target.store(i, splat(one, width) if fill else source.load(i, width))
-    for i in loop_range(stop - stop % width + unit_position(), stop, cube_size()):
+    first = start + kl.unit_position() * width
+    many = kl.cube_size() > 1
+    for i in kl.loop_range(
+        first, stop - (width - 1), kl.cube_size() * width, unroll=4 if many else 1
+    ):
+        target.store(i, kl.splat(one, width) if fill else source.load(i, width))
+    for i in kl.loop_range(stop - stop % width + kl.unit_position(), stop, kl.cube_size()):
         target[i] = one if fill else source[i]
 
 
-@kernel
+@kl.kernel
 def copy_rows(
-    source: In,
-    target: Out,
-    rows: Size,
-    turns: Size,
-    sizes: tuple[Size, ...],
-    strides: tuple[Stride, ...],
+    source: kl.In,
+    target: kl.Out,
+    rows: kl.Size,
+    turns: kl.Size,
+    sizes: tuple[kl.Size, ...],
+    strides: tuple[kl.Stride, ...],
     *,
     width: int,
     step: int,
@@ -89,17 +68,17 @@ def copy_rows(
     ``step``: the stride in a row if it is 0 or 1; else −1, and elements are copied one by one.
     """
     length = sizes[-1]
-    start = absolute_position() * turns
-    for row in loop_range(start, min(start + turns, rows)):
+    start = kl.absolute_position() * turns
+    for row in kl.loop_range(start, kl.min(start + turns, rows)):
         offset = _row_offset(row, sizes[:-1], strides[:-1])
-        done: Index = 0
+        done: kl.Index = 0
         if step >= 0:
             one = source[offset] if step == 0 else None
             done = length // width * width
-            for i in loop_range(0, done, width):
-                vector = splat(one, width) if step == 0 else source.load(offset + i, width)
+            for i in kl.loop_range(0, done, width):
+                vector = kl.splat(one, width) if step == 0 else source.load(offset + i, width)
                 target.store(row * length + i, vector)
-        for i in loop_range(done, length):
+        for i in kl.loop_range(done, length):
             target[row * length + i] = source[offset + i * strides[-1]]
 
 
@@ -112,65 +91,67 @@ class Transposition(Generic[N]):
     the source (``read``) and in the target (``written``).
     """
 
-    rows: SizeOf[N]
-    columns: SizeOf[N]
-    across: StrideOf[N]
-    along: StrideOf[N]
-    sizes: tuple[StrideOf[N], ...]
-    read: tuple[StrideOf[N], ...]
-    written: tuple[StrideOf[N], ...]
+    rows: kl.SizeOf[N]
+    columns: kl.SizeOf[N]
+    across: kl.StrideOf[N]
+    along: kl.StrideOf[N]
+    sizes: tuple[kl.StrideOf[N], ...]
+    read: tuple[kl.StrideOf[N], ...]
+    written: tuple[kl.StrideOf[N], ...]
 
 
-@kernel
-def copy_transposed(source: In, target: Out, over: Transposition[Number], *, width: int) -> None:
+@kl.kernel
+def copy_transposed(
+    source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, width: int
+) -> None:
     """Copy ``width`` rows of a block a unit, in square tiles transposed in registers."""
     rows, columns, across, along = over.rows, over.columns, over.across, over.along
     strips = (rows + width - 1) // width
-    block, strip = absolute_position() // strips, absolute_position() % strips
+    block, strip = kl.absolute_position() // strips, kl.absolute_position() % strips
     first = strip * width
     read = _row_offset(block, over.sizes, over.read) + first
     written = _row_offset(block, over.sizes, over.written) + first * along
-    done: Index = 0
+    done: kl.Index = 0
     if first + width <= rows:
         done = columns // width * width
-        for j in loop_range(0, done, width):
-            vectors = [source.load(read + (j + k) * across, width) for k in range(width)]
+        for j in kl.loop_range(0, done, width):
+            vectors = [source.load(read + (j + k) * across, width) for k in kl.range(width)]
             for k, vector in enumerate(transpose(vectors)):
                 target.store(written + k * along + j, vector)
-    for j in loop_range(done, columns):
-        for k in loop_range(min(rows - first, width)):
+    for j in kl.loop_range(done, columns):
+        for k in kl.loop_range(kl.min(rows - first, width)):
             target[written + k * along + j] = source[read + j * across + k]
 
 
-@kernel
-def copy_tiles(source: In, target: Out, over: Transposition[Number], *, tile: int) -> None:
+@kl.kernel
+def copy_tiles(source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, tile: int) -> None:
     """Copy as ``copy_transposed``, in square tiles of shared memory."""
     rows, columns, across, along = over.rows, over.columns, over.across, over.along
     # One more column avoids bank conflicts.
-    staged = shared(tile * (tile + 1), source.dtype)
+    staged = kl.shared(tile * (tile + 1), source.dtype)
     strips, bands = (rows + tile - 1) // tile, (columns + tile - 1) // tile
-    block = cube_position() // (strips * bands)
-    row = cube_position() // bands % strips * tile
-    column = cube_position() % bands * tile
+    block = kl.cube_position() // (strips * bands)
+    row = kl.cube_position() // bands % strips * tile
+    column = kl.cube_position() % bands * tile
     read = _row_offset(block, over.sizes, over.read)
     written = _row_offset(block, over.sizes, over.written)
-    x, y = unit_position(0), unit_position(1)
-    for k in range(0, tile, cube_size(1)):
+    x, y = kl.unit_position(0), kl.unit_position(1)
+    for k in kl.range(0, tile, kl.cube_size(1)):
         if (row + x < rows) & (column + y + k < columns):
             staged[(y + k) * (tile + 1) + x] = source[read + (column + y + k) * across + row + x]
-    barrier()
-    for k in range(0, tile, cube_size(1)):
+    kl.barrier()
+    for k in kl.range(0, tile, kl.cube_size(1)):
         if (column + x < columns) & (row + y + k < rows):
             target[written + (row + y + k) * along + column + x] = staged[x * (tile + 1) + y + k]
 
 
-@kernel
+@kl.kernel
 def copy_elements(
-    source: In,
-    target: Out,
-    count: Size,
-    sizes: tuple[Size, ...],
-    strides: tuple[Stride, ...],
+    source: kl.In,
+    target: kl.Out,
+    count: kl.Size,
+    sizes: tuple[kl.Size, ...],
+    strides: tuple[kl.Stride, ...],
     *,
     small: bool,
 ) -> None:
@@ -178,26 +159,28 @@ def copy_elements(
 
     ``small``: the count fits 32 bits, which makes divisions cheaper.
     """
-    i = absolute_position()
+    i = kl.absolute_position()
     if i < count:
         if small:
             narrowed = [n.to(int32) for n in sizes]
-            position = unravel(narrow(i), narrowed)
-            target[i] = source[offset_of([p.to(int64) for p in position], strides)]
+            position = kl.unravel(narrow(i), narrowed)
+            target[i] = source[kl.offset_of([p.to(int64) for p in position], strides)]
         else:
             target[i] = source[_row_offset(i, sizes, strides)]
 
 
-def narrow(index: Number) -> Number:
+def narrow(index: kl.Number) -> kl.Number:
     """Return a small index with 32 bits."""
     short = index.to(int32)
     short.nonnegative = True
     return short
 
 
-def _row_offset(row: Number, sizes: Sequence[Number], strides: Sequence[Number]) -> Index:
+def _row_offset(
+    row: kl.Number, sizes: Sequence[kl.Number], strides: Sequence[kl.Number]
+) -> kl.Index:
     """Return the offset of a row, its number counted along the axes, the last one fastest."""
-    offset: Index = 0
+    offset: kl.Index = 0
     for size, stride in zip(reversed(sizes[1:]), reversed(strides[1:]), strict=True):
         offset = offset + row % size * stride
         row = row // size
@@ -237,11 +220,11 @@ def lower_copy(request: Request) -> Sequence[Work]:
     return (Work((made,), in_place=((0, 0),)),)
 
 
-Parts = tuple[KernelFunction, Grid, dict[str, object]]
+Parts = tuple[kl.KernelFunction, Grid, dict[str, object]]
 
 
 def _dense(count: int, stride: int, width: int, info: DeviceInfo) -> Parts:
-    units = min(info.max_units, 256)
+    units = kl.min(info.max_units, 256)
     chunk = units * width * (_TURNS if units > 1 else max(_GRAIN // width, 1))
     if units > 1 and width <= 4:
         # Addresses may be unaligned for vectors; single elements of neighbours are coalesced.
@@ -251,7 +234,7 @@ def _dense(count: int, stride: int, width: int, info: DeviceInfo) -> Parts:
 
 
 def _rows(shape: tuple[int, ...], strides: tuple[int, ...], width: int, info: DeviceInfo) -> Parts:
-    units = min(info.max_units, 256)
+    units = kl.min(info.max_units, 256)
     given: dict[str, object] = {"sizes": shape, "strides": strides}
     if units > 1:
         count = prod(shape)
@@ -268,7 +251,7 @@ def _crosses(shape: tuple[int, ...], strides: tuple[int, ...], width: int) -> bo
     """Return whether another axis than the last is dense, and both are long."""
     if strides[-1] in (0, 1) or 1 not in strides or width < 4:
         return False
-    return min(shape[strides.index(1)], shape[-1]) >= min(width, 16)
+    return kl.min(shape[strides.index(1)], shape[-1]) >= kl.min(width, 16)
 
 
 def _transposing(
@@ -276,7 +259,7 @@ def _transposing(
 ) -> Parts:
     axis = strides.index(1)
     dense = row_major(shape)
-    rest = [i for i in range(len(shape) - 1) if i != axis]
+    rest = [i for i in kl.range(len(shape) - 1) if i != axis]
     rows, columns = shape[axis], shape[-1]
     over = Transposition(
         rows,
@@ -290,7 +273,7 @@ def _transposing(
     blocks = prod(over.sizes)
     if info.max_units > 1 and info.has("barrier"):
         cubes = blocks * -(-rows // _TILE) * -(-columns // _TILE)
-        units = max(min(info.max_units // _TILE, 8), 1)
+        units = max(kl.min(info.max_units // _TILE, 8), 1)
         return copy_tiles, Grid((cubes, 1, 1), (_TILE, units, 1)), {"over": over, "tile": _TILE}
-    side = min(width, 16)
+    side = kl.min(width, 16)
     return copy_transposed, Grid.line(blocks * -(-rows // side)), {"over": over, "width": side}

@@ -10,18 +10,23 @@ from __future__ import annotations
 from functools import lru_cache
 
 from calor.dtypes import DType, bfloat16, float16, float32
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Build, Input, Output
-from calor_kernel.language import In, Out, Size, absolute_position, kernel, loop_range
 
 
-@kernel
+@kl.kernel
 def add_members(
-    given: tuple[In, ...], sums: tuple[Out, ...], count: Size, *, width: int, accumulate: DType
+    given: tuple[kl.In, ...],
+    sums: tuple[kl.Out, ...],
+    count: kl.Size,
+    *,
+    width: int,
+    accumulate: DType,
 ) -> None:
     """Add the ``count`` elements of all members, and write the sum to each member."""
-    first = absolute_position() * width
+    first = kl.absolute_position() * width
     if first + width <= count:
         values = [x.load(first, width).to(accumulate) for x in given]
         total = values[0]
@@ -30,7 +35,7 @@ def add_members(
         for y in sums:
             y.store(first, total.to(y.dtype))
     else:
-        for i in loop_range(first, count):
+        for i in kl.loop_range(first, count):
             rest = [x[i].to(accumulate) for x in given]
             one = rest[0]
             for value in rest[1:]:

@@ -13,27 +13,9 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import DType, int64, uint8, uint16, uint32, uint64
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Work, lowering
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    bitcast,
-    cast,
-    constant,
-    cube_position,
-    cube_size,
-    kernel,
-    loop_range,
-    mulhi,
-    pack,
-    shuffle,
-    splat,
-    unit_position,
-)
 
 _FIRST: Final = 0xD2511F53
 _SECOND: Final = 0xCD9E8D57
@@ -43,70 +25,82 @@ _UNSIGNED: Final[dict[int, DType]] = {8: uint8, 16: uint16, 32: uint32, 64: uint
 _CHUNK: Final = 1 << 12  # blocks that a cube of one unit computes
 
 
-def philox(counter: Sequence[Number], key: Sequence[Number]) -> tuple[Number, ...]:
+def philox(counter: Sequence[kl.Number], key: Sequence[kl.Number]) -> tuple[kl.Number, ...]:
     """Return the four words of blocks: ten rounds of the four words of their counters."""
     a, b, c, d = counter
     k0, k1 = key
     for turn in range(_ROUNDS):
         if turn:
             k0, k1 = k0 + _STEPS[0], k1 + _STEPS[1]
-        left, right = mulhi(a, _like(_FIRST, a)), mulhi(c, _like(_SECOND, c))
+        left, right = kl.mulhi(a, _like(_FIRST, a)), kl.mulhi(c, _like(_SECOND, c))
         a, b, c, d = right ^ b ^ k0, c * _SECOND, left ^ d ^ k1, a * _FIRST
     return a, b, c, d
 
 
-def _like(number: int, like: Number) -> Number:
-    return constant(number, like.dtype, like.width)
+def _like(number: int, like: kl.Number) -> kl.Number:
+    return kl.constant(number, like.dtype, like.width)
 
 
-def advanced(counter: Sequence[Number], block: Number) -> tuple[Number, ...]:
+def advanced(counter: Sequence[kl.Number], block: kl.Number) -> tuple[kl.Number, ...]:
     """Return the counters of blocks, counted from ``counter`` on modulo 2**128."""
-    low = cast(block, uint32) + counter[0]
-    carry = cast(low < counter[0], uint32)
+    low = kl.cast(block, uint32) + counter[0]
+    carry = kl.cast(low < counter[0], uint32)
     # The number of a block has 63 bits at most.
-    second = cast(block >> 32, uint32) + counter[1]
-    over = cast(second < counter[1], uint32)
+    second = kl.cast(block >> 32, uint32) + counter[1]
+    over = kl.cast(second < counter[1], uint32)
     second = second + carry
-    carry = over | cast(second < carry, uint32)
+    carry = over | kl.cast(second < carry, uint32)
     third = counter[2] + carry
-    return low, second, third, counter[3] + cast(third < carry, uint32)
+    return low, second, third, counter[3] + kl.cast(third < carry, uint32)
 
 
-@kernel
+@kl.kernel
 def random_blocks(
-    key: In, counter: In, target: Out, count: Size, chunk: Size, *, dtype: DType, width: int
+    key: kl.In,
+    counter: kl.In,
+    target: kl.Out,
+    count: kl.Size,
+    chunk: kl.Size,
+    *,
+    dtype: DType,
+    width: int,
 ) -> None:
     """Write ``count`` random integers; a cube makes ``chunk`` blocks, ``width`` at a time."""
-    words = [splat(key[i], width) for i in range(2)]
-    start = [splat(counter[i], width) for i in range(4)]
+    words = [kl.splat(key[i], width) for i in range(2)]
+    start = [kl.splat(counter[i], width) for i in range(4)]
     each = 2 if dtype is uint64 else 4
-    lane = constant(tuple(range(width)), int64) if width > 1 else 0
-    first = cube_position() * chunk
-    step = cube_size() * width
-    for i in loop_range(first + unit_position() * width, first + chunk, step):
+    lane = kl.constant(tuple(range(width)), int64) if width > 1 else 0
+    first = kl.cube_position() * chunk
+    step = kl.cube_size() * width
+    for i in kl.loop_range(first + kl.unit_position() * width, first + chunk, step):
         if i * each < count:
             blocks = philox(advanced(start, i + lane), words)
             _store(target, i * each, count - i * each, blocks, dtype, width)
 
 
 def _store(
-    target: Pointer, at: Number, rest: Number, words: Sequence[Number], dtype: DType, width: int
+    target: kl.Pointer,
+    at: kl.Number,
+    rest: kl.Number,
+    words: Sequence[kl.Number],
+    dtype: DType,
+    width: int,
 ) -> None:
     values = _interleaved(words, width)
-    values = bitcast(values, dtype) if dtype is uint64 else cast(values, dtype)
-    lanes = constant(tuple(range(values.width)), int64)
+    values = kl.bitcast(values, dtype) if dtype is uint64 else kl.cast(values, dtype)
+    lanes = kl.constant(tuple(range(values.width)), int64)
     target.store(at, values, mask=lanes < rest)
 
 
-def _interleaved(words: Sequence[Number], width: int) -> Number:
+def _interleaved(words: Sequence[kl.Number], width: int) -> kl.Number:
     """Return the words of blocks one after another."""
     a, b, c, d = words
     if width == 1:
-        return pack(words)
+        return kl.pack(words)
     pairs = [i // 2 + i % 2 * width for i in range(2 * width)]
-    low, high = shuffle(a, pairs, b), shuffle(c, pairs, d)
+    low, high = kl.shuffle(a, pairs, b), kl.shuffle(c, pairs, d)
     order = [i // 4 * 2 + i % 2 + i % 4 // 2 * 2 * width for i in range(4 * width)]
-    return shuffle(low, order, high)
+    return kl.shuffle(low, order, high)
 
 
 @lowering("random_bits")

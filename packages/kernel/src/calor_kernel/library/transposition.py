@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calor_kernel.language import Number, shuffle
+from calor_kernel import language as kl
 
 
-def transpose(rows: Sequence[Number], largest_first: bool = False) -> list[Number]:
+def transpose(rows: Sequence[kl.Number], largest_first: bool = False) -> list[kl.Number]:
     """Return the columns of a square of vectors, in log2 rounds of exchanged blocks.
 
     ``largest_first``: whether blocks become smaller or larger from round to round.
@@ -20,5 +20,5 @@ def transpose(rows: Sequence[Number], largest_first: bool = False) -> list[Numbe
             a, b = made[i], made[i | step]
             low = [width + n - step if n & step else n for n in range(width)]
             high = [width + n if n & step else n + step for n in range(width)]
-            made[i], made[i | step] = shuffle(a, low, b), shuffle(a, high, b)
+            made[i], made[i | step] = kl.shuffle(a, low, b), kl.shuffle(a, high, b)
     return made

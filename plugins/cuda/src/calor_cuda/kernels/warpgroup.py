@@ -10,22 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from calor_kernel.language import (
-    Fragment,
-    Index,
-    Mask,
-    Mbarriers,
-    Number,
-    Pointer,
-    SharedMatrix,
-    Swizzled,
-    barrier,
-    helper,
-    issue_mma,
-    lane_position,
-    select,
-    wait_mma,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.matrices import MatrixShape
 
 # Bytes of a line of shared memory; eight lines are a block, and its pieces are swizzled.
@@ -34,7 +19,7 @@ LINE = 128
 ASKING = {1: 56, 2: 56, 3: 32}
 MULTIPLYING = {1: 240, 2: 224, 3: 160}
 
-LeftFactors = Callable[[Number], Callable[[int], Fragment | SharedMatrix]]
+LeftFactors = Callable[[kl.Number], Callable[[int], kl.Fragment | kl.SharedMatrix]]
 """Of a stage, returns what gives the left factor of the step's products from a term on."""
 
 
@@ -47,20 +32,25 @@ class Ring:
     arrived; ``empty``: its products are done. ``registers``: whether A is read from registers.
     """
 
-    left: Pointer
-    right: Pointer
+    left: kl.Pointer
+    right: kl.Pointer
     sizes: tuple[int, int]
-    right_at: Swizzled
-    full: Mbarriers
-    empty: Mbarriers
+    right_at: kl.Swizzled
+    full: kl.Mbarriers
+    empty: kl.Mbarriers
     stages: int
     depth: int
     registers: bool = False
 
-    @helper
+    @kl.helper
     def load(
-        self, stage: Number, parity: Number, nbytes: int, copy: Callable[..., None], *step: object
-    ) -> tuple[Number, Number]:
+        self,
+        stage: kl.Number,
+        parity: kl.Number,
+        nbytes: int,
+        copy: Callable[..., None],
+        *step: object,
+    ) -> tuple[kl.Number, kl.Number]:
         """Fill a stage by copies of ``nbytes`` in all, once it is empty; return the next stage.
 
         ``copy(stage, *step)`` starts the copies of both operands.
@@ -71,17 +61,17 @@ class Ring:
         self.full.arrive(stage)
         return following(stage, parity, self.stages)
 
-    @helper
+    @kl.helper
     def multiply(
         self,
-        sums: Fragment,
+        sums: kl.Fragment,
         shape: MatrixShape,
-        length: Index,
+        length: kl.Index,
         step: int,
-        stage: Number,
-        parity: Number,
+        stage: kl.Number,
+        parity: kl.Number,
         left_factors: LeftFactors,
-    ) -> tuple[Number, Number]:
+    ) -> tuple[kl.Number, kl.Number]:
         """Add the products of ``length`` and return the stage that follows.
 
         ``step``: the share of a stage in ``length``, 1 or the terms of a stage.
@@ -90,35 +80,35 @@ class Ring:
         for at in range(0, length, step):
             self.full.wait(stage, parity)
             lefts = left_factors(stage)
-            rights = SharedMatrix(self.right.at(stage * self.sizes[1]), self.right_at)
+            rights = kl.SharedMatrix(self.right.at(stage * self.sizes[1]), self.right_at)
             terms = range(0, self.depth, shape.k)
-            issue_mma(sums, [(lefts(p), rights.tile((shape.k, shape.n), (p, 0))) for p in terms])
+            kl.issue_mma(sums, [(lefts(p), rights.tile((shape.k, shape.n), (p, 0))) for p in terms])
             if self.registers:
                 # Operand registers are read until their products are done.
-                wait_mma()
+                kl.wait_mma()
                 release(self.empty, stage, True)
             else:
                 # With only this step's products pending, the preceding step is done.
-                wait_mma(pending=1)
+                kl.wait_mma(pending=1)
                 release(self.empty, before, at > 0)
             before = stage
             stage, parity = following(stage, parity, self.stages)
-        wait_mma(sums)
+        kl.wait_mma(sums)
         release(self.empty, before, not self.registers)
         return stage, parity
 
 
-@helper
-def following(stage: Number, parity: Number, stages: int) -> tuple[Number, Number]:
+@kl.helper
+def following(stage: kl.Number, parity: kl.Number, stages: int) -> tuple[kl.Number, kl.Number]:
     """Return the next stage of a ring, and the parity of its phase."""
     later = stage + 1
     last = later == stages
-    return select(last, 0, later), select(last, parity ^ 1, parity)
+    return kl.select(last, 0, later), kl.select(last, parity ^ 1, parity)
 
 
-@helper
-def release(empty: Mbarriers, stage: Number, wanted: Mask) -> None:
+@kl.helper
+def release(empty: kl.Mbarriers, stage: kl.Number, wanted: kl.Mask) -> None:
     """Release a stage for a plane."""
-    barrier("plane")
-    if wanted & (lane_position() < 1):
+    kl.barrier("plane")
+    if wanted & (kl.lane_position() < 1):
         empty.arrive(stage)

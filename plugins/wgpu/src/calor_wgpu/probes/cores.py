@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from calor.dtypes import float32, int64
 from calor.errors import CalorError
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.device.protocol import Device, Slot, Step
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import absolute_position, kernel, loop_range, registers
 from calor_kernel.runtime.autotune import deterministic, tuning_lines
 
 # The possible numbers of cores.
@@ -44,17 +44,17 @@ _SAMPLES: Final = 3
 _NEAR: Final = 1.025
 
 
-@kernel
+@kl.kernel
 def multiply(y: Any, turns: Any, factor: Any, *, chains: int) -> None:
     """Multiply opaque numbers in independent chains, and write the greatest.
 
     A product is one instruction on every device; an fma may be several.
     """
-    place = absolute_position()
-    products = registers(chains, float32)
+    place = kl.absolute_position()
+    products = kl.registers(chains, float32)
     for i in range(chains):
         products[i] = (place + i).to(float32)
-    for _ in loop_range(turns):
+    for _ in kl.loop_range(turns):
         for i in range(chains):
             products[i] = products[i] * factor
     total = products[0]

@@ -12,30 +12,9 @@ from math import prod
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Output, Request
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    SizeOf,
-    absolute_position,
-    barrier,
-    constant,
-    cube_position,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    private,
-    registers,
-    select,
-    unit_index,
-    vreduce,
-)
 from calor_kernel.library.attention.cpu import weigh
 from calor_kernel.library.attention.cpu_tiles import (
     Tiles,
@@ -68,11 +47,11 @@ class BiasShape(Generic[N]):
     ``parts`` has a matrix of ``height`` by ``width`` for each batch and head of the bias.
     """
 
-    batch: SizeOf[N]
-    own_batch: SizeOf[N]
-    own_heads: SizeOf[N]
-    height: SizeOf[N]
-    width: SizeOf[N]
+    batch: kl.SizeOf[N]
+    own_batch: kl.SizeOf[N]
+    own_heads: kl.SizeOf[N]
+    height: kl.SizeOf[N]
+    width: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +84,7 @@ class BiasParts:
         parts = result = Bound(Output(0), self.dtype)
         after = []
         if (height, width) != self.shape[2:]:
-            count, units = prod(self.shape), min(request.info.max_units, 64)
+            count, units = prod(self.shape), kl.min(request.info.max_units, 64)
             added = matrices * height * width
             parts = memory(added, p.accumulate)
             nbytes = added * p.accumulate.itemsize
@@ -134,30 +113,32 @@ class BiasParts:
         return (down, across, matrices), own, after
 
 
-Span = tuple[Number, Number]
+Span = tuple[kl.Number, kl.Number]
 
 
-def share_of(number: Number, shape: BiasShape[Number], heads: Number) -> tuple[Span, Span, Number]:
+def share_of(
+    number: kl.Number, shape: BiasShape[kl.Number], heads: kl.Number
+) -> tuple[Span, Span, kl.Number]:
     """Return the batches and heads that share a matrix of the bias, and where its part begins."""
     n, head = number // shape.own_heads, number % shape.own_heads
 
-    def span(own: Number, count: Number, place: Number) -> Span:
-        return select(own == count, place, 0), select(own == count, place + 1, count)
+    def span(own: kl.Number, count: kl.Number, place: kl.Number) -> Span:
+        return kl.select(own == count, place, 0), kl.select(own == count, place + 1, count)
 
     batches, members = span(shape.own_batch, shape.batch, n), span(shape.own_heads, heads, head)
     return batches, members, number * shape.height * shape.width
 
 
-@kernel
+@kl.kernel
 def bias_gradient_cpu(
-    up: Upstream[Pointer],
-    key_panels: In,
-    value_panels: In,
-    parts: Out,
-    block_queries: Size,
-    block_keys: Size,
-    shape: BiasShape[Number],
-    value_width: Size,
+    up: Upstream[kl.Pointer],
+    key_panels: kl.In,
+    value_panels: kl.In,
+    parts: kl.Out,
+    block_queries: kl.Size,
+    block_keys: kl.Size,
+    shape: BiasShape[kl.Number],
+    value_width: kl.Size,
     g: KernelOperands,
     *,
     tiles: Tiles,
@@ -170,26 +151,26 @@ def bias_gradient_cpu(
     """
     dtype, rows, lanes = up.total.dtype, tiles.rows, tiles.lanes
     sum_rows, sum_keys = summed
-    batches, heads, part_at = share_of(cube_position(2), shape, g.heads)
-    base, begin = cube_position(0) * block_queries, cube_position(1) * block_keys
-    rows_here, count = min(block_queries, g.queries - base), min(block_keys, g.keys - begin)
+    batches, heads, part_at = share_of(kl.cube_position(2), shape, g.heads)
+    base, begin = kl.cube_position(0) * block_queries, kl.cube_position(1) * block_keys
+    rows_here, count = kl.min(block_queries, g.queries - base), kl.min(block_keys, g.keys - begin)
     padded = (count + lanes - 1) // lanes * lanes
-    query_tile = private(rows * tiles.feature_room, dtype, align=64)
-    above = private(rows * tiles.value_room, dtype, align=64)
+    query_tile = kl.private(rows * tiles.feature_room, dtype, align=64)
+    above = kl.private(rows * tiles.value_room, dtype, align=64)
     weights, inner = (scores_of(tiles, rows, dtype) for _ in range(2))
     sums = scores_of(tiles, tiles.query_room, dtype)
-    for r in loop_range((rows_here + rows - 1) // rows * rows):
-        for column in loop_range(0, padded, lanes):
-            sums.memory.store(r * sums.stride + column, constant(0, dtype, lanes))
+    for r in kl.loop_range((rows_here + rows - 1) // rows * rows):
+        for column in kl.loop_range(0, padded, lanes):
+            sums.memory.store(r * sums.stride + column, kl.constant(0, dtype, lanes))
     panel_count = (g.keys + tiles.panel - 1) // tiles.panel
-    for n in loop_range(*batches):
-        for head in loop_range(*heads):
+    for n in kl.loop_range(*batches):
+        for head in kl.loop_range(*heads):
             row_at = (n * g.heads + head) * g.queries
             keys = (n * g.key_heads + head // g.group) * panel_count * tiles.panel + begin
             query = query_rows(g, n, head, form.contiguous[0])
             upstream = upstream_rows(up, row_at, g, value_width)
-            for row in loop_range(0, rows_here, rows):
-                places = [base + min(row + r, rows_here - 1) for r in range(rows)]
+            for row in kl.loop_range(0, rows_here, rows):
+                places = [base + kl.min(row + r, rows_here - 1) for r in range(rows)]
                 copy_rows(query, query_tile, tiles.feature_room, places, lanes, g.scale)
                 copy_rows(upstream, above, tiles.value_room, places, lanes)
                 for made, tile, room, panels, width in (
@@ -201,38 +182,38 @@ def bias_gradient_cpu(
                 weigh(
                     weights, inner, VisibleKeys(g, form, n, head, places, begin, count), up, row_at
                 )
-                for column in loop_range(0, count, lanes):
+                for column in kl.loop_range(0, count, lanes):
                     for r in range(rows):
                         at = (row + r) * sums.stride + column
                         value = sums.memory.load(at, lanes) + inner.load(r, column)
                         sums.memory.store(at, value)
     if sum_rows:
-        for column in loop_range(0, padded, lanes):
-            value = constant(0, dtype, lanes)
-            for r in loop_range(rows_here):
+        for column in kl.loop_range(0, padded, lanes):
+            value = kl.constant(0, dtype, lanes)
+            for r in kl.loop_range(rows_here):
                 value = value + sums.load(r, column)
             sums.memory.store(column, value)
-    first_row = cube_position(0) if sum_rows else base
-    for r in loop_range(1 if sum_rows else rows_here):
+    first_row = kl.cube_position(0) if sum_rows else base
+    for r in kl.loop_range(1 if sum_rows else rows_here):
         at = part_at + (first_row + r) * shape.width
         if sum_keys:
-            value = constant(0, dtype, lanes)
-            for column in loop_range(0, padded, lanes):
+            value = kl.constant(0, dtype, lanes)
+            for column in kl.loop_range(0, padded, lanes):
                 value = value + sums.load(r, column)
-            parts[at + cube_position(1)] = vreduce("add", value).to(parts.dtype)
+            parts[at + kl.cube_position(1)] = kl.vreduce("add", value).to(parts.dtype)
         else:
-            for column in loop_range(0, count, lanes):
+            for column in kl.loop_range(0, count, lanes):
                 inside = along(column, lanes) < count
                 value = sums.load(r, column).to(parts.dtype)
                 parts.store(at + begin + column, value, mask=inside)
 
 
-@kernel
+@kl.kernel
 def bias_gradient_simt(
-    up: Upstream[Pointer],
-    parts: Out,
-    shape: BiasShape[Number],
-    value_width: Size,
+    up: Upstream[kl.Pointer],
+    parts: kl.Out,
+    shape: BiasShape[kl.Number],
+    value_width: kl.Size,
     g: KernelOperands,
     *,
     plan: SimtPlan,
@@ -242,12 +223,12 @@ def bias_gradient_simt(
     """Compute a tile of queries from x and keys from y, of matrix z of the bias."""
     dtype, tall, block, pitch = up.total.dtype, plan.height, plan.block, plan.pitch
     sum_rows, sum_keys = summed
-    batches, heads, part_at = share_of(cube_position(2), shape, g.heads)
-    first, begin = cube_position(0) * tall, cube_position(1) * block
+    batches, heads, part_at = share_of(kl.cube_position(2), shape, g.heads)
+    first, begin = kl.cube_position(0) * tall, kl.cube_position(1) * block
     cube = cube_of(plan, form, g, value_width, dtype)
-    sums = registers((plan.rows, plan.keys), dtype)
-    for n in loop_range(*batches):
-        for head in loop_range(*heads):
+    sums = kl.registers((plan.rows, plan.keys), dtype)
+    for n in kl.loop_range(*batches):
+        for head in kl.loop_range(*heads):
             row_at = (n * g.heads + head) * g.queries
             query, key, value = cube.heads(n, head)
             upstream = upstream_rows(up, row_at, g, value_width)
@@ -258,17 +239,17 @@ def bias_gradient_simt(
     if sum_rows or sum_keys:
         tile = cube_memory(tall * pitch, dtype)
         cube.keep(tile, sums)
-        barrier()
-        unit = unit_index()
+        kl.barrier()
+        unit = kl.unit_index()
         if sum_rows:
             if unit < block:
                 tile[unit] = sum_of(tile, unit, pitch, tall)
-            barrier()
-        at = part_at + (cube_position(0) if sum_rows else first) * shape.width
+            kl.barrier()
+        at = part_at + (kl.cube_position(0) if sum_rows else first) * shape.width
         if sum_keys:
             if (unit < (1 if sum_rows else tall)) and (first + unit < g.queries):
                 made = sum_of(tile, unit * pitch, 1, block)
-                parts[at + unit * shape.width + cube_position(1)] = made.to(parts.dtype)
+                parts[at + unit * shape.width + kl.cube_position(1)] = made.to(parts.dtype)
         elif (unit < block) and (begin + unit < g.keys):
             parts[at + begin + unit] = tile[unit].to(parts.dtype)
     else:
@@ -279,36 +260,36 @@ def bias_gradient_simt(
                     parts[part_at + row * shape.width + column] = sums[i, j].to(parts.dtype)
 
 
-@helper
-def sum_of(tile: Pointer, start: Index, step: int, count: int) -> Number:
+@kl.helper
+def sum_of(tile: kl.Pointer, start: kl.Index, step: int, count: int) -> kl.Number:
     """Return the sum of some elements of a tile."""
-    value = constant(0, tile.dtype)
-    for i in loop_range(count):
+    value = kl.constant(0, tile.dtype)
+    for i in kl.loop_range(count):
         value = value + tile[start + i * step]
     return value
 
 
-@kernel
+@kl.kernel
 def sum_parts(
-    parts: In,
-    target: Out,
-    count: Size,
-    height: Size,
-    width: Size,
-    own_height: Size,
-    own_width: Size,
+    parts: kl.In,
+    target: kl.Out,
+    count: kl.Size,
+    height: kl.Size,
+    width: kl.Size,
+    own_height: kl.Size,
+    own_width: kl.Size,
     *,
     accumulate: DType,
 ) -> None:
     """Sum the parts of each element of the bias, one element a unit."""
-    i = absolute_position()
+    i = kl.absolute_position()
     if i < count:
         column, rest = i % own_width, i // own_width
         row, matrix = rest % own_height, rest // own_height
-        value = constant(0, accumulate)
-        stop_row = select(own_height == height, row + 1, height)
-        stop_column = select(own_width == width, column + 1, width)
-        for r in loop_range(row, stop_row):
-            for c in loop_range(column, stop_column):
+        value = kl.constant(0, accumulate)
+        stop_row = kl.select(own_height == height, row + 1, height)
+        stop_column = kl.select(own_width == width, column + 1, width)
+        for r in kl.loop_range(row, stop_row):
+            for c in kl.loop_range(column, stop_column):
                 value = value + parts[(matrix * height + r) * width + c]
         target[i] = value.to(target.dtype)

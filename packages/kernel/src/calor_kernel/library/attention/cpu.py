@@ -16,31 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType
-from calor_kernel.language import (
-    In,
-    Index,
-    InOut,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    StrideOf,
-    absolute_position,
-    constant,
-    cube_position,
-    fma,
-    helper,
-    kernel,
-    loop_range,
-    max,
-    min,
-    private,
-    registers,
-    select,
-    splat,
-    vreduce,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.attention.cpu_tiles import (
     Columns,
     Left,
@@ -75,18 +51,18 @@ _DOWN = 4
 class PanelSteps(Generic[N]):
     """The strides of batch, head, panel and row in an operand with vectors along its rows."""
 
-    batch: StrideOf[N]
-    head: StrideOf[N]
-    panel: StrideOf[N]
-    row: StrideOf[N]
+    batch: kl.StrideOf[N]
+    head: kl.StrideOf[N]
+    panel: kl.StrideOf[N]
+    row: kl.StrideOf[N]
 
 
 def columns_of(
-    memory: Pointer,
-    steps: PanelSteps[Number],
-    n: Number,
-    head: Number,
-    width: Number,
+    memory: kl.Pointer,
+    steps: PanelSteps[kl.Number],
+    n: kl.Number,
+    head: kl.Number,
+    width: kl.Number,
     span: int,
     layout: tuple[bool, bool],
 ) -> Columns:
@@ -96,16 +72,16 @@ def columns_of(
     return Columns(memory, at, steps.panel, span if packed else steps.row, width, ragged)
 
 
-@kernel
+@kl.kernel
 def attend_cpu(
-    panels: In,
-    values: In,
-    out: Out,
-    total: Out,
-    block_rows: Size,
-    block: Size,
-    value_width: Size,
-    value_steps: PanelSteps[Number],
+    panels: kl.In,
+    values: kl.In,
+    out: kl.Out,
+    total: kl.Out,
+    block_rows: kl.Size,
+    block: kl.Size,
+    value_width: kl.Size,
+    value_steps: PanelSteps[kl.Number],
     g: KernelOperands,
     *,
     tiles: Tiles,
@@ -119,36 +95,36 @@ def attend_cpu(
     ``value_steps``. ``few``: with few queries keys are read in place, and there are no panels.
     """
     dtype, rows, lanes, width = total.dtype, tiles.rows, tiles.lanes, tiles.panel
-    head, n = cube_position(1), cube_position(2)
+    head, n = kl.cube_position(1), kl.cube_position(2)
     key_head = head // g.group
     panel_count = (g.keys + width - 1) // width
     key_at = (n * g.key_heads + key_head) * panel_count * g.features * width
     keys = key_rows(g, n, key_head)
     span = tiles.value_vectors * lanes
     columns = columns_of(values, value_steps, n, key_head, value_width, span, layout)
-    first = cube_position(0) * block_rows
-    last = min(first + block_rows, g.queries)
+    first = kl.cube_position(0) * block_rows
+    last = kl.min(first + block_rows, g.queries)
     row_at = (n * g.heads + head) * g.queries
     room = tiles.feature_room
-    queries = private(tiles.query_room * room, dtype, align=64)
+    queries = kl.private(tiles.query_room * room, dtype, align=64)
     scores = scores_of(tiles, rows, dtype)
-    sums = private(tiles.query_room * tiles.value_room, dtype, align=64)
+    sums = kl.private(tiles.query_room * tiles.value_room, dtype, align=64)
     state = State(
-        private(tiles.query_room, dtype, align=64),
-        private(tiles.query_room * lanes, dtype, align=64),
+        kl.private(tiles.query_room, dtype, align=64),
+        kl.private(tiles.query_room * lanes, dtype, align=64),
         lanes,
     )
     source = query_rows(g, n, head, form.contiguous[0])
-    for row in loop_range(first, last, rows):
+    for row in kl.loop_range(first, last, rows):
         local = row - first
-        places = [min(row + r, last - 1) for r in range(rows)]
+        places = [kl.min(row + r, last - 1) for r in range(rows)]
         tile = queries.at(local * room)
         copy_rows(source, tile, room, places, lanes, g.scale, tiles.feature_vectors)
         state.begin(local, rows)
-    for begin in loop_range(0, g.keys, block):
-        for row in loop_range(first, last, rows):
-            end = min(g.keys, row + rows) if form.causal else g.keys
-            count = min(end - begin, block)
+    for begin in kl.loop_range(0, g.keys, block):
+        for row in kl.loop_range(first, last, rows):
+            end = kl.min(g.keys, row + rows) if form.causal else g.keys
+            count = kl.min(end - begin, block)
             if count > 0:
                 local = row - first
                 tile = queries.at(local * room)
@@ -157,29 +133,31 @@ def attend_cpu(
                 else:
                     at = key_at + begin * g.features
                     score(scores, tile, room, panels.at(at), g.features, count, tiles.vectors)
-                places = [min(row + r, last - 1) for r in range(rows)]
+                places = [kl.min(row + r, last - 1) for r in range(rows)]
                 seen = VisibleKeys(g, form, n, head, places, begin, count)
                 factors = softmax_block(scores, state, local, seen)
-                for panel in loop_range(0, value_width, span):
-                    acc = registers((rows, tiles.value_vectors), dtype, lanes)
+                for panel in kl.loop_range(0, value_width, span):
+                    acc = kl.registers((rows, tiles.value_vectors), dtype, lanes)
                     columns.multiply(acc, scores.left, panel, begin, count)
                     for r in range(rows):
                         for v in range(tiles.value_vectors):
                             at = (local + r) * tiles.value_room + panel + v * lanes
                             made = acc[r, v]
                             if begin > 0:
-                                made = fma(sums.load(at, lanes), splat(factors[r], lanes), made)
+                                made = kl.fma(
+                                    sums.load(at, lanes), kl.splat(factors[r], lanes), made
+                                )
                             sums.store(at, made)
-    for row in loop_range(first, last):
+    for row in kl.loop_range(first, last):
         local, at = row - first, row_at + row
-        power = vreduce("add", state.powers.load(local * lanes, lanes))
-        under = 1.0 / select(power > 0.0, power, 1.0)
+        power = kl.vreduce("add", state.powers.load(local * lanes, lanes))
+        under = 1.0 / kl.select(power > 0.0, power, 1.0)
         total[at] = finite(state.largest[local]) + log(power)
-        for p in loop_range(0, value_width, lanes):
+        for p in kl.loop_range(0, value_width, lanes):
             inside = along(p, lanes) < value_width
             # Without keys there are no sums.
             made = sums.load(
-                local * tiles.value_room + p, lanes, mask=inside & splat(g.keys > 0, lanes)
+                local * tiles.value_room + p, lanes, mask=inside & kl.splat(g.keys > 0, lanes)
             )
             value = made * under
             out.store(at * value_width + p, value.to(out.dtype), mask=inside)
@@ -189,48 +167,50 @@ def attend_cpu(
 class State:
     """The online softmax of each row: its maximum, and its sum of weights in lanes."""
 
-    largest: Pointer
-    powers: Pointer
+    largest: kl.Pointer
+    powers: kl.Pointer
     lanes: int
 
-    def begin(self, row: Number, rows: int) -> None:
+    def begin(self, row: kl.Number, rows: int) -> None:
         """Start some rows: no key has been read yet."""
         dtype = self.largest.dtype
         for r in range(rows):
-            self.largest[row + r] = constant(-math.inf, dtype)
-            self.powers.store((row + r) * self.lanes, constant(0, dtype, self.lanes))
+            self.largest[row + r] = kl.constant(-math.inf, dtype)
+            self.powers.store((row + r) * self.lanes, kl.constant(0, dtype, self.lanes))
 
 
-@helper
-def softmax_block(scores: Scores, state: State, local: Number, seen: VisibleKeys) -> list[Number]:
+@kl.helper
+def softmax_block(
+    scores: Scores, state: State, local: kl.Number, seen: VisibleKeys
+) -> list[kl.Number]:
     """Turn a block of scores into weights, and return the correction factors of earlier sums.
 
     The state of the rows from ``local`` on is updated.
     """
     rows, lanes, dtype = scores.rows, scores.lanes, scores.memory.dtype
-    tops = registers((rows,), dtype, lanes, fill=-math.inf)
+    tops = kl.registers((rows,), dtype, lanes, fill=-math.inf)
     clear = seen.clear(lanes)
-    for column in loop_range(0, clear, lanes):
+    for column in kl.loop_range(0, clear, lanes):
         for r in range(rows):
             x = scores.load(r, column)
-            tops[r] = select(x > tops[r], x, tops[r])
-    for column in loop_range(clear, seen.count, lanes):
+            tops[r] = kl.select(x > tops[r], x, tops[r])
+    for column in kl.loop_range(clear, seen.count, lanes):
         for r in range(rows):
             x = seen.adjust(scores.load(r, column), r, column)
             scores.store(r, column, x)
-            tops[r] = select(x > tops[r], x, tops[r])
+            tops[r] = kl.select(x > tops[r], x, tops[r])
     factors, shifts = [], []
-    powers = registers((rows,), dtype, lanes)
+    powers = kl.registers((rows,), dtype, lanes)
     for r in range(rows):
-        top, before = vreduce("max", tops[r]), state.largest[local + r]
-        top = select(top > before, top, before)
+        top, before = kl.vreduce("max", tops[r]), state.largest[local + r]
+        top = kl.select(top > before, top, before)
         shift = finite(top)
         factor = weight(before - shift)
         powers[r] = state.powers.load((local + r) * lanes, lanes) * factor
         state.largest[local + r] = top
         factors.append(factor)
-        shifts.append(splat(shift, lanes))
-    for column in loop_range(0, seen.count, lanes):
+        shifts.append(kl.splat(shift, lanes))
+    for column in kl.loop_range(0, seen.count, lanes):
         for r in range(rows):
             x = weight(scores.load(r, column) - shifts[r])
             powers[r] = powers[r] + x
@@ -240,21 +220,21 @@ def softmax_block(scores: Scores, state: State, local: Number, seen: VisibleKeys
     return factors
 
 
-@kernel
+@kl.kernel
 def gradient_cpu(
-    up: Upstream[Pointer],
-    key_panels: In,
-    value_panels: In,
-    key_columns: In,
-    for_query: InOut,
-    for_key: Out,
-    for_value: Out,
-    block_queries: Size,
-    block_keys: Size,
-    split: Size,
-    split_step: Size,
-    value_width: Size,
-    key_steps: PanelSteps[Number],
+    up: Upstream[kl.Pointer],
+    key_panels: kl.In,
+    value_panels: kl.In,
+    key_columns: kl.In,
+    for_query: kl.InOut,
+    for_key: kl.Out,
+    for_value: kl.Out,
+    block_queries: kl.Size,
+    block_keys: kl.Size,
+    split: kl.Size,
+    split_step: kl.Size,
+    value_width: kl.Size,
+    key_steps: PanelSteps[kl.Number],
     g: KernelOperands,
     *,
     tiles: Tiles,
@@ -269,41 +249,41 @@ def gradient_cpu(
     dtype, rows, lanes = up.total.dtype, tiles.rows, tiles.lanes
     feature_room, value_room = tiles.feature_room, tiles.value_room
     high, deep = tiles.feature_vectors, tiles.value_vectors
-    n, key_head = cube_position(2), cube_position(1)
-    start = cube_position(0) * split
-    stop = min(start + split, g.keys)
+    n, key_head = kl.cube_position(2), kl.cube_position(1)
+    start = kl.cube_position(0) * split
+    stop = kl.min(start + split, g.keys)
     head_number = n * g.key_heads + key_head
     panel_count = (g.keys + tiles.panel - 1) // tiles.panel
     keys_at = head_number * panel_count * g.features * tiles.panel
     values_at = head_number * panel_count * value_width * tiles.panel
     span = high * lanes
     columns = columns_of(key_columns, key_steps, n, key_head, g.features, span, layout)
-    queries = private(tiles.query_room * feature_room, dtype, align=64)
-    upward = private(tiles.query_room * value_room, dtype, align=64)
+    queries = kl.private(tiles.query_room * feature_room, dtype, align=64)
+    upward = kl.private(tiles.query_room * value_room, dtype, align=64)
     weights, inner = (scores_of(tiles, tiles.query_room, dtype) for _ in range(2))
-    key_sums = private((tiles.key_room + lanes) * feature_room, dtype, align=64)
-    value_sums = private((tiles.key_room + lanes) * value_room, dtype, align=64)
-    for begin in loop_range(start, stop, block_keys):
-        count = min(stop - begin, block_keys)
+    key_sums = kl.private((tiles.key_room + lanes) * feature_room, dtype, align=64)
+    value_sums = kl.private((tiles.key_room + lanes) * value_room, dtype, align=64)
+    for begin in kl.loop_range(start, stop, block_keys):
+        count = kl.min(stop - begin, block_keys)
         for sums, room in ((key_sums, feature_room), (value_sums, value_room)):
             # Zeros, up to whole vectors of keys.
-            for i in loop_range(0, (count + lanes - 1) // lanes * lanes * room, lanes):
-                sums.store(i, constant(0, dtype, lanes))
-        for head in loop_range(key_head * g.group, (key_head + 1) * g.group):
+            for i in kl.loop_range(0, (count + lanes - 1) // lanes * lanes * room, lanes):
+                sums.store(i, kl.constant(0, dtype, lanes))
+        for head in kl.loop_range(key_head * g.group, (key_head + 1) * g.group):
             row_at = (n * g.heads + head) * g.queries
             source = query_rows(g, n, head, form.contiguous[0])
             upstream = upstream_rows(up, row_at, g, value_width)
             first = begin // block_queries * block_queries if form.causal else begin * 0
-            for base in loop_range(first, g.queries, block_queries):
-                height = min(block_queries, g.queries - base)
-                for row in loop_range(0, height, rows):
-                    places = [base + min(row + r, height - 1) for r in range(rows)]
+            for base in kl.loop_range(first, g.queries, block_queries):
+                height = kl.min(block_queries, g.queries - base)
+                for row in kl.loop_range(0, height, rows):
+                    places = [base + kl.min(row + r, height - 1) for r in range(rows)]
                     tile = queries.at(row * feature_room)
                     copy_rows(source, tile, feature_room, places, lanes, g.scale, high)
                     above = upward.at(row * value_room)
                     copy_rows(upstream, above, value_room, places, lanes, 1.0, deep)
                     # The keys before the causal limit of a row of the tile.
-                    reach = min(count, base + row + rows - begin) if form.causal else count
+                    reach = kl.min(count, base + row + rows - begin) if form.causal else count
                     if reach > 0:
                         mine, slopes = weights.at(row), inner.at(row)
                         at = keys_at + begin * g.features
@@ -314,10 +294,10 @@ def gradient_cpu(
                         score(slopes, above, value_room, part, width, reach, tiles.vectors)
                         seen = VisibleKeys(g, form, n, head, places, begin, reach)
                         weigh(mine, slopes, seen, up, row_at)
-                        for panel in loop_range(0, g.features, span):
-                            acc = registers((rows, high), dtype, lanes)
+                        for panel in kl.loop_range(0, g.features, span):
+                            acc = kl.registers((rows, high), dtype, lanes)
                             columns.multiply(acc, slopes.left, panel, begin, reach)
-                            at = cube_position(0) * split_step
+                            at = kl.cube_position(0) * split_step
                             for r in range(rows):
                                 if row + r < height:
                                     to = for_query.at(at + (row_at + places[r]) * g.features)
@@ -331,23 +311,23 @@ def gradient_cpu(
             (for_key, key_sums, feature_room, g.features),
             (for_value, value_sums, value_room, value_width),
         ):
-            for i in loop_range(count):
-                for p in loop_range(0, width, lanes):
+            for i in kl.loop_range(count):
+                for p in kl.loop_range(0, width, lanes):
                     value = sums.load(i * room + p, lanes).to(target.dtype)
                     target.store((row + i) * width + p, value, mask=along(p, lanes) < width)
 
 
-@helper
+@kl.helper
 def weigh(
-    weights: Scores, inner: Scores, seen: VisibleKeys, up: Upstream[Pointer], row_at: Number
+    weights: Scores, inner: Scores, seen: VisibleKeys, up: Upstream[kl.Pointer], row_at: kl.Number
 ) -> None:
     """Turn scores into weights, and products with the values into gradients of the scores."""
     rows, lanes = weights.rows, weights.lanes
-    shifts = [splat(finite(up.total[row_at + seen.places[r]]), lanes) for r in range(rows)]
-    deltas = [splat(up.delta[row_at + seen.places[r]], lanes) for r in range(rows)]
+    shifts = [kl.splat(finite(up.total[row_at + seen.places[r]]), lanes) for r in range(rows)]
+    deltas = [kl.splat(up.delta[row_at + seen.places[r]], lanes) for r in range(rows)]
     free = seen.clear(lanes)
     for begin, end in ((0, free), (free, seen.count)):
-        for column in loop_range(begin, end, lanes):
+        for column in kl.loop_range(begin, end, lanes):
             for r in range(rows):
                 x = weights.load(r, column)
                 if begin is free:
@@ -357,9 +337,14 @@ def weigh(
                 inner.store(r, column, x * (inner.load(r, column) - deltas[r]))
 
 
-@helper
+@kl.helper
 def add_row(
-    to: Pointer, values: Sequence[Number], column: Number, width: Number, scale: Number, more: Mask
+    to: kl.Pointer,
+    values: Sequence[kl.Number],
+    column: kl.Number,
+    width: kl.Number,
+    scale: kl.Number,
+    more: kl.Mask,
 ) -> None:
     """Write a part of a row, scaled; add it to the earlier parts if there is ``more`` before."""
     lanes = values[0].width
@@ -367,14 +352,14 @@ def add_row(
         place = column + v * lanes
         inside = along(place, lanes) < width
         part = to.at(place)
-        before = part.load(0, lanes, mask=inside & splat(more, lanes))
-        part.store(0, fma(value, splat(scale, lanes), before), mask=inside)
+        before = part.load(0, lanes, mask=inside & kl.splat(more, lanes))
+        part.store(0, kl.fma(value, kl.splat(scale, lanes), before), mask=inside)
 
 
-@helper
+@kl.helper
 def gather(
-    sums: Pointer, room: int, width: Index, vectors: int, left: Scores, right: Pointer,
-    block: tuple[Number, Number, Number, Number], causal: bool,
+    sums: kl.Pointer, room: int, width: kl.Index, vectors: int, left: Scores, right: kl.Pointer,
+    block: tuple[kl.Number, kl.Number, kl.Number, kl.Number], causal: bool,
 ) -> None:  # fmt: skip
     """Add the products of a block's queries to the sums of each key, by weights or gradients.
 
@@ -382,14 +367,14 @@ def gather(
     """
     base, begin, height, count = block
     lanes = left.lanes
-    down = min(_DOWN, lanes)
-    for key in loop_range(0, count, down):
+    down = kl.min(_DOWN, lanes)
+    for key in kl.loop_range(0, count, down):
         # The first query of the block that attends to the key.
-        skip = max(begin + key - base, 0) if causal else key * 0
+        skip = kl.max(begin + key - base, 0) if causal else key * 0
         depth = height - skip
         if depth > 0:
-            for column in loop_range(0, width, vectors * lanes):
-                acc = registers((down, vectors), sums.dtype, lanes)
+            for column in kl.loop_range(0, width, vectors * lanes):
+                acc = kl.registers((down, vectors), sums.dtype, lanes)
                 for r in range(down):
                     for v in range(vectors):
                         acc[r, v] = sums.load((key + r) * room + column + v * lanes, lanes)
@@ -401,15 +386,15 @@ def gather(
                         sums.store((key + r) * room + column + v * lanes, acc[r, v])
 
 
-@kernel
+@kl.kernel
 def add_parts(
-    parts: In,
-    target: Out,
-    count: Size,
-    features: Size,
-    queries: Size,
-    number: Size,
-    split: Size,
+    parts: kl.In,
+    target: kl.Out,
+    count: kl.Size,
+    features: kl.Size,
+    queries: kl.Size,
+    number: kl.Size,
+    split: kl.Size,
     *,
     width: int,
     share: int,
@@ -417,12 +402,12 @@ def add_parts(
     accumulate: DType,
 ) -> None:
     """Add the parts of the queries from all ranges of ``split`` keys; ``causal``: visible ones."""
-    start = absolute_position() * (width * share)
-    for i in loop_range(start, min(start + width * share, count), width):
+    start = kl.absolute_position() * (width * share)
+    for i in kl.loop_range(start, kl.min(start + width * share, count), width):
         places = along(i, width)
         inside = places < count
-        sums = constant(0, accumulate, width)
-        for part in loop_range(number):
+        sums = kl.constant(0, accumulate, width)
+        for part in kl.loop_range(number):
             there = inside
             if causal:
                 row = places // features % queries

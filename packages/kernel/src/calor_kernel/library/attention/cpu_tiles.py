@@ -13,24 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calor.dtypes import DType, float32, float64
-from calor_kernel.language import (
-    Index,
-    Number,
-    Pointer,
-    Registers,
-    bitcast,
-    constant,
-    fma,
-    helper,
-    loop_range,
-    max,
-    min,
-    private,
-    registers,
-    select,
-    shuffle,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.attention.operands import KernelOperands, Rows, ScoreForm
 from calor_kernel.library.math.base import exactly, format_of, polynomial
 from calor_kernel.library.math.coefficients import EXP
@@ -71,41 +54,41 @@ class Tiles:
 class Left:
     """A left operand in private memory: row r begins at ``starts[r]``, terms are ``step`` apart."""
 
-    memory: Pointer
-    starts: Sequence[Index]
+    memory: kl.Pointer
+    starts: Sequence[kl.Index]
     step: int = 1
 
 
-@helper
+@kl.helper
 def multiply(
-    acc: Registers,
+    acc: kl.Registers,
     left: Left,
-    right: Pointer,
-    at: Index,
-    right_step: Index,
-    count: Number,
-    masks: Sequence[Number | None] | None = None,
+    right: kl.Pointer,
+    at: kl.Index,
+    right_step: kl.Index,
+    count: kl.Number,
+    masks: Sequence[kl.Number | None] | None = None,
 ) -> None:
     """Add ``count`` products to each sum.
 
     The right operand's rows are ``right_step`` apart from ``at`` on. Masked lanes are 0.
     """
     main = count // _UNROLL * _UNROLL
-    for p in loop_range(0, main, _UNROLL):
+    for p in kl.loop_range(0, main, _UNROLL):
         for u in range(_UNROLL):
             at_left = (p + u) * left.step
             _add_products(acc, left, at_left, right, at + (p + u) * right_step, masks)
-    for p in loop_range(main, count):
+    for p in kl.loop_range(main, count):
         _add_products(acc, left, p * left.step, right, at + p * right_step, masks)
 
 
 def _add_products(
-    acc: Registers,
+    acc: kl.Registers,
     left: Left,
-    left_at: Index,
-    right: Pointer,
-    at: Index,
-    masks: Sequence[Number | None] | None,
+    left_at: kl.Index,
+    right: kl.Pointer,
+    at: kl.Index,
+    masks: Sequence[kl.Number | None] | None,
 ) -> None:
     rows, vectors = acc.shape
     lanes = acc.type.width
@@ -114,14 +97,14 @@ def _add_products(
         for v in range(vectors)
     ]
     for r in range(rows):
-        value = splat(left.memory[left.starts[r] + left_at], lanes)
+        value = kl.splat(left.memory[left.starts[r] + left_at], lanes)
         for v in range(vectors):
-            acc[r, v] = fma(value, columns[v], acc[r, v])
+            acc[r, v] = kl.fma(value, columns[v], acc[r, v])
 
 
-def along(start: Number, lanes: int) -> Number:
+def along(start: kl.Number, lanes: int) -> kl.Number:
     """Return the indices of a vector's elements from ``start`` on."""
-    return splat(start, lanes) + constant(tuple(range(lanes)), start.dtype)
+    return kl.splat(start, lanes) + kl.constant(tuple(range(lanes)), start.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +115,15 @@ class Columns:
     ``ragged``: elements of the last panel beyond the width are masked; otherwise they exist.
     """
 
-    memory: Pointer
-    at: Index
-    panel_step: Index
-    row_step: Index
-    width: Index
+    memory: kl.Pointer
+    at: kl.Index
+    panel_step: kl.Index
+    row_step: kl.Index
+    width: kl.Index
     ragged: bool
 
     def multiply(
-        self, acc: Registers, left: Left, column: Number, row: Index, count: Number
+        self, acc: kl.Registers, left: Left, column: kl.Number, row: kl.Index, count: kl.Number
     ) -> None:
         """Add the products with ``count`` rows from ``row`` on, of the panel of a column."""
         _, vectors = acc.shape
@@ -152,19 +135,19 @@ class Columns:
         multiply(acc, left, self.memory, at, self.row_step, count, masks)
 
 
-@helper
+@kl.helper
 def copy_rows(
     rows: Rows,
-    tile: Pointer,
+    tile: kl.Pointer,
     room: int,
-    places: Sequence[Number],
+    places: Sequence[kl.Number],
     lanes: int,
-    factor: Number | float = 1.0,
+    factor: kl.Number | float = 1.0,
     vectors: int = 1,
 ) -> None:
     """Copy rows to a tile, converted and scaled, with zeros up to whole ``vectors``."""
     span = lanes * vectors
-    for p in loop_range(0, (rows.width + span - 1) // span * span, lanes):
+    for p in kl.loop_range(0, (rows.width + span - 1) // span * span, lanes):
         place = along(p, lanes)
         inside = place < rows.width
         for r, row in enumerate(places):
@@ -180,20 +163,20 @@ def copy_rows(
 class Scores:
     """Scores of ``rows`` queries in private memory, ``stride`` apart, then their weights."""
 
-    memory: Pointer
+    memory: kl.Pointer
     stride: int
     rows: int
     lanes: int
 
-    def load(self, r: Index, column: Index) -> Number:
+    def load(self, r: kl.Index, column: kl.Index) -> kl.Number:
         """Return a vector of a row."""
         return self.memory.load(r * self.stride + column, self.lanes)
 
-    def store(self, r: Index, column: Index, value: Number) -> None:
+    def store(self, r: kl.Index, column: kl.Index, value: kl.Number) -> None:
         """Write a vector of a row."""
         self.memory.store(r * self.stride + column, value)
 
-    def at(self, row: Index) -> Scores:
+    def at(self, row: kl.Index) -> Scores:
         """Return the scores from a row on."""
         return Scores(self.memory.at(row * self.stride), self.stride, self.rows, self.lanes)
 
@@ -207,31 +190,31 @@ def scores_of(tiles: Tiles, queries: int, dtype: DType) -> Scores:
     """Return memory for the scores of some queries and a block of keys."""
     # One more vector, so that rows do not share sets of the cache.
     stride = tiles.key_room + tiles.lanes
-    return Scores(private(queries * stride, dtype, align=64), stride, tiles.rows, tiles.lanes)
+    return Scores(kl.private(queries * stride, dtype, align=64), stride, tiles.rows, tiles.lanes)
 
 
-@helper
+@kl.helper
 def score(
-    scores: Scores, queries: Pointer, room: int, panels: Pointer, width: Number, count: Number,
-    vectors: int,
+    scores: Scores, queries: kl.Pointer, room: int, panels: kl.Pointer, width: kl.Number,
+    count: kl.Number, vectors: int,
 ) -> None:  # fmt: skip
     """Compute the scores of queries and ``count`` keys; the rest of a vector is undefined."""
     span = vectors * scores.lanes
     half = (vectors + 1) // 2
-    for column in loop_range(0, count, span):
+    for column in kl.loop_range(0, count, span):
         if (half < vectors) and (count - column <= half * scores.lanes):
             _score_panel(scores, queries, room, panels, width, column, half, span)
         else:
             _score_panel(scores, queries, room, panels, width, column, vectors, span)
 
 
-@helper
+@kl.helper
 def _score_panel(
-    scores: Scores, queries: Pointer, room: int, panels: Pointer, width: Number, column: Number,
-    vectors: int, span: int,
+    scores: Scores, queries: kl.Pointer, room: int, panels: kl.Pointer, width: kl.Number,
+    column: kl.Number, vectors: int, span: int,
 ) -> None:  # fmt: skip
     """Compute the scores of the first vectors of a panel, which begins with key ``column``."""
-    acc = registers((scores.rows, vectors), scores.memory.dtype, scores.lanes)
+    acc = kl.registers((scores.rows, vectors), scores.memory.dtype, scores.lanes)
     left = Left(queries, [r * room for r in range(scores.rows)])
     multiply(acc, left, panels, column * width, span, width)
     for r in range(scores.rows):
@@ -239,24 +222,24 @@ def _score_panel(
             scores.store(r, column + v * scores.lanes, acc[r, v])
 
 
-@helper
+@kl.helper
 def score_rows(
-    scores: Scores, queries: Pointer, room: int, keys: Rows, first: Number, count: Number
+    scores: Scores, queries: kl.Pointer, room: int, keys: Rows, first: kl.Number, count: kl.Number
 ) -> None:
     """Compute the scores of few queries and keys from ``first`` on, read in place."""
     rows, lanes = scores.rows, scores.lanes
-    together = min(_TOGETHER, lanes)
+    together = kl.min(_TOGETHER, lanes)
     dtype = scores.memory.dtype
-    for column in loop_range(0, count, lanes):
-        found: list[list[Number]] = [[] for _ in range(rows)]
+    for column in kl.loop_range(0, count, lanes):
+        found: list[list[kl.Number]] = [[] for _ in range(rows)]
         for some in range(0, lanes, together):
             # Keys beyond the last are the last one; their scores are hidden later.
             starts = [
-                keys.at + (first + min(column + (some + i), count - 1)) * keys.row_step
+                keys.at + (first + kl.min(column + (some + i), count - 1)) * keys.row_step
                 for i in range(together)
             ]
-            acc = registers((rows, together), dtype, lanes)
-            for p in loop_range(0, keys.width, lanes):
+            acc = kl.registers((rows, together), dtype, lanes)
+            for p in kl.loop_range(0, keys.width, lanes):
                 inside = along(p, lanes) < keys.width
                 given = [
                     keys.memory.load(start + p, lanes, mask=inside).to(dtype) for start in starts
@@ -264,20 +247,20 @@ def score_rows(
                 for r in range(rows):
                     value = queries.load(r * room + p, lanes)
                     for i in range(together):
-                        acc[r, i] = fma(value, given[i], acc[r, i])
+                        acc[r, i] = kl.fma(value, given[i], acc[r, i])
             for r in range(rows):
                 found[r] += [acc[r, i] for i in range(together)]
         for r in range(rows):
             scores.store(r, column, _sums_of(found[r]))
 
 
-def _sums_of(vectors: list[Number]) -> Number:
+def _sums_of(vectors: list[kl.Number]) -> kl.Number:
     """Return a vector of the sums of each vector's lanes."""
     half = len(vectors) // 2
     while half:
         low = [i for i in range(2 * vectors[0].width) if i % (2 * half) < half]
         vectors = [
-            shuffle(a, low, b) + shuffle(a, [i + half for i in low], b)
+            kl.shuffle(a, low, b) + kl.shuffle(a, [i + half for i in low], b)
             for a, b in zip(vectors[::2], vectors[1::2], strict=True)
         ]
         half //= 2
@@ -290,23 +273,23 @@ class VisibleKeys:
 
     g: KernelOperands
     form: ScoreForm
-    n: Index
-    head: Index
-    places: list[Number]
-    begin: Number
-    count: Number
+    n: kl.Index
+    head: kl.Index
+    places: list[kl.Number]
+    begin: kl.Number
+    count: kl.Number
 
-    @helper
-    def clear(self, lanes: int) -> Number:
+    @kl.helper
+    def clear(self, lanes: int) -> kl.Number:
         """Return the first key of the block that a mask or bias may concern."""
         if self.form.kinds:
             return self.count * 0
         clear = self.count
         if self.form.causal:
-            clear = min(self.count, self.places[0] + 1 - self.begin)
-        return max(clear // lanes * lanes, 0)
+            clear = kl.min(self.count, self.places[0] + 1 - self.begin)
+        return kl.max(clear // lanes * lanes, 0)
 
-    def adjust(self, x: Number, r: int, column: Number) -> Number:
+    def adjust(self, x: kl.Number, r: int, column: kl.Number) -> kl.Number:
         """Return a vector of scores with biases, and −inf for hidden scores."""
         lanes = x.width
         key = along(self.begin + column, lanes)
@@ -316,7 +299,7 @@ class VisibleKeys:
             memory, steps = extra.memory, extra.strides
             at = self.n * steps[0] + self.head * steps[1] + self.places[r] * steps[2]
             if step == 0:
-                loaded.append(splat(memory[at], lanes))
+                loaded.append(kl.splat(memory[at], lanes))
             elif step == 1:
                 loaded.append(memory.load(at + self.begin + column, lanes, mask=inside))
             else:
@@ -328,11 +311,11 @@ class VisibleKeys:
                 inside = inside & value
         if self.form.causal:
             inside = inside & (key <= self.places[r])
-        return select(inside, x, -math.inf)
+        return kl.select(inside, x, -math.inf)
 
 
 @exactly
-def weight(x: Number) -> Number:
+def weight(x: kl.Number) -> kl.Number:
     """Return e**x of x ≤ 0, within an ulp; NaN for NaN, and 0 for subnormal results.
 
     The largest weight of a row is 1, so smaller numbers do not matter, and without the range checks
@@ -341,10 +324,10 @@ def weight(x: Number) -> Number:
     form = format_of(x)
     # The low bits of the sum hold the integer nearest to x / log 2, plus the bias.
     magic = form.magic + form.bias
-    total = fma(x, LOG2_E, magic)
+    total = kl.fma(x, LOG2_E, magic)
     n = total - magic
     first, second = LOG_2[form.number]
-    r = fma(n, -second, fma(n, -first, x))
-    p = fma(r * r, polynomial(r, EXP[form.number]), r) + 1.0
-    power = bitcast(bitcast(total, form.signed) << form.fraction, form.dtype)
-    return select(x < _ENDS[form.dtype], 0.0, p * power)
+    r = kl.fma(n, -second, kl.fma(n, -first, x))
+    p = kl.fma(r * r, polynomial(r, EXP[form.number]), r) + 1.0
+    power = kl.bitcast(kl.bitcast(total, form.signed) << form.fraction, form.dtype)
+    return kl.select(x < _ENDS[form.dtype], 0.0, p * power)

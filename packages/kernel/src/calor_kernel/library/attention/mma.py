@@ -14,24 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from calor_kernel.language import (
-    Number,
-    Out,
-    Pipeline,
-    Pointer,
-    Registers,
-    Size,
-    cube_count,
-    cube_position,
-    helper,
-    kernel,
-    max,
-    min,
-    registers,
-    select,
-    unit_index,
-    way_of_units,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.attention.mma_plan import MmaPlan, OwnRows
 from calor_kernel.library.attention.mma_tiles import (
     LOG2_E,
@@ -68,31 +51,31 @@ class Queries:
     stages of keys and values, which ``take`` copies. ``factor``: the scale of exponents.
     """
 
-    n: Number
-    head: Number
-    first: Number
-    stop: Number
-    row_at: Number
-    factor: Number | float
-    pipe: Pipeline
-    take: Callable[[Number], None]
-    row: Number
+    n: kl.Number
+    head: kl.Number
+    first: kl.Number
+    stop: kl.Number
+    row_at: kl.Number
+    factor: kl.Number | float
+    pipe: kl.Pipeline
+    take: Callable[[kl.Number], None]
+    row: kl.Number
     own: Sequence[OwnRows]
 
 
-@helper
+@kl.helper
 def queries_of_cube(
     g: KernelOperands,
-    value_width: Number,
+    value_width: kl.Number,
     plan: MmaPlan,
     form: ScoreForm,
-    up: Upstream[Pointer] | None = None,
+    up: Upstream[kl.Pointer] | None = None,
 ) -> Queries:
     """Return a cube's queries, rows from x, the longest first, head y, batch z; start copies."""
-    n, head = cube_position(2), cube_position(1)
-    number = cube_count(0) - 1 - cube_position(0) if form.causal else cube_position(0)
+    n, head = kl.cube_position(2), kl.cube_position(1)
+    number = kl.cube_count(0) - 1 - kl.cube_position(0) if form.causal else kl.cube_position(0)
     first = number * plan.rows
-    stop = min(g.keys, first + plan.rows) if form.causal else g.keys
+    stop = kl.min(g.keys, first + plan.rows) if form.causal else g.keys
     row_at = (n * g.heads + head) * g.queries
     sources = [query_rows(g, n, head)]
     key = replace(key_rows(g, n, head // g.group), count=stop)
@@ -102,9 +85,9 @@ def queries_of_cube(
         sources.append(upstream_rows(up, row_at, g, value_width))
     own = take_own_rows(sources, first, plan)
     panels = [plan.panel(plan.block, room).tile for room in plan.rooms]
-    pipe = Pipeline(2, *panels, how=way_of_units())
+    pipe = kl.Pipeline(2, *panels, how=kl.way_of_units())
 
-    def take(begin: Number) -> None:
+    def take(begin: kl.Number) -> None:
         for number, rows in enumerate((key, value)):
             take_rows(rows, pipe, number, begin, plan.block, plan.rooms[number], plan)
 
@@ -114,9 +97,15 @@ def queries_of_cube(
     return Queries(n, head, first, stop, row_at, factor, pipe, take, row, mine)
 
 
-@kernel
+@kl.kernel
 def attend_mma(
-    out: Out, total: Out, value_width: Size, g: KernelOperands, *, plan: MmaPlan, form: ScoreForm
+    out: kl.Out,
+    total: kl.Out,
+    value_width: kl.Size,
+    g: KernelOperands,
+    *,
+    plan: MmaPlan,
+    form: ScoreForm,
 ) -> None:
     """Compute rows of the result: a cube's rows from x, the longest first, head y of batch z."""
     q = queries_of_cube(g, value_width, plan, form)
@@ -126,7 +115,7 @@ def attend_mma(
     powers = [sums[i][0].band(plan.axis) for i in range(plan.high)]
     mask = ScoreMask(g, form, q.n, q.head)
 
-    def work(begin: Number) -> None:
+    def work(begin: kl.Number) -> None:
         scores = plan.sums(plan.block)
         plan.add_scores(scores, mine, row, pipe.stage(0), plan.features)
         settle(scores)
@@ -146,11 +135,11 @@ def attend_mma(
     plan.store(sums, out, (q.row_at + begin) * value_width, value_width, g.queries - begin)
 
 
-@kernel
+@kl.kernel
 def query_gradient_mma(
-    up: Upstream[Pointer],
-    for_query: Out,
-    value_width: Size,
+    up: Upstream[kl.Pointer],
+    for_query: kl.Out,
+    value_width: kl.Size,
     g: KernelOperands,
     *,
     plan: MmaPlan,
@@ -168,7 +157,7 @@ def query_gradient_mma(
         load_row_numbers(shifts[i], alongs[i], up, q.row_at, place, g.queries)
     mask = ScoreMask(g, form, q.n, q.head)
 
-    def work(begin: Number) -> None:
+    def work(begin: kl.Number) -> None:
         # Both are initialised before either product is issued, so that the products run in order.
         scores, inner = plan.sums(plan.block), plan.sums(plan.block)
         plan.add_scores(scores, mine[0], row, pipe.stage(0), plan.features)
@@ -189,42 +178,42 @@ def query_gradient_mma(
     plan.store(sums, for_query, (q.row_at + top) * g.features, g.features, g.queries - top)
 
 
-@kernel
+@kl.kernel
 def key_gradient_mma(
-    up: Upstream[Pointer],
-    for_key: Out,
-    for_value: Out,
-    value_width: Size,
+    up: Upstream[kl.Pointer],
+    for_key: kl.Out,
+    for_value: kl.Out,
+    value_width: kl.Size,
     g: KernelOperands,
     *,
     plan: MmaPlan,
     form: ScoreForm,
 ) -> None:
     """Compute the gradients of a cube's keys and values: rows from x, key head y, batch z."""
-    n, key_head = cube_position(2), cube_position(1)
-    first, block = cube_position(0) * plan.rows, plan.block
+    n, key_head = kl.cube_position(2), kl.cube_position(1)
+    first, block = kl.cube_position(0) * plan.rows, plan.block
     factor = exponent(g, form)
     sources = key_rows(g, n, key_head), value_rows(g, n, key_head, value_width)
     own = take_own_rows(sources, first, plan)
     panels = [plan.panel(block, room).tile for room in plan.rooms]
-    pipe = Pipeline(2, *panels, plan.numbers, plan.numbers, how=way_of_units())
+    pipe = kl.Pipeline(2, *panels, plan.numbers, plan.numbers, how=kl.way_of_units())
     # Steps: for each head of the group, the blocks of queries that attend to the cube's keys.
     start = first // block if form.causal else first * 0
-    blocks = max((g.queries + block - 1) // block - start, 0)
+    blocks = kl.max((g.queries + block - 1) // block - start, 0)
     steps = blocks * g.group
     # The head and the block of the next copy, and of the current work.
-    ahead, here = registers(2, key_head.dtype), registers(2, key_head.dtype)
+    ahead, here = kl.registers(2, key_head.dtype), kl.registers(2, key_head.dtype)
     for place in (ahead, here):
         place[0], place[1] = key_head * g.group, start
 
-    def take(step: Number) -> None:
+    def take(step: kl.Number) -> None:
         if step < steps:
             head, base = ahead[0], ahead[1] * block
             row_at = (n * g.heads + head) * g.queries
             take_rows(query_rows(g, n, head), pipe, 0, base, block, plan.features, plan)
             upstream = upstream_rows(up, row_at, g, value_width)
             take_rows(upstream, pipe, 1, base, block, plan.values, plan)
-            unit = unit_index()
+            unit = kl.unit_index()
             if unit < block:
                 there = base + unit < g.queries
                 pipe.copy(2, unit, up.total, row_at + base + unit, 1, there)
@@ -236,7 +225,7 @@ def key_gradient_mma(
     mine = plan.own_operands(own, plan.rooms, row)
     key_sums, value_sums = (plan.sums(room) for room in plan.rooms)
 
-    def work(step: Number) -> None:
+    def work(step: kl.Number) -> None:
         base = here[1] * block
         # Both are initialised before either product is issued, so that the products run in order.
         scores, inner = plan.sums(block), plan.sums(block)
@@ -273,8 +262,8 @@ def key_gradient_mma(
         plan.store(sums, target, at * width, width, g.keys - top)
 
 
-def next_block(place: Registers, start: Number, blocks: Number) -> None:
+def next_block(place: kl.Registers, start: kl.Number, blocks: kl.Number) -> None:
     """Advance a head and a block of queries to the next block, or to the next head's first one."""
     later = place[1] + 1
     last = later == start + blocks
-    place[0], place[1] = select(last, place[0] + 1, place[0]), select(last, start, later)
+    place[0], place[1] = kl.select(last, place[0] + 1, place[0]), kl.select(last, start, later)

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from calor.dtypes import DType, bfloat16, float16, float32
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Output, Request, Work
-from calor_kernel.language import index_dtype
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.mma import (
     attend_mma,
@@ -250,4 +250,4 @@ def _index_of(problem: Attention, request: Request) -> DType:
     # Results are dense, even if operands broadcast over heads or batches.
     spans += [o.size for o in request.outputs]
     # Half of an index's range, since positions beyond the last rows are computed too.
-    return index_dtype(*(2 * n for n in spans), 2 * p.rows * max(p.features, p.values))
+    return kl.index_dtype(*(2 * n for n in spans), 2 * p.rows * max(p.features, p.values))

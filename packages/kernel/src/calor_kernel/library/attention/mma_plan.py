@@ -11,20 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calor.dtypes import DType, float32
-from calor_kernel.language import (
-    Fragment,
-    Index,
-    Layout,
-    Number,
-    Pipeline,
-    Pointer,
-    SharedMatrix,
-    Tile,
-    group_of,
-    helper,
-    operand_of,
-    plane_position,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.matrices import MatrixShape, Side
 from calor_kernel.library.gemm.mma import (
     Operands,
@@ -41,7 +28,7 @@ from calor_kernel.library.gemm.mma import (
 # Instructions whose accumulator layout matches their operand B.
 _SECOND = ("mfma", "wmma")
 
-OwnRows = SharedMatrix | Operands
+OwnRows = kl.SharedMatrix | Operands
 """A plane's or warp group's own rows: in shared memory, or in registers."""
 
 
@@ -102,20 +89,20 @@ class MmaPlan:
         """The room of a row of queries or keys, and of values."""
         return self.features, self.values
 
-    @helper
-    def first_row(self) -> Number:
+    @kl.helper
+    def first_row(self) -> kl.Number:
         """Return the first of the cube's rows that this unit's plane or warp group owns."""
         if self.grouped:
-            group: Number = group_of(self.shape(self.block)) * self.own
+            group: kl.Number = kl.group_of(self.shape(self.block)) * self.own
             return group
-        return plane_position() * (self.high * self.own)
+        return kl.plane_position() * (self.high * self.own)
 
     def sums(self, columns: int) -> Sums:
         """Return the sums of a plane's or warp group's rows: tiles of rows, and along each row."""
         shape = self.shape(columns)
         return sums_of(shape, self.high, columns // shape.extent("c")[self.axis])
 
-    def places(self, tile: Fragment) -> tuple[Number, Number]:
+    def places(self, tile: kl.Fragment) -> tuple[kl.Number, kl.Number]:
         """Return the offset of a unit's first element of a tile, along own and other rows."""
         row, column = tile.lane_place()
         return (row, column) if self.axis == 1 else (column, row)
@@ -125,9 +112,9 @@ class MmaPlan:
         return Panel(self.dtype, count, room, self.grouped)
 
     @property
-    def numbers(self) -> Tile:
+    def numbers(self) -> kl.Tile:
         """A tile with one number for each row of a step."""
-        return Tile(float32, Layout((self.block,)))
+        return kl.Tile(float32, kl.Layout((self.block,)))
 
     def shared_bytes(self, gradient: bool) -> int:
         """Return the shared memory of a cube: its own rows, and two steps of the other's rows."""
@@ -137,14 +124,16 @@ class MmaPlan:
         numbers = 4 * float32.itemsize * self.numbers.size if gradient else 0
         return own + steps + numbers
 
-    @helper
-    def own_operands(self, own: Pipeline, rooms: Sequence[int], row: Index) -> Sequence[OwnRows]:
+    @kl.helper
+    def own_operands(
+        self, own: kl.Pipeline, rooms: Sequence[int], row: kl.Index
+    ) -> Sequence[OwnRows]:
         """Return the own rows as operands: in registers if they stay there.
 
         One step of the other operand's rows has been copied ahead.
         """
         first = self.axis == 1
-        panels: list[SharedMatrix] = [
+        panels: list[kl.SharedMatrix] = [
             self.panel(self.rows, room).matrix(own.stage(i), turned=not first)
             for i, room in enumerate(rooms)
         ]
@@ -156,8 +145,10 @@ class MmaPlan:
             for panel, room in zip(panels, rooms, strict=True)
         ]
 
-    @helper
-    def add_scores(self, sums: Sums, own: OwnRows, row: Index, other: Pointer, room: int) -> None:
+    @kl.helper
+    def add_scores(
+        self, sums: Sums, own: OwnRows, row: kl.Index, other: kl.Pointer, room: int
+    ) -> None:
         """Add products of the own rows of a plane or warp group and all rows of a step's panel.
 
         ``own`` comes from ``own_operands``. Warp-group products need ``settle``.
@@ -168,13 +159,13 @@ class MmaPlan:
         else:
             add_products(_transposed(sums), panel.matrix(other), own, room, 0, row)
 
-    @helper
-    def add_weighted(self, sums: Sums, weights: Sums, other: Pointer, room: int) -> None:
+    @kl.helper
+    def add_weighted(self, sums: Sums, weights: Sums, other: kl.Pointer, room: int) -> None:
         """Add the weights of a step's rows times these rows; warp groups need ``settle``."""
         shape, panel = self.shape(room), self.panel(self.block, room)
         side: Side = "a" if self.axis == 1 else "b"
         made = [
-            [operand_of(tiles, shape, side, first=p) for tiles in weights]
+            [kl.operand_of(tiles, shape, side, first=p) for tiles in weights]
             for p in range(0, self.block, shape.k)
         ]
         if self.axis == 1:
@@ -182,8 +173,10 @@ class MmaPlan:
         else:
             add_products(_transposed(sums), panel.matrix(other, turned=True), made, self.block)
 
-    @helper
-    def store(self, sums: Sums, target: Pointer, first: Index, width: Index, count: Index) -> None:
+    @kl.helper
+    def store(
+        self, sums: Sums, target: kl.Pointer, first: kl.Index, width: kl.Index, count: kl.Index
+    ) -> None:
         """Write ``count`` own rows of ``width`` elements from an index on."""
         store(sums, target, first, width, (count, width), turned=self.axis == 0)
 

@@ -16,25 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calor_kernel.language import (
-    Band,
-    Fragment,
-    Index,
-    Mask,
-    Number,
-    Pipeline,
-    Pointer,
-    fma,
-    helper,
-    intrinsic,
-    max,
-    min,
-    pack,
-    select,
-    splat,
-    unit_index,
-    way_of_units,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.operands import (
     KernelOperands,
@@ -55,7 +37,7 @@ LINE = 64
 LOG2_E = math.log2(math.e)
 
 
-@intrinsic(
+@kl.intrinsic(
     "float32 -> float32",
     cuda="([](float x) {{ float y; "
     'asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }}({0}))',
@@ -68,15 +50,15 @@ def power_of_two(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.exp2(x)
 
 
-@helper
+@kl.helper
 def take_rows(
-    rows: Rows, pipe: Pipeline, number: int, first: Index, size: int, room: int, plan: MmaPlan
+    rows: Rows, pipe: kl.Pipeline, number: int, first: kl.Index, size: int, room: int, plan: MmaPlan
 ) -> None:
     """Start copying ``size`` rows from ``first`` on to a tile, with 0 beyond the last row."""
     to = plan.panel(size, room).at()
     across = room // ACCESS
     down = plan.units // across
-    line, place = unit_index() // across, unit_index() % across * ACCESS
+    line, place = kl.unit_index() // across, kl.unit_index() % across * ACCESS
     for turn in range(-(-size // down)):
         row = line + turn * down
         inside = (first + row < rows.count) & (place < rows.width)
@@ -85,11 +67,13 @@ def take_rows(
             pipe.copy(number, to(row, place), rows.memory, of, ACCESS, inside)
 
 
-@helper
-def take_own_rows(sources: Sequence[Rows], first: Index, plan: MmaPlan) -> Pipeline:
+@kl.helper
+def take_own_rows(sources: Sequence[Rows], first: kl.Index, plan: MmaPlan) -> kl.Pipeline:
     """Start copying the cube's rows from ``first`` on, of each of the sources."""
     rooms = plan.rooms[: len(sources)]
-    own = Pipeline(1, *(plan.panel(plan.rows, room).tile for room in rooms), how=way_of_units())
+    own = kl.Pipeline(
+        1, *(plan.panel(plan.rows, room).tile for room in rooms), how=kl.way_of_units()
+    )
     own.acquire()
     for number, (rows, room) in enumerate(zip(sources, rooms, strict=True)):
         take_rows(rows, own, number, first, plan.rows, room, plan)
@@ -97,28 +81,32 @@ def take_own_rows(sources: Sequence[Rows], first: Index, plan: MmaPlan) -> Pipel
     return own
 
 
-def weigh(scores: Fragment, factor: Number | float, shifts: Band) -> None:
+def weigh(scores: kl.Fragment, factor: kl.Number | float, shifts: kl.Band) -> None:
     """Set scores to 2**(score * factor + shift), with a shift for each row or column."""
 
-    def weight(x: Number, shift: Number) -> Number | None:
-        x = fma(x, splat(factor, x.width), shift)
+    def weight(x: kl.Number, shift: kl.Number) -> kl.Number | None:
+        x = kl.fma(x, kl.splat(factor, x.width), shift)
         if x.width == 1:
             return power_of_two(x)
-        return pack([power_of_two(x[i]) for i in range(x.width)])
+        return kl.pack([power_of_two(x[i]) for i in range(x.width)])
 
     scores.map_band(weight, shifts)
 
 
-def score_gradients(slopes: Fragment, weights: Fragment, along: Band) -> None:
+def score_gradients(slopes: kl.Fragment, weights: kl.Fragment, along: kl.Band) -> None:
     """Turn products with the upstream gradient into gradients of the scores, by their weights."""
     slopes.map_band(lambda x, d: x - d, along)
     slopes.map(lambda x, p: p * x, weights)
 
 
-@helper
+@kl.helper
 def online_softmax(
-    scores: Sequence[Fragment], largest: Band, powers: Band, factor: Number | float, axis: int
-) -> Band:
+    scores: Sequence[kl.Fragment],
+    largest: kl.Band,
+    powers: kl.Band,
+    factor: kl.Number | float,
+    axis: int,
+) -> kl.Band:
     """Set scores of some rows to weights; return the correction factors of earlier sums.
 
     Maxima and sums of the rows are updated; powers of 2 are of differences from the maximum so far.
@@ -126,8 +114,8 @@ def online_softmax(
     """
     best = scores[0].copy()
     for other in scores[1:]:
-        best.map(lambda x, y: max(x, y), other)
-    top = best.reduce("max", axis).map(lambda x, y: max(x, y), largest)
+        best.map(lambda x, y: kl.max(x, y), other)
+    top = best.reduce("max", axis).map(lambda x, y: kl.max(x, y), largest)
     shift = top.copy().map(lambda x: finite(x) * -factor)
     correction = largest.copy().map(lambda x, s: power_of_two(x * factor + s), shift)
     largest.map(lambda _, x: x, top)
@@ -140,14 +128,14 @@ def online_softmax(
     return correction
 
 
-@helper
+@kl.helper
 def finish(
-    sums: Sequence[Fragment], largest: Band, powers: Band, total: Pointer, row_at: Number,
-    first: Number, g: KernelOperands, form: ScoreForm, plan: MmaPlan,
+    sums: Sequence[kl.Fragment], largest: kl.Band, powers: kl.Band, total: kl.Pointer,
+    row_at: kl.Number, first: kl.Number, g: KernelOperands, form: ScoreForm, plan: MmaPlan,
 ) -> None:  # fmt: skip
     """Divide some rows' sums by the sums of their weights, and store the log-sum-exp."""
     powers.combine("add", sums[0])
-    inverse = powers.copy().map(lambda x: 1.0 / select(x > 0.0, x, 1.0))
+    inverse = powers.copy().map(lambda x: 1.0 / kl.select(x > 0.0, x, 1.0))
     for tile in sums:
         tile.map_band(lambda x, f: x * f, inverse)
     down, right = plan.places(sums[0])
@@ -159,10 +147,10 @@ def finish(
             total[row_at + place] = made
 
 
-@helper
+@kl.helper
 def load_row_numbers(
-    shift: Band, along: Band, up: Upstream[Pointer], row_at: Number, place: Sequence[Index],
-    queries: Number,
+    shift: kl.Band, along: kl.Band, up: Upstream[kl.Pointer], row_at: kl.Number,
+    place: Sequence[kl.Index], queries: kl.Number,
 ) -> None:  # fmt: skip
     """Load the log-sum-exp, as a shift, and delta of each row; ``place``: terms of the first."""
     first, row, offset, down = place
@@ -173,7 +161,7 @@ def load_row_numbers(
         along.items[k] = up.delta.load(row_at + at, mask=there)
 
 
-def exponent(g: KernelOperands, form: ScoreForm) -> Number | float:
+def exponent(g: KernelOperands, form: ScoreForm) -> kl.Number | float:
     """Return the scale of the exponents, so that powers of 2 are weights.
 
     Scores are products times the scale; adjusted scores have been scaled already.
@@ -181,7 +169,7 @@ def exponent(g: KernelOperands, form: ScoreForm) -> Number | float:
     return LOG2_E if form.adjusted else g.scale * LOG2_E
 
 
-def scale_sums(sums: Sums, scale: Number) -> None:
+def scale_sums(sums: Sums, scale: kl.Number) -> None:
     """Multiply the sums by a scale."""
     for tiles in sums:
         for tile in tiles:
@@ -197,33 +185,33 @@ class ScoreMask:
 
     g: KernelOperands
     form: ScoreForm
-    n: Number
-    head: Number
+    n: kl.Number
+    head: kl.Number
     by_keys: bool = False
 
-    @helper
-    def reach(self, first: Number, row: Number) -> Number:
+    @kl.helper
+    def reach(self, first: kl.Number, row: kl.Number) -> kl.Number:
         """Return the first key hidden from the first query of a plane or warp group."""
-        return min(self.g.keys, first + row + 1) if self.form.causal else self.g.keys
+        return kl.min(self.g.keys, first + row + 1) if self.form.causal else self.g.keys
 
-    @helper
+    @kl.helper
     def adjust_before(
-        self, scores: Sums, row: Number, begin: Index, reach: Number, plan: MmaPlan
+        self, scores: Sums, row: kl.Number, begin: kl.Index, reach: kl.Number, plan: MmaPlan
     ) -> None:
         """Adjust scores of keys from ``begin`` on, unless all are before ``reach`` and visible."""
         if self.form.adjusted or begin + plan.block > reach:
             self.adjust(scores, row, begin, plan)
 
-    @helper
+    @kl.helper
     def adjust_by_keys(
-        self, scores: Sums, row: Number, base: Number, clear: Mask, plan: MmaPlan
+        self, scores: Sums, row: kl.Number, base: kl.Number, clear: kl.Mask, plan: MmaPlan
     ) -> None:
         """Adjust scores of keys from ``row`` on with queries from ``base`` on, unless ``clear``."""
         if self.form.adjusted or (self.form.causal and not clear):
             self.adjust(scores, row, base, plan)
 
-    @helper
-    def adjust(self, scores: Sums, row: Number, column: Index, plan: MmaPlan) -> None:
+    @kl.helper
+    def adjust(self, scores: Sums, row: kl.Number, column: kl.Index, plan: MmaPlan) -> None:
         """Add biases to the scores of a plane, and set hidden scores to −inf.
 
         If all scores are adjusted, they are scaled here, otherwise later.
@@ -245,4 +233,4 @@ class ScoreMask:
                         if self.form.adjusted:
                             x = x * g.scale
                         made.append(visible(x, there, g, self.form, self.n, self.head, query, key))
-                    tile.parts[part] = pack(made)
+                    tile.parts[part] = kl.pack(made)

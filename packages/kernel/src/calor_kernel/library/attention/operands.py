@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Multiple, Typed, operand
 from calor_kernel.contract.work import Request
-from calor_kernel.language import Index, Mask, Number, Pointer, SizeOf, StrideOf, helper, select
 from calor_kernel.language.declared import ELEMENT, READS
 from calor_kernel.library.attention.problem import Attention
 
@@ -25,7 +25,7 @@ class Extra(Generic[M, N]):
     """A mask or a bias, and its strides along batch, head, query and key."""
 
     memory: Annotated[M, READS]
-    strides: tuple[StrideOf[N], ...]
+    strides: tuple[kl.StrideOf[N], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class Operands(Generic[M, N]):
     key: Annotated[M, READS]
     value: Annotated[M, READS]
     scale: Annotated[N, ELEMENT]
-    heads: SizeOf[N]
-    key_heads: SizeOf[N]
-    group: SizeOf[N]
-    queries: SizeOf[N]
-    keys: SizeOf[N]
-    features: SizeOf[N]
-    query_strides: tuple[StrideOf[N], ...]
-    key_strides: tuple[StrideOf[N], ...]
-    value_strides: tuple[StrideOf[N], ...]
+    heads: kl.SizeOf[N]
+    key_heads: kl.SizeOf[N]
+    group: kl.SizeOf[N]
+    queries: kl.SizeOf[N]
+    keys: kl.SizeOf[N]
+    features: kl.SizeOf[N]
+    query_strides: tuple[kl.StrideOf[N], ...]
+    key_strides: tuple[kl.StrideOf[N], ...]
+    value_strides: tuple[kl.StrideOf[N], ...]
     extras: tuple[Extra[M, N], ...]
 
 
@@ -60,7 +60,7 @@ class Upstream(Generic[M]):
     total: Annotated[M, READS]
 
 
-KernelOperands = Operands[Pointer, Number]
+KernelOperands = Operands[kl.Pointer, kl.Number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,66 +140,68 @@ def least_bytes(problem: Attention) -> int:
 class Rows:
     """``count`` rows of ``width`` elements in global memory; ``contiguous``: ``step`` is 1."""
 
-    memory: Pointer
-    at: Index
-    count: Index
-    width: Index
-    row_step: Index
-    step: Index = 1
+    memory: kl.Pointer
+    at: kl.Index
+    count: kl.Index
+    width: kl.Index
+    row_step: kl.Index
+    step: kl.Index = 1
     contiguous: bool = True
 
 
-def query_rows(g: KernelOperands, n: Index, head: Index, contiguous: bool = True) -> Rows:
+def query_rows(g: KernelOperands, n: kl.Index, head: kl.Index, contiguous: bool = True) -> Rows:
     """Return the queries of a head."""
     return _rows(g.query, g.query_strides, n, head, g.queries, g.features, contiguous)
 
 
-def key_rows(g: KernelOperands, n: Index, head: Index, contiguous: bool = True) -> Rows:
+def key_rows(g: KernelOperands, n: kl.Index, head: kl.Index, contiguous: bool = True) -> Rows:
     """Return the keys of a key head."""
     return _rows(g.key, g.key_strides, n, head, g.keys, g.features, contiguous)
 
 
 def value_rows(
-    g: KernelOperands, n: Index, head: Index, width: Index, contiguous: bool = True
+    g: KernelOperands, n: kl.Index, head: kl.Index, width: kl.Index, contiguous: bool = True
 ) -> Rows:
     """Return the values of a key head."""
     return _rows(g.value, g.value_strides, n, head, g.keys, width, contiguous)
 
 
 def _rows(
-    memory: Pointer,
-    strides: tuple[Number, ...],
-    n: Index,
-    head: Index,
-    count: Index,
-    width: Index,
+    memory: kl.Pointer,
+    strides: tuple[kl.Number, ...],
+    n: kl.Index,
+    head: kl.Index,
+    count: kl.Index,
+    width: kl.Index,
     contiguous: bool,
 ) -> Rows:
     at = n * strides[0] + head * strides[1]
     return Rows(memory, at, count, width, strides[2], strides[3], contiguous)
 
 
-def upstream_rows(up: Upstream[Pointer], row_at: Index, g: KernelOperands, width: Index) -> Rows:
+def upstream_rows(
+    up: Upstream[kl.Pointer], row_at: kl.Index, g: KernelOperands, width: kl.Index
+) -> Rows:
     """Return the upstream gradients of a head whose rows begin at ``row_at``."""
     return Rows(up.gradient, row_at * width, g.queries, width, width)
 
 
-def finite(x: Number) -> Number:
+def finite(x: kl.Number) -> kl.Number:
     """Return x with 0 for −inf and NaN, so that −inf minus it is −inf."""
-    return select(x > -math.inf, x, 0.0)
+    return kl.select(x > -math.inf, x, 0.0)
 
 
-@helper
+@kl.helper
 def visible(
-    x: Number,
-    there: Mask,
+    x: kl.Number,
+    there: kl.Mask,
     g: KernelOperands,
     form: ScoreForm,
-    n: Index,
-    head: Index,
-    i: Index,
-    j: Index,
-) -> Number:
+    n: kl.Index,
+    head: kl.Index,
+    i: kl.Index,
+    j: kl.Index,
+) -> kl.Number:
     """Return the score of query i and key j with biases; −inf if hidden, or not ``there``."""
     seen = there
     for kind, extra in zip(form.kinds, g.extras, strict=True):
@@ -211,4 +213,4 @@ def visible(
             seen = seen & extra.memory.load(at, mask=there, other=False)
     if form.causal:
         seen = seen & (j <= i)
-    return select(seen, x, -math.inf)
+    return kl.select(seen, x, -math.inf)

@@ -13,29 +13,7 @@ import math
 from dataclasses import dataclass
 
 from calor.dtypes import DType
-from calor_kernel.language import (
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    Size,
-    barrier,
-    constant,
-    cube_position,
-    cube_size,
-    fma,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    private,
-    registers,
-    select,
-    shared,
-    unit_index,
-    unit_position,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.attention.operands import (
     KernelOperands,
     Rows,
@@ -87,19 +65,19 @@ class SimtPlan:
         """The distance of rows of scores in shared memory."""
         return self.block + 1
 
-    def row(self, i: int) -> Number:
+    def row(self, i: int) -> kl.Number:
         """Return the row of a unit's i-th results."""
-        return unit_position(1) + i * self.down
+        return kl.unit_position(1) + i * self.down
 
-    def column(self, j: int) -> Number:
+    def column(self, j: int) -> kl.Number:
         """Return the column of a unit's j-th results."""
-        return unit_position(0) + j * self.across
+        return kl.unit_position(0) + j * self.across
 
 
-def cube_memory(count: int, dtype: DType) -> Pointer:
+def cube_memory(count: int, dtype: DType) -> kl.Pointer:
     """Return memory shared by the units of a cube; private memory for a cube of one unit."""
-    alone = cube_size(0) * cube_size(1) == 1
-    return private(count, dtype) if alone else shared(count, dtype)
+    alone = kl.cube_size(0) * kl.cube_size(1) == 1
+    return kl.private(count, dtype) if alone else kl.shared(count, dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +87,17 @@ class Cube:
     plan: SimtPlan
     form: ScoreForm
     g: KernelOperands
-    value_width: Number
+    value_width: kl.Number
     dtype: DType
-    left: Pointer
-    right: Pointer
+    left: kl.Pointer
+    right: kl.Pointer
 
-    def heads(self, n: Number, head: Number) -> tuple[Rows, Rows, Rows]:
+    def heads(self, n: kl.Number, head: kl.Number) -> tuple[Rows, Rows, Rows]:
         """Return the queries, keys and values of a query head."""
         query = query_rows(self.g, n, head, self.form.contiguous[0])
         return query, *self.key_heads(n, head // self.g.group)
 
-    def key_heads(self, n: Number, key_head: Number) -> tuple[Rows, Rows]:
+    def key_heads(self, n: kl.Number, key_head: kl.Number) -> tuple[Rows, Rows]:
         """Return the keys and values of a key head."""
         _, keys, values = self.form.contiguous
         return (
@@ -127,7 +105,9 @@ class Cube:
             value_rows(self.g, n, key_head, self.value_width, values),
         )
 
-    def fill(self, tile: Pointer, source: Rows, first: Index, begin: Index, size: int) -> None:
+    def fill(
+        self, tile: kl.Pointer, source: Rows, first: kl.Index, begin: kl.Index, size: int
+    ) -> None:
         """Fill a tile, transposed: ``tile[p, i]`` is element begin + p of row first + i."""
         lines = StridedLines(
             source.memory, source.at, first, source.count, source.row_step, source.step
@@ -136,7 +116,7 @@ class Cube:
         fill_tile(tile, 0, lines, begin, source.width, units, size, self.plan.depth, along)
 
     def fill_rows(
-        self, tile: Pointer, source: Rows, first: Index, begin: Index, depth: int
+        self, tile: kl.Pointer, source: Rows, first: kl.Index, begin: kl.Index, depth: int
     ) -> None:
         """Fill a tile: ``tile[p, i]`` is element first + i of row begin + p."""
         lines = StridedLines(
@@ -145,53 +125,61 @@ class Cube:
         units, along = self.plan.across * self.plan.down, not source.contiguous
         fill_tile(tile, 0, lines, begin, source.count, units, self.plan.width, depth, along)
 
-    @helper
-    def products(self, a: Rows, b: Rows, first: Index, begin: Index) -> Registers:
+    @kl.helper
+    def products(self, a: Rows, b: Rows, first: kl.Index, begin: kl.Index) -> kl.Registers:
         """Return the products of rows of a from ``first`` on and rows of b from ``begin`` on."""
         plan = self.plan
-        acc = registers((plan.rows, plan.keys), self.dtype)
-        for p in loop_range(0, a.width, plan.depth):
-            barrier()
+        acc = kl.registers((plan.rows, plan.keys), self.dtype)
+        for p in kl.loop_range(0, a.width, plan.depth):
+            kl.barrier()
             self.fill(self.left, a, first, p, plan.height)
             self.fill(self.right, b, begin, p, plan.block)
-            barrier()
+            kl.barrier()
             self.multiply(acc, self.left, 1, plan.height, self.right, plan.depth)
         return acc
 
-    @helper
+    @kl.helper
     def multiply(
-        self, acc: Registers, left: Pointer, row_step: int, step: int, right: Pointer, depth: int
+        self,
+        acc: kl.Registers,
+        left: kl.Pointer,
+        row_step: int,
+        step: int,
+        right: kl.Pointer,
+        depth: int,
     ) -> None:
         """Add products of tiles: row i of the left begins at i · row_step, the right is dense."""
         rows, columns = acc.shape
         width = columns * self.plan.across
-        for p in loop_range(depth):
+        for p in kl.loop_range(depth):
             xs = [right[p * width + self.plan.column(j)] for j in range(columns)]
             for i in range(rows):
                 value = left[self.plan.row(i) * row_step + p * step]
                 for j in range(columns):
-                    acc[i, j] = fma(value, xs[j], acc[i, j])
+                    acc[i, j] = kl.fma(value, xs[j], acc[i, j])
 
-    @helper
-    def score(self, x: Number, n: Index, head: Index, i: Number, j: Number) -> Number:
+    @kl.helper
+    def score(
+        self, x: kl.Number, n: kl.Index, head: kl.Index, i: kl.Number, j: kl.Number
+    ) -> kl.Number:
         """Return a product as a score: scaled, with biases, and −inf if hidden or beyond it."""
         x = x * self.g.scale
         there = (i < self.g.queries) & (j < self.g.keys)
         return visible(x, there, self.g, self.form, n, head, i, j)
 
-    @helper
+    @kl.helper
     def gradients(
         self,
         query: Rows,
         key: Rows,
         value: Rows,
         upstream: Rows,
-        up: Upstream[Pointer],
-        n: Index,
-        head: Index,
-        first: Index,
-        begin: Index,
-    ) -> tuple[Registers, Registers]:
+        up: Upstream[kl.Pointer],
+        n: kl.Index,
+        head: kl.Index,
+        first: kl.Index,
+        begin: kl.Index,
+    ) -> tuple[kl.Registers, kl.Registers]:
         """Return a unit's weights and the gradients of its scores, 0 beyond the last score."""
         g, plan = self.g, self.plan
         weights = self.products(query, key, first, begin)
@@ -208,7 +196,7 @@ class Cube:
                 inner[i, j] = weights[i, j] * (inner[i, j] - along)
         return weights, inner
 
-    def keep(self, tile: Pointer, scores: Registers) -> None:
+    def keep(self, tile: kl.Pointer, scores: kl.Registers) -> None:
         """Write a unit's scores to a tile in shared memory."""
         for i in range(self.plan.rows):
             for j in range(self.plan.keys):
@@ -216,19 +204,19 @@ class Cube:
 
 
 def cube_of(
-    plan: SimtPlan, form: ScoreForm, g: KernelOperands, value_width: Number, dtype: DType
+    plan: SimtPlan, form: ScoreForm, g: KernelOperands, value_width: kl.Number, dtype: DType
 ) -> Cube:
     """Return a cube with memory for its tiles."""
     left, right = (cube_memory(plan.depth * n, dtype) for n in (plan.height, plan.block))
     return Cube(plan, form, g, value_width, dtype, left, right)
 
 
-@kernel
+@kl.kernel
 def attend_simt(
-    out: Out,
-    total: Out,
-    value_width: Size,
-    panels: Size,
+    out: kl.Out,
+    total: kl.Out,
+    value_width: kl.Size,
+    panels: kl.Size,
     g: KernelOperands,
     *,
     plan: SimtPlan,
@@ -236,59 +224,63 @@ def attend_simt(
 ) -> None:
     """Compute a tile: rows from x, a head and a panel of the values' features from y, batch z."""
     dtype, rows, pitch, height = total.dtype, plan.rows, plan.pitch, plan.height
-    n, head, panel = cube_position(2), cube_position(1) // panels, cube_position(1) % panels
-    first = cube_position(0) * height
+    n, head, panel = (
+        kl.cube_position(2),
+        kl.cube_position(1) // panels,
+        kl.cube_position(1) % panels,
+    )
+    first = kl.cube_position(0) * height
     cube = cube_of(plan, form, g, value_width, dtype)
     query, key, value = cube.heads(n, head)
     weights = cube_memory(height * pitch, dtype)
     value_tile = cube_memory(plan.block * plan.width, dtype)
     largest, powers, factors = (cube_memory(height, dtype) for _ in range(3))
-    unit = unit_index()
+    unit = kl.unit_index()
     if unit < height:
-        largest[unit] = constant(-math.inf, dtype)
-        powers[unit] = constant(0, dtype)
-    sums = registers((rows, plan.values), dtype)
-    stop = min(g.keys, first + height) if form.causal else g.keys
-    for begin in loop_range(0, stop, plan.block):
+        largest[unit] = kl.constant(-math.inf, dtype)
+        powers[unit] = kl.constant(0, dtype)
+    sums = kl.registers((rows, plan.values), dtype)
+    stop = kl.min(g.keys, first + height) if form.causal else g.keys
+    for begin in kl.loop_range(0, stop, plan.block):
         scores = cube.products(query, key, first, begin)
         # All units have finished with the weights and values of the preceding block.
-        barrier()
+        kl.barrier()
         for i in range(rows):
             for j in range(plan.keys):
                 row, column = plan.row(i), plan.column(j)
                 scores[i, j] = cube.score(scores[i, j], n, head, first + row, begin + column)
                 weights[row * pitch + column] = scores[i, j]
         cube.fill_rows(value_tile, value, panel * plan.width, begin, plan.block)
-        barrier()
+        kl.barrier()
         if unit < height:
             top = largest[unit]
             before = top
-            for column in loop_range(plan.block):
+            for column in kl.loop_range(plan.block):
                 x = weights[unit * pitch + column]
-                top = select(x > top, x, top)
+                top = kl.select(x > top, x, top)
             factors[unit] = exp(before - finite(top))
             largest[unit] = top
-        barrier()
+        kl.barrier()
         for i in range(rows):
             for j in range(plan.keys):
                 row, column = plan.row(i), plan.column(j)
                 weights[row * pitch + column] = exp(scores[i, j] - finite(largest[row]))
-        barrier()
+        kl.barrier()
         if unit < height:
             power = powers[unit] * factors[unit]
-            for column in loop_range(plan.block):
+            for column in kl.loop_range(plan.block):
                 power = power + weights[unit * pitch + column]
             powers[unit] = power
         for i in range(rows):
             for j in range(plan.values):
                 sums[i, j] = sums[i, j] * factors[plan.row(i)]
         cube.multiply(sums, weights, pitch, 1, value_tile, plan.block)
-    barrier()
+    kl.barrier()
     row_at = (n * g.heads + head) * g.queries + first
     for i in range(rows):
         row = plan.row(i)
         under = powers[row]
-        under = select(under > 0.0, under, 1.0)
+        under = kl.select(under > 0.0, under, 1.0)
         for j in range(plan.values):
             column = panel * plan.width + plan.column(j)
             if (first + row < g.queries) and (column < value_width):
@@ -297,12 +289,12 @@ def attend_simt(
         total[row_at + unit] = finite(largest[unit]) + log(powers[unit])
 
 
-@kernel
+@kl.kernel
 def query_gradient_simt(
-    up: Upstream[Pointer],
-    for_query: Out,
-    value_width: Size,
-    panels: Size,
+    up: Upstream[kl.Pointer],
+    for_query: kl.Out,
+    value_width: kl.Size,
+    panels: kl.Size,
     g: KernelOperands,
     *,
     plan: SimtPlan,
@@ -310,22 +302,26 @@ def query_gradient_simt(
 ) -> None:
     """Compute the gradient of a tile of queries, one panel of their features a cube."""
     dtype = up.total.dtype
-    n, head, panel = cube_position(2), cube_position(1) // panels, cube_position(1) % panels
-    first = cube_position(0) * plan.height
+    n, head, panel = (
+        kl.cube_position(2),
+        kl.cube_position(1) // panels,
+        kl.cube_position(1) % panels,
+    )
+    first = kl.cube_position(0) * plan.height
     cube = cube_of(plan, form, g, value_width, dtype)
     query, key, value = cube.heads(n, head)
     row_at = (n * g.heads + head) * g.queries
     upstream = upstream_rows(up, row_at, g, value_width)
     slopes = cube_memory(plan.height * plan.pitch, dtype)
     key_tile = cube_memory(plan.block * plan.width, dtype)
-    sums = registers((plan.rows, plan.values), dtype)
-    stop = min(g.keys, first + plan.height) if form.causal else g.keys
-    for begin in loop_range(0, stop, plan.block):
+    sums = kl.registers((plan.rows, plan.values), dtype)
+    stop = kl.min(g.keys, first + plan.height) if form.causal else g.keys
+    for begin in kl.loop_range(0, stop, plan.block):
         _, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
-        barrier()
+        kl.barrier()
         cube.keep(slopes, inner)
         cube.fill_rows(key_tile, key, panel * plan.width, begin, plan.block)
-        barrier()
+        kl.barrier()
         cube.multiply(sums, slopes, plan.pitch, 1, key_tile, plan.block)
     for i in range(plan.rows):
         row = first + plan.row(i)
@@ -336,13 +332,13 @@ def query_gradient_simt(
                 for_query[(row_at + row) * g.features + column] = made.to(for_query.dtype)
 
 
-@kernel
+@kl.kernel
 def key_gradient_simt(
-    up: Upstream[Pointer],
-    for_key: Out,
-    for_value: Out,
-    value_width: Size,
-    panels: Size,
+    up: Upstream[kl.Pointer],
+    for_key: kl.Out,
+    for_value: kl.Out,
+    value_width: kl.Size,
+    panels: kl.Size,
     g: KernelOperands,
     *,
     plan: SimtPlan,
@@ -350,29 +346,33 @@ def key_gradient_simt(
 ) -> None:
     """Compute the gradients of a tile of keys and values, one panel of their features a cube."""
     dtype, height, width = up.total.dtype, plan.height, plan.width
-    n, key_head, panel = cube_position(2), cube_position(1) // panels, cube_position(1) % panels
-    begin = cube_position(0) * plan.block
+    n, key_head, panel = (
+        kl.cube_position(2),
+        kl.cube_position(1) // panels,
+        kl.cube_position(1) % panels,
+    )
+    begin = kl.cube_position(0) * plan.block
     cube = cube_of(plan, form, g, value_width, dtype)
     key, value = cube.key_heads(n, key_head)
     tile, right = cube_memory(height * plan.pitch, dtype), cube_memory(height * width, dtype)
     held = plan.block // plan.down
-    key_sums = registers((held, plan.values), dtype)
-    value_sums = registers((held, plan.values), dtype)
-    for head in loop_range(key_head * g.group, (key_head + 1) * g.group):
+    key_sums = kl.registers((held, plan.values), dtype)
+    value_sums = kl.registers((held, plan.values), dtype)
+    for head in kl.loop_range(key_head * g.group, (key_head + 1) * g.group):
         row_at = (n * g.heads + head) * g.queries
         query = query_rows(g, n, head, form.contiguous[0])
         upstream = upstream_rows(up, row_at, g, value_width)
         start = begin // height * height if form.causal else begin * 0
-        for first in loop_range(start, g.queries, height):
+        for first in kl.loop_range(start, g.queries, height):
             weights, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
             for factors, rows, sums in (
                 (weights, upstream, value_sums),
                 (inner, query, key_sums),
             ):
-                barrier()
+                kl.barrier()
                 cube.keep(tile, factors)
                 cube.fill_rows(right, rows, panel * width, first, height)
-                barrier()
+                kl.barrier()
                 cube.multiply(sums, tile, 1, plan.pitch, right, height)
     key_at = (n * g.key_heads + key_head) * g.keys
     for i in range(held):

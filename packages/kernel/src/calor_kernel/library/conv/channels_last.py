@@ -9,28 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calor.dtypes import DType, float32, uint32
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, Place, launch
 from calor_kernel.contract.work import Input, Launch, Scratch
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    Size,
-    Stride,
-    assume_multiple,
-    barrier,
-    bitcast,
-    constant,
-    cube_position,
-    index_dtype,
-    kernel,
-    pack,
-    range,
-    select,
-    shared,
-    unit_index,
-)
 
 _UNITS = 256
 # Pixels of a tile. One more lies between channels, so that an access meets different banks.
@@ -41,21 +23,21 @@ _RUN = 4
 _HALF, _KEPT = 0x1000, 0xFFFFE000
 
 
-@kernel
+@kl.kernel
 def channels_last(
-    x: In,
-    y: Out,
-    channels: Size,
-    room: Size,
-    places: Size,
-    across: Size,
-    outer: Stride,
-    channel: Stride,
-    down_step: Stride,
-    across_step: Stride,
-    blocks: Size,
-    taps: Size,
-    row: Stride,
+    x: kl.In,
+    y: kl.Out,
+    channels: kl.Size,
+    room: kl.Size,
+    places: kl.Size,
+    across: kl.Size,
+    outer: kl.Stride,
+    channel: kl.Stride,
+    down_step: kl.Stride,
+    across_step: kl.Stride,
+    blocks: kl.Size,
+    taps: kl.Size,
+    row: kl.Stride,
     *,
     deep: int,
     access: int,
@@ -71,12 +53,12 @@ def channels_last(
     all blocks of a row before the next row. ``run``: adjacent pixels of one access.
     """
     tiles = (places + (_PLACES - 1)) // _PLACES
-    lead = cube_position(0) // tiles
+    lead = kl.cube_position(0) // tiles
     skipped = lead % blocks * room
-    first, begin = cube_position(0) % tiles * _PLACES, cube_position(1) * deep
+    first, begin = kl.cube_position(0) % tiles * _PLACES, kl.cube_position(1) * deep
     pitch = _PLACES + 1
-    tile = shared(deep * pitch, x.dtype)
-    unit = unit_index()
+    tile = kl.shared(deep * pitch, x.dtype)
+    unit = kl.unit_index()
     across_units = _PLACES // run
     near = unit % across_units * run
     place = first + near
@@ -88,22 +70,22 @@ def channels_last(
         at += place // taps * row + tap // across * down_step + tap % across * across_step
     else:
         at += place // across * down_step + place % across * across_step
-    for turn in range(deep * across_units // _UNITS):
+    for turn in kl.range(deep * across_units // _UNITS):
         c = unit // across_units + turn * (_UNITS // across_units)
         there = (place < places) & (skipped + begin + c < channels)
         # A mask would apply to each element and split the access.
-        of = assume_multiple(select(there, at + (begin + c) * channel, 0), run)
+        of = kl.assume_multiple(kl.select(there, at + (begin + c) * channel, 0), run)
         value = x.load(of, run)
-        for e in range(run):
-            tile[c * pitch + near + e] = select(there, value[e], constant(0, x.dtype))
-    barrier()
+        for e in kl.range(run):
+            tile[c * pitch + near + e] = kl.select(there, value[e], kl.constant(0, x.dtype))
+    kl.barrier()
     lines = deep // access
-    for turn in range(-(-_PLACES * lines // _UNITS)):
+    for turn in kl.range(-(-_PLACES * lines // _UNITS)):
         piece = unit + turn * _UNITS
         p, c = piece // lines, piece % lines * access
         if (p < _PLACES) and (first + p < places) and (begin + c < room):
-            found = [tile[(c + e) * pitch + p] for e in range(access)]
-            made = pack([to_tf32(x) for x in found] if rounded else found)
+            found = [tile[(c + e) * pitch + p] for e in kl.range(access)]
+            made = kl.pack([to_tf32(x) for x in found] if rounded else found)
             to = lead * places + first + p
             if rows:
                 of, tap = (first + p) // taps, (first + p) % taps
@@ -111,10 +93,10 @@ def channels_last(
             y.store(to * room + begin + c, made)
 
 
-def to_tf32(x: Number) -> Number:
+def to_tf32(x: kl.Number) -> kl.Number:
     """Return a float32 rounded to TF32's 10 bits of mantissa, with ties away from zero."""
-    bits = (bitcast(x, uint32) + _HALF) & _KEPT
-    return select(x == x, bitcast(bits, float32), x)
+    bits = (kl.bitcast(x, uint32) + _HALF) & _KEPT
+    return kl.select(x == x, kl.bitcast(bits, float32), x)
 
 
 def last_launch(
@@ -146,7 +128,7 @@ def last_launch(
     places = rows[0] * down * across
     spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
     reach = down * abs(steps[0]) + across * abs(steps[1]) + rows[0] * abs(rows[1])
-    index = index_dtype(sum(spans[1:]) + reach, spans[0])
+    index = kl.index_dtype(sum(spans[1:]) + reach, spans[0])
     made = launch(
         channels_last,
         # Leads may outnumber the cubes that a launch has along its other axes.

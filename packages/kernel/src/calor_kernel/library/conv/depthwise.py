@@ -11,25 +11,10 @@ from collections.abc import Iterable
 from math import prod
 
 from calor.dtypes import DType
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    Size,
-    Stride,
-    cube_position,
-    kernel,
-    min,
-    range,
-    registers,
-    splat,
-)
 from calor_kernel.library.conv.padded_rows import Placement, effort, is_flat, three, vectors
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.row_windows import (
@@ -55,18 +40,18 @@ from calor_kernel.library.conv.vector_tiles import (
 )
 
 
-@kernel
+@kl.kernel
 def depthwise_rows(
-    x: In,
-    w: In,
-    c: Out,
-    over: SeenRows[Number],
-    groups: Size,
-    x_steps: Strides[Number],
-    w_steps: Strides[Number],
-    w_width: Stride,
-    c_steps: Strides[Number],
-    c_row: Stride,
+    x: kl.In,
+    w: kl.In,
+    c: kl.Out,
+    over: SeenRows[kl.Number],
+    groups: kl.Size,
+    x_steps: Strides[kl.Number],
+    w_steps: Strides[kl.Number],
+    w_width: kl.Stride,
+    c_steps: Strides[kl.Number],
+    c_row: kl.Stride,
     *,
     along: Along,
     dilation: int,
@@ -79,49 +64,49 @@ def depthwise_rows(
     The inner axis of x is its rows. The axes of w are groups, output channels and rows of taps.
     """
 
-    def add_row(acc: Registers, taps: Iterable[Number], of: Number) -> None:
+    def add_row(acc: kl.Registers, taps: Iterable[kl.Number], of: kl.Number) -> None:
         for k, value in enumerate(list(taps)):
-            weights = [w[of + k * w_width + r * w_steps.middle] for r in range(outputs)]
+            weights = [w[of + k * w_width + r * w_steps.middle] for r in kl.range(outputs)]
             add_products(acc, weights, [value.to(accumulate)])
 
-    def row(line: Number, image: Number, group: Index, y: Number) -> None:
+    def row(line: kl.Number, image: kl.Number, group: kl.Index, y: kl.Number) -> None:
         top = y * over.stride + over.high.start
         begin, end = over.inside(top, dilation)
         at = x_steps.at(image, group) + top * x_steps.inner
         of = group * w_steps.outer
         to = c_steps.at(image, group) + y * c_row
-        for o in range(0, over.wide.count, lanes):
+        for o in kl.range(0, over.wide.count, lanes):
             left = o * along.stride + over.wide.start
-            acc = registers((outputs, 1), accumulate, lanes)
+            acc = kl.registers((outputs, 1), accumulate, lanes)
             ask_ahead(x, at + left, x_steps.inner, over.stride, along, lanes)
             if (left >= 0) and (left + along.spread(lanes) <= over.wide.size):
-                for k in range(begin, end):
+                for k in kl.range(begin, end):
                     seen = at + k * dilation * x_steps.inner + left
                     add_row(acc, read_taps(x, seen, along, lanes), of + k * w_steps.inner)
             else:
                 masks = masks_of(left, along, lanes, over.wide.size)
-                for k in range(begin, end):
+                for k in kl.range(begin, end):
                     seen = at + k * dilation * x_steps.inner + left
                     add_row(acc, read_taps(x, seen, along, lanes, masks), of + k * w_steps.inner)
             inside = below(over.wide.count - o, lanes)
-            for r in range(outputs):
+            for r in kl.range(outputs):
                 c.store(to + r * c_steps.inner + o, acc[r, 0].to(c.dtype), mask=inside)
 
     each_row(over, over.high.count, groups, row)
 
 
-@kernel
+@kl.kernel
 def depthwise_weight_rows(
-    x: In,
-    g: In,
-    c: Out,
-    images: Size,
-    outputs: Size,
-    x_steps: Strides[Number],
-    g_steps: Strides[Number],
-    g_row: Stride,
-    high: Extent[Number],
-    wide: Extent[Number],
+    x: kl.In,
+    g: kl.In,
+    c: kl.Out,
+    images: kl.Size,
+    outputs: kl.Size,
+    x_steps: Strides[kl.Number],
+    g_steps: Strides[kl.Number],
+    g_row: kl.Stride,
+    high: Extent[kl.Number],
+    wide: Extent[kl.Number],
     *,
     along: Along,
     taps: int,
@@ -134,23 +119,23 @@ def depthwise_weight_rows(
 
     The inner axis of x is its rows. An output row reads ``taps`` rows of it.
     """
-    group, output = cube_position(0), cube_position(1)
-    acc = registers((taps, along.taps), accumulate, lanes)
-    for image in range(images):
+    group, output = kl.cube_position(0), kl.cube_position(1)
+    acc = kl.registers((taps, along.taps), accumulate, lanes)
+    for image in kl.range(images):
         x_at, g_at = x_steps.at(image, group), g_steps.at(image, group) + output * g_steps.inner
-        for y in range(high.count):
+        for y in kl.range(high.count):
             top = y * stride + high.start
-            for o in range(0, wide.count, lanes):
+            for o in kl.range(0, wide.count, lanes):
                 left = o * along.stride + wide.start
                 g_place = g_at + y * g_row + o
                 value = g.load(g_place, lanes, mask=below(wide.count - o, lanes)).to(accumulate)
                 # For the last, partial vector of an output row only the inputs of its pixels are
                 # read.
-                limit = min(wide.count - o, lanes) * along.stride
+                limit = kl.min(wide.count - o, lanes) * along.stride
                 masks = masks_of(left, along, lanes, wide.size, limit)
                 ask_ahead(x, x_at + top * x_steps.inner + left, x_steps.inner, stride, along, lanes)
                 g.prefetch(g_place + AHEAD // g.dtype.itemsize)
-                for k in range(taps):
+                for k in kl.range(taps):
                     row = top + k * dilation
                     if (row >= 0) & (row < high.size):
                         at = x_at + row * x_steps.inner + left
@@ -161,17 +146,17 @@ def depthwise_weight_rows(
         c[to + number] = total.to(c.dtype)
 
 
-@kernel
+@kl.kernel
 def depthwise_input_rows(
-    g: In,
-    w: In,
-    c: Out,
-    over: GivenRows[Number],
-    groups: Size,
-    g_steps: Strides[Number],
-    g_row: Stride,
-    w_steps: Strides[Number],
-    w_width: Stride,
+    g: kl.In,
+    w: kl.In,
+    c: kl.Out,
+    over: GivenRows[kl.Number],
+    groups: kl.Size,
+    g_steps: Strides[kl.Number],
+    g_row: kl.Stride,
+    w_steps: Strides[kl.Number],
+    w_width: kl.Stride,
     *,
     back: Back,
     taps: int,
@@ -187,12 +172,12 @@ def depthwise_input_rows(
     """
     high, span = over.high, back.stride
 
-    def row(line: Number, image: Number, group: Index, y: Number) -> None:
+    def row(line: kl.Number, image: kl.Number, group: kl.Index, y: kl.Number) -> None:
         at = g_steps.at(image, group)
-        for j in range(0, (over.width + (span - 1)) // span, lanes):
-            acc = registers(span, accumulate, lanes)
-            for r in range(outputs):
-                for k in range(taps):
+        for j in kl.range(0, (over.width + (span - 1)) // span, lanes):
+            acc = kl.registers(span, accumulate, lanes)
+            for r in kl.range(outputs):
+                for k in kl.range(taps):
                     place = y - high.start - k * dilation
                     if (place >= 0) & (place % stride == 0) & (place < high.count * stride):
                         windows = at + r * g_steps.inner + place // stride * g_row
@@ -204,25 +189,25 @@ def depthwise_input_rows(
 
 
 def add_windows(
-    acc: Registers,
-    g: Pointer,
-    windows: Number,
-    j: Number,
-    out_width: Number,
-    w: Pointer,
-    of: Number,
-    w_width: Number,
+    acc: kl.Registers,
+    g: kl.Pointer,
+    windows: kl.Number,
+    j: kl.Number,
+    out_width: kl.Number,
+    w: kl.Pointer,
+    of: kl.Number,
+    w_width: kl.Number,
     back: Back,
 ) -> None:
     """Add an output row's part to each stride phase of the elements from ``stride * j`` on."""
     lanes, wide = acc.type.width, acc.type.dtype
-    read: dict[int, Number] = {}
-    for phase in range(back.stride):
+    read: dict[int, kl.Number] = {}
+    for phase in kl.range(back.stride):
         for k, further in back.phase(phase):
             if further not in read:
                 inside = within(j + further, lanes, out_width)
                 read[further] = g.load(windows + j + further, lanes, mask=inside).to(wide)
-            weight = splat(w[of + k * w_width].to(wide), lanes)
+            weight = kl.splat(w[of + k * w_width].to(wide), lanes)
             acc[phase] = multiply_add(weight, read[further], acc[phase])
 
 

@@ -11,31 +11,10 @@ from dataclasses import astuple, dataclass
 from typing import Generic
 
 from calor.dtypes import DType
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Output, Work
-from calor_kernel.language import (
-    In,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    Size,
-    SizeOf,
-    StrideOf,
-    absolute_position,
-    constant,
-    fma,
-    helper,
-    kernel,
-    quotient,
-    range,
-    registers,
-    select,
-    splat,
-    unravel,
-)
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.problem import PARTS, Correlation, accumulator
 from calor_kernel.library.conv.vector_tiles import multiply_add
@@ -45,37 +24,37 @@ from calor_kernel.library.conv.vector_tiles import multiply_add
 class LeadNumbers(Generic[N]):
     """The numbers of a :class:`calor_kernel.library.conv.problem.Lead`."""
 
-    size: SizeOf[N]
-    a: StrideOf[N]
-    b: StrideOf[N]
+    size: kl.SizeOf[N]
+    a: kl.StrideOf[N]
+    b: kl.StrideOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class AxisNumbers(Generic[N]):
     """The numbers of a :class:`calor_kernel.library.conv.problem.Axis`."""
 
-    count: SizeOf[N]
-    terms: SizeOf[N]
-    result: SizeOf[N]
-    summed: StrideOf[N]
-    start: StrideOf[N]
-    divide: SizeOf[N]
-    size: SizeOf[N]
-    a: StrideOf[N]
-    b: StrideOf[N]
+    count: kl.SizeOf[N]
+    terms: kl.SizeOf[N]
+    result: kl.SizeOf[N]
+    summed: kl.StrideOf[N]
+    start: kl.StrideOf[N]
+    divide: kl.SizeOf[N]
+    size: kl.SizeOf[N]
+    a: kl.StrideOf[N]
+    b: kl.StrideOf[N]
 
 
-Axes = Sequence[AxisNumbers[Number]]
+Axes = Sequence[AxisNumbers[kl.Number]]
 
 
-@kernel
+@kl.kernel
 def direct(
-    a: In,
-    b: In,
-    c: Out,
-    count: Size,
-    leads: tuple[LeadNumbers[Number], ...],
-    axes: tuple[AxisNumbers[Number], ...],
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    count: kl.Size,
+    leads: tuple[LeadNumbers[kl.Number], ...],
+    axes: tuple[AxisNumbers[kl.Number], ...],
     *,
     width: int,
     complexes: bool,
@@ -88,12 +67,12 @@ def direct(
     whether an axis has a divisor.
     """
     *outer, depth = leads
-    first = absolute_position() * width
-    index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
+    first = kl.absolute_position() * width
+    index = first + kl.constant(tuple(kl.range(width)), first.dtype) if width > 1 else first
     inside = index < count
     # An index beyond the end is clamped to the last element, so that it is valid.
-    place = unravel(
-        select(inside, index, count - 1), [lead.size for lead in outer] + [x.count for x in axes]
+    place = kl.unravel(
+        kl.select(inside, index, count - 1), [lead.size for lead in outer] + [x.count for x in axes]
     )
     a_at = index * 0
     b_at = index * 0
@@ -101,28 +80,28 @@ def direct(
         a_at = a_at + position * lead.a
         b_at = b_at + position * lead.b
     starts = [p * axis.result + axis.start for p, axis in zip(place[3:], axes, strict=True)]
-    total = registers(2 if complexes else 1, accumulate, width)
-    for d in range(depth.size):
+    total = kl.registers(2 if complexes else 1, accumulate, width)
+    for d in kl.range(depth.size):
         add_terms(
             total, a, b, axes, starts, a_at + d * depth.a, b_at + d * depth.b, inside, divided
         )
     if complexes:
-        for part in range(2):
+        for part in kl.range(2):
             c.store(2 * index + part, total[part].to(c.dtype), mask=inside)
     else:
         c.store(first, total[0].to(c.dtype), mask=inside)
 
 
-@helper
+@kl.helper
 def add_terms(
-    total: Registers,
-    a: Pointer,
-    b: Pointer,
+    total: kl.Registers,
+    a: kl.Pointer,
+    b: kl.Pointer,
     axes: Axes,
-    starts: list[Number],
-    a_at: Number,
-    b_at: Number,
-    inside: Mask,
+    starts: list[kl.Number],
+    a_at: kl.Number,
+    b_at: kl.Number,
+    inside: kl.Mask,
     divided: bool,
 ) -> None:
     """Add the products over the spatial axes from a given one on."""
@@ -130,11 +109,11 @@ def add_terms(
         add_product(total, a, b, a_at, b_at, inside)
     else:
         axis = axes[0]
-        for j in range(axis.terms):
+        for j in kl.range(axis.terms):
             place = starts[0] + j * axis.summed
             valid = inside & (place >= 0)
             if divided:
-                whole = quotient(place, splat(axis.divide, place.width))
+                whole = kl.quotient(place, kl.splat(axis.divide, place.width))
                 valid = valid & (whole * axis.divide == place)
                 place = whole
             valid = valid & (place < axis.size)
@@ -143,7 +122,12 @@ def add_terms(
 
 
 def add_product(
-    total: Registers, a: Pointer, b: Pointer, a_at: Number, b_at: Number, valid: Mask
+    total: kl.Registers,
+    a: kl.Pointer,
+    b: kl.Pointer,
+    a_at: kl.Number,
+    b_at: kl.Number,
+    valid: kl.Mask,
 ) -> None:
     """Add a valid product; of complex numbers if there are two totals."""
     wide = total.type.dtype
@@ -152,10 +136,10 @@ def add_product(
         y = b.load(b_at, mask=valid).to(wide)
         total[0] = multiply_add(x, y, total[0])
         return
-    real, imaginary = (a.load(2 * a_at + i, mask=valid) for i in range(2))
-    other, rest = (b.load(2 * b_at + i, mask=valid) for i in range(2))
-    total[0] = fma(-imaginary, rest, fma(real, other, total[0]))
-    total[1] = fma(imaginary, other, fma(real, rest, total[1]))
+    real, imaginary = (a.load(2 * a_at + i, mask=valid) for i in kl.range(2))
+    other, rest = (b.load(2 * b_at + i, mask=valid) for i in kl.range(2))
+    total[0] = kl.fma(-imaginary, rest, kl.fma(real, other, total[0]))
+    total[1] = kl.fma(imaginary, other, kl.fma(real, rest, total[1]))
 
 
 def direct_work(problem: Correlation, info: DeviceInfo) -> Work:

@@ -14,26 +14,10 @@ from math import prod
 from typing import Generic
 
 from calor.dtypes import DType, bool_, int64
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, launch, operand
 from calor_kernel.contract.work import Input, Output
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    Registers,
-    Size,
-    SizeOf,
-    Stride,
-    StrideOf,
-    constant,
-    cube_position,
-    kernel,
-    min,
-    private,
-    range,
-    registers,
-)
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.blueprints import across_tile
 from calor_kernel.library.conv.padded_rows import (
@@ -61,28 +45,28 @@ from calor_kernel.library.steps import Steps
 class TapAxis(Generic[N]):
     """An axis of ``taps``; their input pixels are ``tap`` elements apart."""
 
-    taps: SizeOf[N]
-    tap: StrideOf[N]
+    taps: kl.SizeOf[N]
+    tap: kl.StrideOf[N]
 
 
-@kernel
+@kl.kernel
 def channel_vectors(
-    x: In,
-    w: In,
-    c: Out,
-    outputs: Size,
-    channels: Size,
-    groups: Size,
-    panels: Size,
-    x_steps: Strides[Number],
-    c_steps: Strides[Number],
-    height: Size,
-    width: Size,
-    lines: Size,
-    line_steps: tuple[Stride, ...],
-    axes: tuple[TapAxis[Number], ...],
-    block_panels: Size,
-    block_lines: Size,
+    x: kl.In,
+    w: kl.In,
+    c: kl.Out,
+    outputs: kl.Size,
+    channels: kl.Size,
+    groups: kl.Size,
+    panels: kl.Size,
+    x_steps: Strides[kl.Number],
+    c_steps: Strides[kl.Number],
+    height: kl.Size,
+    width: kl.Size,
+    lines: kl.Size,
+    line_steps: tuple[kl.Stride, ...],
+    axes: tuple[TapAxis[kl.Number], ...],
+    block_panels: kl.Size,
+    block_lines: kl.Size,
     *,
     rows: int,
     vectors: int,
@@ -99,55 +83,57 @@ def channel_vectors(
     apart, pixels ``step``. ``axes``: depth, height and width. ``room``: the taps that memory holds
     (1 for a window of one tap).
     """
-    image = cube_position(2)
+    image = kl.cube_position(2)
     outer, group = image // groups, image % groups
     deep, high, wide = axes
     taps = deep.taps * high.taps * wide.taps
     span = vectors * lanes
-    at = private(room, int64) if room > 1 else None
+    at = kl.private(room, int64) if room > 1 else None
     if at is not None:
         tap = 0
-        for kd in range(deep.taps):
-            for kh in range(high.taps):
-                for kw in range(wide.taps):
+        for kd in kl.range(deep.taps):
+            for kh in kl.range(high.taps):
+                for kw in kl.range(wide.taps):
                     at[tap] = kd * deep.tap + kh * high.tap + kw * wide.tap
                     tap += 1
     x_start, c_start = x_steps.at(outer, group), c_steps.at(outer, group)
-    inside = constant(tuple(lane < rows for lane in range(lanes)), bool_) if rows < lanes else None
+    inside = (
+        kl.constant(tuple(lane < rows for lane in kl.range(lanes)), bool_) if rows < lanes else None
+    )
 
-    def add(acc: Registers, x_at: Number, w_at: Number) -> None:
+    def add(acc: kl.Registers, x_at: kl.Number, w_at: kl.Number) -> None:
         """Add the products of one term to a tile of sums."""
-        columns = [w.load(w_at + v * lanes, lanes) for v in range(vectors)]
-        add_products(acc, (x[x_at + r * step] for r in range(rows)), columns)
+        columns = [w.load(w_at + v * lanes, lanes) for v in kl.range(vectors)]
+        add_products(acc, (x[x_at + r * step] for r in kl.range(rows)), columns)
 
-    def add_terms(acc: Registers, x_at: Number, w_at: Number) -> None:
+    def add_terms(acc: kl.Registers, x_at: kl.Number, w_at: kl.Number) -> None:
         """Add the products of all terms to a tile of sums."""
         if at is None:
             unrolled(
                 channels, unroll, lambda k: add(acc, x_at + k * x_steps.inner, w_at + k * span)
             )
         else:
-            for channel in range(channels):
+            for channel in kl.range(channels):
                 x_channel = x_at + channel * x_steps.inner
-                for k in range(taps):
+                for k in kl.range(taps):
                     add(acc, x_channel + at[k], w_at + k * span)
                 w_at += taps * span
 
-    first_panel = cube_position(0) * block_panels
-    first_line = cube_position(1) * block_lines
-    last_line = min(first_line + block_lines, lines)
-    for panel in range(first_panel, min(first_panel + block_panels, panels)):
+    first_panel = kl.cube_position(0) * block_panels
+    first_line = kl.cube_position(1) * block_lines
+    last_line = kl.min(first_line + block_lines, lines)
+    for panel in kl.range(first_panel, kl.min(first_panel + block_panels, panels)):
         w_start = (group * panels + panel) * (channels * taps * span)
-        for line in range(first_line, last_line):
+        for line in kl.range(first_line, last_line):
             x_line = x_start + line // height * line_steps[0] + line % height * line_steps[1]
-            for place in range(0, width, rows):
+            for place in kl.range(0, width, rows):
                 # The last tile overlaps the one before where no whole tile is left.
-                first = min(place, width - rows)
-                acc = registers((rows, vectors), accumulate, lanes)
+                first = kl.min(place, width - rows)
+                acc = kl.registers((rows, vectors), accumulate, lanes)
                 add_terms(acc, x_line + first * step, w_start)
                 to = c_start + line * width + first
-                for v in range(vectors):
-                    square = [acc[min(r, rows - 1), v] for r in range(lanes)]
+                for v in kl.range(vectors):
+                    square = [acc[kl.min(r, rows - 1), v] for r in kl.range(lanes)]
                     output = panel * span + v * lanes
                     store_transposed(square, c, to, c_steps.inner, output, outputs, inside)
 

@@ -12,26 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calor.dtypes import DType, bool_, int32, int64
-from calor_kernel.language import (
-    In,
-    Index,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    Size,
-    Stride,
-    cube_position,
-    helper,
-    kernel,
-    max,
-    min,
-    private,
-    range,
-    registers,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.conv.row_axes import Line, LineNumbers
 from calor_kernel.library.conv.vector_tiles import Strides, add_products, iota, share, unrolled
 
@@ -64,24 +45,24 @@ class RowTiles:
     unroll: int
 
 
-@kernel
+@kl.kernel
 def direct_rows(
-    x: In,
-    w: In,
-    c: Out,
-    rows_total: Size,
-    channels: Size,
-    panels: Size,
-    whole: Size,
-    groups: Size,
-    x_steps: Strides[Number],
-    w_steps: Strides[Number],
-    c_steps: Strides[Number],
-    c_plane: Stride,
-    c_row: Stride,
-    block_rows: Size,
-    block_panels: Size,
-    pixels: LineNumbers[Number],
+    x: kl.In,
+    w: kl.In,
+    c: kl.Out,
+    rows_total: kl.Size,
+    channels: kl.Size,
+    panels: kl.Size,
+    whole: kl.Size,
+    groups: kl.Size,
+    x_steps: Strides[kl.Number],
+    w_steps: Strides[kl.Number],
+    c_steps: Strides[kl.Number],
+    c_plane: kl.Stride,
+    c_row: kl.Stride,
+    block_rows: kl.Size,
+    block_panels: kl.Size,
+    pixels: LineNumbers[kl.Number],
     *,
     how: RowTiles,
 ) -> None:
@@ -90,13 +71,13 @@ def direct_rows(
     A row is an output channel; the axes of w are groups, rows and input channels. The first
     ``whole`` panels have tiles ``how.tile``, the others ``how.rest``; z counts images and groups.
     """
-    lanes, most = how.lanes, max(how.tile[1], how.rest[1])
-    image = cube_position(2)
+    lanes, most = how.lanes, kl.max(how.tile[1], how.rest[1])
+    image = kl.cube_position(2)
     outer, group = image // groups, image % groups
     line = Line(pixels, how.strides)
-    at = private(how.room, int64) if how.room > 1 else None
-    of = private(how.room, int64) if how.room > 1 and not how.ordered else None
-    seen = private(how.room * most * lanes, bool_, align=64) if how.masked else None
+    at = kl.private(how.room, int64) if how.room > 1 else None
+    of = kl.private(how.room, int64) if how.room > 1 and not how.ordered else None
+    seen = kl.private(how.room * most * lanes, bool_, align=64) if how.masked else None
     x_start = x_steps.at(outer, group)
     if at is not None:
         list_taps(line, at, of)
@@ -104,20 +85,24 @@ def direct_rows(
         x_start += line.shift(*(axis.taps - 1 for axis in pixels.axes))
     w_start, c_start = group * w_steps.outer, c_steps.at(outer, group)
     # The last block takes the remaining rows, so that each block has a whole tile of rows.
-    first_row, last_row = share(cube_position(1), block_rows, rows_total)
+    first_row, last_row = share(kl.cube_position(1), block_rows, rows_total)
     # A stride known at build time needs no registers.
     w_row = how.row_step_of_weights or w_steps.middle
 
     def add(
-        acc: Registers, x_at: Number, w_at: list[Number], to: Number, mask: Sequence[Mask | None]
+        acc: kl.Registers,
+        x_at: kl.Number,
+        w_at: list[kl.Number],
+        to: kl.Number,
+        mask: Sequence[kl.Mask | None],
     ) -> None:
         """Add the products of one term to a tile of sums."""
-        columns = [x.load(x_at + v * lanes, lanes, mask=mask[v]) for v in range(acc.shape[1])]
+        columns = [x.load(x_at + v * lanes, lanes, mask=mask[v]) for v in kl.range(acc.shape[1])]
         weights = (w[start + to] for start in w_at)
         add_products(acc, weights, [column.to(how.accumulate) for column in columns])
 
     def add_channels(
-        acc: Registers, x_at: Number, w_at: list[Number], plain: Sequence[Mask | None]
+        acc: kl.Registers, x_at: kl.Number, w_at: list[kl.Number], plain: Sequence[kl.Mask | None]
     ) -> None:
         """Add the products of all channels, for windows of one tap."""
         masks = masks_at(seen, 0, plain, lanes)
@@ -129,25 +114,25 @@ def direct_rows(
         )
 
     def add_taps(
-        acc: Registers,
-        x_at: Number,
-        w_at: list[Number],
-        to: Number,
-        at: Pointer,
-        plain: Sequence[Mask | None],
+        acc: kl.Registers,
+        x_at: kl.Number,
+        w_at: list[kl.Number],
+        to: kl.Number,
+        at: kl.Pointer,
+        plain: Sequence[kl.Mask | None],
     ) -> None:
         """Add the products of all taps of a channel, whose weights begin at ``to``."""
 
-        def add_tap(k: Number) -> None:
+        def add_tap(k: kl.Number) -> None:
             tap = to + (k if of is None else of[k])
             add(acc, x_at + at[k], w_at, tap, masks_at(seen, k, plain, lanes))
 
         unrolled(line.taps, how.unroll, add_tap)
 
-    def compute(shape: tuple[int, int], first: Number) -> None:
+    def compute(shape: tuple[int, int], first: kl.Number) -> None:
         """Compute rows of one panel of pixels, which begins at ``first`` on the line."""
         rows, vectors = shape
-        starts = [first + v * lanes for v in range(vectors)]
+        starts = [first + v * lanes for v in kl.range(vectors)]
         targets = [targets_of(line, start, c_plane, c_row, how) for start in starts]
         plain = [line.near(start, lanes) if how.ragged else None for start in starts]
         if seen is not None:
@@ -159,28 +144,28 @@ def direct_rows(
         tiles = (last_row - first_row + (rows - 1)) // rows
         part = (channels + tiles - 1) // tiles
         asked = x_first * 0
-        for step in range(first_row, last_row, rows):
+        for step in kl.range(first_row, last_row, rows):
             # The last tile overlaps the one before where no whole tile is left.
-            row = min(step, last_row - rows)
-            w_at = [w_start + row * w_row + r * w_row for r in range(rows)]
-            next_asked = min(asked + part, channels)
-            for channel in range(asked, next_asked):
+            row = kl.min(step, last_row - rows)
+            w_at = [w_start + row * w_row + r * w_row for r in kl.range(rows)]
+            next_asked = kl.min(asked + part, channels)
+            for channel in kl.range(asked, next_asked):
                 start = x_first + vectors * lanes + channel * x_steps.inner
                 ask_ahead(line, x, at, start, vectors, lanes)
             asked = next_asked
-            acc = registers(shape, how.accumulate, lanes)
+            acc = kl.registers(shape, how.accumulate, lanes)
             if at is None:
                 add_channels(acc, x_first, w_at, plain)
             else:
-                for channel in range(channels):
+                for channel in kl.range(channels):
                     x_at, to = x_first + channel * x_steps.inner, channel * w_steps.inner
                     add_taps(acc, x_at, w_at, to, at, plain)
-            for r in range(rows):
-                for v in range(vectors):
+            for r in kl.range(rows):
+                for v in kl.range(vectors):
                     write(c, c_start + (row + r) * c_steps.inner, acc[r, v], targets[v], how)
 
-    first_panel = cube_position(0) * block_panels
-    for panel in range(first_panel, min(first_panel + block_panels, panels)):
+    first_panel = kl.cube_position(0) * block_panels
+    for panel in kl.range(first_panel, kl.min(first_panel + block_panels, panels)):
         if panel < whole:
             compute(how.tile, panel * (how.tile[1] * lanes))
         else:
@@ -188,14 +173,14 @@ def direct_rows(
             compute(how.rest, whole * (how.tile[1] * lanes) + rest)
 
 
-@helper
-def list_taps(line: Line, at: Pointer, of: Pointer | None) -> None:
+@kl.helper
+def list_taps(line: Line, at: kl.Pointer, of: kl.Pointer | None) -> None:
     """Write the start of each tap, on the line and in the weights of a channel."""
     deep, high, wide = line.of.axes
     tap = 0
-    for kd in range(deep.taps):
-        for kh in range(high.taps):
-            for kw in range(wide.taps):
+    for kd in kl.range(deep.taps):
+        for kh in kl.range(high.taps):
+            for kw in kl.range(wide.taps):
                 at[tap] = line.shift(kd, kh, kw)
                 if of is not None:
                     of[tap] = kd * deep.weight + kh * high.weight + kw * wide.weight
@@ -203,53 +188,57 @@ def list_taps(line: Line, at: Pointer, of: Pointer | None) -> None:
 
 
 def masks_at(
-    seen: Pointer | None, tap: Index, plain: Sequence[Mask | None], lanes: int
-) -> Sequence[Mask | None]:
+    seen: kl.Pointer | None, tap: kl.Index, plain: Sequence[kl.Mask | None], lanes: int
+) -> Sequence[kl.Mask | None]:
     """Return the masks of a tap for the vectors of a panel."""
     if seen is None:
         return plain
-    return [seen.load((tap * len(plain) + v) * lanes, lanes) for v in range(len(plain))]
+    return [seen.load((tap * len(plain) + v) * lanes, lanes) for v in kl.range(len(plain))]
 
 
-@helper
+@kl.helper
 def ask_ahead(
-    line: Line, x: Pointer, at: Pointer | None, start: Number, vectors: int, lanes: int
+    line: Line, x: kl.Pointer, at: kl.Pointer | None, start: kl.Number, vectors: int, lanes: int
 ) -> None:
     """Prefetch a channel's part of the next panel to the second-level cache."""
     deep, high, wide = line.of.axes
     if at is None:
-        for v in range(vectors):
+        for v in kl.range(vectors):
             x.prefetch(start + v * lanes, locality=2)
     else:
-        for row in range(deep.taps * high.taps):
+        for row in kl.range(deep.taps * high.taps):
             place = start + at[row * wide.taps]
-            for v in range(vectors + 1):
+            for v in kl.range(vectors + 1):
                 x.prefetch(place + v * lanes, locality=2)
 
 
-@helper
+@kl.helper
 def targets_of(
-    line: Line, first: Number, c_plane: Number, c_row: Number, how: RowTiles
-) -> list[tuple[Number, Mask]]:
+    line: Line, first: kl.Number, c_plane: kl.Number, c_row: kl.Number, how: RowTiles
+) -> list[tuple[kl.Number, kl.Mask]]:
     """Return, for each row in a vector, the position of its lane 0, and its lanes."""
     _, high, wide = line.axes
     near = line.near(first, how.lanes)
     if how.pieces == 0:
         return [(first * how.element_step, near)]
     row, column = first // line.of.length, first % line.of.length
-    made: list[tuple[Number, Mask]] = []
-    for _ in range(how.pieces):
+    made: list[tuple[kl.Number, kl.Mask]] = []
+    for _ in kl.range(how.pieces):
         place = column.to(int32) + iota(how.lanes)
         plane, y = row // line.of.rows, row % line.of.rows
         at = plane * c_plane + y * c_row + column * how.element_step
-        inside = (place >= 0) & wide.has(place) & splat(y < high.of.count, how.lanes)
+        inside = (place >= 0) & wide.has(place) & kl.splat(y < high.of.count, how.lanes)
         made.append((at, inside & near))
         row, column = row + 1, column - line.of.length
     return made
 
 
 def write(
-    c: Pointer, at: Number, value: Number, targets: list[tuple[Number, Mask]], how: RowTiles
+    c: kl.Pointer,
+    at: kl.Number,
+    value: kl.Number,
+    targets: list[tuple[kl.Number, kl.Mask]],
+    how: RowTiles,
 ) -> None:
     """Write a vector of the result."""
     value = value.to(c.dtype)

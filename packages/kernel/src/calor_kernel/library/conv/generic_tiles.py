@@ -12,31 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Generic
 
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Output, Request, Work, row_major
-from calor_kernel.language import (
-    FastDivmod,
-    In,
-    Index,
-    Mask,
-    Number,
-    Out,
-    Size,
-    SizeOf,
-    Stride,
-    StrideOf,
-    absolute_position,
-    constant,
-    cube_position,
-    helper,
-    index_dtype,
-    kernel,
-    min,
-    quotient,
-    range,
-    unit_index,
-    unravel,
-)
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.padded_rows import three
 from calor_kernel.library.conv.problem import Convolution, accumulator
@@ -54,39 +32,39 @@ _SHARE = 128
 class TileAxis(Generic[N]):
     """The fields of ``problem.Axis`` beside the numbers of pixels, of taps and the divisor."""
 
-    result: SizeOf[N]
-    summed: StrideOf[N]
-    start: StrideOf[N]
-    size: SizeOf[N]
-    a: StrideOf[N]
-    b: StrideOf[N]
+    result: kl.SizeOf[N]
+    summed: kl.StrideOf[N]
+    start: kl.StrideOf[N]
+    size: kl.SizeOf[N]
+    a: kl.StrideOf[N]
+    b: kl.StrideOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
     """The spatial axes of a correlation, and fast divisors for their pixels and taps."""
 
-    counts: Sequence[FastDivmod]
-    terms: Sequence[FastDivmod]
-    axes: Sequence[TileAxis[Number]]
+    counts: Sequence[kl.FastDivmod]
+    terms: Sequence[kl.FastDivmod]
+    axes: Sequence[TileAxis[kl.Number]]
     divides: tuple[int, ...]
 
-    def columns(self, column: Number) -> tuple[Number, list[Number], Number]:
+    def columns(self, column: kl.Number) -> tuple[kl.Number, list[kl.Number], kl.Number]:
         """Return a column's lead index, the starts of its window, and its offset in the result."""
-        lead, *place = unravel(column, (0, *self.counts))
+        lead, *place = kl.unravel(column, (0, *self.counts))
         starts = [p * axis.result + axis.start for p, axis in zip(place, self.axes, strict=True)]
         inner = place[0]
         for p, count in zip(place[1:], self.counts[1:], strict=True):
             inner = inner * count.divisor + p
         return lead, starts, inner
 
-    def depths(self, k: Number) -> tuple[Number, list[Number]]:
+    def depths(self, k: kl.Number) -> tuple[kl.Number, list[kl.Number]]:
         """Return a term's channel, and its tap along each axis."""
-        depth, *taps = unravel(k, (0, *self.terms))
+        depth, *taps = kl.unravel(k, (0, *self.terms))
         return depth, taps
 
-    @helper
-    def offset(self, starts: list[Number], taps: list[Number]) -> tuple[Number, Mask]:
+    @kl.helper
+    def offset(self, starts: list[kl.Number], taps: list[kl.Number]) -> tuple[kl.Number, kl.Mask]:
         """Return the offset of a window's term in the image, and whether it is not padding."""
         at = starts[0] * 0
         valid = starts[0] == starts[0]
@@ -94,7 +72,7 @@ class Pixels:
             place = start + tap * axis.summed
             valid = valid & (place >= 0)
             if by > 1:
-                whole = quotient(place, by)
+                whole = kl.quotient(place, by)
                 valid = valid & (whole * by == place)
                 place = whole
             valid = valid & (place < axis.size)
@@ -102,29 +80,29 @@ class Pixels:
         return at, valid
 
 
-@kernel
+@kl.kernel
 def tiled_correlation(
-    a: In,
-    b: In,
-    c: Out,
-    rows_total: Size,
-    columns_total: Size,
-    depth_total: Size,
-    splits: Size,
-    share: Size,
-    part_step: Size,
-    a_group: Stride,
-    a_column: Stride,
-    a_depth: Stride,
-    b_group: Stride,
-    b_row: Stride,
-    b_depth: Stride,
-    c_group: Size,
-    c_row: Size,
-    c_column: Size,
-    counts: tuple[FastDivmod, ...],
-    terms: tuple[FastDivmod, ...],
-    axes: tuple[TileAxis[Number], ...],
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    rows_total: kl.Size,
+    columns_total: kl.Size,
+    depth_total: kl.Size,
+    splits: kl.Size,
+    share: kl.Size,
+    part_step: kl.Size,
+    a_group: kl.Stride,
+    a_column: kl.Stride,
+    a_depth: kl.Stride,
+    b_group: kl.Stride,
+    b_row: kl.Stride,
+    b_depth: kl.Stride,
+    c_group: kl.Size,
+    c_row: kl.Size,
+    c_column: kl.Size,
+    counts: tuple[kl.FastDivmod, ...],
+    terms: tuple[kl.FastDivmod, ...],
+    axes: tuple[TileAxis[kl.Number], ...],
     *,
     plan: GenericPlan,
     divides: tuple[int, ...],
@@ -138,37 +116,37 @@ def tiled_correlation(
     pixels = Pixels(counts, terms, axes, divides)
     depth, height, width, units = plan.depth, plan.height, plan.width, plan.units
     accumulate = plan.accumulate
-    group, split = cube_position(2) // splits, cube_position(2) % splits
-    first_row, first_column = cube_position(1) * height, cube_position(0) * width
-    unit = unit_index()
+    group, split = kl.cube_position(2) // splits, kl.cube_position(2) % splits
+    first_row, first_column = kl.cube_position(1) * height, kl.cube_position(0) * width
+    unit = kl.unit_index()
     tile = generic_tile(plan)
     # A unit fills one column of the right tile, and one term of the left tile.
-    column = min(first_column + unit % width, columns_total - 1)
+    column = kl.min(first_column + unit % width, columns_total - 1)
     lead, starts, _ = pixels.columns(column)
     a_start = group * a_group + lead * a_column
     b_start = group * b_group
-    begin, end = split * share, min((split + 1) * share, depth_total)
+    begin, end = split * share, kl.min((split + 1) * share, depth_total)
 
-    def load_image(side: Index, start: Number) -> None:
-        for turn in range(depth * width // units):
+    def load_image(side: kl.Index, start: kl.Number) -> None:
+        for turn in kl.range(depth * width // units):
             p = unit // width + turn * (units // width)
-            k = min(start + p, end - 1)
+            k = kl.min(start + p, end - 1)
             channel, taps = pixels.depths(k)
             at, valid = pixels.offset(starts, taps)
-            value = constant(0, accumulate)
+            value = kl.constant(0, accumulate)
             if valid & (start + p < end):
                 value = a[a_start + channel * a_depth + at].to(accumulate)
             tile.right[side * (depth * width) + p * width + unit % width] = value
 
-    def load_weights(side: Index, start: Number) -> None:
+    def load_weights(side: kl.Index, start: kl.Number) -> None:
         p = unit % depth
-        channel, taps = pixels.depths(min(start + p, end - 1))
+        channel, taps = pixels.depths(kl.min(start + p, end - 1))
         of = b_start + channel * b_depth
         for tap, axis in zip(taps, axes, strict=True):
             of = of + tap * axis.b
-        for turn in range(height * depth // units):
+        for turn in kl.range(height * depth // units):
             row = unit // depth + turn * (units // depth)
-            value = constant(0, accumulate)
+            value = kl.constant(0, accumulate)
             if (first_row + row < rows_total) and (start + p < end):
                 value = b[of + (first_row + row) * b_row].to(accumulate)
             tile.left[side * (height * depth) + p * height + row] = value
@@ -183,13 +161,13 @@ def tiled_correlation(
                     c[to + row * c_row] = tile.sums[i, j].to(c.dtype)
 
 
-@kernel
-def add_each_part(parts: In, c: Out, count: Stride, splits: Stride) -> None:
+@kl.kernel
+def add_each_part(parts: kl.In, c: kl.Out, count: kl.Stride, splits: kl.Stride) -> None:
     """Add the parts of each element in order; parts are ``count`` apart."""
-    i = absolute_position()
+    i = kl.absolute_position()
     if i < count:
         total = parts[i]
-        for split in range(1, splits):
+        for split in kl.range(1, splits):
             total = total + parts[i + split * count]
         c[i] = total.to(c.dtype)
 
@@ -217,13 +195,13 @@ def tiles_works(one: Convolution, request: Request) -> list[Work]:
     across, down = -(-columns // plan.width), -(-row.size // plan.height)
     # Few tiles with long sums leave cores idle; each part of a sum is another tile.
     wanted = max(1, 4 * info.cores // (across * down * group.size))
-    splits = min(wanted, max(1, depth // _SHARE))
+    splits = kl.min(wanted, max(1, depth // _SHARE))
     share = -(-depth // (splits * _DEPTH)) * _DEPTH
     splits = max(1, -(-depth // share))
     spans = [
         sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in (p.a, p.b)
     ]
-    index = index_dtype(*spans, p.size * splits, depth, columns)
+    index = kl.index_dtype(*spans, p.size * splits, depth, columns)
     target = Bound(Output(0), result)
     if splits > 1:
         target = Bound(steps.memory(splits * p.size * accumulate.itemsize), accumulate)

@@ -11,29 +11,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Generic
 
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import (
-    FastDivmod,
-    In,
-    Number,
-    Out,
-    Size,
-    SizeOf,
-    Stride,
-    StrideOf,
-    assume_multiple,
-    constant,
-    cube_position,
-    index_dtype,
-    kernel,
-    min,
-    pack,
-    range,
-    select,
-    unit_index,
-)
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.problem import Lead
 
@@ -46,26 +27,26 @@ _ALONE, _SEVERAL = 4, 2
 class SightAxis(Generic[N]):
     """An axis of ``size`` inputs: tap i of pixel p reads ``start + p * step + i * move``."""
 
-    size: SizeOf[N]
-    stride: StrideOf[N]
-    start: StrideOf[N]
-    step: StrideOf[N]
-    move: StrideOf[N]
+    size: kl.SizeOf[N]
+    stride: kl.StrideOf[N]
+    start: kl.StrideOf[N]
+    step: kl.StrideOf[N]
+    move: kl.StrideOf[N]
 
 
-@kernel
+@kl.kernel
 def unfold(
-    x: In,
-    y: Out,
-    channels: Size,
-    terms: Size,
-    room: Size,
-    outer: Stride,
-    channel: Stride,
-    down: SightAxis[Number],
-    across: SightAxis[Number],
-    pixels: FastDivmod,
-    pixel_row: FastDivmod,
+    x: kl.In,
+    y: kl.Out,
+    channels: kl.Size,
+    terms: kl.Size,
+    room: kl.Size,
+    outer: kl.Stride,
+    channel: kl.Stride,
+    down: SightAxis[kl.Number],
+    across: SightAxis[kl.Number],
+    pixels: kl.FastDivmod,
+    pixel_row: kl.FastDivmod,
     *,
     taps: tuple[int, int],
     access: int,
@@ -76,28 +57,28 @@ def unfold(
     ``terms``: the output pixels of all images; a row of the copy has ``room`` for them. ``outer``
     and ``channel``: the strides of images and channels. Divisors: the pixels of an image and a row.
     """
-    first = (cube_position(0) * _UNITS + unit_index()) * access
-    begin = cube_position(1) * deep
+    first = (kl.cube_position(0) * _UNITS + kl.unit_index()) * access
+    begin = kl.cube_position(1) * deep
     if first < room:
         seen = []
-        for e in range(access):
+        for e in kl.range(access):
             image, place = pixels.divmod(first + e)
             row, column = pixel_row.divmod(place)
             top, left = down.start + row * down.step, across.start + column * across.step
             seen.append((first + e < terms, image * outer, top, left))
-        for c in range(begin, min(begin + deep, channels)):
-            for i in range(taps[0]):
-                for j in range(taps[1]):
+        for c in kl.range(begin, kl.min(begin + deep, channels)):
+            for i in kl.range(taps[0]):
+                for j in kl.range(taps[1]):
                     values = []
                     for there, start, top, left in seen:
                         r, q = top + i * down.move, left + j * across.move
                         there = there & (r >= 0) & (r < down.size) & (q >= 0) & (q < across.size)
                         at = start + c * channel + r * down.stride + q * across.stride
                         # A mask would be a branch for each element.
-                        value = x[select(there, at, 0)]
-                        values.append(select(there, value, constant(0, x.dtype)))
+                        value = x[kl.select(there, at, 0)]
+                        values.append(kl.select(there, value, kl.constant(0, x.dtype)))
                     to = ((c * taps[0] + i) * taps[1] + j) * room + first
-                    y.store(assume_multiple(to, access), pack(values))
+                    y.store(kl.assume_multiple(to, access), kl.pack(values))
 
 
 def unfold_launch(
@@ -120,7 +101,7 @@ def unfold_launch(
     deep = _SEVERAL if taps != (1, 1) else _ALONE
     reach = sum(axis.size * abs(axis.stride) for axis in axes)
     reach += sum(lead.size * abs(lead.a) for lead in leads)
-    index = index_dtype(reach, lines * room, room + _UNITS * access)
+    index = kl.index_dtype(reach, lines * room, room + _UNITS * access)
     cubes = (-(-room // (_UNITS * access)), -(-channels.size // deep), 1)
     nbytes = (channels.size * images.size * prod(axis.size for axis in axes) + lines * room) * item
     grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0], index)

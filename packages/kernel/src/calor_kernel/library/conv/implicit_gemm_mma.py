@@ -12,26 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calor_kernel.language import (
-    Fragment,
-    In,
-    MatrixShape,
-    Number,
-    Out,
-    Pipeline,
-    Pointer,
-    Size,
-    Stride,
-    assume_multiple,
-    cube_position,
-    helper,
-    kernel,
-    min,
-    pack,
-    range,
-    unit_index,
-    way_of_units,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.matrices import register_places
 from calor_kernel.library.conv.windows import (
     PhaseOnDevice,
@@ -47,17 +28,17 @@ from calor_kernel.library.gemm.pipeline import Loader, pass_over
 _UNITS = 8
 
 
-@kernel
+@kl.kernel
 def conv_mma(
-    w: In,
-    x: In,
-    c: Out,
-    rows_total: Size,
-    w_row: Size,
-    splits: Size,
-    part_step: Size,
-    result: ResultStrides[Number],
-    strides: tuple[Stride, ...],
+    w: kl.In,
+    x: kl.In,
+    c: kl.Out,
+    rows_total: kl.Size,
+    w_row: kl.Size,
+    splits: kl.Size,
+    part_step: kl.Size,
+    result: ResultStrides[kl.Number],
+    strides: tuple[kl.Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
     *,
     plan: MmaPlan,
@@ -71,15 +52,15 @@ def conv_mma(
     ``pairs``: whether pixels are dense in the result, or halves are, and even in number, so that
     two are one access. ``ragged``: whether tiles have rows beyond the last channel.
     """
-    number, split = cube_position(2) // splits, cube_position(2) % splits
-    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    number, split = kl.cube_position(2) // splits, kl.cube_position(2) % splits
+    first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
     made = []
-    for half in range(halves):
+    for half in kl.range(halves):
         phase = chosen(phases[half::halves], number)
         if half > 0:
             pass_over(pipe)
-        begin, end = split * phase.share, min((split + 1) * phase.share, phase.terms)
+        begin, end = split * phase.share, kl.min((split + 1) * phase.share, phase.terms)
         sums, row, column = plan.sums()
         rows = Rows(w, rows_total, w_row, first_row)
         load = window_loader(
@@ -91,18 +72,18 @@ def conv_mma(
     for j, far in columns_of(made[0][0]):
         down, right = made[0][0][j].lane_place()
         place = first_column + column + j * plan.shape.n + right + far
-        for e in range(1 if pairs else run_of(plan.shape)):
+        for e in kl.range(1 if pairs else run_of(plan.shape)):
             lead, within = phase.windows.pixels.divmod(place + e)
             high, wide = phase.windows.row.divmod(within)
             if pairs and halves == 1:
-                at = assume_multiple(within, 2)
+                at = kl.assume_multiple(within, 2)
             else:
                 at = phase.start + high * result.row + wide * result.pixel
-                at = assume_multiple(at, halves * (2 if pairs else 1))
+                at = kl.assume_multiple(at, halves * (2 if pairs else 1))
             at = split * part_step + lead * result.image + at
             # A mask would apply to each element and split the accesses.
             if place + e < phase.columns:
-                for i in range(len(made[0])):
+                for i in kl.range(len(made[0])):
                     several = [rows_of(sums[i][j], far) for sums in made]
                     for both in zip(*several, strict=True):
                         to = first_row + row + i * plan.shape.m + down + both[0][0]
@@ -111,7 +92,7 @@ def conv_mma(
                             one for pair in zip(*(v for _, v in both), strict=True) for one in pair
                         ]
                         step = len(values) if pairs else halves
-                        found = pack(values[e * step : (e + 1) * step])
+                        found = kl.pack(values[e * step : (e + 1) * step])
                         if not ragged or (to < rows_total):
                             c.store(at + to * result.channel, found.to(c.dtype))
 
@@ -120,20 +101,20 @@ def conv_mma(
 class Rows:
     """Rows of an operand, ``step`` apart; a tile begins at row ``first`` of ``total``."""
 
-    memory: Pointer
-    total: Number
-    step: Number
-    first: Number
+    memory: kl.Pointer
+    total: kl.Number
+    step: kl.Number
+    first: kl.Number
 
 
-@helper
+@kl.helper
 def window_loader(
     rows: Rows,
-    x: Pointer,
+    x: kl.Pointer,
     reader: Reader,
     phase: PhaseOnDevice,
-    first_column: Number,
-    end: Number,
+    first_column: kl.Number,
+    end: kl.Number,
     plan: MmaPlan,
 ) -> Loader:
     """Return what copies a step's tiles, with zeros for padding and beyond the operands.
@@ -141,19 +122,19 @@ def window_loader(
     A unit always copies the same terms of a step, for the same rows and columns.
     """
     lines = plan.depth // plan.access
-    line, term = unit_index() // lines, unit_index() % lines * plan.access
+    line, term = kl.unit_index() // lines, kl.unit_index() % lines * plan.access
     apart = plan.units // lines
     starts = [
         reader.start(first_column + line + turn * apart, phase.columns)
-        for turn in range(plan.columns // apart)
+        for turn in kl.range(plan.columns // apart)
     ]
     left_at, right_at = plan.layout(True), plan.layout(False)
 
-    def load(pipe: Pipeline, begin: Number) -> None:
+    def load(pipe: kl.Pipeline, begin: kl.Number) -> None:
         k = begin + term
         there = k < end
         begin_of = reader.of(k, phase)
-        for turn in range(plan.rows // apart):
+        for turn in kl.range(plan.rows // apart):
             row = line + turn * apart
             inside = there & (rows.first + row < rows.total)
             of = (rows.first + row) * rows.step + begin_of
@@ -167,44 +148,44 @@ def window_loader(
     return load
 
 
-def run_of(shape: MatrixShape) -> int:
+def run_of(shape: kl.MatrixShape) -> int:
     """Return how many sums of a unit are adjacent in a row: two or one."""
     places = register_places(shape, "c")
     pairs = zip(places[::2], places[1::2], strict=True)
     return 2 if all(b == (a[0], a[1] + 1) for a, b in pairs) else 1
 
 
-def columns_of(tiles: Sequence[Fragment]) -> list[tuple[int, int]]:
+def columns_of(tiles: Sequence[kl.Fragment]) -> list[tuple[int, int]]:
     """Return a unit's runs of columns: the tile, and the offset in it."""
     step = run_of(tiles[0].shape)
-    places = [tiles[0].register_place(r) for r in range(0, tiles[0].count, step)]
+    places = [tiles[0].register_place(r) for r in kl.range(0, tiles[0].count, step)]
     fars = dict.fromkeys(column for _, column in places)
-    return [(j, far) for j in range(len(tiles)) for far in fars]
+    return [(j, far) for j in kl.range(len(tiles)) for far in fars]
 
 
-def rows_of(tile: Fragment, far: int) -> list[tuple[int, tuple[Number, ...]]]:
+def rows_of(tile: kl.Fragment, far: int) -> list[tuple[int, tuple[kl.Number, ...]]]:
     """Return the rows of a unit's run of columns, with their sums."""
     step, found = run_of(tile.shape), []
-    for r in range(0, tile.count, step):
+    for r in kl.range(0, tile.count, step):
         row, column = tile.register_place(r)
         if column == far:
-            found.append((row, tuple(tile.parts[0][r + e] for e in range(step))))
+            found.append((row, tuple(tile.parts[0][r + e] for e in kl.range(step))))
     return found
 
 
-@kernel
+@kl.kernel
 def conv_weight_mma(
-    g: In,
-    x: In,
-    c: Out,
-    rows_total: Size,
-    columns_total: Size,
-    terms: Size,
-    splits: Size,
-    share: Size,
-    part_step: Size,
-    g_pixel: Size,
-    strides: tuple[Stride, ...],
+    g: kl.In,
+    x: kl.In,
+    c: kl.Out,
+    rows_total: kl.Size,
+    columns_total: kl.Size,
+    terms: kl.Size,
+    splits: kl.Size,
+    share: kl.Size,
+    part_step: kl.Size,
+    g_pixel: kl.Size,
+    strides: tuple[kl.Stride, ...],
     windows: WindowsOnDevice,
     *,
     plan: MmaPlan,
@@ -214,10 +195,10 @@ def conv_weight_mma(
     ``g_pixel``: the stride of pixels of g, of all images. In the windows, columns are pixels of g,
     which are the terms of this product. A part is dense, and has an even number of columns.
     """
-    split = cube_position(2)
-    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    begin, end = split * share, min((split + 1) * share, terms)
-    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    split = kl.cube_position(2)
+    first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
+    begin, end = split * share, kl.min((split + 1) * share, terms)
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
     sums, row, column = plan.sums()
     rows = Rows(g, rows_total, g_pixel, first_row)
     load = pixel_loader(rows, x, Reader(windows, strides), first_column, columns_total, end, plan)
@@ -225,26 +206,26 @@ def conv_weight_mma(
     for j, far_in in columns_of(sums[0]):
         down, right = sums[0][j].lane_place()
         place = first_column + column + j * plan.shape.n + right + far_in
-        for i in range(len(sums)):
+        for i in kl.range(len(sums)):
             for r, found in rows_of(sums[i][j], far_in):
                 at = first_row + row + i * plan.shape.m + down + r
                 to = split * part_step + at * columns_total + place
                 if len(found) > 1:
-                    to = assume_multiple(to, len(found))
+                    to = kl.assume_multiple(to, len(found))
                 there = (place < columns_total) & (at < rows_total)
                 if there:
                     # A mask would apply to each element and split the access.
-                    c.store(to, pack(found).to(c.dtype))
+                    c.store(to, kl.pack(found).to(c.dtype))
 
 
-@helper
+@kl.helper
 def pixel_loader(
     rows: Rows,
-    x: Pointer,
+    x: kl.Pointer,
     reader: Reader,
-    first_column: Number,
-    columns_total: Number,
-    end: Number,
+    first_column: kl.Number,
+    columns_total: kl.Number,
+    end: kl.Number,
     plan: MmaPlan,
 ) -> Loader:
     """Return what copies both tiles of some pixels, with zeros for padding and beyond the end.
@@ -253,15 +234,15 @@ def pixel_loader(
     """
     beside = units_of_pixel(plan)
     wide, apart = beside * plan.access, plan.units // beside
-    mine = unit_index() % beside * plan.access
-    fars = [reader.tap(first_column + mine + c) for c in range(0, plan.columns, wide)]
+    mine = kl.unit_index() % beside * plan.access
+    fars = [reader.tap(first_column + mine + c) for c in kl.range(0, plan.columns, wide)]
     left_at, right_at = plan.layout(True), plan.layout(False)
 
-    def load(pipe: Pipeline, begin: Number) -> None:
-        for turn in range(plan.depth // apart):
-            deep = unit_index() // beside + turn * apart
+    def load(pipe: kl.Pipeline, begin: kl.Number) -> None:
+        for turn in kl.range(plan.depth // apart):
+            deep = kl.unit_index() // beside + turn * apart
             there = begin + deep < end
-            for first in range(0, plan.rows, wide):
+            for first in kl.range(0, plan.rows, wide):
                 row = mine + first
                 of = (begin + deep) * rows.step + rows.first + row
                 inside = there & (rows.first + row < rows.total)

@@ -15,10 +15,10 @@ from dataclasses import replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Request, Work, row_major
-from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.implicit_gemm_mma import (
     conv_mma,
     conv_weight_mma,
@@ -222,7 +222,7 @@ def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bo
     steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
     to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
     spans = (images.size * x.strides[0], outputs.size * weights.row, splits * part_step)
-    index = index_dtype(*spans, *(pixels_of(phase.problem) for phase in phases))
+    index = kl.index_dtype(*spans, *(pixels_of(phase.problem) for phase in phases))
     pairs = run_of(plan.shape) == 2 and halves == 2 and to[1] == 2 and axes[1].count % 4 == 0
     if len(phases) == 1:
         dense = to == (axes[1].count, 1) and run_of(plan.shape) == 2
@@ -282,7 +282,7 @@ def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
     # Sums in the result's layout are written to it directly.
     same = taps == 1 and x.room == channels.size
     target = target_of(steps, dtype, splits * count if splits > 1 or not same else 0)
-    index = index_dtype(images.size * x.strides[0], terms * g.room, splits * count, columns)
+    index = kl.index_dtype(images.size * x.strides[0], terms * g.room, splits * count, columns)
     down, across = (
         replace(a, count=a.terms, terms=a.count, result=a.summed, summed=a.result) for a in axes
     )

@@ -12,27 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
-from calor_kernel.language import (
-    FastDivmod,
-    In,
-    Number,
-    Out,
-    Pipeline,
-    Pointer,
-    Size,
-    SizeOf,
-    Stride,
-    StrideOf,
-    assume_multiple,
-    cube_position,
-    helper,
-    kernel,
-    launch_attributes,
-    min,
-    range,
-    unit_index,
-    way_of_units,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.windows import (
     PhaseOnDevice,
@@ -46,17 +26,17 @@ from calor_kernel.library.gemm.simt import multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan
 
 
-@kernel
+@kl.kernel
 def conv_simt(
-    w: In,
-    x: In,
-    c: Out,
-    rows_total: Size,
-    part_step: Size,
-    result: ResultStrides[Number],
-    w_channel: Size,
-    x_channel: Stride,
-    strides: tuple[Stride, ...],
+    w: kl.In,
+    x: kl.In,
+    c: kl.Out,
+    rows_total: kl.Size,
+    part_step: kl.Size,
+    result: ResultStrides[kl.Number],
+    w_channel: kl.Size,
+    x_channel: kl.Stride,
+    strides: tuple[kl.Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
     *,
     plan: SimtPlan,
@@ -68,20 +48,20 @@ def conv_simt(
     In ``w`` output channels are dense; ``w_channel``, ``x_channel``: the strides of input channels.
     ``even``: whether a step has channels of one tap. ``run``: adjacent output pixels of an access.
     """
-    launch_attributes(cubes_per_core=plan.together)
+    kl.launch_attributes(cubes_per_core=plan.together)
     # Neighbouring cubes have alternate phases, since these read and write neighbouring memory.
-    split, number = cube_position(2), cube_position(0) % len(phases)
-    first_row = cube_position(1) * plan.rows
-    first_column = cube_position(0) // len(phases) * plan.columns
+    split, number = kl.cube_position(2), kl.cube_position(0) % len(phases)
+    first_row = kl.cube_position(1) * plan.rows
+    first_column = kl.cube_position(0) // len(phases) * plan.columns
     phase = chosen(phases, number)
     reader = Reader(phase.windows, strides)
-    begin, end = split * phase.share, min((split + 1) * phase.share, phase.terms)
-    near = min(plan.units, plan.columns)
+    begin, end = split * phase.share, kl.min((split + 1) * phase.share, phase.terms)
+    near = kl.min(plan.units, plan.columns)
     mine = [
-        reader.start(first_column + far + unit_index() % near, phase.columns)
-        for far in range(0, plan.columns, near)
+        reader.start(first_column + far + kl.unit_index() % near, phase.columns)
+        for far in kl.range(0, plan.columns, near)
     ]
-    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
     tile = simt_tile(plan)
     terms = Terms(reader, end, plan, even)
     weights = weights_loader(w, phase, w_channel, first_row, rows_total, terms)
@@ -97,7 +77,7 @@ def conv_simt(
             for i, row in tile.rows(first_row):
                 if row < rows_total:
                     found = tile.value(i, j, run)
-                    c.store(assume_multiple(at + row * result.channel, run), found.to(c.dtype))
+                    c.store(kl.assume_multiple(at + row * result.channel, run), found.to(c.dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +85,12 @@ class Terms:
     """The terms of a phase up to ``end``: a block of channels of each tap, then the next block."""
 
     reader: Reader
-    end: Number
+    end: kl.Number
     plan: SimtPlan
     even: bool
 
-    @helper
-    def of(self, term: Number) -> Start:
+    @kl.helper
+    def of(self, term: kl.Number) -> Start:
         """Return the channel of a term, and the coordinates of its tap."""
         windows = self.reader.windows
         if self.even:
@@ -122,10 +102,15 @@ class Terms:
         down, across = windows.tap_row.divmod(tap)
         return channel, down, across
 
-    @helper
+    @kl.helper
     def seen(
-        self, place: Start, channel_step: Number, channel: Number, down: Number, across: Number
-    ) -> tuple[Number, Number]:
+        self,
+        place: Start,
+        channel_step: kl.Number,
+        channel: kl.Number,
+        down: kl.Number,
+        across: kl.Number,
+    ) -> tuple[kl.Number, kl.Number]:
         """Return the position of a term in a pixel's window, and whether it is not padding."""
         (at, top, left), windows = place, self.reader.windows
         y, x = down * windows.down.move, across * windows.across.move
@@ -134,13 +119,13 @@ class Terms:
         return at + far, self.reader.inside(top + y, left + x)
 
 
-@helper
+@kl.helper
 def weights_loader(
-    w: Pointer,
+    w: kl.Pointer,
     phase: PhaseOnDevice,
-    channel_step: Number,
-    first: Number,
-    count: Number,
+    channel_step: kl.Number,
+    first: kl.Number,
+    count: kl.Number,
     terms: Terms,
 ) -> Loader:
     """Return what copies a step's weights; neighbouring units copy neighbouring accesses."""
@@ -148,13 +133,13 @@ def weights_loader(
     lines = plan.rows // FOUR
     whole = lines * plan.depth
 
-    def load(pipe: Pipeline, begin: Number) -> None:
+    def load(pipe: kl.Pipeline, begin: kl.Number) -> None:
         base = phase.first + first
         if even:
             channel, down, across = terms.of(begin)
             base = base + channel * channel_step + down * phase.down + across * phase.across
-        for turn in range(-(-whole // plan.units)):
-            piece = unit_index() + turn * plan.units
+        for turn in kl.range(-(-whole // plan.units)):
+            piece = kl.unit_index() + turn * plan.units
             place, deep = piece % lines * FOUR, piece // lines
             index = base + place
             if even:
@@ -165,24 +150,26 @@ def weights_loader(
             inside = (first + place < count) & (begin + (0 if even else deep) < terms.end)
             if (whole % plan.units == 0) or (piece < whole):
                 to = place + deep * (plan.rows + FOUR)
-                pipe.copy(0, to, w, assume_multiple(index, FOUR), FOUR, inside)
+                pipe.copy(0, to, w, kl.assume_multiple(index, FOUR), FOUR, inside)
 
     return load
 
 
-@helper
-def pixels_loader(x: Pointer, mine: list[Start], channel_step: Number, terms: Terms) -> Loader:
+@kl.helper
+def pixels_loader(
+    x: kl.Pointer, mine: list[Start], channel_step: kl.Number, terms: Terms
+) -> Loader:
     """Return what copies a step's inputs; a unit copies those of the same pixels in each step."""
     plan, even = terms.plan, terms.even
-    near = min(plan.units, plan.columns)
+    near = kl.min(plan.units, plan.columns)
     apart = plan.units // near
 
-    def load(pipe: Pipeline, begin: Number) -> None:
-        column, first = unit_index() % near, unit_index() // near
+    def load(pipe: kl.Pipeline, begin: kl.Number) -> None:
+        column, first = kl.unit_index() % near, kl.unit_index() // near
         if even:
             channel, down, across = terms.of(begin)
             found = [terms.seen(one, channel_step, channel + first, down, across) for one in mine]
-        for turn in range(0, plan.depth, apart):
+        for turn in kl.range(0, plan.depth, apart):
             deep = first + turn
             last = begin
             if not even:
@@ -201,36 +188,36 @@ def pixels_loader(x: Pointer, mine: list[Start], channel_step: Number, terms: Te
 class GradientAxis(Generic[N]):
     """Tap j sees pixel i of g at ``i * move + j * step + start`` of x; strides of x and of g."""
 
-    step: StrideOf[N]
-    move: StrideOf[N]
-    start: StrideOf[N]
-    size: SizeOf[N]
-    x: StrideOf[N]
-    g: StrideOf[N]
+    step: kl.StrideOf[N]
+    move: kl.StrideOf[N]
+    start: kl.StrideOf[N]
+    size: kl.SizeOf[N]
+    x: kl.StrideOf[N]
+    g: kl.StrideOf[N]
 
 
-@kernel
+@kl.kernel
 def conv_weight_simt(
-    g: In,
-    x: In,
-    c: Out,
-    rows_total: Size,
-    columns_total: Size,
-    terms: Size,
-    share: Size,
-    part_step: Size,
-    c_row: Size,
-    g_row: Stride,
-    x_channel: Stride,
-    channels: Size,
-    down_axis: GradientAxis[Number],
-    across_axis: GradientAxis[Number],
-    x_image: Stride,
-    g_image: Stride,
-    pixels: FastDivmod,
-    pixel_row: FastDivmod,
-    columns: FastDivmod,
-    tap_row: FastDivmod,
+    g: kl.In,
+    x: kl.In,
+    c: kl.Out,
+    rows_total: kl.Size,
+    columns_total: kl.Size,
+    terms: kl.Size,
+    share: kl.Size,
+    part_step: kl.Size,
+    c_row: kl.Size,
+    g_row: kl.Stride,
+    x_channel: kl.Stride,
+    channels: kl.Size,
+    down_axis: GradientAxis[kl.Number],
+    across_axis: GradientAxis[kl.Number],
+    x_image: kl.Stride,
+    g_image: kl.Stride,
+    pixels: kl.FastDivmod,
+    pixel_row: kl.FastDivmod,
+    columns: kl.FastDivmod,
+    tap_row: kl.FastDivmod,
     *,
     plan: SimtPlan,
     alike: int,
@@ -246,15 +233,15 @@ def conv_weight_simt(
     ``alike`` columns channels beyond it. ``padded``: whether windows reach padding. ``run``: the
     result's columns of one access.
     """
-    launch_attributes(cubes_per_core=plan.together)
-    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
-    split = cube_position(2)
-    begin, end = split * share, min((split + 1) * share, terms)
-    deep, line = unit_index() % plan.depth, unit_index() // plan.depth
+    kl.launch_attributes(cubes_per_core=plan.together)
+    first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
+    split = kl.cube_position(2)
+    begin, end = split * share, kl.min((split + 1) * share, terms)
+    deep, line = kl.unit_index() % plan.depth, kl.unit_index() // plan.depth
     apart = plan.units // plan.depth
     together = alike or apart
     mine = []
-    for begun in range(0, plan.columns, together):
+    for begun in kl.range(0, plan.columns, together):
         column = first_column + begun + line
         outer, inner = columns.divmod(first_column + begun if alike else column)
         tap, channel = (outer, inner + line) if alike else (inner, outer)
@@ -262,19 +249,19 @@ def conv_weight_simt(
         y = down * down_axis.step + down_axis.start
         z = right * across_axis.step + across_axis.start
         at = channel * x_channel + y * down_axis.x + z * across_axis.x
-        left = min(columns_total - column, channels - channel)
+        left = kl.min(columns_total - column, channels - channel)
         mine.append((y, z, at, left))
-    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
     tile = simt_tile(plan)
     g_start = (first_row + line) * g_row
 
-    def load(pipe: Pipeline, at: Number) -> None:
+    def load(pipe: kl.Pipeline, at: kl.Number) -> None:
         term = at + deep
         there = term < end
         lead, place = pixels.divmod(term)
         down, right = pixel_row.divmod(place)
         source = g_start + lead * g_image + down * down_axis.g + right * across_axis.g
-        for turn in range(0, plan.rows, apart):
+        for turn in kl.range(0, plan.rows, apart):
             inside = there
             if ragged[0]:
                 inside = inside & (first_row + line + turn < rows_total)
@@ -287,7 +274,7 @@ def conv_weight_simt(
             if padded:
                 inside = inside & within(y + top, down_axis.size)
                 inside = inside & within(z + far, across_axis.size)
-            for turn in range(0, together, apart):
+            for turn in kl.range(0, together, apart):
                 seen = inside
                 if ragged[1] and turn:
                     seen = seen & (left > turn)
@@ -301,10 +288,10 @@ def conv_weight_simt(
         for j, column in tile.columns(first_column, run):
             if (row < rows_total) & (column < columns_total):
                 found = tile.value(i, j, run)
-                c.store(assume_multiple(to + row * c_row + column, run), found.to(c.dtype))
+                c.store(kl.assume_multiple(to + row * c_row + column, run), found.to(c.dtype))
 
 
-@helper
-def within(place: Number, size: Number) -> Number:
+@kl.helper
+def within(place: kl.Number, size: kl.Number) -> kl.Number:
     """Return whether a position is not padding."""
     return (place >= 0) & (place < size)

@@ -17,11 +17,11 @@ from math import gcd, prod
 from typing import Final
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch, operand
 from calor_kernel.contract.work import Request, View, Work, row_major
-from calor_kernel.language import index_dtype
 from calor_kernel.library.conv.channels_last import last_launch
 from calor_kernel.library.conv.implicit_gemm_operands import (
     Weights,
@@ -292,7 +292,7 @@ def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceIn
     part_step = -(-p.size // FOUR) * FOUR
     target = target_of(steps, dtype, splits * part_step if splits > 1 else 0)
     spans = (_reach(p.a), channels.size * weights.row, splits * part_step)
-    index = index_dtype(*spans, p.terms + 4 * plan.depth)
+    index = kl.index_dtype(*spans, p.terms + 4 * plan.depth)
     phases = phases_of(p, weights)
     run = FOUR if len(phases) == 1 and axes[0].count * axes[1].count % FOUR == 0 else 1
     by = (1,) * (2 - len(p.axes)) + phases[0].steps
@@ -352,7 +352,7 @@ def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceI
     part_step = outputs.size * row
     target = target_of(steps, dtype, splits * part_step if parted else 0)
     share = -(-p.terms // (splits * plan.depth)) * plan.depth
-    index = index_dtype(_reach(p.a), _reach(p.b), splits * part_step, p.terms + 4 * plan.depth)
+    index = kl.index_dtype(_reach(p.a), _reach(p.b), splits * part_step, p.terms + 4 * plan.depth)
     run = FOUR if row % FOUR == 0 else 1
     parts = -(-p.terms // share)
     cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), parts)

@@ -10,18 +10,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from calor.dtypes import int32, uint32
-from calor_kernel.language import (
-    Index,
-    Mask,
-    Number,
-    Pointer,
-    SizeOf,
-    StrideOf,
-    helper,
-    range,
-    select,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import below, iota
 
@@ -36,16 +25,16 @@ class AxisNumbers(Generic[N]):
     ``count`` pixels.
     """
 
-    taps: SizeOf[N]
-    phases: SizeOf[N]
-    jump: SizeOf[N]
-    dilation: SizeOf[N]
-    start: StrideOf[N]
-    first: StrideOf[N]
-    unit: StrideOf[N]
-    inside: SizeOf[N]
-    weight: StrideOf[N]
-    count: SizeOf[N]
+    taps: kl.SizeOf[N]
+    phases: kl.SizeOf[N]
+    jump: kl.SizeOf[N]
+    dilation: kl.SizeOf[N]
+    start: kl.StrideOf[N]
+    first: kl.StrideOf[N]
+    unit: kl.StrideOf[N]
+    inside: kl.SizeOf[N]
+    weight: kl.StrideOf[N]
+    count: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +44,9 @@ class LineNumbers(Generic[N]):
     ``axes``: depth, height and width.
     """
 
-    count: SizeOf[N]
-    length: SizeOf[N]
-    rows: SizeOf[N]
+    count: kl.SizeOf[N]
+    length: kl.SizeOf[N]
+    rows: kl.SizeOf[N]
     axes: tuple[AxisNumbers[N], ...]
 
 
@@ -65,33 +54,33 @@ class LineNumbers(Generic[N]):
 class LineAxis:
     """A spatial axis on a line and its stride, known at build time."""
 
-    of: AxisNumbers[Number]
+    of: AxisNumbers[kl.Number]
     stride: int
 
-    def shift(self, k: Index) -> Number:
+    def shift(self, k: kl.Index) -> kl.Number:
         """Return the shift of tap k from the output pixel, in pixels."""
         return (k * self.of.dilation + self.of.start) // self.stride
 
-    def at(self, k: Index) -> Number:
+    def at(self, k: kl.Index) -> kl.Number:
         """Return the shift of tap k in elements."""
         return k % self.of.phases * self.of.jump + (self.shift(k) - self.of.first) * self.of.unit
 
-    def has(self, place: Number) -> Mask:
+    def has(self, place: kl.Number) -> kl.Mask:
         """Return which positions are output pixels, and not between rows."""
-        return place < splat(self.of.count.to(int32), place.width)
+        return place < kl.splat(self.of.count.to(int32), place.width)
 
-    def sees(self, place: Number, k: Index) -> Mask:
+    def sees(self, place: kl.Number, k: kl.Index) -> kl.Mask:
         """Return the output pixels for which tap k reads no padding."""
         lanes = place.width
-        seen = place + splat(self.shift(k).to(int32), lanes)
-        return seen.to(uint32) < splat(self.of.inside.to(int32).to(uint32), lanes)
+        seen = place + kl.splat(self.shift(k).to(int32), lanes)
+        return seen.to(uint32) < kl.splat(self.of.inside.to(int32).to(uint32), lanes)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line and the strides of its axes."""
 
-    of: LineNumbers[Number]
+    of: LineNumbers[kl.Number]
     strides: tuple[int, int, int]
 
     @property
@@ -101,44 +90,49 @@ class Line:
         return deep, high, wide
 
     @property
-    def taps(self) -> Number:
+    def taps(self) -> kl.Number:
         """The number of taps of a window."""
         deep, high, wide = self.of.axes
         return deep.taps * high.taps * wide.taps
 
-    def shift(self, kd: Index, kh: Index, kw: Index) -> Number:
+    def shift(self, kd: kl.Index, kh: kl.Index, kw: kl.Index) -> kl.Number:
         """Return the shift of a tap in elements."""
         deep, high, wide = self.axes
         return deep.at(kd) + high.at(kh) + wide.at(kw)
 
-    def near(self, first: Number, lanes: int) -> Mask:
+    def near(self, first: kl.Number, lanes: int) -> kl.Mask:
         """Return which lanes of the vector at ``first`` are positions of the line."""
         return below(self.of.count - first, lanes)
 
-    def places(self, first: Number, lanes: int, wraps: int) -> tuple[Number, Number, Number]:
+    def places(
+        self, first: kl.Number, lanes: int, wraps: int
+    ) -> tuple[kl.Number, kl.Number, kl.Number]:
         """Return plane, row and column of each lane of the vector that begins at ``first``."""
         row, start = first // self.of.length, first % self.of.length
         column = start.to(int32) + iota(lanes)
-        y = splat((row % self.of.rows).to(int32), lanes)
-        plane = splat((row // self.of.rows).to(int32), lanes)
-        length, rows = splat(self.of.length.to(int32), lanes), splat(self.of.rows.to(int32), lanes)
-        for _ in range(wraps):
+        y = kl.splat((row % self.of.rows).to(int32), lanes)
+        plane = kl.splat((row // self.of.rows).to(int32), lanes)
+        length, rows = (
+            kl.splat(self.of.length.to(int32), lanes),
+            kl.splat(self.of.rows.to(int32), lanes),
+        )
+        for _ in kl.range(wraps):
             over = column >= length
-            column = select(over, column - length, column)
-            y = select(over, y + 1, y)
+            column = kl.select(over, column - length, column)
+            y = kl.select(over, y + 1, y)
             over = y >= rows
-            y = select(over, y - rows, y)
-            plane = select(over, plane + 1, plane)
+            y = kl.select(over, y - rows, y)
+            plane = kl.select(over, plane + 1, plane)
         return plane, y, column
 
-    @helper
+    @kl.helper
     def list_masks(
         self,
-        inside: Mask,
-        places: tuple[Number, Number, Number],
-        seen: Pointer,
-        at: Index,
-        step: Index,
+        inside: kl.Mask,
+        places: tuple[kl.Number, kl.Number, kl.Number],
+        seen: kl.Pointer,
+        at: kl.Index,
+        step: kl.Index,
     ) -> None:
         """Write, for each tap, which of a vector's pixels are ``inside`` and read no padding.
 
@@ -146,10 +140,10 @@ class Line:
         """
         plane, y, column = places
         deep, high, wide = self.axes
-        for kd in range(deep.of.taps):
+        for kd in kl.range(deep.of.taps):
             below = inside & deep.sees(plane, kd)
-            for kh in range(high.of.taps):
+            for kh in kl.range(high.of.taps):
                 beside = below & high.sees(y, kh)
-                for kw in range(wide.of.taps):
+                for kw in kl.range(wide.of.taps):
                     seen.store(at, beside & wide.sees(column, kw))
                     at += step

@@ -11,23 +11,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from calor.dtypes import int32
-from calor_kernel.language import (
-    Index,
-    Mask,
-    Number,
-    Pointer,
-    SizeOf,
-    StrideOf,
-    cast,
-    constant,
-    cube_position,
-    helper,
-    max,
-    min,
-    range,
-    shuffle,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import iota, within
 
@@ -49,7 +33,7 @@ class Along:
 
     def steps(self, k: int, lanes: int) -> tuple[int, ...]:
         """Return the elements of tap k for each pixel of a vector."""
-        return tuple(i * self.stride + k * self.dilation for i in range(lanes))
+        return tuple(i * self.stride + k * self.dilation for i in kl.range(lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +51,7 @@ class Back:
         A window is given by its distance from j.
         """
         found = []
-        for k in range(self.taps):
+        for k in kl.range(self.taps):
             place = phase - self.start - k * self.dilation
             if place % self.stride == 0:
                 found.append((k, place // self.stride))
@@ -78,9 +62,9 @@ class Back:
 class Extent(Generic[N]):
     """An axis of ``size`` elements with ``count`` windows; the first begins at ``start``."""
 
-    start: StrideOf[N]
-    count: SizeOf[N]
-    size: SizeOf[N]
+    start: kl.StrideOf[N]
+    count: kl.SizeOf[N]
+    size: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +74,20 @@ class SeenRows(Generic[N]):
     ``window``, ``stride`` and ``high`` say which rows of an operand a row of windows reads.
     """
 
-    rows: SizeOf[N]
-    turns: SizeOf[N]
-    window: SizeOf[N]
-    stride: SizeOf[N]
+    rows: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    window: kl.SizeOf[N]
+    stride: kl.SizeOf[N]
     high: Extent[N]
     wide: Extent[N]
 
-    def inside(self: SeenRows[Number], top: Number, dilation: int) -> tuple[Number, Number]:
+    def inside(
+        self: SeenRows[kl.Number], top: kl.Number, dilation: int
+    ) -> tuple[kl.Number, kl.Number]:
         """Return the first row of a window that is not padding, and the first one beyond."""
-        begin = (max(-top, 0) + (dilation - 1)) // dilation
-        end = (max(self.high.size - top, 0) + (dilation - 1)) // dilation
-        return begin, min(self.window, end)
+        begin = (kl.max(-top, 0) + (dilation - 1)) // dilation
+        end = (kl.max(self.high.size - top, 0) + (dilation - 1)) // dilation
+        return begin, kl.min(self.window, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,31 +97,31 @@ class GivenRows(Generic[N]):
     A cube has ``turns`` of the ``rows``.
     """
 
-    rows: SizeOf[N]
-    turns: SizeOf[N]
+    rows: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
     high: Extent[N]
-    width: SizeOf[N]
-    out_width: SizeOf[N]
+    width: kl.SizeOf[N]
+    out_width: kl.SizeOf[N]
 
 
-@helper
+@kl.helper
 def each_row(
-    over: SeenRows[Number] | GivenRows[Number],
-    of_plane: Number,
-    groups: Number | None,
-    body: Callable[[Number, Number, Index, Number], None],
+    over: SeenRows[kl.Number] | GivenRows[kl.Number],
+    of_plane: kl.Number,
+    groups: kl.Number | None,
+    body: Callable[[kl.Number, kl.Number, kl.Index, kl.Number], None],
 ) -> None:
     """Call ``body`` for each row of a cube: its number, its plane, and its row in the plane.
 
     With groups, a plane is an image and one of its groups; else its group is 0.
     """
-    first = cube_position(0) * over.turns
-    last = min(first + over.turns, over.rows)
+    first = kl.cube_position(0) * over.turns
+    last = kl.min(first + over.turns, over.rows)
     image, y = first // of_plane, first % of_plane
-    group: Index = 0
+    group: kl.Index = 0
     if groups is not None:
         image, group = image // groups, image % groups
-    for row in range(first, last):
+    for row in kl.range(first, last):
         body(row, image, group, y)
         y += 1
         if y == of_plane:
@@ -149,66 +135,68 @@ def each_row(
                     image += 1
 
 
-@helper
-def ask_ahead(x: Pointer, at: Number, x_row: Number, rows: Index, along: Along, lanes: int) -> None:
+@kl.helper
+def ask_ahead(
+    x: kl.Pointer, at: kl.Number, x_row: kl.Number, rows: kl.Index, along: Along, lanes: int
+) -> None:
     """Prefetch later rows; hardware does not predict alternating rows."""
-    for row in range(rows):
-        for part in range(along.stride):
+    for row in kl.range(rows):
+        for part in kl.range(along.stride):
             x.prefetch(at + row * x_row + part * lanes + AHEAD // x.dtype.itemsize)
 
 
-@helper
+@kl.helper
 def masks_of(
-    left: Index, along: Along, lanes: int, width: Index, limit: Index | None = None
-) -> list[list[Mask]]:
+    left: kl.Index, along: Along, lanes: int, width: kl.Index, limit: kl.Index | None = None
+) -> list[list[kl.Mask]]:
     """Return the masks for ``read_taps``: which elements of a row's taps exist.
 
     ``limit``: the maximum of elements to read for each tap.
     """
     made = []
-    for k in range(along.taps):
+    for k in kl.range(along.taps):
         place = left + k * along.dilation
-        end = width if limit is None else min(width, place + limit)
+        end = width if limit is None else kl.min(width, place + limit)
         if along.stride <= 2:
-            made.append([within(place + p * lanes, lanes, end) for p in range(along.stride)])
+            made.append([within(place + p * lanes, lanes, end) for p in kl.range(along.stride)])
         else:
             made.append([within(place, lanes, end, along.stride)])
     return made
 
 
 def read_taps(
-    x: Pointer, at: Number, along: Along, lanes: int, masks: list[list[Mask]] | None = None
-) -> Iterator[Number]:
+    x: kl.Pointer, at: kl.Number, along: Along, lanes: int, masks: list[list[kl.Mask]] | None = None
+) -> Iterator[kl.Number]:
     """Yield the elements of each tap of a row from a position on, masked if there are masks."""
-    pair: list[Number] = []
-    for k in range(along.taps):
+    pair: list[kl.Number] = []
+    for k in kl.range(along.taps):
         place = at + k * along.dilation
-        mask: Sequence[Mask | None] = masks[k] if masks is not None else [None, None]
+        mask: Sequence[kl.Mask | None] = masks[k] if masks is not None else [None, None]
         if along.stride == 1:
             yield x.load(place, lanes, mask=mask[0])
         elif along.stride == 2:
             odd = along.dilation == 1 and k % 2 == 1
             if not odd:
-                pair = [x.load(place + i * lanes, lanes, mask=mask[i]) for i in range(2)]
-            yield shuffle(pair[0], tuple(range(1 if odd else 0, 2 * lanes, 2)), pair[1])
+                pair = [x.load(place + i * lanes, lanes, mask=mask[i]) for i in kl.range(2)]
+            yield kl.shuffle(pair[0], tuple(kl.range(1 if odd else 0, 2 * lanes, 2)), pair[1])
         else:
-            steps = constant(tuple(i * along.stride for i in range(lanes)), place.dtype)
+            steps = kl.constant(tuple(i * along.stride for i in kl.range(lanes)), place.dtype)
             yield x.load(place + steps, mask=mask[0])
 
 
-def write_phases(phases: Sequence[Number], c: Pointer, to: Number, left: Index) -> None:
+def write_phases(phases: Sequence[kl.Number], c: kl.Pointer, to: kl.Number, left: kl.Index) -> None:
     """Write the alternating phases of a row, up to ``left`` elements."""
     values = [value.to(c.dtype) for value in phases]
     span, lanes = len(values), values[0].width
-    lane, end = iota(lanes), splat(cast(left, int32), lanes)
+    lane, end = iota(lanes), kl.splat(kl.cast(left, int32), lanes)
     if span == 1:
         c.store(to, values[0], mask=lane < end)
     elif span == 2:
-        for half in range(2):
-            order = [lanes * (i % 2) + (half * lanes + i) // 2 for i in range(lanes)]
+        for half in kl.range(2):
+            order = [lanes * (i % 2) + (half * lanes + i) // 2 for i in kl.range(lanes)]
             inside = lane + half * lanes < end
-            c.store(to + half * lanes, shuffle(values[0], order, values[1]), mask=inside)
+            c.store(to + half * lanes, kl.shuffle(values[0], order, values[1]), mask=inside)
     else:
-        for phase in range(span):
-            steps = constant(tuple(i * span + phase for i in range(lanes)), int32)
+        for phase in kl.range(span):
+            steps = kl.constant(tuple(i * span + phase for i in kl.range(lanes)), int32)
             c.store(to + steps.to(to.dtype), values[phase], mask=steps < end)

@@ -12,25 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from calor.dtypes import DType, bool_
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    Size,
-    Stride,
-    constant,
-    cube_position,
-    kernel,
-    loop_range,
-    max,
-    min,
-    private,
-    range,
-    registers,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.conv.vector_tiles import (
     Slide,
     Strides,
@@ -57,23 +39,23 @@ class Row:
     def pairs(self) -> list[tuple[int, int, int]]:
         """Return (input pixel, output pixel, tap) of all products without padding, in order."""
         found = []
-        for place in range(self.of.count):
-            for tap in range(self.of.window):
+        for place in kl.range(self.of.count):
+            for tap in kl.range(self.of.window):
                 at = place * self.of.stride + tap * self.of.dilation + self.of.start
                 if at % self.divide == 0 and 0 <= at // self.divide < self.of.size:
                     found.append((at // self.divide, place, tap))
         return sorted(found)
 
 
-@kernel
+@kl.kernel
 def pack_small_width(
-    w: In,
-    c: Out,
-    rows: Size,
-    depth: Size,
-    panels: Size,
-    block: Size,
-    w_steps: Strides[Number],
+    w: kl.In,
+    c: kl.Out,
+    rows: kl.Size,
+    depth: kl.Size,
+    panels: kl.Size,
+    block: kl.Size,
+    w_steps: Strides[kl.Number],
     *,
     taps: int,
     along: int,
@@ -88,37 +70,37 @@ def pack_small_width(
     adjacent, at most a vector of them; ``back``: in reverse order. The axes of w are groups, output
     channels and input channels.
     """
-    panel = cube_position(0)
+    panel = kl.cube_position(0)
     start = panel // panels * w_steps.outer
     span = vectors * lanes
-    inside = constant(tuple(lane < taps * along for lane in range(lanes)), bool_)
-    first, last = share(cube_position(1), block, depth)
-    for v in loop_range(0, vectors):
+    inside = kl.constant(tuple(lane < taps * along for lane in kl.range(lanes)), bool_)
+    first, last = share(kl.cube_position(1), block, depth)
+    for v in kl.loop_range(0, vectors):
         row = panel % panels * span + v * lanes
-        places = [start + min(row + i, rows - 1) * w_steps.middle for i in range(lanes)]
-        for k in range(first, last):
+        places = [start + kl.min(row + i, rows - 1) * w_steps.middle for i in kl.range(lanes)]
+        for k in kl.range(first, last):
             read = [w.load(place + k * w_steps.inner, lanes, mask=inside) for place in places]
             square = transpose(read)
-            for number in range(taps * along):
+            for number in kl.range(taps * along):
                 tap = taps * along - 1 - number if back else number
                 to = ((panel * taps + tap // along) * depth + k) * (along * span) + v * lanes
                 c.store(to + tap % along * span, square[number].to(c.dtype))
 
 
-@kernel
+@kl.kernel
 def small_width_forward(
-    x: In,
-    w: In,
-    c: Out,
-    images: Size,
-    panels: Size,
-    outputs: Size,
-    depth: Size,
-    block_images: Size,
-    x_steps: Strides[Number],
-    x_line: Stride,
-    c_steps: Strides[Number],
-    down: Slide[Number],
+    x: kl.In,
+    w: kl.In,
+    c: kl.Out,
+    images: kl.Size,
+    panels: kl.Size,
+    outputs: kl.Size,
+    depth: kl.Size,
+    block_images: kl.Size,
+    x_steps: Strides[kl.Number],
+    x_line: kl.Stride,
+    c_steps: Strides[kl.Number],
+    down: Slide[kl.Number],
     *,
     along: Row,
     divide: int,
@@ -131,42 +113,42 @@ def small_width_forward(
 
     A tile has a row of ``together`` images. Positions ``down`` an image are divided by ``divide``.
     """
-    panel, group = cube_position(1), cube_position(2)
-    first_image, last_image = share(cube_position(0), block_images, images)
+    panel, group = kl.cube_position(1), kl.cube_position(2)
+    first_image, last_image = share(kl.cube_position(0), block_images, images)
     width, span = along.of.count, vectors * lanes
     pairs = [(i, k, o) for i, o, k in along.pairs()]
     tap_size = depth * (along.of.window * span)
     w_start = (group * panels + panel) * down.window * tap_size
     # Rows of pixels that fill vectors of the result, or nearly so.
     lines = lanes // width
-    made = private(together * lanes * span, accumulate, align=64)
-    for place in loop_range(0, together * lanes * span, lanes):
-        made.store(place, constant(0, accumulate, lanes))
-    for first in range(first_image, last_image, together):
-        image = min(first, last_image - together)
-        for top in range(0, down.count, lines):
-            here = min(lines, down.count - top)
-            for y in range(here):
-                acc = registers((together, width, vectors), accumulate, lanes)
-                for k in range(down.window):
+    made = kl.private(together * lanes * span, accumulate, align=64)
+    for place in kl.loop_range(0, together * lanes * span, lanes):
+        made.store(place, kl.constant(0, accumulate, lanes))
+    for first in kl.range(first_image, last_image, together):
+        image = kl.min(first, last_image - together)
+        for top in kl.range(0, down.count, lines):
+            here = kl.min(lines, down.count - top)
+            for y in kl.range(here):
+                acc = kl.registers((together, width, vectors), accumulate, lanes)
+                for k in kl.range(down.window):
                     place = (top + y) * down.stride + k * down.dilation + down.start
                     seen = place // divide
                     if (seen * divide == place) & (seen >= 0) & (seen < down.size):
                         x_at = x_steps.at(image, group) + seen * x_line
                         w_at = w_start + k * tap_size
-                        for _ in range(depth):
+                        for _ in kl.range(depth):
                             add_row(acc, pairs, x, x_at, x_steps.outer, w, w_at)
                             x_at += x_steps.inner
                             w_at += along.of.window * span
                 # The unit's memory has channels last.
-                for i, o, v in product(range(together), range(width), range(vectors)):
+                for i, o, v in product(kl.range(together), kl.range(width), kl.range(vectors)):
                     at = (i * lanes + o + y * width) * span
                     made.store(at + v * lanes, acc[i, o, v])
             to = c_steps.at(image, group) + panel * span * c_steps.inner + top * width
             inside = below(here * width, lanes)
-            for i in loop_range(0, together):
-                for v in loop_range(0, vectors):
-                    rows = [i * (lanes * span) + (r * vectors + v) * lanes for r in range(lanes)]
+            for i in kl.loop_range(0, together):
+                for v in kl.loop_range(0, vectors):
+                    rows = [i * (lanes * span) + (r * vectors + v) * lanes for r in kl.range(lanes)]
                     square = [made.load(row, lanes) for row in rows]
                     store_transposed(
                         square, c, to + i * c_steps.outer, c_steps.inner, v * lanes,
@@ -174,22 +156,22 @@ def small_width_forward(
                     )  # fmt: skip
 
 
-@kernel
+@kl.kernel
 def small_width_weights(
-    panel_memory: In,
-    s: In,
-    c: Out,
-    images: Size,
-    groups: Size,
-    panels: Size,
-    rows_total: Size,
-    columns_total: Size,
-    block_rows: Size,
-    panel_size: Size,
-    s_steps: Strides[Number],
-    s_line: Stride,
-    c_steps: Strides[Number],
-    down: Slide[Number],
+    panel_memory: kl.In,
+    s: kl.In,
+    c: kl.Out,
+    images: kl.Size,
+    groups: kl.Size,
+    panels: kl.Size,
+    rows_total: kl.Size,
+    columns_total: kl.Size,
+    block_rows: kl.Size,
+    panel_size: kl.Size,
+    s_steps: Strides[kl.Number],
+    s_line: kl.Stride,
+    c_steps: Strides[kl.Number],
+    down: Slide[kl.Number],
     *,
     along: Row,
     of_input: bool,
@@ -204,47 +186,47 @@ def small_width_weights(
     Rows are channels of the other. The axes of c are groups, rows and columns. ``down``: the
     windows down an image.
     """
-    panel, group = cube_position(0), cube_position(2)
-    first_row, last_row = share(cube_position(1), block_rows, rows_total)
+    panel, group = kl.cube_position(0), kl.cube_position(2)
+    first_row, last_row = share(kl.cube_position(1), block_rows, rows_total)
     span, taps = vectors * lanes, along.of.window
     pairs = [(o, i, k) if of_input else (i, o, k) for i, o, k in along.pairs()]
     line = (along.of.size if of_input else along.of.count) * span
-    for first in range(first_row, last_row, rows):
-        row = min(first, last_row - rows)
-        for k in range(down.window):
+    for first in kl.range(first_row, last_row, rows):
+        row = kl.min(first, last_row - rows)
+        for k in kl.range(down.window):
             shift = k * down.dilation + down.start
-            low = max((down.stride - 1 - shift) // down.stride, 0)
-            high = min((down.size - 1 - shift) // down.stride + 1, down.count)
-            acc = registers((rows, taps, vectors), accumulate, lanes)
-            for image in range(images):
+            low = kl.max((down.stride - 1 - shift) // down.stride, 0)
+            high = kl.min((down.size - 1 - shift) // down.stride + 1, down.count)
+            acc = kl.registers((rows, taps, vectors), accumulate, lanes)
+            for image in kl.range(images):
                 v_at = ((image * groups + group) * panels + panel) * panel_size
                 s_at = s_steps.at(image, group) + row * s_steps.inner
-                for y in range(low, high):
+                for y in kl.range(low, high):
                     seen = y * down.stride + shift
                     v_line = v_at + (seen if of_input else y) * line
                     s_place = s_at + (y if of_input else seen) * s_line
                     add_row(acc, pairs, s, s_place, s_steps.inner, panel_memory, v_line)
             at = group * c_steps.outer + row * c_steps.middle + k * taps
-            for v in range(vectors):
+            for v in kl.range(vectors):
                 column = panel * span + v * lanes
                 inside = below(columns_total - column, lanes)
-                lane = iota(lanes).to(at.dtype) + splat(column, lanes)
-                lane = lane * splat(c_steps.inner, lanes)
-                for r in range(rows):
-                    for tap in range(taps):
+                lane = iota(lanes).to(at.dtype) + kl.splat(column, lanes)
+                lane = lane * kl.splat(c_steps.inner, lanes)
+                for r in kl.range(rows):
+                    for tap in kl.range(taps):
                         value = acc[r, tap, v].to(c.dtype)
-                        to = splat(at + r * c_steps.middle + tap, lanes)
+                        to = kl.splat(at + r * c_steps.middle + tap, lanes)
                         c.store(lane + to, value, mask=inside)
 
 
 def add_row(
-    acc: Registers,
+    acc: kl.Registers,
     pairs: Sequence[tuple[int, int, int]],
-    s: Pointer,
-    s_at: Number,
-    s_step: Number,
-    w: Pointer,
-    w_at: Number,
+    s: kl.Pointer,
+    s_at: kl.Number,
+    s_step: kl.Number,
+    w: kl.Pointer,
+    w_at: kl.Number,
 ) -> None:
     """Add the products of a row of each operand: ``pairs`` of pixels of s, of w, and of the tile.
 
@@ -252,15 +234,15 @@ def add_row(
     """
     rows, _, vectors = acc.shape
     lanes, wide = acc.type.width, acc.type.dtype
-    read: dict[int, list[Number]] = {}
+    read: dict[int, list[kl.Number]] = {}
     for pixel in sorted({p for p, _, _ in pairs}):
         meet = [(other, to) for p, other, to in pairs if p == pixel]
         for other, _ in meet:
             if other not in read:
                 at = w_at + other * vectors * lanes
-                read[other] = [w.load(at + v * lanes, lanes) for v in range(vectors)]
-        for r in range(rows):
-            value = splat(s[s_at + r * s_step + pixel].to(wide), lanes)
+                read[other] = [w.load(at + v * lanes, lanes) for v in kl.range(vectors)]
+        for r in kl.range(rows):
+            value = kl.splat(s[s_at + r * s_step + pixel].to(wide), lanes)
             for other, to in meet:
-                for v in range(vectors):
+                for v in kl.range(vectors):
                     acc[r, to, v] = multiply_add(value, read[other][v], acc[r, to, v])

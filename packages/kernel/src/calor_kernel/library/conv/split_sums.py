@@ -9,26 +9,10 @@ dense axis, and shared memory transposes.
 from __future__ import annotations
 
 from calor.dtypes import DType, float32
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Output
-from calor_kernel.language import (
-    In,
-    Out,
-    Size,
-    assume_multiple,
-    barrier,
-    constant,
-    cube_position,
-    index_dtype,
-    kernel,
-    min,
-    range,
-    select,
-    shared,
-    splat,
-    unit_index,
-)
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
@@ -40,16 +24,16 @@ _LEAST = 8
 ALIGN = WHOLE * float32.itemsize
 
 
-@kernel
+@kl.kernel
 def add_transposed(
-    parts: In,
-    c: Out,
-    room: Size,
-    channels: Size,
-    taps: Size,
-    splits: Size,
-    groups: Size,
-    part_step: Size,
+    parts: kl.In,
+    c: kl.Out,
+    room: kl.Size,
+    channels: kl.Size,
+    taps: kl.Size,
+    splits: kl.Size,
+    groups: kl.Size,
+    part_step: kl.Size,
     *,
     wide: int,
     held: int,
@@ -60,38 +44,39 @@ def add_transposed(
     accesses of a tap in a cube. ``groups`` of units share the parts, and shared memory has ``held``
     accesses for all of them.
     """
-    first, row, unit = cube_position(0) * (wide * WHOLE), cube_position(1), unit_index()
+    first, row, unit = kl.cube_position(0) * (wide * WHOLE), kl.cube_position(1), kl.unit_index()
     # One more access lies between taps, so that those of a channel meet different banks.
     quads, pitch = taps * wide, wide + 1
-    sums = shared(held * WHOLE, float32, align=ALIGN)
+    sums = kl.shared(held * WHOLE, float32, align=ALIGN)
     share = -(-splits // groups)
-    for item in range(unit, quads * groups, _UNITS):
+    for item in kl.range(unit, quads * groups, _UNITS):
         group, quad = item // quads, item % quads
         tap, far = quad // wide, quad % wide * WHOLE
         at = (row * taps + tap) * room + first + far
         begin = group * share
-        end = min(begin + share, splits)
-        total = constant(0, float32, WHOLE)
+        end = kl.min(begin + share, splits)
+        total = kl.constant(0, float32, WHOLE)
         if first + far < room:
-            for split in range(begin, end, _AHEAD):
+            for split in kl.range(begin, end, _AHEAD):
                 # A mask would apply to each element and split the access.
                 found = [
                     parts.load(
-                        assume_multiple(min(split + i, end - 1) * part_step + at, WHOLE), WHOLE
+                        kl.assume_multiple(kl.min(split + i, end - 1) * part_step + at, WHOLE),
+                        WHOLE,
                     )
-                    for i in range(_AHEAD)
+                    for i in kl.range(_AHEAD)
                 ]
-                for i in range(_AHEAD):
-                    there = splat(split + i < end, WHOLE)
-                    total = total + select(there, found[i], constant(0, float32, WHOLE))
+                for i in kl.range(_AHEAD):
+                    there = kl.splat(split + i < end, WHOLE)
+                    total = total + kl.select(there, found[i], kl.constant(0, float32, WHOLE))
         sums.store(((group * taps + tap) * pitch) * WHOLE + far, total)
-    barrier()
+    kl.barrier()
     to = (row * channels + first) * taps
-    for e in range(unit, min(channels - first, wide * WHOLE) * taps, _UNITS):
+    for e in kl.range(unit, kl.min(channels - first, wide * WHOLE) * taps, _UNITS):
         channel, tap = e // taps, e % taps
         place = tap * (pitch * WHOLE) + channel
         total = sums[place]
-        for group in range(1, groups):
+        for group in kl.range(1, groups):
             total = total + sums[place + group * taps * (pitch * WHOLE)]
         c[to + e] = total.to(c.dtype)
 
@@ -120,11 +105,11 @@ def add_parts(
     if isinstance(parts.place, Output):
         return
     rows, taps, channels, room = sizes
-    wanted = min(-(-splits // _AHEAD), _UNITS // _LEAST)
-    wide = _power(min(max(_UNITS // (taps * wanted), _LEAST), -(-room // WHOLE)))
-    groups = max(1, min(wanted, _UNITS // (taps * wide)))
+    wanted = kl.min(-(-splits // _AHEAD), _UNITS // _LEAST)
+    wide = _power(kl.min(max(_UNITS // (taps * wanted), _LEAST), -(-room // WHOLE)))
+    groups = max(1, kl.min(wanted, _UNITS // (taps * wide)))
     held = _power(max(_UNITS, groups * taps * (wide + 1)))
-    index = index_dtype(splits * part_step, rows * taps * room)
+    index = kl.index_dtype(splits * part_step, rows * taps * room)
     count = rows * taps * channels
     nbytes = count * (splits * float32.itemsize + dtype.itemsize)
     cubes = (-(-channels // (wide * WHOLE)), rows, 1)

@@ -11,23 +11,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from calor.dtypes import int32
-from calor_kernel.language import (
-    Index,
-    Mask,
-    Number,
-    Pointer,
-    Registers,
-    SizeOf,
-    StrideOf,
-    cast,
-    constant,
-    fma,
-    helper,
-    loop_range,
-    range,
-    shuffle,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.transposition import transpose
 
@@ -36,11 +20,11 @@ from calor_kernel.library.transposition import transpose
 class Strides(Generic[N]):
     """Strides of an operand's images, groups and channels, or of three other leading axes."""
 
-    outer: StrideOf[N]
-    middle: StrideOf[N]
-    inner: StrideOf[N]
+    outer: kl.StrideOf[N]
+    middle: kl.StrideOf[N]
+    inner: kl.StrideOf[N]
 
-    def at(self: Strides[Number], outer: Index, middle: Index) -> Number:
+    def at(self: Strides[kl.Number], outer: kl.Index, middle: kl.Index) -> kl.Number:
         """Return the position of the first inner element."""
         return outer * self.outer + middle * self.middle
 
@@ -53,62 +37,64 @@ class Slide(Generic[N]):
     ``window`` positions.
     """
 
-    count: SizeOf[N]
-    window: SizeOf[N]
-    stride: SizeOf[N]
-    dilation: SizeOf[N]
-    start: StrideOf[N]
-    size: SizeOf[N]
+    count: kl.SizeOf[N]
+    window: kl.SizeOf[N]
+    stride: kl.SizeOf[N]
+    dilation: kl.SizeOf[N]
+    start: kl.StrideOf[N]
+    size: kl.SizeOf[N]
 
 
-def iota(lanes: int) -> Number:
+def iota(lanes: int) -> kl.Number:
     """Return the vector 0, 1, … of 32-bit integers."""
-    return constant(tuple(range(lanes)), int32)
+    return kl.constant(tuple(kl.range(lanes)), int32)
 
 
-def below(count: Index, lanes: int) -> Mask:
+def below(count: kl.Index, lanes: int) -> kl.Mask:
     """Return which lanes are below a count."""
-    return iota(lanes) < splat(cast(count, int32), lanes)
+    return iota(lanes) < kl.splat(kl.cast(count, int32), lanes)
 
 
-def within(first: Index, lanes: int, end: Index, step: int = 1) -> Mask:
+def within(first: kl.Index, lanes: int, end: kl.Index, step: int = 1) -> kl.Mask:
     """Return which lanes are elements of a row: ``first + step * lane``, from 0 up to ``end``."""
-    steps = constant(tuple(i * step for i in range(lanes)), int32)
-    place = splat(cast(first, int32), lanes) + steps
-    return (place >= 0) & (place < splat(cast(end, int32), lanes))
+    steps = kl.constant(tuple(i * step for i in kl.range(lanes)), int32)
+    place = kl.splat(kl.cast(first, int32), lanes) + steps
+    return (place >= 0) & (place < kl.splat(kl.cast(end, int32), lanes))
 
 
-def multiply_add(x: Number, y: Number, total: Number) -> Number:
+def multiply_add(x: kl.Number, y: kl.Number, total: kl.Number) -> kl.Number:
     """Return ``total + x * y``, rounded once for floating-point numbers."""
-    return fma(x, y, total) if total.dtype.kind == "float" else total + x * y
+    return kl.fma(x, y, total) if total.dtype.kind == "float" else total + x * y
 
 
-def add_products(acc: Registers, rows: Iterable[Number], columns: Sequence[Number]) -> None:
+def add_products(
+    acc: kl.Registers, rows: Iterable[kl.Number], columns: Sequence[kl.Number]
+) -> None:
     """Add the products of each of the rows and all columns to a tile of sums.
 
     A row's number may be a scalar. It is used before the next one is taken from the iterator.
     """
     lanes, wide = acc.type.width, acc.type.dtype
     for r, value in enumerate(rows):
-        value = splat(value.to(wide), lanes) if value.width == 1 else value.to(wide)
+        value = kl.splat(value.to(wide), lanes) if value.width == 1 else value.to(wide)
         for v, column in enumerate(columns):
             acc[r, v] = multiply_add(value, column, acc[r, v])
 
 
-@helper
-def unrolled(count: Number, unroll: int, add: Callable[[Number], None]) -> None:
+@kl.helper
+def unrolled(count: kl.Number, unroll: int, add: Callable[[kl.Number], None]) -> None:
     """Call ``add`` for the numbers below a count, ``unroll`` of them per turn of the loop."""
     main = count // unroll * unroll
-    for k in loop_range(0, main, unroll):
-        for u in range(unroll):
+    for k in kl.loop_range(0, main, unroll):
+        for u in kl.range(unroll):
             add(k + u)
     if unroll > 1:
-        for k in range(main, count):
+        for k in kl.range(main, count):
             add(k)
 
 
-@helper
-def share(cube: Number, size: Index, total: Number) -> tuple[Number, Number]:
+@kl.helper
+def share(cube: kl.Number, size: kl.Index, total: kl.Number) -> tuple[kl.Number, kl.Number]:
     """Return the start and end of a cube's share; the last cube takes the rest too."""
     first = cube * size
     last = first + size
@@ -117,15 +103,15 @@ def share(cube: Number, size: Index, total: Number) -> tuple[Number, Number]:
     return first, last
 
 
-@helper
+@kl.helper
 def store_transposed(
-    rows: list[Number],
-    c: Pointer,
-    to: Number,
-    step: Number,
-    first: Index,
-    count: Number,
-    inside: Mask | None,
+    rows: list[kl.Number],
+    c: kl.Pointer,
+    to: kl.Number,
+    step: kl.Number,
+    first: kl.Index,
+    count: kl.Number,
+    inside: kl.Mask | None,
 ) -> None:
     """Write columns ``first`` to ``count`` of a square of vectors, which are ``step`` apart.
 
@@ -136,11 +122,11 @@ def store_transposed(
             c.store(to + (first + lane) * step, column.to(c.dtype), mask=inside)
 
 
-def sums(vectors: list[Number]) -> list[Number]:
+def sums(vectors: list[kl.Number]) -> list[kl.Number]:
     """Return the sum of the lanes of each vector, halves first, for as many vectors as lanes."""
     lanes = vectors[0].width
-    found: list[Number] = []
-    for start in range(0, len(vectors), lanes):
+    found: list[kl.Number] = []
+    for start in kl.range(0, len(vectors), lanes):
         some = vectors[start : start + lanes]
         count = len(some)
         width = lanes
@@ -151,12 +137,12 @@ def sums(vectors: list[Number]) -> list[Number]:
             pairs = list(zip(some[::2], some[1::2], strict=True)) or [(some[0], some[0])]
             some = [_halved(a, b, half) for a, b in pairs]
             width = half
-        found += [some[i // lanes][i % lanes] for i in range(count)]
+        found += [some[i // lanes][i % lanes] for i in kl.range(count)]
     return found
 
 
-def _halved(a: Number, b: Number, half: int) -> Number:
+def _halved(a: kl.Number, b: kl.Number, half: int) -> kl.Number:
     """Return the segments of two vectors, each as the sum of its halves of ``half`` lanes."""
     lanes = a.width
-    low = [i for i in range(2 * lanes) if i % (2 * half) < half]
-    return shuffle(a, low, b) + shuffle(a, [i + half for i in low], b)
+    low = [i for i in kl.range(2 * lanes) if i % (2 * half) < half]
+    return kl.shuffle(a, low, b) + kl.shuffle(a, [i + half for i in low], b)

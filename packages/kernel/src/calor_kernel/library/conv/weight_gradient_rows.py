@@ -12,25 +12,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import DType, bool_
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Output
-from calor_kernel.language import (
-    In,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    Stride,
-    cube_position,
-    kernel,
-    loop_range,
-    max,
-    min,
-    range,
-    registers,
-)
 from calor_kernel.library.conv.blueprints import dot_tile
 from calor_kernel.library.conv.padded_rows import (
     Lines,
@@ -47,12 +32,12 @@ from calor_kernel.library.conv.vector_tiles import Strides, add_products, below,
 from calor_kernel.library.steps import Steps
 
 
-@kernel
+@kl.kernel
 def list_masks(
-    seen: Out,
-    pixels: LineNumbers[Number],
-    step: Size,
-    turns: Size,
+    seen: kl.Out,
+    pixels: LineNumbers[kl.Number],
+    step: kl.Size,
+    turns: kl.Size,
     *,
     lanes: int,
     strides: tuple[int, int, int],
@@ -61,8 +46,8 @@ def list_masks(
     """Write the pixels without padding of each tap: ``turns`` vectors of ``step`` a tap."""
     line = Line(pixels, strides)
     _, tall, wide = line.axes
-    begin = cube_position(0) * (turns * lanes)
-    for first in range(begin, min(begin + turns * lanes, step), lanes):
+    begin = kl.cube_position(0) * (turns * lanes)
+    for first in kl.range(begin, kl.min(begin + turns * lanes, step), lanes):
         places = line.places(first, lanes, wraps)
         inside = line.near(first, lanes) & wide.has(places[2]) & tall.has(places[1])
         line.list_masks(inside, places, seen, first, step)
@@ -84,22 +69,22 @@ class DotTiles:
     masked: bool
 
 
-@kernel
+@kl.kernel
 def dot_rows(
-    x: In,
-    g: In,
-    seen: In,
-    c: Out,
-    images: Size,
-    rows_total: Size,
-    columns_total: Size,
-    x_steps: Strides[Number],
-    g_steps: Strides[Number],
-    c_steps: Strides[Number],
-    mask_step: Stride,
-    block_rows: Size,
-    block_taps: Size,
-    pixels: LineNumbers[Number],
+    x: kl.In,
+    g: kl.In,
+    seen: kl.In,
+    c: kl.Out,
+    images: kl.Size,
+    rows_total: kl.Size,
+    columns_total: kl.Size,
+    x_steps: Strides[kl.Number],
+    g_steps: Strides[kl.Number],
+    c_steps: Strides[kl.Number],
+    mask_step: kl.Stride,
+    block_rows: kl.Size,
+    block_taps: kl.Size,
+    pixels: LineNumbers[kl.Number],
     *,
     how: DotTiles,
 ) -> None:
@@ -113,43 +98,45 @@ def dot_rows(
     line = Line(pixels, how.strides)
     tall, wide = pixels.axes[1], pixels.axes[2]
     taps_total = line.taps
-    blocks = max(taps_total // block_taps, 1)
-    group, block = cube_position(2) // blocks, cube_position(2) % blocks
-    first_column, last_column = share(cube_position(0), columns, columns_total)
-    first_row, last_row = share(cube_position(1), block_rows, rows_total)
+    blocks = kl.max(taps_total // block_taps, 1)
+    group, block = kl.cube_position(2) // blocks, kl.cube_position(2) % blocks
+    first_column, last_column = share(kl.cube_position(0), columns, columns_total)
+    first_row, last_row = share(kl.cube_position(1), block_rows, rows_total)
     first_tap, last_tap = share(block, block_taps, taps_total)
     whole = 0 if how.masked else count // lanes * lanes
     across = (last_column - first_column + (columns - 1)) // columns
     down = (last_row - first_row + (rows - 1)) // rows
 
-    def load(p: Pointer, at: Number, mask: Mask | None) -> Number:
+    def load(p: kl.Pointer, at: kl.Number, mask: kl.Mask | None) -> kl.Number:
         return p.load(at, lanes, mask=mask).to(how.accumulate)
 
-    for tile in range(across * down):
+    for tile in kl.range(across * down):
         # The last tile of rows, columns or taps overlaps the one before.
-        column = min(first_column + tile % across * columns, last_column - columns)
-        row = min(first_row + tile // across * rows, last_row - rows)
+        column = kl.min(first_column + tile % across * columns, last_column - columns)
+        row = kl.min(first_row + tile // across * rows, last_row - rows)
         x_start = group * x_steps.middle + column * x_steps.inner
         g_start = group * g_steps.middle + row * g_steps.inner
-        for step in range(first_tap, last_tap, taps):
-            tap = min(step, last_tap - taps)
+        for step in kl.range(first_tap, last_tap, taps):
+            tap = kl.min(step, last_tap - taps)
             shifts = []
-            for t in range(taps):
+            for t in kl.range(taps):
                 rest, kw = (tap + t) // wide.taps, (tap + t) % wide.taps
                 shifts.append(line.shift(rest // tall.taps, rest % tall.taps, kw))
-            acc = registers((rows, columns * taps), how.accumulate, lanes)
-            for image in range(images):
+            acc = kl.registers((rows, columns * taps), how.accumulate, lanes)
+            for image in kl.range(images):
                 x_at, g_at = x_start + image * x_steps.outer, g_start + image * g_steps.outer
-                x_lines = [x_at + j * x_steps.inner + t for j in range(columns) for t in shifts]
-                g_lines = [g_at + r * g_steps.inner for r in range(rows)]
-                for i in loop_range(0, whole, lanes):
+                x_lines = [x_at + j * x_steps.inner + t for j in kl.range(columns) for t in shifts]
+                g_lines = [g_at + r * g_steps.inner for r in kl.range(rows)]
+                for i in kl.loop_range(0, whole, lanes):
                     others = [load(x, at + i, None) for at in x_lines]
                     add_products(acc, (load(g, at + i, None) for at in g_lines), others)
-                for i in loop_range(whole, count, lanes):
+                for i in kl.loop_range(whole, count, lanes):
                     there = below(count - i, lanes)
                     inside = [there] * taps
                     if how.masked:
-                        inside = [seen.load((tap + t) * mask_step + i, lanes) for t in range(taps)]
+                        inside = [
+                            seen.load((tap + t) * mask_step + i, lanes) for t in kl.range(taps)
+                        ]
                     others = [load(x, at + i, inside[j % taps]) for j, at in enumerate(x_lines)]
                     add_products(acc, (load(g, at + i, there) for at in g_lines), others)
             to = group * c_steps.outer + row * c_steps.middle + column * c_steps.inner + tap

@@ -12,18 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Generic, TypeVar, cast
 
-from calor_kernel.language import (
-    DivisorOf,
-    FastDivmod,
-    Index,
-    Mask,
-    Number,
-    SizeOf,
-    StrideOf,
-    helper,
-    range,
-    select,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.declared import D, N
 
 T = TypeVar("T")
@@ -33,20 +22,20 @@ T = TypeVar("T")
 class ResultStrides(Generic[N]):
     """The strides of a result's channels, images, rows and pixels."""
 
-    channel: SizeOf[N]
-    image: SizeOf[N]
-    row: SizeOf[N]
-    pixel: SizeOf[N]
+    channel: kl.SizeOf[N]
+    image: kl.SizeOf[N]
+    row: kl.SizeOf[N]
+    pixel: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class WindowAxis(Generic[N]):
     """Tap j of output pixel i reads ``i * step + j * move + start``, if it is in the image."""
 
-    step: StrideOf[N]
-    move: StrideOf[N]
-    start: StrideOf[N]
-    size: SizeOf[N]
+    step: kl.StrideOf[N]
+    move: kl.StrideOf[N]
+    start: kl.StrideOf[N]
+    size: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +48,11 @@ class Windows(Generic[N, D]):
 
     down: WindowAxis[N]
     across: WindowAxis[N]
-    pixels: DivisorOf[D]
-    row: DivisorOf[D]
-    taps: DivisorOf[D]
-    tap_row: DivisorOf[D]
-    channels: DivisorOf[D]
+    pixels: kl.DivisorOf[D]
+    row: kl.DivisorOf[D]
+    taps: kl.DivisorOf[D]
+    tap_row: kl.DivisorOf[D]
+    channels: kl.DivisorOf[D]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +62,21 @@ class Phase(Generic[N, D]):
     ``first``: its first weight in a row; ``block``, ``down``, ``across``: the strides of weights.
     """
 
-    columns: SizeOf[N]
-    terms: SizeOf[N]
-    share: SizeOf[N]
-    start: SizeOf[N]
-    first: StrideOf[N]
-    block: StrideOf[N]
-    down: StrideOf[N]
-    across: StrideOf[N]
+    columns: kl.SizeOf[N]
+    terms: kl.SizeOf[N]
+    share: kl.SizeOf[N]
+    start: kl.SizeOf[N]
+    first: kl.StrideOf[N]
+    block: kl.StrideOf[N]
+    down: kl.StrideOf[N]
+    across: kl.StrideOf[N]
     windows: Windows[N, D]
 
 
-WindowsOnDevice = Windows[Number, FastDivmod]
-PhaseOnDevice = Phase[Number, FastDivmod]
+WindowsOnDevice = Windows[kl.Number, kl.FastDivmod]
+PhaseOnDevice = Phase[kl.Number, kl.FastDivmod]
 # The start of a pixel's window: its position, row and column.
-Start = tuple[Number, Number, Number]
+Start = tuple[kl.Number, kl.Number, kl.Number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +84,10 @@ class Reader:
     """Reads an operand through windows; the strides are those of images, rows and pixels."""
 
     windows: WindowsOnDevice
-    strides: Sequence[Number]
+    strides: Sequence[kl.Number]
 
-    @helper
-    def start(self, column: Number, total: Number) -> Start:
+    @kl.helper
+    def start(self, column: kl.Number, total: kl.Number) -> Start:
         """Return the start of a pixel's window; outside the image for columns from total on."""
         windows, strides = self.windows, self.strides
         lead, place = windows.pixels.divmod(column)
@@ -107,10 +96,10 @@ class Reader:
         x = across * windows.across.step + windows.across.start
         at = lead * strides[0] + y * strides[1] + x * strides[2]
         # No tap reaches the image from there.
-        return at, select(column < total, y, -(1 << 30)), x
+        return at, kl.select(column < total, y, -(1 << 30)), x
 
-    @helper
-    def tap(self, term: Number) -> Start:
+    @kl.helper
+    def tap(self, term: kl.Number) -> Start:
         """Return a term's distance from the window's start: rows, columns and elements."""
         step, channel = self.windows.channels.divmod(term)
         some, tap = self.windows.taps.divmod(step)
@@ -119,8 +108,8 @@ class Reader:
         channel = some * self.windows.channels.divisor + channel
         return y, x, y * self.strides[1] + x * self.strides[2] + channel
 
-    @helper
-    def of(self, term: Number, phase: PhaseOnDevice) -> Number:
+    @kl.helper
+    def of(self, term: kl.Number, phase: PhaseOnDevice) -> kl.Number:
         """Return a term's position in its row of weights."""
         step, channel = self.windows.channels.divmod(term)
         some, tap = self.windows.taps.divmod(step)
@@ -128,24 +117,24 @@ class Reader:
         at = phase.first + some * phase.block
         return at + down * phase.down + across * phase.across + channel
 
-    @helper
-    def inside(self, y: Number, x: Number) -> Number:
+    @kl.helper
+    def inside(self, y: kl.Number, x: kl.Number) -> kl.Number:
         """Return whether a position is not padding."""
         high, wide = self.windows.down.size, self.windows.across.size
         return (y >= 0) & (y < high) & (x >= 0) & (x < wide)
 
 
-def chosen(phases: Sequence[PhaseOnDevice], phase: Index) -> PhaseOnDevice:
+def chosen(phases: Sequence[PhaseOnDevice], phase: kl.Index) -> PhaseOnDevice:
     """Return the numbers of one of several phases."""
     made = phases[0]
-    for i in range(1, len(phases)):
+    for i in kl.range(1, len(phases)):
         made = _select(phase == i, phases[i], made)
     return made
 
 
-def _select(here: Mask, a: T, b: T) -> T:
+def _select(here: kl.Mask, a: T, b: T) -> T:
     """Return ``a`` where a condition holds, else ``b``, for each number of a group."""
     if not is_dataclass(a) or isinstance(a, type):
-        return cast(T, select(here, a, b))
+        return cast(T, kl.select(here, a, b))
     pairs = ((getattr(a, field.name), getattr(b, field.name)) for field in fields(a))
     return type(a)(*(_select(here, one, other) for one, other in pairs))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from calor.dtypes import DType, bfloat16, bool_, float16, float32, float64, int16, int32, int64
 from calor_kernel import language
-from calor_kernel.language import Number, bitcast, cast, constant, helper, modulo, quotient, select
+from calor_kernel import language as kl
 from calor_kernel.library import math
 from calor_kernel.library.elementwise.operations import row
 from calor_kernel.library.elementwise.values import Complex, by_parts
@@ -28,61 +28,61 @@ row("maximum")(lambda a, b: a | b if a.dtype.kind == "bool" else language.max(a,
 row("minimum")(lambda a, b: a & b if a.dtype.kind == "bool" else language.min(a, b))
 
 
-def _divisor(a: Number, b: Number) -> Number:
+def _divisor(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return the divisor, or 1 for a division by zero or one that overflows."""
     bad = b == 0
     if a.dtype.kind == "int":
         least = -(1 << (8 * a.dtype.itemsize - 1))
         bad = bad | ((a == least) & (b == -1))
-    return select(bad, 1, b)
+    return kl.select(bad, 1, b)
 
 
 @row("floor_divide", weight=80)
-def _floor_divide(a: Number, b: Number) -> Number:
+def _floor_divide(a: kl.Number, b: kl.Number) -> kl.Number:
     if a.dtype.kind == "float":
         return math.floor_divide(a, b)
     divisor = _divisor(a, b)
-    made = quotient(a, divisor)
+    made = kl.quotient(a, divisor)
     if a.dtype.kind == "int":
         rest = a - made * divisor
-        made = select((rest != 0) & ((rest ^ divisor) < 0), made - 1, made)
-    return select(b == 0, 0, made)
+        made = kl.select((rest != 0) & ((rest ^ divisor) < 0), made - 1, made)
+    return kl.select(b == 0, 0, made)
 
 
 @row("remainder", weight=80)
-def _remainder(a: Number, b: Number) -> Number:
+def _remainder(a: kl.Number, b: kl.Number) -> kl.Number:
     if a.dtype.kind == "float":
         return math.remainder(a, b)
-    rest = modulo(a, _divisor(a, b))
+    rest = kl.modulo(a, _divisor(a, b))
     if a.dtype.kind == "int":
-        rest = select((rest != 0) & ((rest ^ b) < 0), rest + b, rest)
+        rest = kl.select((rest != 0) & ((rest ^ b) < 0), rest + b, rest)
         # A replaced divisor of −1 leaves no remainder.
-        rest = select(b == -1, 0, rest)
-    return select(b == 0, 0, rest)
+        rest = kl.select(b == -1, 0, rest)
+    return kl.select(b == 0, 0, rest)
 
 
 @row("fmod", weight=80, bound=Bound(0.0, 0.0))
-def _fmod(a: Number, b: Number) -> Number:
+def _fmod(a: kl.Number, b: kl.Number) -> kl.Number:
     # A divisor replaced by 1 gives 0.
-    return math.fmod(a, b) if a.dtype.kind == "float" else modulo(a, _divisor(a, b))
+    return math.fmod(a, b) if a.dtype.kind == "float" else kl.modulo(a, _divisor(a, b))
 
 
-@helper
-def integer_power(base: Number, exponent: Number) -> Number:
+@kl.helper
+def integer_power(base: kl.Number, exponent: kl.Number) -> kl.Number:
     """Return base to the power of exponent, wrapped, by squaring."""
-    result = constant(1, base.dtype, base.width)
+    result = kl.constant(1, base.dtype, base.width)
     square, left = base, exponent
     negative = exponent < 0 if exponent.dtype.kind == "int" else None
     if negative is not None:
-        left = select(negative, 0, exponent)
+        left = kl.select(negative, 0, exponent)
     while some(left != 0):
-        result = select((left & 1) != 0, result * square, result)
+        result = kl.select((left & 1) != 0, result * square, result)
         square = square * square
         left = left >> 1
     if negative is not None:
         odd = (exponent & 1) != 0
-        inverse = select((base == 1) | ((base == -1) & ~odd), 1, select(base == -1, base, 0))
-        result = select(negative, inverse, result)
+        inverse = kl.select((base == 1) | ((base == -1) & ~odd), 1, kl.select(base == -1, base, 0))
+        result = kl.select(negative, inverse, result)
     return result
 
 
@@ -93,7 +93,7 @@ def _power(a: Any, b: Any) -> Any:
     return math.power(a, b) if a.dtype.kind == "float" else integer_power(a, b)
 
 
-def _whole(name: str, function: Callable[[Number], Number]) -> None:
+def _whole(name: str, function: Callable[[kl.Number], kl.Number]) -> None:
     @row(name)
     def rounded(x: Any) -> Any:
         exact = not isinstance(x, Complex) and x.dtype.kind != "float"
@@ -111,10 +111,10 @@ def _sign(x: Any) -> Any:
     if isinstance(x, Complex):
         return Complex(*complex_functions.sign(x))
     if x.dtype.kind == "uint":
-        return select(x != 0, constant(1, x.dtype), 0)
-    one, nothing = constant(1, x.dtype), constant(0, x.dtype)
-    found = select(x > 0, one, select(x < 0, -one, nothing))
-    return select(x == x, found, x) if x.dtype.kind == "float" else found
+        return kl.select(x != 0, kl.constant(1, x.dtype), 0)
+    one, nothing = kl.constant(1, x.dtype), kl.constant(0, x.dtype)
+    found = kl.select(x > 0, one, kl.select(x < 0, -one, nothing))
+    return kl.select(x == x, found, x) if x.dtype.kind == "float" else found
 
 
 @row("abs")
@@ -135,7 +135,7 @@ row("bit_and")(operator.and_)
 row("bit_or")(operator.or_)
 row("bit_xor")(operator.xor)
 row("bit_not")(operator.invert)
-row("where", raw=True)(lambda c, a, b: by_parts(lambda x, y: select(c, x, y), a, b))
+row("where", raw=True)(lambda c, a, b: by_parts(lambda x, y: kl.select(c, x, y), a, b))
 
 
 @row("equal")
@@ -173,19 +173,19 @@ def _outside(b: Any) -> Any:
 
 
 @row("shift_left")
-def _shift_left(a: Number, b: Number) -> Number:
+def _shift_left(a: kl.Number, b: kl.Number) -> kl.Number:
     width = 8 * b.dtype.itemsize
-    return select(_outside(b), 0, a << (b & (width - 1)))
+    return kl.select(_outside(b), 0, a << (b & (width - 1)))
 
 
 @row("shift_right")
-def _shift_right(a: Number, b: Number) -> Number:
+def _shift_right(a: kl.Number, b: kl.Number) -> kl.Number:
     width = 8 * b.dtype.itemsize
     inside = a >> (b & (width - 1))
-    return select(_outside(b), a >> (width - 1) if a.dtype.kind == "int" else 0, inside)
+    return kl.select(_outside(b), a >> (width - 1) if a.dtype.kind == "int" else 0, inside)
 
 
-def _kind_of(name: str, test: Callable[[Number], Number], every: bool = False) -> None:
+def _kind_of(name: str, test: Callable[[kl.Number], kl.Number], every: bool = False) -> None:
     """Register a test of floats that holds if it does for any part, or for every part.
 
     For other types it is known.
@@ -196,7 +196,7 @@ def _kind_of(name: str, test: Callable[[Number], Number], every: bool = False) -
         if isinstance(x, Complex):
             real, imag = test(x.real), test(x.imag)
             return real & imag if every else real | imag
-        return test(x) if x.dtype.kind == "float" else constant(every, bool_, x.width)
+        return test(x) if x.dtype.kind == "float" else kl.constant(every, bool_, x.width)
 
 
 _kind_of("isnan", lambda x: x != x)
@@ -205,30 +205,30 @@ _kind_of("isfinite", lambda x: abs(x) < INFINITY, every=True)
 
 
 @row("signbit", raw=True)
-def _signbit(x: Number) -> Number:
+def _signbit(x: kl.Number) -> kl.Number:
     if x.dtype.kind == "float":
-        return bitcast(x, _BITS[x.dtype]) < 0
-    return x < 0 if x.dtype.kind == "int" else constant(False, bool_, x.width)
+        return kl.bitcast(x, _BITS[x.dtype]) < 0
+    return x < 0 if x.dtype.kind == "int" else kl.constant(False, bool_, x.width)
 
 
 @row("copysign", raw=True)
-def _copysign(a: Number, b: Number) -> Number:
+def _copysign(a: kl.Number, b: kl.Number) -> kl.Number:
     kind = _BITS[a.dtype]
     low = (1 << (8 * kind.itemsize - 1)) - 1
-    return bitcast((bitcast(a, kind) & low) | (bitcast(b, kind) & ~low), a.dtype)
+    return kl.bitcast((kl.bitcast(a, kind) & low) | (kl.bitcast(b, kind) & ~low), a.dtype)
 
 
 @row("nextafter", raw=True)
-def _nextafter(a: Number, b: Number) -> Number:
+def _nextafter(a: kl.Number, b: kl.Number) -> kl.Number:
     kind = _BITS[a.dtype]
-    x, y = (cast(v, float32) if v.dtype.itemsize == 2 else v for v in (a, b))
-    bits = bitcast(a, kind)
+    x, y = (kl.cast(v, float32) if v.dtype.itemsize == 2 else v for v in (a, b))
+    bits = kl.bitcast(a, kind)
     # Bits of one sign have the order of the numbers' sizes; towards zero they decrease.
     negative = bits < 0
     outward = (x < y) ^ negative
-    moved = select(outward, bits + 1, bits - 1)
-    least = 1 | (bitcast(b, kind) & -(1 << (8 * kind.itemsize - 1)))
-    moved = select(x == 0.0, least, moved)
-    result = select(x == y, b, bitcast(moved, a.dtype))
+    moved = kl.select(outward, bits + 1, bits - 1)
+    least = 1 | (kl.bitcast(b, kind) & -(1 << (8 * kind.itemsize - 1)))
+    moved = kl.select(x == 0.0, least, moved)
+    result = kl.select(x == y, b, kl.bitcast(moved, a.dtype))
     nan = (x != x) | (y != y)
-    return select(nan, cast(constant(float("nan"), float32, a.width), a.dtype), result)
+    return kl.select(nan, kl.cast(kl.constant(float("nan"), float32, a.width), a.dtype), result)

@@ -25,7 +25,7 @@ from calor.dtypes import (
     uint16,
     uint32,
 )
-from calor_kernel.language import Number, bitcast, cast, constant, select
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.operations import Context, row
 from calor_kernel.library.elementwise.values import Complex, Value, by_parts, wide
 
@@ -58,8 +58,8 @@ def converted(value: Value, source: DType, target: DType) -> Value:
         return _from_complex(value, target)
     if target.is_complex:
         real = converted(value, source, real_of(target))
-        assert isinstance(real, Number)
-        return Complex(real, constant(0.0, real.dtype, real.width))
+        assert isinstance(real, kl.Number)
+        return Complex(real, kl.constant(0.0, real.dtype, real.width))
     if source.kind == "storage":
         if target.kind == "bool":
             return (value & 0x7F) != 0
@@ -68,35 +68,35 @@ def converted(value: Value, source: DType, target: DType) -> Value:
         return encoded(_odd(value), target)
     if target.kind == "bool":
         number = wide(value)
-        assert isinstance(number, Number)
+        assert isinstance(number, kl.Number)
         return number != 0
-    return cast(value, target)
+    return kl.cast(value, target)
 
 
 def _from_complex(value: Complex, target: DType) -> Value:
     if target.is_complex:
-        return by_parts(lambda x: cast(x, real_of(target)), value)
+        return by_parts(lambda x: kl.cast(x, real_of(target)), value)
     if target.kind == "bool":
         return (value.real != 0.0) | (value.imag != 0.0)
     return converted(value.real, value.real.dtype, target)
 
 
-def decoded(byte: Number, dtype: DType) -> Number:
+def decoded(byte: kl.Number, dtype: DType) -> kl.Number:
     """Return the float32 of an 8-bit float; exact."""
-    bits = cast(byte, uint16)
+    bits = kl.cast(byte, uint16)
     if dtype is float8_e5m2:
         # The upper byte of a float16.
-        return cast(bitcast(bits << 8, float16), float32)
+        return kl.cast(kl.bitcast(bits << 8, float16), float32)
     # The fraction goes to a float16's position, so that no intermediate float32 is subnormal; some
     # devices flush those to zero.
-    near = bitcast(((bits & 0x80) << 8) | ((bits & 0x7F) << 7), float16)
-    return select((bits & 0x7F) == 0x7F, float("nan"), cast(near, float32) * 2.0**8)
+    near = kl.bitcast(((bits & 0x80) << 8) | ((bits & 0x7F) << 7), float16)
+    return kl.select((bits & 0x7F) == 0x7F, float("nan"), kl.cast(near, float32) * 2.0**8)
 
 
-def encoded(number: Number, dtype: DType) -> Number:
+def encoded(number: kl.Number, dtype: DType) -> kl.Number:
     """Return the 8-bit float nearest to a float32, as its byte."""
     form = _NARROW[dtype]
-    bits = bitcast(number, uint32)
+    bits = kl.bitcast(number, uint32)
     size = bits & 0x7FFFFFFF
     shift = 23 - form.fraction
     # Normal results: adding half a unit less one, plus the last kept bit, rounds before the cut.
@@ -105,35 +105,35 @@ def encoded(number: Number, dtype: DType) -> Number:
     normal = ((size + ((1 << (shift - 1)) - 1) + odd) >> shift) - rebias
     # Subnormal results: adding a number whose last bit is their unit rounds them.
     magic = (127 - form.bias + 24 - form.fraction) << 23
-    lifted = bitcast(size, float32) + bitcast(constant(magic, uint32), float32)
-    denormal = bitcast(lifted, uint32) - magic
-    made = select(size < ((127 - form.bias + 1) << 23), denormal, normal)
-    made = select(size >= form.end, form.over, made)
-    made = select(size > 0x7F800000, form.nan, made)
-    return cast(made | ((bits >> 24) & 0x80), uint8)
+    lifted = kl.bitcast(size, float32) + kl.bitcast(kl.constant(magic, uint32), float32)
+    denormal = kl.bitcast(lifted, uint32) - magic
+    made = kl.select(size < ((127 - form.bias + 1) << 23), denormal, normal)
+    made = kl.select(size >= form.end, form.over, made)
+    made = kl.select(size > 0x7F800000, form.nan, made)
+    return kl.cast(made | ((bits >> 24) & 0x80), uint8)
 
 
-def _odd(value: Number) -> Number:
+def _odd(value: kl.Number) -> kl.Number:
     """Return a float32 that rounds to 8 bits as the number itself does."""
     dtype = value.dtype
     if dtype.kind == "bool" or dtype.itemsize < 4:
-        return cast(value, float32)
+        return kl.cast(value, float32)
     if dtype.kind in ("int", "uint"):
         # Numbers this large are beyond the largest 8-bit number.
-        value = select(value > 1 << 20, 1 << 20, value)
+        value = kl.select(value > 1 << 20, 1 << 20, value)
         if dtype.kind == "int":
-            value = select(value < -(1 << 20), -(1 << 20), value)
-        return cast(value, float32)
+            value = kl.select(value < -(1 << 20), -(1 << 20), value)
+        return kl.cast(value, float32)
     if dtype is not float64:
         return value
-    nearest = cast(value, float32)
-    back = cast(nearest, float64)
-    bits = bitcast(nearest, int32)
+    nearest = kl.cast(value, float32)
+    back = kl.cast(nearest, float64)
+    bits = kl.bitcast(nearest, int32)
     # If this one's last bit is even, the neighbour towards the number has an odd one.
     outward = abs(back) < abs(value)
-    moved = bits + cast(select(outward, constant(1, int32, value.width), -1), int32)
+    moved = bits + kl.cast(kl.select(outward, kl.constant(1, int32, value.width), -1), int32)
     inexact = (back != value) & (abs(back) < float("inf")) & ((bits & 1) == 0)
-    return bitcast(select(inexact, moved, bits), float32)
+    return kl.bitcast(kl.select(inexact, moved, bits), float32)
 
 
 @row("cast", raw=True, context=True)
@@ -145,10 +145,10 @@ def _cast(context: Context, x: Any) -> Any:
 def _bitcast(context: Context, x: Any) -> Any:
     source, target = context.inputs[0], context.output
     if target.kind == "bool":
-        return cast(x, uint8) != 0 if source.kind == "bool" else x != 0
+        return kl.cast(x, uint8) != 0 if source.kind == "bool" else x != 0
     if source.kind == "bool":
-        x = cast(x, uint8)
-    return bitcast(x, uint8 if target.kind == "storage" else target)
+        x = kl.cast(x, uint8)
+    return kl.bitcast(x, uint8 if target.kind == "storage" else target)
 
 
 row("real", raw=True)(lambda x: x.real)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from calor.reference.error_functions import END, ERFCX, ERFCX_FLOAT32, FAR
 from calor_kernel import language
-from calor_kernel.language import Number, constant, max, select
+from calor_kernel import language as kl
 from calor_kernel.library import math
 from calor_kernel.library.elementwise.operations import row
 from calor_kernel.library.elementwise.values import Complex
@@ -65,97 +65,97 @@ _both("div", lambda a, b: a / b, complex_functions.divide)
 
 
 @row("relu")
-def _relu(x: Number) -> Number:
-    return max(x, constant(0, x.dtype))
+def _relu(x: kl.Number) -> kl.Number:
+    return kl.max(x, kl.constant(0, x.dtype))
 
 
 @row("sigmoid", weight=25)
-def _sigmoid(x: Number) -> Number:
+def _sigmoid(x: kl.Number) -> kl.Number:
     # The exponent is never positive, so nothing overflows.
     z = math.exp(-abs(x))
-    return select(x >= 0.0, constant(1.0, x.dtype), z) / (z + 1.0)
+    return kl.select(x >= 0.0, kl.constant(1.0, x.dtype), z) / (z + 1.0)
 
 
 @row("silu", weight=25)
-def _silu(x: Number) -> Number:
+def _silu(x: kl.Number) -> kl.Number:
     return x * _sigmoid(x)
 
 
 @row("gelu", weight=45)
-def _gelu(x: Number) -> Number:
+def _gelu(x: kl.Number) -> kl.Number:
     return x * ((math.erf(x * root(0.5)) + 1.0) * 0.5)
 
 
 @row("gelu_tanh", weight=40)
-def _gelu_tanh(x: Number) -> Number:
+def _gelu_tanh(x: kl.Number) -> kl.Number:
     turn = math.tanh((x * x * 0.044715 + 1.0) * x * root(2 / pi))
     return x * ((turn + 1.0) * 0.5)
 
 
 @row("binary_cross_entropy", weight=80)
-def _binary_cross_entropy(x: Number, t: Number) -> Number:
+def _binary_cross_entropy(x: kl.Number, t: kl.Number) -> kl.Number:
     low = _at_least(math.log(x))
     high = _at_least(math.log1p(0.0 - x))
     return -(t * low + (1.0 - t) * high)
 
 
-def _at_least(x: Number) -> Number:
-    return max(x, constant(-100.0, x.dtype))
+def _at_least(x: kl.Number) -> kl.Number:
+    return kl.max(x, kl.constant(-100.0, x.dtype))
 
 
-def _scaled(x: Number) -> Number:
+def _scaled(x: kl.Number) -> kl.Number:
     """Return exp(x²) · erfc(x) for x ≥ 0."""
     table = ERFCX if format_of(x).number else ERFCX_FLOAT32
     near = above(x, FAR)
     return polynomial((near - 3.0) / (near + 3.0), table) / (x + 0.5)
 
 
-def _power(x: Number, factor: float) -> Number:
+def _power(x: kl.Number, factor: float) -> kl.Number:
     """Return exp(factor · x²); the factor is a power of two, so it rounds nothing."""
     square, rest = two_product(x, x)
     return math.exp(square * factor) * (rest * factor + 1.0)
 
 
-def _tail(x: Number, factor: float) -> Number:
+def _tail(x: kl.Number, factor: float) -> kl.Number:
     """Return exp(−factor · x²) · erfcx(√factor · x) for x ≥ 0."""
     inside = above(x, END)
     return _power(inside, -factor) * _scaled(inside * root(factor))
 
 
 @row("erfc", weight=130, bound=Bound(4.0, 4.0))
-def _erfc(x: Number) -> Number:
-    return select(x > 0.5, _tail(abs(x), 1.0), 1.0 - math.erf(x))
+def _erfc(x: kl.Number) -> kl.Number:
+    return kl.select(x > 0.5, _tail(abs(x), 1.0), 1.0 - math.erf(x))
 
 
 @row("erfcx", weight=70, bound=Bound(5.0, 4.0))
-def _erfcx(x: Number) -> Number:
+def _erfcx(x: kl.Number) -> kl.Number:
     size = abs(x)
     positive = _scaled(size)
-    return select(x < 0.0, _power(above(size, END), 1.0) * 2.0 - positive, positive)
+    return kl.select(x < 0.0, _power(above(size, END), 1.0) * 2.0 - positive, positive)
 
 
 @row("ndtr", weight=140, bound=Bound(4.0, 4.0))
-def _ndtr(x: Number) -> Number:
+def _ndtr(x: kl.Number) -> kl.Number:
     size = abs(x)
     tail = _tail(size, 0.5) * 0.5
-    outer = select(x < 0.0, tail, 1.0 - tail)
-    return select(size > 0.7, outer, math.erf(x * root(0.5)) * 0.5 + 0.5)
+    outer = kl.select(x < 0.0, tail, 1.0 - tail)
+    return kl.select(size > 0.7, outer, math.erf(x * root(0.5)) * 0.5 + 0.5)
 
 
 @row("log_ndtr", weight=250, bound=Bound(4.5, 4.0))
-def _log_ndtr(x: Number) -> Number:
+def _log_ndtr(x: kl.Number) -> kl.Number:
     low = x < -1.0
-    size = select(low, abs(x), 1.0)
+    size = kl.select(low, abs(x), 1.0)
     left = math.log(_scaled(size * root(0.5)) * 0.5) - (size * 0.5) * size
-    return select(low, left, math.log1p(-_ndtr(-x)))
+    return kl.select(low, left, math.log1p(-_ndtr(-x)))
 
 
-def _times_log(name: str, logarithm: Callable[[Number], Number], weight: int) -> None:
+def _times_log(name: str, logarithm: Callable[[kl.Number], kl.Number], weight: int) -> None:
     """Register a · logarithm(b), which is 0 if a is 0 and b is a number."""
 
     @row(name, weight=weight, bound=Bound(2.0, 2.0))
-    def product(a: Number, b: Number) -> Number:
-        return select((a == 0.0) & (b == b), 0.0, a * logarithm(b))
+    def product(a: kl.Number, b: kl.Number) -> kl.Number:
+        return kl.select((a == 0.0) & (b == b), 0.0, a * logarithm(b))
 
 
 _times_log("xlogy", math.log, 35)
@@ -163,45 +163,45 @@ _times_log("xlog1py", math.log1p, 45)
 
 
 @row("logit", weight=90, bound=Bound(3.0, 3.0))
-def _logit(x: Number) -> Number:
+def _logit(x: kl.Number) -> kl.Number:
     # Close to the zero at 1/2 the quotient is close to 1, and its difference from 1 is exact.
     rest = 1.0 - x
     middle = math.log1p((x - 0.5) * 2.0 / rest)
-    return select(abs(x - 0.5) < 0.25, middle, math.log(x / rest))
+    return kl.select(abs(x - 0.5) < 0.25, middle, math.log(x / rest))
 
 
 @row("logaddexp2", weight=65, bound=Bound(2.5, 2.5, "the larger operand"))
-def _logaddexp2(a: Number, b: Number) -> Number:
-    larger = max(a, b)
-    apart = select(a == b, 0.0, abs(a - b))
+def _logaddexp2(a: kl.Number, b: kl.Number) -> kl.Number:
+    larger = kl.max(a, b)
+    apart = kl.select(a == b, 0.0, abs(a - b))
     return larger + math.log1p(math.exp2(-apart)) * log2(e)
 
 
 @row("rsqrt", weight=3, bound=Bound(1.5, 1.5))
-def _rsqrt(x: Number) -> Number:
+def _rsqrt(x: kl.Number) -> kl.Number:
     return 1.0 / language.sqrt(x)
 
 
 @row("heaviside", bound=Bound(0.0, 0.0))
-def _heaviside(a: Number, b: Number) -> Number:
+def _heaviside(a: kl.Number, b: kl.Number) -> kl.Number:
     # NaN has a comparison of its own, because Vulkan drivers fold the last case of the others.
-    step = select(a > 0.0, 1.0, select(a < 0.0, 0.0, b))
-    return select(a == a, step, a)
+    step = kl.select(a > 0.0, 1.0, kl.select(a < 0.0, 0.0, b))
+    return kl.select(a == a, step, a)
 
 
 @row("lerp", weight=14)
-def _lerp(a: Number, b: Number, weight: Number) -> Number:
+def _lerp(a: kl.Number, b: kl.Number, weight: kl.Number) -> kl.Number:
     gap, rest = b - a, 1.0 - weight
-    near = select(weight < 0.5, a + weight * gap, b - gap * rest)
+    near = kl.select(weight < 0.5, a + weight * gap, b - gap * rest)
     # Finite ends whose distance exceeds the largest number.
     far = (abs(gap) == INFINITY) & (abs(a) < INFINITY) & (abs(b) < INFINITY)
-    return select(far, a * rest + b * weight, near)
+    return kl.select(far, a * rest + b * weight, near)
 
 
 @row("sinc", weight=80, bound=Bound(3.0, 3.0))
-def _sinc(x: Number) -> Number:
+def _sinc(x: kl.Number) -> kl.Number:
     size = abs(x)
     whole = language.rint(size)
     odd = whole - language.floor(whole * 0.5) * 2.0
     wave = (1.0 - odd * 2.0) * math.sin((size - whole) * pi)
-    return select(size == 0.0, 1.0, wave / (size * pi))
+    return kl.select(size == 0.0, 1.0, wave / (size * pi))

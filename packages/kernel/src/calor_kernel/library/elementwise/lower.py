@@ -15,13 +15,13 @@ from typing import Final
 
 from calor.dtypes import float32, int32
 from calor.specs import Spec
+from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Candidates, Input, Output, Request, View, Work, row_major
-from calor_kernel.language import KernelFunction, index_dtype
 from calor_kernel.library.elementwise.operations import Expression
 from calor_kernel.library.elementwise.row_vectors import ShortRows, elementwise_short
 from calor_kernel.library.elementwise.strided import (
@@ -133,7 +133,9 @@ class _Problem:
         shared = self.expression.weight > _LIGHT
         return Blueprint(self.expression, steps, (*align, whole), width, shared_body=shared)
 
-    def launch(self, kernel: KernelFunction, kind: str, grid: Grid, **given: object) -> list[Work]:
+    def launch(
+        self, kernel: kl.KernelFunction, kind: str, grid: Grid, **given: object
+    ) -> list[Work]:
         """Return the work of one launch."""
         cubes = (greatest(grid.cubes[0], 1), 1, 1)
         effort = Effort(kind, self.count * self.expression.weight, self.count * self.value_bytes)
@@ -322,7 +324,7 @@ def _lanes(p: _Problem, request: Request) -> list[Work]:
         * parts(v.dtype)
         for v in p.views
     ]
-    dtype = index_dtype(*ends, p.count)
+    dtype = kl.index_dtype(*ends, p.count)
     if dtype not in p.info.dtypes:
         dtype = int32
     chunk = p.chunk(p.units * width)

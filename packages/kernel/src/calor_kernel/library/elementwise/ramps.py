@@ -6,18 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from calor.dtypes import DType, int64
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Output, Request, Work, lowering
-from calor_kernel.language import (
-    Out,
-    Size,
-    cube_position,
-    cube_size,
-    kernel,
-    loop_range,
-    min,
-    unit_position,
-)
 from calor_kernel.library.elementwise.conversions import converted
 from calor_kernel.library.elementwise.values import lanes, store, stored
 from calor_kernel.library.math.base import exactly
@@ -25,12 +16,12 @@ from calor_kernel.library.math.base import exactly
 _CHUNK: Final = 1 << 14  # numbers of a cube of one unit
 
 
-@kernel
-def ramp(target: Out, count: Size, chunk: Size, *, dtype: DType, width: int) -> None:
+@kl.kernel
+def ramp(target: kl.Out, count: kl.Size, chunk: kl.Size, *, dtype: DType, width: int) -> None:
     """Write the numbers below ``count``; a cube takes ``chunk`` of them."""
-    first = cube_position() * chunk
-    end = min(first + chunk, count)
-    for i in loop_range(first + unit_position() * width, end, cube_size() * width):
+    first = kl.cube_position() * chunk
+    end = kl.min(first + chunk, count)
+    for i in kl.loop_range(first + kl.unit_position() * width, end, kl.cube_size() * width):
         numbers = i + lanes(width, i) if width > 1 else i
         rest = end - i
         value = exactly(converted)(numbers, int64, dtype)
@@ -45,7 +36,7 @@ def lower_iota(request: Request) -> Sequence[Work]:
     """Lower the row of ramps."""
     info = request.info
     (output,) = request.outputs
-    units = min(info.max_units, 256)
+    units = kl.min(info.max_units, 256)
     chunk = units * 4 if units > 1 else _CHUNK
     made = launch(
         ramp,

@@ -9,21 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    Stride,
-    cube_position,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    pack,
-    shuffle,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.strided import Blueprint
 from calor_kernel.library.elementwise.values import Value, by_parts, load
 
@@ -46,11 +32,11 @@ class _Rows:
 
     by: Blueprint
     form: ShortRows
-    sources: Sequence[Pointer]
-    strides: Sequence[Sequence[Number]]
+    sources: Sequence[kl.Pointer]
+    strides: Sequence[Sequence[kl.Number]]
     pattern: Sequence[Sequence[Value]]
 
-    def held(self, row: Number, last: Number | None) -> list[Value | None]:
+    def held(self, row: kl.Number, last: kl.Number | None) -> list[Value | None]:
         """Return the values of a vector of rows, for operands with one value a row."""
         steps = [s[0] for s in self.strides]
         return [
@@ -60,9 +46,9 @@ class _Rows:
             for k, dtype in enumerate(self.by.expression.operands)
         ]
 
-    @helper
+    @kl.helper
     def values(
-        self, row: Number, last: Number | None, part: int, held: Sequence[Value | None]
+        self, row: kl.Number, last: kl.Number | None, part: int, held: Sequence[Value | None]
     ) -> list[Value]:
         """Return the operands' values of the vector ``part`` of a vector of rows."""
         made: list[Value] = []
@@ -79,7 +65,7 @@ class _Rows:
                 order = [down for down, _ in places]
                 made.append(_chosen(held[k], order))
             else:
-                ends = [down if last is None else min(down, last - 1) for down, _ in places]
+                ends = [down if last is None else kl.min(down, last - 1) for down, _ in places]
                 down_step, step = self.strides[k]
                 singles = [
                     load(source, dtype, (row + down) * down_step + column * step, 1)
@@ -90,21 +76,21 @@ class _Rows:
 
 
 def _packed(values: Sequence[Value]) -> Value:
-    return by_parts(lambda *lanes: pack(lanes), *values)
+    return by_parts(lambda *lanes: kl.pack(lanes), *values)
 
 
 def _chosen(value: Value | None, order: Sequence[int]) -> Value:
     assert value is not None
-    return by_parts(lambda x: shuffle(x, order), value)
+    return by_parts(lambda x: kl.shuffle(x, order), value)
 
 
-@kernel
+@kl.kernel
 def elementwise_short(
-    sources: tuple[In, ...],
-    targets: tuple[Out, ...],
-    rows: Size,
-    turns: Size,
-    strides: tuple[tuple[Stride, ...], ...],
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    rows: kl.Size,
+    turns: kl.Size,
+    strides: tuple[tuple[kl.Stride, ...], ...],
     *,
     by: Blueprint,
     form: ShortRows,
@@ -118,15 +104,15 @@ def elementwise_short(
         for k, dtype in enumerate(by.expression.operands)
     ]
     over = _Rows(by, form, sources, strides, pattern)
-    begin = cube_position() * turns
-    end = min(begin + turns, rows)
+    begin = kl.cube_position() * turns
+    end = kl.min(begin + turns, rows)
     whole = begin + (end - begin) // width * width
-    for row in loop_range(begin, whole, width):
+    for row in kl.loop_range(begin, whole, width):
         held = over.held(row, None)
         for j in range(length):
             made = by.expression.evaluate(over.values(row, None, j, held))
             by.write(targets, row * length + j * width, made)
-    for row in loop_range(whole, end, width):
+    for row in kl.loop_range(whole, end, width):
         last = end - row
         held = over.held(row, last)
         for j in range(length):

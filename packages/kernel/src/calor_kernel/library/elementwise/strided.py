@@ -11,27 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calor_kernel.language import (
-    FastDivmod,
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    Stride,
-    constant,
-    cube_position,
-    cube_size,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    offset_of,
-    select,
-    unit_position,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.operations import Expression
 from calor_kernel.library.elementwise.values import Value, load, store
 
@@ -58,10 +38,10 @@ class Blueprint:
 
     def write(
         self,
-        targets: Sequence[Pointer],
-        place: Index,
+        targets: Sequence[kl.Pointer],
+        place: kl.Index,
         values: Sequence[Value],
-        rest: Index | None = None,
+        rest: kl.Index | None = None,
         *,
         dense: bool = False,
     ) -> None:
@@ -80,7 +60,9 @@ class Blueprint:
                 nontemporal=self.nontemporal and dense,
             )
 
-    def fixed(self, sources: Sequence[Pointer], places: Sequence[Index]) -> list[Value | None]:
+    def fixed(
+        self, sources: Sequence[kl.Pointer], places: Sequence[kl.Index]
+    ) -> list[Value | None]:
         """Return operands with one value along the lanes, read ahead; None for the others."""
         return [
             load(sources[k], dtype, places[k], self.width, step=0) if self.steps[k] == 0 else None
@@ -88,7 +70,7 @@ class Blueprint:
         ]
 
 
-def moved(start: Index, step: int, i: Index, stride: Index) -> Index:
+def moved(start: kl.Index, step: int, i: kl.Index, stride: kl.Index) -> kl.Index:
     """Return the position of value i along the last axis, for a blueprint's step."""
     if step == 0:
         return start
@@ -104,22 +86,22 @@ class Run:
     """
 
     by: Blueprint
-    sources: Sequence[Pointer]
-    targets: Sequence[Pointer]
-    starts: Sequence[Index]
-    strides: Sequence[Index]
+    sources: Sequence[kl.Pointer]
+    targets: Sequence[kl.Pointer]
+    starts: Sequence[kl.Index]
+    strides: Sequence[kl.Index]
     ahead: Sequence[Value | None]
-    base: Index = 0
+    base: kl.Index = 0
     flat: bool = False
 
-    def places(self, i: Number) -> list[Index]:
+    def places(self, i: kl.Number) -> list[kl.Index]:
         """Return the positions of value i in the operands."""
         if self.flat:
             return [i] * len(self.starts)
         given = zip(self.starts, self.by.steps, self.strides, strict=True)
         return [moved(start, step, i, stride) for start, step, stride in given]
 
-    def read(self, places: Sequence[Index], rest: Index | None = None) -> list[Value]:
+    def read(self, places: Sequence[kl.Index], rest: kl.Index | None = None) -> list[Value]:
         """Return the operands' values at positions; ``rest``: how many of the lanes exist."""
         by, aligned = self.by, self.flat and rest is None
         return [
@@ -137,26 +119,26 @@ class Run:
             for k, (dtype, known) in enumerate(zip(by.expression.operands, self.ahead, strict=True))
         ]
 
-    def target(self, i: Number) -> Index:
+    def target(self, i: kl.Number) -> kl.Index:
         """Return the position of value i in the results."""
         return i if self.flat else self.base + i
 
-    def write(self, place: Index, values: Sequence[Value], rest: Index | None = None) -> None:
+    def write(self, place: kl.Index, values: Sequence[Value], rest: kl.Index | None = None) -> None:
         """Write the results' values from a position on."""
         dense = rest is None and (self.by.even or self.flat)
         self.by.write(self.targets, place, values, rest, dense=dense)
 
 
-@helper
-def compute_run(run: Run, begin: Index, end: Number) -> None:
+@kl.helper
+def compute_run(run: Run, begin: kl.Index, end: kl.Number) -> None:
     """Compute values from ``begin`` to ``end`` along the last axis; units take turns."""
     width, evaluate = run.by.width, run.by.expression.evaluate
-    step = cube_size() * width
-    first = unit_position() * width
+    step = kl.cube_size() * width
+    first = kl.unit_position() * width
     if run.flat:
         first = begin + first
     if run.by.shared_body:
-        for i in loop_range(first, end, step):
+        for i in kl.loop_range(first, end, step):
             places = run.places(i)
             rest = end - i
             if rest >= width:
@@ -170,59 +152,64 @@ def compute_run(run: Run, begin: Index, end: Number) -> None:
                 run.write(run.target(i), made, rest)
     else:
         whole = (end - begin) // step * step
-        for i in loop_range(first, begin + whole, step):
+        for i in kl.loop_range(first, begin + whole, step):
             made = evaluate(run.read(run.places(i)))
             run.write(run.target(i), made)
-        for i in loop_range(first + whole, end, step):
+        for i in kl.loop_range(first + whole, end, step):
             places = run.places(i)
             rest = end - i
             values = run.read(places, rest)
             run.write(run.target(i), evaluate(values), rest)
 
 
-@kernel
+@kl.kernel
 def elementwise_flat(
-    sources: tuple[In, ...], targets: tuple[Out, ...], count: Size, chunk: Size, *, by: Blueprint
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    count: kl.Size,
+    chunk: kl.Size,
+    *,
+    by: Blueprint,
 ) -> None:
     """Compute ``count`` values of dense operands and single values; a cube takes ``chunk``."""
     nowhere = [0] * len(sources)
     ahead = by.fixed(sources, nowhere)
-    begin = cube_position() * chunk
-    end = min(begin + chunk, count)
+    begin = kl.cube_position() * chunk
+    end = kl.min(begin + chunk, count)
     run = Run(by, sources, targets, nowhere, nowhere, ahead, flat=True)
     compute_run(run, begin, end)
 
 
-@kernel
+@kl.kernel
 def elementwise_rows(
-    sources: tuple[In, ...],
-    targets: tuple[Out, ...],
-    rows: Size,
-    turns: Size,
-    sizes: tuple[FastDivmod, ...],
-    strides: tuple[tuple[Stride, ...], ...],
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    rows: kl.Size,
+    turns: kl.Size,
+    sizes: tuple[kl.FastDivmod, ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
     *,
     by: Blueprint,
 ) -> None:
     """Compute rows along the last axis, ``turns`` of them a cube; units share a row."""
     last = [s[-1] for s in strides]
     length = sizes[-1].divisor
-    first = cube_position() * turns
-    for row in loop_range(first, min(first + turns, rows)):
-        position = unravel(row, sizes[:-1])
-        starts = [offset_of(position, s[:-1]) for s in strides]
+    first = kl.cube_position() * turns
+    for row in kl.loop_range(first, kl.min(first + turns, rows)):
+        position = kl.unravel(row, sizes[:-1])
+        starts = [kl.offset_of(position, s[:-1]) for s in strides]
         ahead = by.fixed(sources, starts)
         compute_run(Run(by, sources, targets, starts, last, ahead, row * length), 0, length)
 
 
-@kernel
+@kl.kernel
 def elementwise_lanes(
-    sources: tuple[In, ...],
-    targets: tuple[Out, ...],
-    count: Size,
-    chunk: Size,
-    sizes: tuple[FastDivmod, ...],
-    strides: tuple[tuple[Stride, ...], ...],
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    count: kl.Size,
+    chunk: kl.Size,
+    sizes: tuple[kl.FastDivmod, ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
     *,
     by: Blueprint,
 ) -> None:
@@ -231,18 +218,18 @@ def elementwise_lanes(
     Operands with steps of 1 are dense, and are read at the positions of the results.
     """
     width = by.width
-    first = cube_position() * chunk
-    end = min(first + chunk, count)
-    for i in loop_range(first + unit_position() * width, end, cube_size() * width):
-        place = i + constant(tuple(range(width)), i.dtype) if width > 1 else i
+    first = kl.cube_position() * chunk
+    end = kl.min(first + chunk, count)
+    for i in kl.loop_range(first + kl.unit_position() * width, end, kl.cube_size() * width):
+        place = i + kl.constant(tuple(range(width)), i.dtype) if width > 1 else i
         # Lanes beyond the end repeat the last value.
-        place = select(place < count, place, count - 1)
-        position = unravel(place, sizes)
+        place = kl.select(place < count, place, count - 1)
+        position = kl.unravel(place, sizes)
         values = []
         for k, dtype in enumerate(by.expression.operands):
             if by.steps[k] == 1:
                 values.append(load(sources[k], dtype, i, width, rest=end - i))
             else:
-                at = offset_of(position, strides[k])
+                at = kl.offset_of(position, strides[k])
                 values.append(load(sources[k], dtype, at, width))
         by.write(targets, i, by.expression.evaluate(values), end - i)

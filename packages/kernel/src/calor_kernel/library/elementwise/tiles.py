@@ -10,27 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from calor_kernel.language import (
-    FastDivmod,
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    Stride,
-    barrier,
-    cube_position,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    offset_of,
-    private,
-    shared,
-    unit_position,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.strided import Blueprint, moved
 from calor_kernel.library.elementwise.values import Value, load, stored
 from calor_kernel.library.transposition import transpose
@@ -54,7 +34,7 @@ class Tiling:
         """Return the axes that number the planes of tiles."""
         return [a for a in range(rank - 1) if a != self.axis]
 
-    def pitch(self, sizes: Sequence[FastDivmod]) -> Number:
+    def pitch(self, sizes: Sequence[kl.FastDivmod]) -> kl.Number:
         """Return the stride of the results along the axis."""
         pitch = sizes[-1].divisor
         for size in sizes[self.axis + 1 : -1]:
@@ -63,34 +43,34 @@ class Tiling:
 
     def corner(
         self,
-        plane: Number,
-        top: Number,
-        left: Index,
-        sizes: Sequence[FastDivmod],
-        strides: Sequence[Sequence[Number]],
-    ) -> tuple[list[Number], Index]:
+        plane: kl.Number,
+        top: kl.Number,
+        left: kl.Index,
+        sizes: Sequence[kl.FastDivmod],
+        strides: Sequence[Sequence[kl.Number]],
+    ) -> tuple[list[kl.Number], kl.Index]:
         """Return the first positions of a tile in the operands, and in its plane of results."""
         outer = self.outer(len(sizes))
-        position = unravel(plane, [sizes[a] for a in outer])
+        position = kl.unravel(plane, [sizes[a] for a in outer])
         starts = [
-            offset_of(position, [s[a] for a in outer]) + top * s[self.axis] + left * s[-1]
+            kl.offset_of(position, [s[a] for a in outer]) + top * s[self.axis] + left * s[-1]
             for s in strides
         ]
         places = dict(zip(outer, position, strict=True))
-        base: Index = 0
+        base: kl.Index = 0
         for a, size in enumerate(sizes):
             base = base * size.divisor + places.get(a, 0)
         return starts, base
 
 
-@kernel
+@kl.kernel
 def elementwise_tiles(
-    sources: tuple[In, ...],
-    targets: tuple[Out, ...],
-    bands: Size,
-    turns: Size,
-    sizes: tuple[FastDivmod, ...],
-    strides: tuple[tuple[Stride, ...], ...],
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    bands: kl.Size,
+    turns: kl.Size,
+    sizes: tuple[kl.FastDivmod, ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
     *,
     by: Blueprint,
     tiling: Tiling,
@@ -99,23 +79,23 @@ def elementwise_tiles(
     width, axis, operands = by.width, tiling.axis, by.expression.operands
     length, height = sizes[-1].divisor, sizes[axis].divisor
     pitch = tiling.pitch(sizes)
-    tiles = {k: private(width * width, stored(operands[k])) for k in tiling.across}
-    first = cube_position() * turns
-    for band in loop_range(first, min(first + turns, bands)):
+    tiles = {k: kl.private(width * width, stored(operands[k])) for k in tiling.across}
+    first = kl.cube_position() * turns
+    for band in kl.loop_range(first, kl.min(first + turns, bands)):
         down = (height + width - 1) // width
         plane = band // down
         top = (band - plane * down) * width
         starts, base = tiling.corner(plane, top, 0, sizes, strides)
         base = base + top * pitch
-        rows = min(height - top, width)
-        for i in loop_range(0, length, width):
-            columns = min(length - i, width)
+        rows = kl.min(height - top, width)
+        for i in kl.loop_range(0, length, width):
+            columns = kl.min(length - i, width)
             for k in tiling.across:
                 stride = strides[k][-1]
                 transpose_tile(
                     sources[k], tiles[k], starts[k] + i * stride, stride, rows, columns, width
                 )
-            for row in loop_range(rows):
+            for row in kl.loop_range(rows):
                 values: list[Value] = []
                 for k, dtype in enumerate(operands):
                     if k in tiling.across:
@@ -134,14 +114,14 @@ def elementwise_tiles(
                     by.write(targets, base + row * pitch + i, made, columns)
 
 
-@helper
+@kl.helper
 def transpose_tile(
-    source: Pointer,
-    tile: Pointer,
-    place: Number,
-    stride: Number,
-    rows: Number,
-    columns: Number,
+    source: kl.Pointer,
+    tile: kl.Pointer,
+    place: kl.Number,
+    stride: kl.Number,
+    rows: kl.Number,
+    columns: kl.Number,
     width: int,
 ) -> None:
     """Read a square whose rows are columns of memory, and store it row by row."""
@@ -150,19 +130,19 @@ def transpose_tile(
         for r, values in enumerate(transpose(taken, largest_first=True)):
             tile.store(r * width, values)
     else:
-        for r in loop_range(rows):
-            for c in loop_range(columns):
+        for r in kl.loop_range(rows):
+            for c in kl.loop_range(columns):
                 tile[r * width + c] = source[place + c * stride + r]
 
 
-@kernel
+@kl.kernel
 def elementwise_shared_tiles(
-    sources: tuple[In, ...],
-    targets: tuple[Out, ...],
-    wide: Size,
-    tall: Size,
-    sizes: tuple[FastDivmod, ...],
-    strides: tuple[tuple[Stride, ...], ...],
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    wide: kl.Size,
+    tall: kl.Size,
+    sizes: tuple[kl.FastDivmod, ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
     *,
     by: Blueprint,
     tiling: Tiling,
@@ -174,7 +154,7 @@ def elementwise_shared_tiles(
     axis, operands = tiling.axis, by.expression.operands
     length, height = sizes[-1].divisor, sizes[axis].divisor
     pitch = tiling.pitch(sizes)
-    number = cube_position()
+    number = kl.cube_position()
     band = number // wide
     left = (number - band * wide) * SIDE
     plane = band // tall
@@ -182,16 +162,16 @@ def elementwise_shared_tiles(
     starts, base = tiling.corner(plane, top, left, sizes, strides)
     base = base + top * pitch + left
     rows, columns = height - top, length - left
-    x, y = unit_position(0), unit_position(1)
+    x, y = kl.unit_position(0), kl.unit_position(1)
     # One more column, so that the units of a row have no bank conflicts.
-    tiles = {k: shared(SIDE * (SIDE + 1), stored(operands[k])) for k in tiling.across}
+    tiles = {k: kl.shared(SIDE * (SIDE + 1), stored(operands[k])) for k in tiling.across}
     for k in tiling.across:
         for part in range(SIDE // _TALL):
             column = y + part * _TALL
             if (x < rows) & (column < columns):
                 place = starts[k] + column * strides[k][-1] + x
                 tiles[k][column * (SIDE + 1) + x] = sources[k][place]
-    barrier()
+    kl.barrier()
     for part in range(SIDE // _TALL):
         row = y + part * _TALL
         if (row < rows) & (x < columns):

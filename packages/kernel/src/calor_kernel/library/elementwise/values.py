@@ -11,18 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from calor.dtypes import DType, bfloat16, float16, float32, real_of, uint8
-from calor_kernel.language import (
-    Index,
-    Number,
-    Pointer,
-    cast,
-    constant,
-    helper,
-    min,
-    pack,
-    shuffle,
-    splat,
-)
+from calor_kernel import language as kl
 
 HALVES: Final = (float16, bfloat16)
 
@@ -30,8 +19,8 @@ HALVES: Final = (float16, bfloat16)
 class Complex(NamedTuple):
     """A complex value: its two parts, of one floating type."""
 
-    real: Number
-    imag: Number
+    real: kl.Number
+    imag: kl.Number
 
     def __neg__(self) -> Complex:
         return Complex(-self.real, -self.imag)
@@ -47,10 +36,10 @@ class Complex(NamedTuple):
         return Complex(real, self.real * other.imag + self.imag * other.real)
 
 
-Value = Number | Complex
+Value = kl.Number | Complex
 
 
-def by_parts(function: Callable[..., Number], *values: Value) -> Value:
+def by_parts(function: Callable[..., kl.Number], *values: Value) -> Value:
     """Return a function of numbers, applied to both parts of complex values."""
     parts = [v for v in values if isinstance(v, Complex)]
     if not parts:
@@ -77,37 +66,37 @@ def wide(value: Value) -> Value:
     """Return a value of a half type as float32, other values unchanged."""
     if isinstance(value, Complex) or value.dtype not in HALVES:
         return value
-    return cast(value, float32)
+    return kl.cast(value, float32)
 
 
 def settled(value: Value, dtype: DType) -> Value:
     """Return a float32 result rounded to its half type; other values unchanged."""
     if dtype not in HALVES or isinstance(value, Complex) or value.dtype is dtype:
         return value
-    return cast(value, dtype)
+    return kl.cast(value, dtype)
 
 
-def lanes(width: int, like: Number) -> Number:
+def lanes(width: int, like: kl.Number) -> kl.Number:
     """Return 0, 1, 2 … with the dtype of an index."""
-    return constant(tuple(range(width)), like.dtype)
+    return kl.constant(tuple(range(width)), like.dtype)
 
 
-def _mask(rest: Index | None, width: int, each: int) -> Number | None:
+def _mask(rest: kl.Index | None, width: int, each: int) -> kl.Number | None:
     """Return which of the elements of ``width`` values exist, if ``rest`` values do."""
     if rest is None:
         return None
-    assert isinstance(rest, Number)
+    assert isinstance(rest, kl.Number)
     return lanes(width * each, rest) < rest * each
 
 
 def load(
-    source: Pointer,
+    source: kl.Pointer,
     dtype: DType,
-    index: Index,
+    index: kl.Index,
     width: int,
     *,
-    step: Index = 1,
-    rest: Index | None = None,
+    step: kl.Index = 1,
+    rest: kl.Index | None = None,
     align: int = 0,
 ) -> Value:
     """Return ``width`` values from value ``index`` on, ``step`` values apart.
@@ -119,9 +108,9 @@ def load(
     if isinstance(step, int) and step == 0:
         one = load(source, dtype, index, 1)
         if isinstance(one, Complex):
-            return Complex(splat(one.real, width), splat(one.imag, width))
-        return splat(one, width)
-    if width == 1 or (isinstance(index, Number) and index.width > 1):
+            return Complex(kl.splat(one.real, width), kl.splat(one.imag, width))
+        return kl.splat(one, width)
+    if width == 1 or (isinstance(index, kl.Number) and index.width > 1):
         mask = _mask(rest, width, 1) if width > 1 else None
         if not dtype.is_complex:
             return source.load(index, mask=mask)
@@ -133,36 +122,41 @@ def load(
         return source.load(index, width, mask=_mask(rest, width, 1), align=align)
     pairs = source.load(index * 2, 2 * width, mask=_mask(rest, width, 2), align=align)
     even = range(0, 2 * width, 2)
-    return Complex(shuffle(pairs, even), shuffle(pairs, range(1, 2 * width, 2)))
+    return Complex(kl.shuffle(pairs, even), kl.shuffle(pairs, range(1, 2 * width, 2)))
 
 
 def _align(width: int, dtype: DType, align: int) -> int:
     """Return the alignment of ``width`` values, at most their size."""
     size: int = width * dtype.itemsize
-    return min(size & -size, align)
+    return kl.min(size & -size, align)
 
 
-@helper
+@kl.helper
 def _spread(
-    source: Pointer, dtype: DType, index: Index, width: int, step: Index, rest: Index | None
+    source: kl.Pointer,
+    dtype: DType,
+    index: kl.Index,
+    width: int,
+    step: kl.Index,
+    rest: kl.Index | None,
 ) -> Value:
     """Return strided values, read one by one; gathering them is rarely faster."""
     last = width if rest is None else rest - 1
-    lanes_ = [lane if rest is None else min(lane, last) for lane in range(width)]
+    lanes_ = [lane if rest is None else kl.min(lane, last) for lane in range(width)]
     places = [index + lane * step for lane in lanes_]
     if not dtype.is_complex:
-        return pack([source[place] for place in places])
-    real = pack([source[place * 2] for place in places])
-    return Complex(real, pack([source[place * 2 + 1] for place in places]))
+        return kl.pack([source[place] for place in places])
+    real = kl.pack([source[place * 2] for place in places])
+    return Complex(real, kl.pack([source[place * 2 + 1] for place in places]))
 
 
 def store(
-    target: Pointer,
+    target: kl.Pointer,
     dtype: DType,
-    index: Index,
+    index: kl.Index,
     value: Value,
     *,
-    rest: Index | None = None,
+    rest: kl.Index | None = None,
     align: int = 0,
     nontemporal: bool = False,
 ) -> None:
@@ -175,7 +169,7 @@ def store(
             target[index * 2 + 1] = value.imag
             return
         order = [i // 2 + (i % 2) * width for i in range(2 * width)]
-        number = shuffle(value.real, order, value.imag)
+        number = kl.shuffle(value.real, order, value.imag)
         index = index * 2
     else:
         number = value

@@ -10,9 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 from math import cos, pi, sin
 
-from calor_kernel.language import Number
+from calor_kernel import language as kl
 
-Pair = tuple[Number, Number]
+Pair = tuple[kl.Number, kl.Number]
 
 
 def turn(part: Fraction) -> complex:

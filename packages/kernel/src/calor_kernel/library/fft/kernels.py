@@ -12,24 +12,7 @@ transform algorithms", 1987).
 from __future__ import annotations
 
 from calor.dtypes import DType, float32, float64
-from calor_kernel.language import (
-    Element,
-    In,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    absolute_position,
-    constant,
-    fma,
-    helper,
-    kernel,
-    min,
-    range,
-    select,
-    shuffle,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.fft.codelets import Pair, add, multiply, transform
 from calor_kernel.library.fft.step_layout import (
     Read,
@@ -54,59 +37,59 @@ _EIGHTH = {
 }
 
 
-@kernel
-def turns(table: Out, n: Size, count: Size, *, chirp: bool) -> None:
+@kl.kernel
+def turns(table: kl.Out, n: kl.Size, count: kl.Size, *, chirp: bool) -> None:
     """Write exp(−2πi · j / n) for j below ``count``, real parts first; for a chirp, j² / 2n."""
-    j = absolute_position()
+    j = kl.absolute_position()
     if j < count:
         c, s = turn_of(j * j % (2 * n), 2 * n, table.dtype) if chirp else turn_of(j, n, table.dtype)
         table[j] = c
         table[count + j] = s
 
 
-@helper
-def turn_of(index: Number, n: Number, dtype: DType) -> Pair:
+@kl.helper
+def turn_of(index: kl.Number, n: kl.Number, dtype: DType) -> Pair:
     """Return exp(−2πi · index / n) for an index below n."""
     octant, rest = index * 8 // n, index * 8 % n
-    rest = select(octant % 2 == 1, n - rest, rest)
+    rest = kl.select(octant % 2 == 1, n - rest, rest)
     c, s = small_turn(*ratio(rest.to(dtype), n.to(dtype)))
     return in_octant(octant, c, s)
 
 
-def in_octant(octant: Number, c: Number, s: Number) -> Pair:
+def in_octant(octant: kl.Number, c: kl.Number, s: kl.Number) -> Pair:
     """Return exp(−i · angle) of an angle's octant, and its distance's cosine and sine."""
     exchanged = (octant + 1) // 2 % 2 == 1
-    real, imaginary = select(exchanged, s, c), select(exchanged, c, s)
+    real, imaginary = kl.select(exchanged, s, c), kl.select(exchanged, c, s)
     return (
-        select((octant + 2) // 4 % 2 == 1, -real, real),
-        select(octant >= 4, imaginary, -imaginary),
+        kl.select((octant + 2) // 4 % 2 == 1, -real, real),
+        kl.select(octant >= 4, imaginary, -imaginary),
     )
 
 
 @exactly
-def ratio(rest: Number, n: Number) -> Pair:
+def ratio(rest: kl.Number, n: kl.Number) -> Pair:
     """Return the quotient of two numbers, and its rounding error."""
     part = rest / n
-    return part, fma(-part, n, rest) / n
+    return part, kl.fma(-part, n, rest) / n
 
 
 @exactly
-def small_turn(part: Number, lost: Number) -> Pair:
+def small_turn(part: kl.Number, lost: kl.Number) -> Pair:
     """Return cosine and sine of π / 4 · (part + lost), both within about an ulp."""
     high, low = _EIGHTH[part.dtype]
     angle = part * high
-    more = fma(part, high, -angle) + fma(part, low, lost * high)
+    more = kl.fma(part, high, -angle) + kl.fma(part, low, lost * high)
     c, s = cos(angle), sin(angle)
-    return fma(-more, s, c), fma(more, c, s)
+    return kl.fma(-more, s, c), kl.fma(more, c, s)
 
 
-@kernel
+@kl.kernel
 def step(
-    source: Read[Pointer],
-    target: Written[Pointer],
-    table: In,
-    over: Rows[Number],
-    before: Size,
+    source: Read[kl.Pointer],
+    target: Written[kl.Pointer],
+    table: kl.In,
+    over: Rows[kl.Number],
+    before: kl.Size,
     *,
     radix: int,
     vectors: Vectors,
@@ -125,18 +108,18 @@ def step(
     span = before * inner
     count = n * inner // radix
     blocks = (count + width - 1) // width
-    start = absolute_position() * vectors.share
-    for u in range(start, min(start + vectors.share, over.rows * blocks)):
+    start = kl.absolute_position() * vectors.share
+    for u in kl.range(start, kl.min(start + vectors.share, over.rows * blocks)):
         row, t = u // blocks, u % blocks * width
         lanes = along(t, width)
         inside = lanes < count
         base = loads.row(row)
-        values = [loads.load(base, t + j * count, width, inside) for j in range(radix)]
+        values = [loads.load(base, t + j * count, width, inside) for j in kl.range(radix)]
         index = t if whole else lanes
         group, within = index // span, index % span
         results = transform(values)
         base = stores.row(row)
-        for k in range(radix):
+        for k in kl.range(radix):
             value = results[k]
             if k > 0 and not last:
                 value = multiply(value, turn_at(table, group * (before * k), n, width, inside))
@@ -144,21 +127,29 @@ def step(
             stores.store(base, at, value, width, inside)
 
 
-def along(t: Number, width: int) -> Number:
+def along(t: kl.Number, width: int) -> kl.Number:
     """Return the indices of a vector's elements from t on."""
-    return t + constant(tuple(range(width)), t.dtype) if width > 1 else t
+    return t + kl.constant(tuple(kl.range(width)), t.dtype) if width > 1 else t
 
 
-def turn_at(table: Pointer, index: Number, n: Number, width: int, inside: Number) -> Pair:
+def turn_at(
+    table: kl.Pointer, index: kl.Number, n: kl.Number, width: int, inside: kl.Number
+) -> Pair:
     """Return twiddle factors from a table of n: one for all lanes, or one for each."""
     if index.width == width:
         return table.load(index, mask=inside), table.load(n + index, mask=inside)
-    return splat(table[index], width), splat(table[n + index], width)
+    return kl.splat(table[index], width), kl.splat(table[n + index], width)
 
 
-@helper
+@kl.helper
 def factors_along(
-    first: Pointer, second: Pointer, t: Number, inner: Number, width: int, mask: Number, alone: bool
+    first: kl.Pointer,
+    second: kl.Pointer,
+    t: kl.Number,
+    inner: kl.Number,
+    width: int,
+    mask: kl.Number,
+    alone: bool,
 ) -> Pair:
     """Return the factors of elements from t on; ``inner`` elements share one, unless ``alone``."""
     if alone:
@@ -167,13 +158,13 @@ def factors_along(
     return first.load(index, mask=mask), second.load(index, mask=mask)
 
 
-@kernel
+@kl.kernel
 def chirp_rows(
-    source: Read[Pointer],
-    target: Written[Pointer],
-    table: In,
-    over: Rows[Number],
-    long: Size,
+    source: Read[kl.Pointer],
+    target: Written[kl.Pointer],
+    table: kl.In,
+    over: Rows[kl.Number],
+    long: kl.Size,
     *,
     vectors: Vectors,
     alone: bool,
@@ -194,8 +185,8 @@ def chirp_rows(
         stores = RowLayout(target, padded, long, inner)
     count = stores.length * inner
     blocks = (count + width - 1) // width
-    start = absolute_position() * vectors.share
-    for u in range(start, min(start + vectors.share, over.rows * blocks)):
+    start = kl.absolute_position() * vectors.share
+    for u in kl.range(start, kl.min(start + vectors.share, over.rows * blocks)):
         row, t = u // blocks, u % blocks * width
         lanes = along(t, width)
         inside = lanes < count if out else lanes < n * inner
@@ -205,24 +196,26 @@ def chirp_rows(
         stores.store(stores.row(row), t, product, width, inside if out else lanes < count)
 
 
-@kernel
-def chirp_filter(table: In, target: Written[Pointer], n: Size, long: Size, scale: Element) -> None:
+@kl.kernel
+def chirp_filter(
+    table: kl.In, target: Written[kl.Pointer], n: kl.Size, long: kl.Size, scale: kl.Element
+) -> None:
     """Write the filter of the convolution: the conjugate chirp, and its mirror at the end."""
-    j = absolute_position()
+    j = kl.absolute_position()
     if j < long:
-        index = min(j, long - j)
+        index = kl.min(j, long - j)
         there = index < n
-        index = min(index, n - 1)
-        target.first[j] = select(there, table[index] * scale, 0.0)
-        target.second[j] = select(there, -table[n + index] * scale, 0.0)
+        index = kl.min(index, n - 1)
+        target.first[j] = kl.select(there, table[index] * scale, 0.0)
+        target.second[j] = kl.select(there, -table[n + index] * scale, 0.0)
 
 
-@kernel
+@kl.kernel
 def chirp_product(
-    source: Read[Pointer],
-    factors: Read[Pointer],
-    target: Written[Pointer],
-    over: Rows[Number],
+    source: Read[kl.Pointer],
+    factors: Read[kl.Pointer],
+    target: Written[kl.Pointer],
+    over: Rows[kl.Number],
     *,
     vectors: Vectors,
     alone: bool,
@@ -231,8 +224,8 @@ def chirp_product(
     width = vectors.width
     count = over.n * over.inner
     blocks = (count + width - 1) // width
-    start = absolute_position() * vectors.share
-    for u in range(start, min(start + vectors.share, over.rows * blocks)):
+    start = kl.absolute_position() * vectors.share
+    for u in kl.range(start, kl.min(start + vectors.share, over.rows * blocks)):
         row, t = u // blocks, u % blocks * width
         lanes = along(t, width)
         inside = lanes < count
@@ -242,13 +235,13 @@ def chirp_product(
         store_apart(target, at, multiply(value, factor), inside)
 
 
-@kernel
+@kl.kernel
 def bins_of_half(
-    source: Read[Pointer],
-    target: Out,
-    table: In,
-    rows: Size,
-    half: Size,
+    source: Read[kl.Pointer],
+    target: kl.Out,
+    table: kl.In,
+    rows: kl.Size,
+    half: kl.Size,
     *,
     vectors: Vectors,
 ) -> None:
@@ -258,15 +251,15 @@ def bins_of_half(
     """
     first, second, width = source.first, source.second, vectors.width
     blocks = (half + width - 1) // width
-    start = absolute_position() * vectors.share
-    for u in range(start, min(start + vectors.share, rows * blocks)):
+    start = kl.absolute_position() * vectors.share
+    for u in kl.range(start, kl.min(start + vectors.share, rows * blocks)):
         row, k = u // blocks, u % blocks * width
         base, to = row * half, 2 * row * (half + 1)
         if k == 0:
             target[to] = first[base] + second[base]
-            target[to + 1] = constant(0, target.dtype)
+            target[to + 1] = kl.constant(0, target.dtype)
             target[to + 2 * half] = first[base] - second[base]
-            target[to + 2 * half + 1] = constant(0, target.dtype)
+            target[to + 2 * half + 1] = kl.constant(0, target.dtype)
         inside = (along(k, width) > 0) & (along(k, width) < half)
         a = load_apart(source, base + k, width, inside)
         b = mirrored(first, base, half, k, width), mirrored(second, base, half, k, width)
@@ -279,13 +272,13 @@ def bins_of_half(
         target.store(to + 2 * k, interleave(value, width), mask=twice(inside, width))
 
 
-@kernel
+@kl.kernel
 def half_of_bins(
-    source: In,
-    target: Written[Pointer],
-    table: In,
-    rows: Size,
-    half: Size,
+    source: kl.In,
+    target: Written[kl.Pointer],
+    table: kl.In,
+    rows: kl.Size,
+    half: kl.Size,
     *,
     vectors: Vectors,
 ) -> None:
@@ -295,8 +288,8 @@ def half_of_bins(
     """
     first, second, width = target.first, target.second, vectors.width
     blocks = (half + width - 1) // width
-    start = absolute_position() * vectors.share
-    for u in range(start, min(start + vectors.share, rows * blocks)):
+    start = kl.absolute_position() * vectors.share
+    for u in kl.range(start, kl.min(start + vectors.share, rows * blocks)):
         row, k = u // blocks, u % blocks * width
         base, to = 2 * row * (half + 1), row * half
         if k == 0:
@@ -317,19 +310,23 @@ def half_of_bins(
         second.store(to + k, even[1] + odd[1], mask=inside)
 
 
-@helper
-def mirrored(memory: Pointer, base: Number, half: Number, k: Number, width: int) -> Number:
+@kl.helper
+def mirrored(
+    memory: kl.Pointer, base: kl.Number, half: kl.Number, k: kl.Number, width: int
+) -> kl.Number:
     """Return elements half − k, half − k − 1, … of a row, without its first one."""
     at = half - k - (width - 1)
     return backwards(memory.load(base + at, width, mask=along(at, width) > 0))
 
 
-def backwards(x: Number) -> Number:
+def backwards(x: kl.Number) -> kl.Number:
     """Return the lanes in reverse order."""
-    return shuffle(x, range(x.width - 1, -1, -1)) if x.width > 1 else x
+    return kl.shuffle(x, kl.range(x.width - 1, -1, -1)) if x.width > 1 else x
 
 
-def turn_of_bins(table: Pointer, k: Number, half: Number, width: int, inside: Number) -> Pair:
+def turn_of_bins(
+    table: kl.Pointer, k: kl.Number, half: kl.Number, width: int, inside: kl.Number
+) -> Pair:
     """Return the twiddle factors of bins from k on."""
     return (
         table.load(k, width, mask=inside),

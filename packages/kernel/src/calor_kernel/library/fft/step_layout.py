@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Generic, Literal, TypeVar
 
-from calor_kernel.language import Number, Pointer, SizeOf, constant, select, shuffle
+from calor_kernel import language as kl
 from calor_kernel.language.declared import READS, WRITES
 from calor_kernel.library.fft.codelets import Pair
 
@@ -36,16 +36,16 @@ class Written(Generic[M]):
     second: Annotated[M, WRITES]
 
 
-Memory = Read[Pointer] | Written[Pointer]
+Memory = Read[kl.Pointer] | Written[kl.Pointer]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows(Generic[N]):
     """Transforms of length n: ``rows`` of them, each with ``inner`` interleaved transforms."""
 
-    rows: SizeOf[N]
-    n: SizeOf[N]
-    inner: SizeOf[N]
+    rows: kl.SizeOf[N]
+    n: kl.SizeOf[N]
+    inner: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +79,30 @@ class RowLayout:
 
     memory: Memory
     storage: Storage
-    length: Number
-    inner: Number
+    length: kl.Number
+    inner: kl.Number
 
-    def row(self, outer: Number) -> Number:
+    def row(self, outer: kl.Number) -> kl.Number:
         """Return the first element of a row."""
         count = self.length // 2 + 1 if self.storage.form == "half" else self.length
         return outer * count * self.inner
 
-    def load(self, base: Number, at: Number, width: int, mask: Number) -> Pair:
+    def load(self, base: kl.Number, at: kl.Number, width: int, mask: kl.Number) -> Pair:
         """Load adjacent elements of a row from ``at`` on."""
         if self.storage.form == "apart":
             return load_apart(self.memory, base + at, width, mask)
         if self.storage.form == "real":
             real = self.memory.first.load(base + at, width, mask=mask)
-            return self.storage.exchanged((real, constant(0, real.dtype, width)))
+            return self.storage.exchanged((real, kl.constant(0, real.dtype, width)))
         if self.storage.form == "half":
             return self.storage.exchanged(self._mirrored(base, at, width, mask))
         if width == 1:
             return self.storage.exchanged(load_each(self.memory, base + at, mask))
         return self.storage.exchanged(load_pairs(self.memory, base + at, width, mask))
 
-    def store(self, base: Number, at: Number, value: Pair, width: int, mask: Number) -> None:
+    def store(
+        self, base: kl.Number, at: kl.Number, value: Pair, width: int, mask: kl.Number
+    ) -> None:
         """Store elements of a row from ``at`` on, or to a vector of indices."""
         if self.storage.form == "apart":
             store_apart(self.memory, base + at, value, mask)
@@ -109,7 +111,7 @@ class RowLayout:
         if self.storage.form == "real":
             self.memory.first.store(base + at, value[0], mask=mask)
             return
-        indices = at if at.width == width else at + constant(tuple(range(width)), at.dtype)
+        indices = at if at.width == width else at + kl.constant(tuple(range(width)), at.dtype)
         if self.storage.form == "half":
             mask = mask & (indices < (self.length // 2 + 1) * self.inner)
         if width > 1 and at.width == 1:
@@ -117,65 +119,65 @@ class RowLayout:
         else:
             store_each(self.memory, base + indices, value, mask)
 
-    def _mirrored(self, base: Number, at: Number, width: int, mask: Number) -> Pair:
+    def _mirrored(self, base: kl.Number, at: kl.Number, width: int, mask: kl.Number) -> Pair:
         """Load elements; those above the middle are conjugates of those below it."""
-        indices = at + constant(tuple(range(width)), at.dtype) if width > 1 else at
+        indices = at + kl.constant(tuple(range(width)), at.dtype) if width > 1 else at
         frequency, rest = indices // self.inner, indices % self.inner
         after = 2 * frequency > self.length
         lone = (frequency == 0) | (2 * frequency == self.length)
-        frequency = select(after, self.length - frequency, frequency)
+        frequency = kl.select(after, self.length - frequency, frequency)
         real, imaginary = load_each(self.memory, base + frequency * self.inner + rest, mask)
-        imaginary = select(after, -imaginary, imaginary)
-        return real, select(lone, 0.0, imaginary)
+        imaginary = kl.select(after, -imaginary, imaginary)
+        return real, kl.select(lone, 0.0, imaginary)
 
 
-def twice(mask: Number, width: int) -> Number:
+def twice(mask: kl.Number, width: int) -> kl.Number:
     """Return the mask of the parts of pairs."""
-    return shuffle(mask, [i // 2 for i in range(2 * width)])
+    return kl.shuffle(mask, [i // 2 for i in range(2 * width)])
 
 
-def deinterleave(both: Number, width: int) -> Pair:
+def deinterleave(both: kl.Number, width: int) -> Pair:
     """Return the first and the second parts of pairs."""
-    return shuffle(both, range(0, 2 * width, 2)), shuffle(both, range(1, 2 * width, 2))
+    return kl.shuffle(both, range(0, 2 * width, 2)), kl.shuffle(both, range(1, 2 * width, 2))
 
 
-def interleave(value: Pair, width: int) -> Number:
+def interleave(value: Pair, width: int) -> kl.Number:
     """Return interleaved pairs."""
-    return shuffle(value[0], [i // 2 + i % 2 * width for i in range(2 * width)], value[1])
+    return kl.shuffle(value[0], [i // 2 + i % 2 * width for i in range(2 * width)], value[1])
 
 
-def load_apart(memory: Memory, at: Number, width: int, mask: Number) -> Pair:
+def load_apart(memory: Memory, at: kl.Number, width: int, mask: kl.Number) -> Pair:
     """Load adjacent numbers whose parts are in separate arrays."""
     return memory.first.load(at, width, mask=mask), memory.second.load(at, width, mask=mask)
 
 
-def store_apart(memory: Memory, at: Number, value: Pair, mask: Number) -> None:
+def store_apart(memory: Memory, at: kl.Number, value: Pair, mask: kl.Number) -> None:
     """Store numbers with their parts in separate arrays, adjacent or at a vector of indices."""
     memory.first.store(at, value[0], mask=mask)
     memory.second.store(at, value[1], mask=mask)
 
 
-def load_pairs(memory: Memory, at: Number, width: int, mask: Number) -> Pair:
+def load_pairs(memory: Memory, at: kl.Number, width: int, mask: kl.Number) -> Pair:
     """Load adjacent interleaved numbers."""
     both = memory.first.load(2 * at, 2 * width, mask=twice(mask, width))
     return deinterleave(both, width)
 
 
 def store_pairs(
-    memory: Memory, base: Number, at: Number, value: Pair, width: int, mask: Number
+    memory: Memory, base: kl.Number, at: kl.Number, value: Pair, width: int, mask: kl.Number
 ) -> None:
     """Store adjacent interleaved numbers from ``base + at`` on."""
     both = interleave(value, width)
     memory.first.store(2 * (base + at), both, mask=twice(mask, width))
 
 
-def load_each(memory: Memory, at: Number, mask: Number) -> Pair:
+def load_each(memory: Memory, at: kl.Number, mask: kl.Number) -> Pair:
     """Load interleaved numbers at one index or at a vector of indices."""
     index = 2 * at
     return memory.first.load(index, mask=mask), memory.first.load(index + 1, mask=mask)
 
 
-def store_each(memory: Memory, at: Number, value: Pair, mask: Number) -> None:
+def store_each(memory: Memory, at: kl.Number, value: Pair, mask: kl.Number) -> None:
     """Store interleaved numbers at one index or at a vector of indices."""
     index = 2 * at
     memory.first.store(index, value[0], mask=mask)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from calor_kernel.language import Number, SizeOf, helper, min, splat
+from calor_kernel import language as kl
 from calor_kernel.library.fft.codelets import Pair
 from calor_kernel.library.fft.kernels import along
 from calor_kernel.library.fft.step_layout import (
@@ -35,10 +35,10 @@ Mode = Literal["across", "along", "any"]
 class Steps(Generic[N]):
     """Strides of lanes along each of their numbers, and of a lane's elements."""
 
-    outer: SizeOf[N]
-    middle: SizeOf[N]
-    lane: SizeOf[N]
-    element: SizeOf[N]
+    outer: kl.SizeOf[N]
+    middle: kl.SizeOf[N]
+    lane: kl.SizeOf[N]
+    element: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class LaneCounts(Generic[N]):
     ``total``: the limit of lane numbers in a tile.
     """
 
-    middle: SizeOf[N]
-    count: SizeOf[N]
-    total: SizeOf[N]
+    middle: kl.SizeOf[N]
+    count: kl.SizeOf[N]
+    total: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Side:
     memory: Memory
     storage: Storage
     mode: Mode
-    step: Number
-    starts: tuple[list[Number], list[Number]]
-    there: tuple[list[Number], list[Number]]
+    step: kl.Number
+    starts: tuple[list[kl.Number], list[kl.Number]]
+    there: tuple[list[kl.Number], list[kl.Number]]
     lanes: int
 
     # Elements of all lanes.
-    def read(self, i: Number, half: int) -> Pair:
+    def read(self, i: kl.Number, half: int) -> Pair:
         """Return element i of the lanes of a half."""
         there, lanes = self.there[half][0], self.lanes
         at = self.starts[half][0] + i * self.step
@@ -81,7 +81,7 @@ class Side:
             return load_pairs(self.memory, at, lanes, there)
         return load_each(self.memory, at, there)
 
-    def write(self, i: Number, half: int, value: Pair) -> None:
+    def write(self, i: kl.Number, half: int, value: Pair) -> None:
         """Write element i of the lanes of a half."""
         there, lanes = self.there[half][0], self.lanes
         at = self.starts[half][0] + i * self.step
@@ -92,18 +92,18 @@ class Side:
         else:
             store_each(self.memory, at, value, there)
 
-    def read_real(self, i: Number, half: int) -> Number:
+    def read_real(self, i: kl.Number, half: int) -> kl.Number:
         """Return the real element i of the lanes of a half."""
         at = self.starts[half][0] + i * self.step
         return self.memory.first.load(at, self.lanes, mask=self.there[half][0])
 
-    def write_real(self, i: Number, half: int, value: Number) -> None:
+    def write_real(self, i: kl.Number, half: int, value: kl.Number) -> None:
         """Write the real element i of the lanes of a half."""
         at = self.starts[half][0] + i * self.step
         self.memory.first.store(at, value, mask=self.there[half][0])
 
     # Blocks of as many elements as lanes, of rows with adjacent elements.
-    def read_block(self, i: Number, count: Number, half: int) -> list[Pair]:
+    def read_block(self, i: kl.Number, count: kl.Number, half: int) -> list[Pair]:
         """Return elements from i on; rows have ``count`` elements."""
         inside = along(i, self.lanes) < count
         load = load_apart if self.storage.form == "apart" else load_pairs
@@ -111,30 +111,32 @@ class Side:
         parts = transpose([r for r, _ in rows]), transpose([i for _, i in rows])
         return list(zip(*parts, strict=True))
 
-    def write_block(self, i: Number, count: Number, half: int, values: list[Pair]) -> None:
+    def write_block(self, i: kl.Number, count: kl.Number, half: int, values: list[Pair]) -> None:
         """Write elements from i on; rows have ``count`` elements."""
         lanes = self.lanes
         inside = along(i, lanes) < count
         real, imaginary = transpose([v[0] for v in values]), transpose([v[1] for v in values])
         for lane, start in enumerate(self.starts[half]):
-            mask = inside & splat(self.there[half][lane], lanes)
+            mask = inside & kl.splat(self.there[half][lane], lanes)
             value = real[lane], imaginary[lane]
             if self.storage.form == "apart":
                 store_apart(self.memory, start + i, value, mask)
             else:
                 store_pairs(self.memory, start, i, value, lanes, mask)
 
-    def read_real_block(self, i: Number, count: Number, half: int) -> list[Number]:
+    def read_real_block(self, i: kl.Number, count: kl.Number, half: int) -> list[kl.Number]:
         """Return real elements from i on."""
         inside = along(i, self.lanes) < count
         rows = [self.memory.first.load(s + i, self.lanes, mask=inside) for s in self.starts[half]]
         return transpose(rows)
 
-    def write_real_block(self, i: Number, count: Number, half: int, values: list[Number]) -> None:
+    def write_real_block(
+        self, i: kl.Number, count: kl.Number, half: int, values: list[kl.Number]
+    ) -> None:
         """Write real elements from i on."""
         inside = along(i, self.lanes) < count
         for lane, row in enumerate(transpose(values)):
-            mask = inside & splat(self.there[half][lane], self.lanes)
+            mask = inside & kl.splat(self.there[half][lane], self.lanes)
             self.memory.first.store(self.starts[half][lane] + i, row, mask=mask)
 
 
@@ -146,31 +148,33 @@ class Lanes:
     ``flat``: a tile continues with the next outer number, and there is no middle one.
     """
 
-    tile: Number
-    counts: LaneCounts[Number]
+    tile: kl.Number
+    counts: LaneCounts[kl.Number]
     width: int
     lanes: int
     flat: bool
 
-    def first(self, half: int) -> Number:
+    def first(self, half: int) -> kl.Number:
         """Return the number of the first lane of a half."""
         if self.flat:
             return self.tile * self.width + half * self.lanes
         across = (self.counts.count + (self.width - 1)) // self.width
         return self.tile % across * self.width + half * self.lanes
 
-    def outer(self) -> tuple[Number, Number]:
+    def outer(self) -> tuple[kl.Number, kl.Number]:
         """Return the outer and the middle number."""
         across = (self.counts.count + (self.width - 1)) // self.width
         rest = self.tile // across
         return rest // self.counts.middle, rest % self.counts.middle
 
-    def starts(self, mode: Mode, steps: Steps[Number]) -> tuple[list[Number], list[Number]]:
+    def starts(
+        self, mode: Mode, steps: Steps[kl.Number]
+    ) -> tuple[list[kl.Number], list[kl.Number]]:
         """Return the lanes' first elements, of both halves."""
         return self.start(mode, steps, 0), self.start(mode, steps, 1)
 
-    @helper
-    def start(self, mode: Mode, steps: Steps[Number], half: int) -> list[Number]:
+    @kl.helper
+    def start(self, mode: Mode, steps: Steps[kl.Number], half: int) -> list[kl.Number]:
         """Return the first elements of the lanes of a half, as the mode needs them."""
         first, count = self.first(half), self.counts.count
         if self.flat:
@@ -183,12 +187,12 @@ class Lanes:
                 found = [base + first]
             elif mode == "along":
                 last = count - 1
-                found = [base + min(first + i, last) * steps.lane for i in range(self.lanes)]
+                found = [base + kl.min(first + i, last) * steps.lane for i in range(self.lanes)]
             else:
                 found = [base + along(first, self.lanes) * steps.lane]
         return found
 
-    def there(self, mode: Mode) -> tuple[list[Number], list[Number]]:
+    def there(self, mode: Mode) -> tuple[list[kl.Number], list[kl.Number]]:
         """Return the masks of existing lanes, of both halves."""
         limit = self.counts.total if self.flat else self.counts.count
         one, two = self.first(0), self.first(1)

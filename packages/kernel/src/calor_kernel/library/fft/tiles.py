@@ -12,26 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    SizeOf,
-    absolute_position,
-    cube_position,
-    floor,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    modulo,
-    private,
-    quotient,
-    select,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.fft.codelets import Pair, multiply, transform
 from calor_kernel.library.fft.kernels import along, in_octant, ratio, small_turn
 from calor_kernel.library.fft.step_layout import Read, Storage, Written
@@ -46,39 +27,39 @@ _SPLIT = 32
 class Tile:
     """Numbers in private memory: element i has a vector of real parts, then of imaginary ones."""
 
-    memory: Pointer
+    memory: kl.Pointer
     lanes: int
 
-    def get(self, i: Number) -> Pair:
+    def get(self, i: kl.Number) -> Pair:
         """Return an element of all lanes."""
         at = i * (2 * self.lanes)
         return self.memory.load(at, self.lanes), self.memory.load(at + self.lanes, self.lanes)
 
-    def put(self, i: Number, value: Pair) -> None:
+    def put(self, i: kl.Number, value: Pair) -> None:
         """Write an element of all lanes."""
         at = i * (2 * self.lanes)
         self.memory.store(at, value[0])
         self.memory.store(at + self.lanes, value[1])
 
 
-@helper
-def load_tile(tile: Tile, side: Side, n: Number) -> None:
+@kl.helper
+def load_tile(tile: Tile, side: Side, n: kl.Number) -> None:
     """Fill a tile with transforms' elements; of real ones, two lanes make a complex one."""
     lanes = tile.lanes
     if side.storage.form == "half":
         bins = n // 2 + 1
         if side.mode == "along":
-            for k in loop_range(0, bins, lanes):
+            for k in kl.loop_range(0, bins, lanes):
                 one, two = side.read_block(k, bins, 0), side.read_block(k, bins, 1)
                 for i in range(lanes):
                     if k + i < bins:
                         put_bins(tile, side, k + i, n, one[i], two[i])
         else:
-            for k in loop_range(bins):
+            for k in kl.loop_range(bins):
                 put_bins(tile, side, k, n, side.read(k, 0), side.read(k, 1))
     elif side.mode == "along":
         # What is beyond the last element is written beyond it.
-        for i in loop_range(0, n, lanes):
+        for i in kl.loop_range(0, n, lanes):
             if side.storage.form == "real":
                 halves = side.read_real_block(i, n, 0), side.read_real_block(i, n, 1)
                 values = list(zip(*halves, strict=True))
@@ -87,7 +68,7 @@ def load_tile(tile: Tile, side: Side, n: Number) -> None:
             for j, value in enumerate(values):
                 tile.put(i + j, side.storage.exchanged(value))
     else:
-        for i in loop_range(n):
+        for i in kl.loop_range(n):
             if side.storage.form == "real":
                 value = side.read_real(i, 0), side.read_real(i, 1)
             else:
@@ -95,23 +76,25 @@ def load_tile(tile: Tile, side: Side, n: Number) -> None:
             tile.put(i, side.storage.exchanged(value))
 
 
-def put_bins(tile: Tile, side: Side, k: Number, n: Number, one: Pair, two: Pair) -> None:
+def put_bins(tile: Tile, side: Side, k: kl.Number, n: kl.Number, one: Pair, two: Pair) -> None:
     """Write bin k of two real transforms as one complex one, and what follows of it at −k."""
     # The first and the middle bin have no imaginary part.
-    lone = splat((k == 0) | (2 * k == n), tile.lanes)
-    first, second = select(lone, 0.0, one[1]), select(lone, 0.0, two[1])
+    lone = kl.splat((k == 0) | (2 * k == n), tile.lanes)
+    first, second = kl.select(lone, 0.0, one[1]), kl.select(lone, 0.0, two[1])
     tile.put(k, side.storage.exchanged((one[0] - second, first + two[0])))
     tile.put(n - k, side.storage.exchanged((one[0] + second, two[0] - first)))
 
 
-@helper
-def store_tile(tile: Tile, side: Side, n: Number, order: Pointer, between: Between | None) -> None:
+@kl.helper
+def store_tile(
+    tile: Tile, side: Side, n: kl.Number, order: kl.Pointer, between: Between | None
+) -> None:
     """Write a tile's results in order; ``between`` turns them before the next step, or is None."""
     lanes = tile.lanes
     count = n // 2 + 1 if side.storage.form == "half" else n
     if side.mode == "along":
-        for f in loop_range(0, count, lanes):
-            taken = [min(f + i, count - 1) for i in range(lanes)]
+        for f in kl.loop_range(0, count, lanes):
+            taken = [kl.min(f + i, count - 1) for i in range(lanes)]
             if side.storage.form == "half":
                 bins = [get_bins(tile, side, k, n, order) for k in taken]
                 side.write_block(f, count, 0, [b[0] for b in bins])
@@ -124,7 +107,7 @@ def store_tile(tile: Tile, side: Side, n: Number, order: Pointer, between: Betwe
                 else:
                     side.write_block(f, count, 0, values)
     else:
-        for f in loop_range(count):
+        for f in kl.loop_range(count):
             if side.storage.form == "half":
                 one, two = get_bins(tile, side, f, n, order)
                 side.write(f, 0, one)
@@ -141,10 +124,12 @@ def store_tile(tile: Tile, side: Side, n: Number, order: Pointer, between: Betwe
                     side.write(f, 0, value)
 
 
-def get_bins(tile: Tile, side: Side, k: Number, n: Number, order: Pointer) -> tuple[Pair, Pair]:
+def get_bins(
+    tile: Tile, side: Side, k: kl.Number, n: kl.Number, order: kl.Pointer
+) -> tuple[Pair, Pair]:
     """Return bin k of two real transforms that were done as one complex one."""
     a = side.storage.exchanged(tile.get(order[k]))
-    b = side.storage.exchanged(tile.get(order[select(k == 0, 0, n - k)]))
+    b = side.storage.exchanged(tile.get(order[kl.select(k == 0, 0, n - k)]))
     one = (a[0] + b[0]) * 0.5, (a[1] - b[1]) * 0.5
     two = (a[1] + b[1]) * 0.5, (b[0] - a[0]) * 0.5
     return one, two
@@ -156,54 +141,54 @@ class Between:
 
     coarse: Tile
     fine: Tile
-    bits: Number
+    bits: kl.Number
 
-    def at(self, f: Number) -> Pair:
+    def at(self, f: kl.Number) -> Pair:
         """Return the turns of result f."""
         rest = f & ((1 << self.bits) - 1)
         return multiply(self.coarse.get(f >> self.bits), self.fine.get(rest))
 
-    @helper
-    def fill(self, index: Number, n: Number, count: Number) -> None:
+    @kl.helper
+    def fill(self, index: kl.Number, n: kl.Number, count: kl.Number) -> None:
         """Compute the turns of results below ``count``."""
         split = 1 << self.bits
-        for f in loop_range(split):
+        for f in kl.loop_range(split):
             self.fine.put(f, turn_by(index * f, n, self.fine.memory.dtype))
-        for f in loop_range((count + split - 1) >> self.bits):
+        for f in kl.loop_range((count + split - 1) >> self.bits):
             self.coarse.put(f, turn_by(index * (f << self.bits), n, self.fine.memory.dtype))
 
 
-def turn_by(index: Number, n: Number, dtype: DType) -> Pair:
+def turn_by(index: kl.Number, n: kl.Number, dtype: DType) -> Pair:
     """Return exp(−2πi · index / n) for indexs below n that the type holds exactly."""
-    part, lost = ratio(index.to(dtype), splat(n.to(dtype), index.width))
+    part, lost = ratio(index.to(dtype), kl.splat(n.to(dtype), index.width))
     # Eighths of a turn, whole ones and the rest, are exact.
     part, lost = part * 8.0, lost * 8.0
-    octant = floor(part)
+    octant = kl.floor(part)
     part = part - octant
     o = octant.to(index.dtype)
     odd = o % 2 == 1
-    c, s = small_turn(select(odd, 1.0 - part, part), select(odd, -lost, lost))
+    c, s = small_turn(kl.select(odd, 1.0 - part, part), kl.select(odd, -lost, lost))
     return in_octant(o, c, s)
 
 
-@helper
+@kl.helper
 def step_in_place(
-    tile: Tile, radix: int, n: Number, before: Number, m: Number, table: Pointer
+    tile: Tile, radix: int, n: kl.Number, before: kl.Number, m: kl.Number, table: kl.Pointer
 ) -> None:
     """Do one factor of the blocks of m elements, of which there are ``before``."""
-    part = quotient(m, radix)
-    for block in loop_range(before):
+    part = kl.quotient(m, radix)
+    for block in kl.loop_range(before):
         values = [tile.get(block * m + j * part) for j in range(radix)]
         for k, value in enumerate(transform(values)):
             tile.put(block * m + k * part, value)
-    for p in loop_range(1, part):
-        for block in loop_range(before):
+    for p in kl.loop_range(1, part):
+        for block in kl.loop_range(before):
             at = block * m + p
             values = [tile.get(at + j * part) for j in range(radix)]
             for k, value in enumerate(transform(values)):
                 if k:
                     turn = p * (before * k)
-                    w = splat(table[turn], tile.lanes), splat(table[n + turn], tile.lanes)
+                    w = kl.splat(table[turn], tile.lanes), kl.splat(table[n + turn], tile.lanes)
                     value = multiply(value, w)
                 tile.put(at + k * part, value)
 
@@ -216,9 +201,9 @@ class Twiddles(Generic[N]):
     adjacent lanes have the same factors.
     """
 
-    long: SizeOf[N]
-    inner: SizeOf[N]
-    bits: SizeOf[N]
+    long: kl.SizeOf[N]
+    inner: kl.SizeOf[N]
+    bits: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,20 +225,20 @@ class TileBuild:
     twiddles: bool
 
 
-@kernel
+@kl.kernel
 def transform_tiles(
-    source: Read[Pointer],
-    target: Written[Pointer],
-    table: In,
-    order: In,
-    n: Size,
-    factors: Size,
-    tiles: Size,
-    share: Size,
-    counts: LaneCounts[Number],
-    twiddles: Twiddles[Number],
-    steps: Steps[Number],
-    to_steps: Steps[Number],
+    source: Read[kl.Pointer],
+    target: Written[kl.Pointer],
+    table: kl.In,
+    order: kl.In,
+    n: kl.Size,
+    factors: kl.Size,
+    tiles: kl.Size,
+    share: kl.Size,
+    counts: LaneCounts[kl.Number],
+    twiddles: Twiddles[kl.Number],
+    steps: Steps[kl.Number],
+    to_steps: Steps[kl.Number],
     *,
     build: TileBuild,
 ) -> None:
@@ -264,15 +249,15 @@ def transform_tiles(
     dtype, lanes = table.dtype, build.lanes
     read, write = build.read, build.write
     width = 2 * lanes if "half" in (read.form, write.form) else lanes
-    tile = Tile(private((build.room + lanes) * 2 * lanes, dtype, align=64), lanes)
+    tile = Tile(kl.private((build.room + lanes) * 2 * lanes, dtype, align=64), lanes)
     splits = _SPLIT if build.twiddles else 1
     between = Between(
-        Tile(private(splits * 2 * lanes, dtype, align=64), lanes),
-        Tile(private(splits * 2 * lanes, dtype, align=64), lanes),
+        Tile(kl.private(splits * 2 * lanes, dtype, align=64), lanes),
+        Tile(kl.private(splits * 2 * lanes, dtype, align=64), lanes),
         twiddles.bits,
     )
-    begin = cube_position() * share
-    for number in loop_range(begin, min(begin + share, tiles)):
+    begin = kl.cube_position() * share
+    for number in kl.loop_range(begin, kl.min(begin + share, tiles)):
         here = Lanes(number, counts, width, lanes, build.flat)
         loads = Side(
             source,
@@ -298,7 +283,7 @@ def transform_tiles(
             radix = left & 31
             for one in build.radices:
                 if radix == one:
-                    step_in_place(tile, one, n, before, quotient(n, before), table)
+                    step_in_place(tile, one, n, before, kl.quotient(n, before), table)
             before = before * radix
             left = left >> 5
         if build.twiddles:
@@ -306,16 +291,16 @@ def transform_tiles(
         store_tile(tile, stores, n, order, between if build.twiddles else None)
 
 
-@kernel
-def reversed_digits(order: Out, n: Size, factors: Size) -> None:
+@kl.kernel
+def reversed_digits(order: kl.Out, n: kl.Size, factors: kl.Size) -> None:
     """Write the positions of the results of a transform in place: their digits reversed."""
-    f = absolute_position()
+    f = kl.absolute_position()
     if f < n:
         position, rest, m, left = f * 0, f, n, factors
         while left > 0:
             radix = left & 31
-            m = quotient(m, radix)
-            position = position + modulo(rest, radix) * m
-            rest = quotient(rest, radix)
+            m = kl.quotient(m, radix)
+            position = position + kl.modulo(rest, radix) * m
+            rest = kl.quotient(rest, radix)
             left = left >> 5
         order[f] = position.to(order.dtype)

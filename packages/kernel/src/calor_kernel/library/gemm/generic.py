@@ -10,21 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from calor.dtypes import DType
-from calor_kernel.language import (
-    Index,
-    Number,
-    Pointer,
-    Registers,
-    barrier,
-    constant,
-    fma,
-    helper,
-    loop_range,
-    registers,
-    shared,
-    unit_index,
-    unit_position,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.gemm.lines import StridedLines
 
 
@@ -69,45 +55,47 @@ class GenericTile:
     """A cube's tiles of both operands and a unit's sums; ``y``, ``x``: the unit's position."""
 
     plan: GenericPlan
-    left: Pointer
-    right: Pointer
-    sums: Registers
-    y: Number
-    x: Number
+    left: kl.Pointer
+    right: kl.Pointer
+    sums: kl.Registers
+    y: kl.Number
+    x: kl.Number
 
-    def rows(self, first: Index) -> Iterator[tuple[int, Number]]:
+    def rows(self, first: kl.Index) -> Iterator[tuple[int, kl.Number]]:
         """Yield indices and positions of the unit's rows; ``first``: the first row of the tile."""
         for i in range(self.plan.rows):
             yield i, first + self.y + i * self.plan.down
 
-    def columns(self, first: Index) -> Iterator[tuple[int, Number]]:
+    def columns(self, first: kl.Index) -> Iterator[tuple[int, kl.Number]]:
         """Yield indices and positions of the unit's columns, as ``rows`` does."""
         for j in range(self.plan.columns):
             yield j, first + self.x + j * self.plan.across
 
 
-GenericLoader = Callable[[Index, Number], None]
+GenericLoader = Callable[[kl.Index, kl.Number], None]
 """Fills half ``side`` of an operand's tile, [depth, size], with the step that begins at a term."""
 
 
 def generic_tile(plan: GenericPlan) -> GenericTile:
     """Return shared memory for two tiles of each operand, and sums of 0."""
-    x, y = unit_position(0), unit_position(1)
-    left = shared(2 * plan.height * plan.depth, plan.accumulate)
-    right = shared(2 * plan.depth * plan.width, plan.accumulate)
-    sums = registers((plan.rows, plan.columns), plan.accumulate)
+    x, y = kl.unit_position(0), kl.unit_position(1)
+    left = kl.shared(2 * plan.height * plan.depth, plan.accumulate)
+    right = kl.shared(2 * plan.depth * plan.width, plan.accumulate)
+    sums = kl.registers((plan.rows, plan.columns), plan.accumulate)
     return GenericTile(plan, left, right, sums, y, x)
 
 
-@helper
-def multiply(tile: GenericTile, loaders: Sequence[GenericLoader], begin: Index, end: Index) -> None:
+@kl.helper
+def multiply(
+    tile: GenericTile, loaders: Sequence[GenericLoader], begin: kl.Index, end: kl.Index
+) -> None:
     """Add the products of the terms from ``begin`` to ``end``; the loaders fill the tiles."""
     plan = tile.plan
     side = 0
     for start in range(begin, end, plan.depth):
         for load in loaders:
             load(side, start)  # type: ignore[arg-type]
-        barrier()
+        kl.barrier()
         left_at = side * (plan.height * plan.depth) + tile.y
         right_at = side * (plan.depth * plan.width) + tile.x
         add_step(tile, left_at, right_at)
@@ -115,28 +103,28 @@ def multiply(tile: GenericTile, loaders: Sequence[GenericLoader], begin: Index, 
         side = 1 - side
 
 
-@helper
-def add_step(tile: GenericTile, left_at: Index, right_at: Index) -> None:
+@kl.helper
+def add_step(tile: GenericTile, left_at: kl.Index, right_at: kl.Index) -> None:
     """Add a step's products to a unit's sums; the positions are of its first elements."""
     plan, acc = tile.plan, tile.sums
-    for p in loop_range(plan.depth):
+    for p in kl.loop_range(plan.depth):
         xs = [tile.right[right_at + p * plan.width + j * plan.across] for j in range(plan.columns)]
         for i in range(plan.rows):
             value = tile.left[left_at + p * plan.height + i * plan.down]
             for j in range(plan.columns):
                 if plan.accumulate.kind == "float":
-                    acc[i, j] = fma(value, xs[j], acc[i, j])
+                    acc[i, j] = kl.fma(value, xs[j], acc[i, j])
                 else:
                     acc[i, j] = acc[i, j] + value * xs[j]
 
 
-@helper
+@kl.helper
 def fill_tile(
-    tile: Pointer,
-    at: Index,
+    tile: kl.Pointer,
+    at: kl.Index,
     lines: StridedLines,
-    begin: Index,
-    k: Index,
+    begin: kl.Index,
+    k: kl.Index,
     units: int,
     size: int,
     depth: int,
@@ -146,14 +134,14 @@ def fill_tile(
 
     ``along``: whether the operand is contiguous along the K axis, which has ``k`` terms.
     """
-    unit = unit_index()
+    unit = kl.unit_index()
     for turn in range(-(-size * depth // units)):
         i = unit + turn * units
         if along:
             place, p = i // depth, i % depth
         else:
             place, p = i % size, i // size
-        value = constant(0, tile.dtype)
+        value = kl.constant(0, tile.dtype)
         if (p < depth) and (place < size):
             if (lines.first + place < lines.count) and (begin + p < k):
                 value = lines.source[lines.index(lines.first + place, begin + p)].to(tile.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calor_kernel.language import Index, Mask, Number, Pointer
+from calor_kernel import language as kl
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,24 +15,26 @@ class Lines:
     the axis that is not dense; ``first``: the first row or column of the tile, of ``count``.
     """
 
-    source: Pointer
-    start: Index
-    stride: Index
-    first: Index
-    count: Index
+    source: kl.Pointer
+    start: kl.Index
+    stride: kl.Index
+    first: kl.Index
+    count: kl.Index
     along: bool
 
-    def index(self, across: Index, deep: Index) -> Number:
+    def index(self, across: kl.Index, deep: kl.Index) -> kl.Number:
         """Return the position of an element, by row or column and term."""
         if self.along:
             return self.start + across * self.stride + deep  # type: ignore[return-value]
         return self.start + deep * self.stride + across  # type: ignore[return-value]
 
-    def inside(self, across: Index, deep: Index, k: Index) -> Mask:
+    def inside(self, across: kl.Index, deep: kl.Index, k: kl.Index) -> kl.Mask:
         """Return whether an element exists."""
         return (across < self.count) & (deep < k)
 
-    def split(self, piece: Index, size: int, depth: int, access: int) -> tuple[Index, Index]:
+    def split(
+        self, piece: kl.Index, size: int, depth: int, access: int
+    ) -> tuple[kl.Index, kl.Index]:
         """Return row or column, and term, of an access of a tile; neighbours read one line."""
         lines = (depth if self.along else size) // access
         line, at = piece // lines, piece % lines * access
@@ -43,14 +45,14 @@ class Lines:
 class StridedLines:
     """A tile of an operand of any strides: of rows or columns, and of terms; see ``Lines``."""
 
-    source: Pointer
-    start: Index
-    first: Index
-    count: Index
-    stride: Index
-    depth_stride: Index
+    source: kl.Pointer
+    start: kl.Index
+    first: kl.Index
+    count: kl.Index
+    stride: kl.Index
+    depth_stride: kl.Index
 
-    def index(self, across: Index, deep: Index) -> Number:
+    def index(self, across: kl.Index, deep: kl.Index) -> kl.Number:
         """Return the position of an element, by row or column and term."""
         place = self.start + across * self.stride
         return place + deep * self.depth_stride  # type: ignore[return-value]

@@ -14,27 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from calor.dtypes import DType, bfloat16, float16
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.language import (
-    Fragment,
-    Index,
-    Layout,
-    MatrixShape,
-    Number,
-    Pipeline,
-    Pointer,
-    SharedMatrix,
-    Swizzle,
-    Swizzled,
-    Tile,
-    fragment,
-    group_of,
-    helper,
-    issue_mma,
-    mma,
-    plane_position,
-    wait_mma,
-)
 from calor_kernel.language.matrices import SHAPES, Side, mma_16x8, wgmma_64
 from calor_kernel.library.gemm.pipeline import Loader, accumulate
 
@@ -48,9 +29,9 @@ SQUARE: Final = "simdgroup_8x8x8_float32"
 _HALVES: Final = ("mfma_32x32x8_{}", "wmma_16x16x16_{}")
 _WHOLE: Final = ("mfma_32x32x2_float32", SQUARE)
 
-Sums = list[list[Fragment]]
+Sums = list[list[kl.Fragment]]
 """A plane's or group's tiles of sums, down and across."""
-Operands = Sequence[Sequence[Fragment]]
+Operands = Sequence[Sequence[kl.Fragment]]
 """Operands that registers hold: of each step along the summed axis, those of all tiles."""
 
 
@@ -66,7 +47,7 @@ def loads_together(info: DeviceInfo) -> bool:
     return info.planes[0] == 32 and info.has("load_matrix") and info.has("async_copy")
 
 
-def shape_of(instruction: str, dtype: DType, columns: int) -> MatrixShape:
+def shape_of(instruction: str, dtype: DType, columns: int) -> kl.MatrixShape:
     """Return the shape of an instruction by name; without a name that of warp groups or planes.
 
     ``columns``: the columns of a warp group's sums, 0 for planes.
@@ -103,7 +84,7 @@ class Panel:
         """The number of elements of an access."""
         return ACCESS // int(self.dtype.itemsize)
 
-    def at(self, turned: bool = False) -> Layout | Swizzled:
+    def at(self, turned: bool = False) -> kl.Layout | kl.Swizzled:
         """Return the layout of (line, element), or of (element, line) if ``turned``."""
         line: _Axis = (self.count, self.size + self.access)
         element: _Axis = (self.size, 1)
@@ -113,24 +94,24 @@ class Panel:
             if self.size > piece:
                 element = ((piece, self.size // piece), (1, self.count * piece))
         sides = (element, line) if turned else (line, element)
-        layout = Layout(*map(tuple, zip(*sides, strict=True)))
+        layout = kl.Layout(*map(tuple, zip(*sides, strict=True)))
         if not self.grouped:
             return layout
-        return Swizzled(Swizzle(3, self.access.bit_length() - 1, 3), layout)
+        return kl.Swizzled(kl.Swizzle(3, self.access.bit_length() - 1, 3), layout)
 
     @property
-    def tile(self) -> Tile:
+    def tile(self) -> kl.Tile:
         """The panel as a stage of a pipeline."""
-        return Tile(self.dtype, self.at(), align=1024 if self.grouped else 128)
+        return kl.Tile(self.dtype, self.at(), align=1024 if self.grouped else 128)
 
     @property
     def nbytes(self) -> int:
         """The bytes of shared memory of the panel."""
         return self.tile.size * int(self.dtype.itemsize)
 
-    def matrix(self, memory: Pointer, turned: bool = False) -> SharedMatrix:
+    def matrix(self, memory: kl.Pointer, turned: bool = False) -> kl.SharedMatrix:
         """Return the panel as a matrix whose rows are its lines; its columns if ``turned``."""
-        return SharedMatrix(memory, self.at(turned))
+        return kl.SharedMatrix(memory, self.at(turned))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +147,7 @@ class MmaPlan:
         return f"{self.kind} {self.rows}x{self.columns}x{self.depth} by {self.units}"
 
     @property
-    def shape(self) -> MatrixShape:
+    def shape(self) -> kl.MatrixShape:
         """The shape of the instruction."""
         return shape_of(self.instruction, self.dtype, self.columns if self.grouped else 0)
 
@@ -186,13 +167,13 @@ class MmaPlan:
         count, dense = (size, self.depth) if along else (self.depth, size)
         return Panel(self.dtype, count, dense, self.grouped)
 
-    def layout(self, first: bool) -> Layout | Swizzled:
+    def layout(self, first: bool) -> kl.Layout | kl.Swizzled:
         """Return the layout of (row, term) in the tile of A, or of (term, column) in that of B."""
         along = self.a_along if first else self.b_along
         return self.panel(first).at(turned=along != first)
 
     @property
-    def tiles(self) -> tuple[Tile, Tile]:
+    def tiles(self) -> tuple[kl.Tile, kl.Tile]:
         """The tiles of a stage."""
         return self.panel(True).tile, self.panel(False).tile
 
@@ -201,60 +182,65 @@ class MmaPlan:
         """The shared memory of a cube."""
         return self.stages * (self.panel(True).nbytes + self.panel(False).nbytes)
 
-    @helper
-    def sums(self) -> tuple[Sums, Index, Index]:
+    @kl.helper
+    def sums(self) -> tuple[Sums, kl.Index, kl.Index]:
         """Return the sums of a plane or warp group, and their first row and column."""
         shape = self.shape
         if self.grouped:
-            return [[fragment(shape, "c")]], group_of(shape) * shape.m, 0
-        plane = plane_position()
+            return [[kl.fragment(shape, "c")]], kl.group_of(shape) * shape.m, 0
+        plane = kl.plane_position()
         high, wide = self.rows // self.down, self.columns // self.across
         row, column = plane // self.across * high, plane % self.across * wide
         return sums_of(shape, high // shape.m, wide // shape.n), row, column
 
-    @helper
-    def multiply(self, sums: Sums, pipe: Pipeline, row: Index, column: Index) -> None:
+    @kl.helper
+    def multiply(self, sums: Sums, pipe: kl.Pipeline, row: kl.Index, column: kl.Index) -> None:
         """Add a stage's products to the sums of a plane or warp group, and wait for them."""
-        left = SharedMatrix(pipe.stage(0), self.layout(True))
-        right = SharedMatrix(pipe.stage(1), self.layout(False))
+        left = kl.SharedMatrix(pipe.stage(0), self.layout(True))
+        right = kl.SharedMatrix(pipe.stage(1), self.layout(False))
         add_products(sums, left, right, self.depth, row, column)
         settle(sums)
 
-    @helper
+    @kl.helper
     def accumulate(
         self,
         sums: Sums,
-        pipe: Pipeline,
+        pipe: kl.Pipeline,
         loaders: Sequence[Loader],
-        row: Index,
-        column: Index,
-        begin: Index,
-        end: Index,
+        row: kl.Index,
+        column: kl.Index,
+        begin: kl.Index,
+        end: kl.Index,
     ) -> None:
         """Add the products of the terms from ``begin`` to ``end``, which the loaders copy."""
 
-        def work(at: Number) -> None:
+        def work(at: kl.Number) -> None:
             self.multiply(sums, pipe, row, column)
 
         accumulate(pipe, loaders, work, begin, end, self.depth)
 
 
-def sums_of(shape: MatrixShape, down: int, across: int) -> Sums:
+def sums_of(shape: kl.MatrixShape, down: int, across: int) -> Sums:
     """Return sums of 0 for ``down`` by ``across`` tiles of an instruction."""
-    return [[fragment(shape, "c") for _ in range(across)] for _ in range(down)]
+    return [[kl.fragment(shape, "c") for _ in range(across)] for _ in range(down)]
 
 
 def taken(
-    matrix: SharedMatrix, shape: MatrixShape, first: bool, row: Index, column: Index
-) -> Fragment:
+    matrix: kl.SharedMatrix, shape: kl.MatrixShape, first: bool, row: kl.Index, column: kl.Index
+) -> kl.Fragment:
     """Return the fragment at a row and column as the first or the second operand."""
     side: Side = "a" if first else "b"
     piece = matrix.tile(shape.extent(side), (row, column))
-    return fragment(shape, side).load(piece.pointer, piece.at)
+    return kl.fragment(shape, side).load(piece.pointer, piece.at)
 
 
 def held(
-    matrix: SharedMatrix, shape: MatrixShape, first: bool, count: int, depth: int, place: Index
+    matrix: kl.SharedMatrix,
+    shape: kl.MatrixShape,
+    first: bool,
+    count: int,
+    depth: int,
+    place: kl.Index,
 ) -> Operands:
     """Return ``count`` fragments of rows, or of columns, from a position on."""
     step = shape.m if first else shape.n
@@ -267,11 +253,11 @@ def held(
 
 def add_products(
     sums: Sums,
-    left: SharedMatrix | Operands,
-    right: SharedMatrix | Operands,
+    left: kl.SharedMatrix | Operands,
+    right: kl.SharedMatrix | Operands,
     depth: int,
-    row: Index = 0,
-    column: Index = 0,
+    row: kl.Index = 0,
+    column: kl.Index = 0,
 ) -> None:
     """Add products of rows of ``left`` from ``row`` on and columns of ``right`` from ``column`` on.
 
@@ -281,50 +267,50 @@ def add_products(
     shape = sums[0][0].shape
     steps = range(0, depth, shape.k)
     if shape.feature == "async_matrix":
-        assert isinstance(right, SharedMatrix)
+        assert isinstance(right, kl.SharedMatrix)
         pieces = [
             left.tile((shape.m, shape.k), (row, p))
-            if isinstance(left, SharedMatrix)
+            if isinstance(left, kl.SharedMatrix)
             else left[p // shape.k][0]
             for p in steps
         ]
         rights = [right.tile((shape.k, shape.n), (p, column)) for p in steps]
-        issue_mma(sums[0][0], list(zip(pieces, rights, strict=True)))
+        kl.issue_mma(sums[0][0], list(zip(pieces, rights, strict=True)))
         return
     high, wide = range(len(sums)), range(len(sums[0]))
     # A step's fragments of one operand stay in registers; those of the other follow one by one.
     for number, p in enumerate(steps):
-        if isinstance(right, SharedMatrix):
+        if isinstance(right, kl.SharedMatrix):
             lefts = (
                 [taken(left, shape, True, row + i * shape.m, p) for i in high]
-                if isinstance(left, SharedMatrix)
+                if isinstance(left, kl.SharedMatrix)
                 else left[number]
             )
             for j in wide:
                 one = taken(right, shape, False, p, column + j * shape.n)
                 for i in high:
-                    mma(lefts[i], one, sums[i][j])
+                    kl.mma(lefts[i], one, sums[i][j])
         else:
-            assert isinstance(left, SharedMatrix)
+            assert isinstance(left, kl.SharedMatrix)
             for i in high:
                 one = taken(left, shape, True, row + i * shape.m, p)
                 for j in wide:
-                    mma(one, right[number][j], sums[i][j])
+                    kl.mma(one, right[number][j], sums[i][j])
 
 
 def settle(*sums: Sums) -> None:
     """Wait for asynchronous products."""
     if sums[0][0][0].shape.feature == "async_matrix":
-        wait_mma(*(made[0][0] for made in sums))
+        kl.wait_mma(*(made[0][0] for made in sums))
 
 
-@helper
+@kl.helper
 def store(
     sums: Sums,
-    target: Pointer,
-    first: Index,
-    pitch: Index,
-    limits: tuple[Index, Index] | None,
+    target: kl.Pointer,
+    first: kl.Index,
+    pitch: kl.Index,
+    limits: tuple[kl.Index, kl.Index] | None,
     turned: bool = False,
 ) -> None:
     """Write sums to rows ``pitch`` apart, from an index on, up to the ``limits`` if there are any.
@@ -339,7 +325,7 @@ def store(
             down, right = i * high, j * wide
             place = target.at(first + down * pitch + right)
             left = None if limits is None else (limits[0] - down, limits[1] - right)
-            steps: tuple[Index, Index] = (pitch, 1)
+            steps: tuple[kl.Index, kl.Index] = (pitch, 1)
             if turned:
                 steps, left = (1, pitch), None if left is None else left[::-1]
             sums[i][j].store(place, steps, limits=left)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from calor_kernel.language import Index, Number, Pipeline, helper, loop_range
+from calor_kernel import language as kl
 
-Loader = Callable[[Pipeline, Number], None]
+Loader = Callable[[kl.Pipeline, kl.Number], None]
 """Starts copying an operand's part of the step that begins at a term, to the stage acquired."""
 
 
-@helper
+@kl.helper
 def accumulate(
-    pipe: Pipeline,
+    pipe: kl.Pipeline,
     loaders: Sequence[Loader],
-    work: Callable[[Number], None],
-    first: Index,
-    last: Index,
+    work: Callable[[kl.Number], None],
+    first: kl.Index,
+    last: kl.Index,
     step: int,
 ) -> None:
     """Work on the terms from a first to a last one, ``step`` terms at a time."""
 
-    def take(at: Number) -> None:
+    def take(at: kl.Number) -> None:
         for load in loaders:
             load(pipe, at)
 
@@ -29,8 +29,10 @@ def accumulate(
     work_through(pipe, take, work, first, last, step)
 
 
-@helper
-def fill_ahead(pipe: Pipeline, take: Callable[[Number], None], first: Index, step: int) -> None:
+@kl.helper
+def fill_ahead(
+    pipe: kl.Pipeline, take: Callable[[kl.Number], None], first: kl.Index, step: int
+) -> None:
     """Start the copies of all stages but one; ``take(position)`` copies one stage."""
     for turn in range(pipe.stages - 1):
         pipe.acquire()
@@ -38,18 +40,18 @@ def fill_ahead(pipe: Pipeline, take: Callable[[Number], None], first: Index, ste
         pipe.commit()
 
 
-@helper
+@kl.helper
 def work_through(
-    pipe: Pipeline,
-    take: Callable[[Number], None],
-    work: Callable[[Number], None],
-    first: Index,
-    last: Index,
+    pipe: kl.Pipeline,
+    take: Callable[[kl.Number], None],
+    work: Callable[[kl.Number], None],
+    first: kl.Index,
+    last: kl.Index,
     step: int,
 ) -> None:
     """Work on stage after stage while later ones are copied; the first copies have been started."""
     ahead = (pipe.stages - 1) * step
-    for at in loop_range(first, last, step):
+    for at in kl.loop_range(first, last, step):
         pipe.wait()
         pipe.acquire()
         take(at + ahead)
@@ -58,8 +60,8 @@ def work_through(
         pipe.release()
 
 
-@helper
-def pass_over(pipe: Pipeline) -> None:
+@kl.helper
+def pass_over(pipe: kl.Pipeline) -> None:
     """Release the stages copied ahead of the last one, so that another loop may follow."""
     for _ in range(pipe.stages - 1):
         pipe.wait(0)

@@ -11,27 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from calor.dtypes import float32
-from calor_kernel.language import (
-    Index,
-    Number,
-    Pipeline,
-    Pointer,
-    Registers,
-    barrier,
-    constant,
-    fma,
-    helper,
-    loop_range,
-    pack,
-    registers,
-    shared,
-    unit_index,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.pipeline import Loader, accumulate
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 
-Factors = tuple[Registers, Registers]
+Factors = tuple[kl.Registers, kl.Registers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +28,23 @@ class SimtTile:
     """
 
     plan: SimtPlan
-    sums: Registers
-    y: Number
-    x: Number
+    sums: kl.Registers
+    y: kl.Number
+    x: kl.Number
 
-    def rows(self, first: Index) -> Iterator[tuple[int, Number]]:
+    def rows(self, first: kl.Index) -> Iterator[tuple[int, kl.Number]]:
         """Yield indices and positions of the unit's rows; ``first``: the first row of the tile."""
         for i in range(FOUR * self.plan.high):
             yield i, first + self.y + i // FOUR * (FOUR * self.plan.down) + i % FOUR
 
-    def columns(self, first: Index, run: int) -> Iterator[tuple[int, Number]]:
+    def columns(self, first: kl.Index, run: int) -> Iterator[tuple[int, kl.Number]]:
         """Yield index and position of every ``run``-th column of the unit."""
         for j in range(0, FOUR * self.plan.wide, run):
             yield j, first + self.x + j // FOUR * (FOUR * self.plan.across) + j % FOUR
 
-    def value(self, row: int, column: int, run: int) -> Number:
+    def value(self, row: int, column: int, run: int) -> kl.Number:
         """Return ``run`` sums of a row, from a column on, as a vector."""
-        return pack([self.sums[self.plan.numbers[row, column + q]] for q in range(run)])
+        return kl.pack([self.sums[self.plan.numbers[row, column + q]] for q in range(run)])
 
 
 def simt_tile(plan: SimtPlan) -> SimtTile:
@@ -68,7 +53,7 @@ def simt_tile(plan: SimtPlan) -> SimtTile:
     Each group of 32 units covers four rows by eight columns of register tiles, numbered down the
     columns. So its accesses of shared memory have few bank conflicts (Gray, maxas, 2014).
     """
-    unit = unit_index()
+    unit = kl.unit_index()
     if plan.down % 4 or plan.across % 8:
         y, x = unit // plan.across, unit % plan.across
     else:
@@ -76,17 +61,17 @@ def simt_tile(plan: SimtPlan) -> SimtTile:
         wide = plan.across // 8
         y = group // wide * 4 + (place % 2 + place // 16 * 2)
         x = group % wide * 8 + place // 2 % 8
-    return SimtTile(plan, registers(len(plan.numbers), float32), y * FOUR, x * FOUR)
+    return SimtTile(plan, kl.registers(len(plan.numbers), float32), y * FOUR, x * FOUR)
 
 
-@helper
+@kl.helper
 def multiply(
-    tile: SimtTile, pipe: Pipeline, loaders: Sequence[Loader], begin: Index, end: Index
+    tile: SimtTile, pipe: kl.Pipeline, loaders: Sequence[Loader], begin: kl.Index, end: kl.Index
 ) -> None:
     """Add the products of the terms from ``begin`` to ``end``, which the loaders copy."""
     plan = tile.plan
 
-    def work(at: Number) -> None:
+    def work(at: kl.Number) -> None:
         add_step(tile.sums, pipe.stage(0).at(tile.y), pipe.stage(1).at(tile.x), plan)
 
     accumulate(pipe, loaders, work, begin, end, plan.depth)
@@ -102,35 +87,35 @@ class Side:
     plan: SimtPlan
     lines: Lines
     size: int
-    memory: Pointer
-    held: Registers
+    memory: kl.Pointer
+    held: kl.Registers
 
     @property
     def half(self) -> int:
         """The elements of a half."""
         return self.plan.depth * (self.size + FOUR)
 
-    def place_of(self, turn: int) -> tuple[Number, Number, Number]:
+    def place_of(self, turn: int) -> tuple[kl.Number, kl.Number, kl.Number]:
         """Return an access of a unit: its index, the operand's line and the offset in the line."""
-        piece = unit_index() + turn * self.plan.units
+        piece = kl.unit_index() + turn * self.plan.units
         lines = (self.plan.depth if self.lines.along else self.size) // FOUR
         return piece, piece // lines, piece % lines * FOUR
 
-    @helper
-    def take(self, begin: Index, k: Number) -> None:
+    @kl.helper
+    def take(self, begin: kl.Index, k: kl.Number) -> None:
         """Load the step that begins at a term to registers, with 0 beyond the operand."""
         for turn in range(len(self.held)):
             _, line, at = self.place_of(turn)
             place, p = (line, at) if self.lines.along else (at, line)
             across, deep = self.lines.first + place, begin + p
             index = self.lines.index(across, deep)
-            four = constant((0.0,) * FOUR, float32)
+            four = kl.constant((0.0,) * FOUR, float32)
             if self.lines.inside(across, deep, k):
                 four = self.lines.source.load(index, FOUR)
             self.held[turn] = four
 
-    @helper
-    def put(self, at: Index) -> None:
+    @kl.helper
+    def put(self, at: kl.Index) -> None:
         """Store the registers to a half."""
         pitch = self.size + FOUR
         for turn in range(len(self.held)):
@@ -142,8 +127,8 @@ class Side:
                 else:
                     self.memory.store(at + line * pitch + place, self.held[turn])
 
-    @helper
-    def put_piece(self, turn: int, at: Index) -> None:
+    @kl.helper
+    def put_piece(self, turn: int, at: kl.Index) -> None:
         """Store one access; an operand dense along K is transposed to four lines."""
         if self.lines.along:
             for q in range(FOUR):
@@ -152,29 +137,29 @@ class Side:
             self.memory.store(at, self.held[turn])
 
 
-@helper
-def begin_loaded(left: Lines, right: Lines, k: Number, plan: SimtPlan) -> list[Side]:
+@kl.helper
+def begin_loaded(left: Lines, right: Lines, k: kl.Number, plan: SimtPlan) -> list[Side]:
     """Return both operands with the first step in shared memory and the next in registers."""
     both = (left, plan.rows), (right, plan.columns)
-    halves = [shared(2 * plan.depth * (size + FOUR), float32, align=ACCESS) for _, size in both]
+    halves = [kl.shared(2 * plan.depth * (size + FOUR), float32, align=ACCESS) for _, size in both]
     sides = [
-        Side(plan, *one, halves[i], registers(plan.pieces(one[1]), float32, FOUR))
+        Side(plan, *one, halves[i], kl.registers(plan.pieces(one[1]), float32, FOUR))
         for i, one in enumerate(both)
     ]
     for side in sides:
         side.take(0, k)
         side.put(0)
         side.take(plan.depth, k)
-    barrier()
+    kl.barrier()
     return sides
 
 
-@helper
-def add_loaded(tile: SimtTile, left: Lines, right: Lines, k: Number) -> None:
+@kl.helper
+def add_loaded(tile: SimtTile, left: Lines, right: Lines, k: kl.Number) -> None:
     """Add a tile's products while registers receive a later step."""
     plan = tile.plan
     a, b = sides = begin_loaded(left, right, k, plan)
-    turn = constant(0, k.dtype)
+    turn = kl.constant(0, k.dtype)
     for begin in range(0, k, plan.depth):
         now = [turn * side.half for side in sides]
         add_step(tile.sums, a.memory.at(now[0] + tile.y), b.memory.at(now[1] + tile.x), plan)
@@ -185,11 +170,11 @@ def add_loaded(tile: SimtTile, left: Lines, right: Lines, k: Number) -> None:
         # Compilers do not delay these loads past the barrier, so a whole step hides their latency.
         for side in sides:
             side.take(begin + 2 * plan.depth, k)
-        barrier()
+        kl.barrier()
 
 
-@helper
-def add_early(tile: SimtTile, left: Lines, right: Lines, k: Number) -> None:
+@kl.helper
+def add_early(tile: SimtTile, left: Lines, right: Lines, k: kl.Number) -> None:
     """Add a tile's products; a term's operands are loaded before the preceding products are added.
 
     The last term of a step is added after the barrier, while the next step's first operands are
@@ -198,12 +183,14 @@ def add_early(tile: SimtTile, left: Lines, right: Lines, k: Number) -> None:
     """
     plan, sums, index = tile.plan, tile.sums, k.dtype
     a, b = sides = begin_loaded(left, right, k, plan)
-    factors = registers(plan.high, float32, FOUR), registers(plan.wide, float32, FOUR)
+    factors = kl.registers(plan.high, float32, FOUR), kl.registers(plan.wide, float32, FOUR)
     load_factors(factors, a.memory.at(tile.y), b.memory.at(tile.x), plan)
-    reads = registers(2, index)
+    reads = kl.registers(2, index)
     reads[0], reads[1] = tile.y.to(index), tile.x.to(index)
     # Positions that a unit reads and writes, and the rest of the operand from there.
-    froms, writes, lefts = ([registers(len(side.held), index) for side in sides] for _ in range(3))
+    froms, writes, lefts = (
+        [kl.registers(len(side.held), index) for side in sides] for _ in range(3)
+    )
     for i, side in enumerate(sides):
         lines = side.lines
         for turn in range(len(side.held)):
@@ -213,11 +200,11 @@ def add_early(tile: SimtTile, left: Lines, right: Lines, k: Number) -> None:
             steps = (lines.stride, 1) if lines.along else (1, lines.stride)
             froms[i][turn] = (lines.start + across * steps[0] + later * steps[1]).to(index)
             writes[i][turn] = ((plan.depth + deep) * (side.size + FOUR) + place).to(index)
-            rest = constant(0, index)
+            rest = kl.constant(0, index)
             if across < lines.count:
                 rest = (k - later).to(index)
             lefts[i][turn] = rest
-    forth = constant(1, index)
+    forth = kl.constant(1, index)
     for _ in range(0, k, plan.depth):
         add_but_last(sums, factors, a.memory.at(reads[0]), b.memory.at(reads[1]), plan)
         for i, side in enumerate(sides):
@@ -225,7 +212,7 @@ def add_early(tile: SimtTile, left: Lines, right: Lines, k: Number) -> None:
             reads[i] = reads[i] + half
             number = side.size * plan.depth // FOUR
             for turn in range(len(side.held)):
-                piece = unit_index() + turn * plan.units
+                piece = kl.unit_index() + turn * plan.units
                 if (number % plan.units == 0) or (piece < number):
                     side.put_piece(turn, writes[i][turn])
                 writes[i][turn] = writes[i][turn] - half
@@ -233,21 +220,21 @@ def add_early(tile: SimtTile, left: Lines, right: Lines, k: Number) -> None:
         for i, side in enumerate(sides):
             lines = side.lines
             for turn in range(len(side.held)):
-                four = constant((0.0,) * FOUR, float32)
+                four = kl.constant((0.0,) * FOUR, float32)
                 if lefts[i][turn] > 0:
                     four = lines.source.load(froms[i][turn], FOUR)
                 side.held[turn] = four
                 lefts[i][turn] = lefts[i][turn] - plan.depth
                 further = froms[i][turn] + plan.depth * (1 if lines.along else lines.stride)
                 froms[i][turn] = further.to(index)
-        barrier()
+        kl.barrier()
         add_and_load(sums, factors, a.memory.at(reads[0]), b.memory.at(reads[1]), plan)
 
 
-@helper
-def add_step(sums: Registers, left: Pointer, right: Pointer, plan: SimtPlan) -> None:
+@kl.helper
+def add_step(sums: kl.Registers, left: kl.Pointer, right: kl.Pointer, plan: SimtPlan) -> None:
     """Add a step's products; the pointers are at the unit's first register tiles."""
-    for p in loop_range(0, plan.depth, unroll=plan.depth):
+    for p in kl.loop_range(0, plan.depth, unroll=plan.depth):
         at = p * (plan.rows + FOUR)
         ls = [left.load(at + i * (FOUR * plan.down), FOUR) for i in range(plan.high)]
         at = p * (plan.columns + FOUR)
@@ -255,19 +242,19 @@ def add_step(sums: Registers, left: Pointer, right: Pointer, plan: SimtPlan) -> 
         add_part(sums, ls, rs, plan)
 
 
-@helper
+@kl.helper
 def add_but_last(
-    sums: Registers, factors: Factors, left: Pointer, right: Pointer, plan: SimtPlan
+    sums: kl.Registers, factors: Factors, left: kl.Pointer, right: kl.Pointer, plan: SimtPlan
 ) -> None:
     """Add the products of all terms of a step but the last; its operands stay loaded."""
-    for p in loop_range(1, plan.depth, unroll=plan.depth):
+    for p in kl.loop_range(1, plan.depth, unroll=plan.depth):
         then = left.at(p * (plan.rows + FOUR)), right.at(p * (plan.columns + FOUR))
         add_and_load(sums, factors, then[0], then[1], plan)
 
 
-@helper
+@kl.helper
 def add_and_load(
-    sums: Registers, factors: Factors, left: Pointer, right: Pointer, plan: SimtPlan
+    sums: kl.Registers, factors: Factors, left: kl.Pointer, right: kl.Pointer, plan: SimtPlan
 ) -> None:
     """Load the next operands, then add the products of the operands loaded before."""
     ls, rs = ([side[i] for i in range(side.shape[0])] for side in factors)
@@ -275,8 +262,8 @@ def add_and_load(
     add_part(sums, ls, rs, plan)
 
 
-@helper
-def load_factors(factors: Factors, left: Pointer, right: Pointer, plan: SimtPlan) -> None:
+@kl.helper
+def load_factors(factors: Factors, left: kl.Pointer, right: kl.Pointer, plan: SimtPlan) -> None:
     """Load the operands of one term from the pointers."""
     for i in range(plan.high):
         factors[0][i] = left.load(i * (FOUR * plan.down), FOUR)
@@ -284,9 +271,11 @@ def load_factors(factors: Factors, left: Pointer, right: Pointer, plan: SimtPlan
         factors[1][j] = right.load(j * (FOUR * plan.across), FOUR)
 
 
-@helper
-def add_part(sums: Registers, ls: Sequence[Number], rs: Sequence[Number], plan: SimtPlan) -> None:
+@kl.helper
+def add_part(
+    sums: kl.Registers, ls: Sequence[kl.Number], rs: Sequence[kl.Number], plan: SimtPlan
+) -> None:
     """Add the products of one term in the plan's order."""
     for (i, j), number in plan.numbers.items():
         value, other = ls[i // FOUR][i % FOUR], rs[j // FOUR][j % FOUR]
-        sums[number] = fma(value, other, sums[number])
+        sums[number] = kl.fma(value, other, sums[number])

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import Final
 
 from calor.dtypes import float32
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.language import Layout, Tile
 
 # Elements of an access, and its bytes.
 FOUR = 4
@@ -145,10 +145,10 @@ class SimtPlan:
         return sum(tile.size for tile in self.tiles) * FOUR * (self.stages or 2)
 
     @property
-    def tiles(self) -> tuple[Tile, Tile]:
+    def tiles(self) -> tuple[kl.Tile, kl.Tile]:
         """The tiles of a step: lines of the K axis, padded so that each begins in other banks."""
         a, b = (
-            Tile(float32, Layout((size, self.depth), (1, size + FOUR)), align=ACCESS)
+            kl.Tile(float32, kl.Layout((size, self.depth), (1, size + FOUR)), align=ACCESS)
             for size in (self.rows, self.columns)
         )
         return a, b

@@ -12,25 +12,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32, int64
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Grid
-from calor_kernel.language import (
-    In,
-    InOut,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    SizeOf,
-    constant,
-    cube_position,
-    cube_size,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    unit_position,
-)
 from calor_kernel.library.indexing.checked_index import (
     Failures,
     IndexedAxes,
@@ -48,9 +32,9 @@ _UNITS, _ALONG = 256, 128
 class AlongAxis(Generic[N]):
     """Updates along an axis of ``size``: ``picks`` for an outer index, ``inner`` elements each."""
 
-    picks: SizeOf[N]
-    size: SizeOf[N]
-    inner: SizeOf[N]
+    picks: kl.SizeOf[N]
+    size: kl.SizeOf[N]
+    inner: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +45,24 @@ class UpdatedRows(Generic[N]):
     axes: IndexedAxes[N] | None = None
 
 
-@kernel
+@kl.kernel
 def gather_at_once(
-    source: In,
-    indices: In,
-    target: Out,
+    source: kl.In,
+    indices: kl.In,
+    target: kl.Out,
     status: Failures,
-    rows: Size,
-    length: Size,
-    picks: Size,
-    outer_step: Size,
-    axes: IndexedAxes[Number],
+    rows: kl.Size,
+    length: kl.Size,
+    picks: kl.Size,
+    outer_step: kl.Size,
+    axes: IndexedAxes[kl.Number],
     *,
     width: int,
     flat: bool,
     small: bool,
 ) -> None:
     """Gather rows of ``length`` vectors as ``gather_rows``; y of a unit is its row."""
-    row = cube_position() * cube_size(1) + unit_position(1)
+    row = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
     if row < rows:
         outer, pick = (0, row) if flat else quick_unravel(row, (1, picks), small)
         at = 0 * row if flat else outer * outer_step
@@ -87,15 +71,19 @@ def gather_at_once(
             index = checked(indices[pick * parts + part], axes.sizes[part], status, part + 1)
             at = at + index * axes.strides[part]
         align = width * source.dtype.itemsize
-        for i in loop_range(unit_position(0), length, cube_size(0)):
+        for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
             vector = source.load(at + i * width, width, align=align)
             target.store((row * length + i) * width, vector, align=align)
 
 
-@helper
+@kl.helper
 def row_of(
-    indices: Pointer, pick: Number, status: Pointer, rows: UpdatedRows[Number], small: bool
-) -> Number:
+    indices: kl.Pointer,
+    pick: kl.Number,
+    status: kl.Pointer,
+    rows: UpdatedRows[kl.Number],
+    small: bool,
+) -> kl.Number:
     """Return the row of the target of an update."""
     if rows.along is not None:
         picks, size, inner = rows.along.picks, rows.along.size, rows.along.inner
@@ -112,33 +100,33 @@ def row_of(
     return row
 
 
-@kernel
+@kl.kernel
 def claim_rows(
-    indices: In,
-    owners: InOut,
+    indices: kl.In,
+    owners: kl.InOut,
     status: Failures,
-    picks: Size,
-    rows: UpdatedRows[Number],
+    picks: kl.Size,
+    rows: UpdatedRows[kl.Number],
     *,
     small: bool,
 ) -> None:
     """Give each row to its last update: ``owners`` has update numbers from 1, cleared before."""
-    pick = cube_position() * cube_size() + unit_position()
+    pick = kl.cube_position() * kl.cube_size() + kl.unit_position()
     if pick < picks:
         row = row_of(indices, pick, status, rows, small)
         owners.atomic("max", row, (pick + 1).to(owners.dtype))
 
 
-@kernel
+@kl.kernel
 def scatter_at_once(
-    target: InOut,
-    indices: In,
-    updates: In,
-    owners: In,
+    target: kl.InOut,
+    indices: kl.In,
+    updates: kl.In,
+    owners: kl.In,
     status: Failures,
-    picks: Size,
-    length: Size,
-    rows: UpdatedRows[Number],
+    picks: kl.Size,
+    length: kl.Size,
+    rows: UpdatedRows[kl.Number],
     *,
     update: str,
     width: int,
@@ -148,63 +136,63 @@ def scatter_at_once(
 
     ``owners`` is read for assignments.
     """
-    pick = cube_position() * cube_size(1) + unit_position(1)
+    pick = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
     if pick < picks:
         row = row_of(indices, pick, status, rows, small)
         if update == "assign":
             if owners[row] == (pick + 1).to(owners.dtype):
-                for i in loop_range(unit_position(0), length, cube_size(0)):
+                for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
                     new = updates.load((pick * length + i) * width, width)
                     target.store((row * length + i) * width, new)
         else:
-            for i in loop_range(unit_position(0), length, cube_size(0)):
+            for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
                 new = updates[pick * length + i].to(target.dtype)
                 target.atomic(update, row * length + i, new)
 
 
-@kernel
+@kl.kernel
 def number_rows(
-    indices: In,
-    numbers: Out,
+    indices: kl.In,
+    numbers: kl.Out,
     status: Failures,
-    picks: Size,
-    rows: UpdatedRows[Number],
+    picks: kl.Size,
+    rows: UpdatedRows[kl.Number],
     *,
     small: bool,
 ) -> None:
     """Write the row of each update."""
-    pick = cube_position() * cube_size() + unit_position()
+    pick = kl.cube_position() * kl.cube_size() + kl.unit_position()
     if pick < picks:
         row = row_of(indices, pick, status, rows, small)
         numbers[pick] = row.to(numbers.dtype)
 
 
-@kernel
+@kl.kernel
 def update_segments(
-    target: InOut,
-    numbers: In,
-    order: In,
-    updates: In,
-    picks: Size,
-    length: Size,
+    target: kl.InOut,
+    numbers: kl.In,
+    order: kl.In,
+    updates: kl.In,
+    picks: kl.Size,
+    length: kl.Size,
     *,
     update: str,
 ) -> None:
     """Update each row by its updates in their order; ``numbers``: sorted rows of updates."""
-    first = cube_position() * cube_size(1) + unit_position(1)
+    first = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
     if first < picks:
         row = numbers[first]
-        before = constant(-1, numbers.dtype)
+        before = kl.constant(-1, numbers.dtype)
         if first > 0:
             before = numbers[first - 1]
         if before != row:
             last = first + 1
-            while (last < picks) & (numbers[min(last, picks - 1)] == row):
+            while (last < picks) & (numbers[kl.min(last, picks - 1)] == row):
                 last = last + 1
-            for i in loop_range(unit_position(0), length, cube_size(0)):
+            for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
                 to = row.to(int64) * length + i
                 total = target[to]
-                for j in loop_range(first, last):
+                for j in kl.loop_range(first, last):
                     new = updates[order[j] * length + i].to(target.dtype)
                     total = updated(update, total, new)
                 target[to] = total
@@ -217,9 +205,9 @@ def numbers_of(rows: int) -> DType:
 
 def grid_of(info: DeviceInfo, rows: int, length: int) -> Grid:
     """Return the cubes for rows of vectors: units along a row, and along the rows."""
-    units = min(_UNITS, info.max_units)
+    units = kl.min(_UNITS, info.max_units)
     along = 1
-    while along < min(_ALONG, units) and along < length:
+    while along < kl.min(_ALONG, units) and along < length:
         along *= 2
     cube = along, units // along, 1
     return Grid((-(-rows // cube[1]), 1, 1), cube)

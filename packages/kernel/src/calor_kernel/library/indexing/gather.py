@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from calor.dtypes import int32
 from calor.errors import ElementIndexError
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
     Failure,
@@ -24,17 +25,6 @@ from calor_kernel.contract.work import (
     View,
     Work,
     lowering,
-)
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    SizeOf,
-    absolute_position,
-    kernel,
-    loop_range,
-    min,
-    unravel,
 )
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.indexing.checked_index import (
@@ -62,38 +52,38 @@ class GatheredRows(Generic[N]):
     ``outer_step`` and ``step``: strides of the source; ``pick_step`` and ``part_step``: of indices.
     """
 
-    rows: SizeOf[N]
-    turns: SizeOf[N]
-    length: SizeOf[N]
-    picks: SizeOf[N]
-    outer_step: SizeOf[N]
-    step: SizeOf[N]
-    pick_step: SizeOf[N]
-    part_step: SizeOf[N]
+    rows: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    length: kl.SizeOf[N]
+    picks: kl.SizeOf[N]
+    outer_step: kl.SizeOf[N]
+    step: kl.SizeOf[N]
+    pick_step: kl.SizeOf[N]
+    part_step: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class GatheredElements(Generic[N]):
     """Elements (outer, pick, inner) along an axis of ``size``, ``turns`` of them a unit."""
 
-    count: SizeOf[N]
-    turns: SizeOf[N]
-    picks: SizeOf[N]
-    inner: SizeOf[N]
-    size: SizeOf[N]
-    outer_step: SizeOf[N]
-    step: SizeOf[N]
-    inner_step: SizeOf[N]
+    count: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    picks: kl.SizeOf[N]
+    inner: kl.SizeOf[N]
+    size: kl.SizeOf[N]
+    outer_step: kl.SizeOf[N]
+    step: kl.SizeOf[N]
+    inner_step: kl.SizeOf[N]
 
 
-@kernel
+@kl.kernel
 def gather_rows(
-    source: In,
-    indices: In,
-    target: Out,
+    source: kl.In,
+    indices: kl.In,
+    target: kl.Out,
     status: Failures,
-    over: GatheredRows[Number],
-    axes: IndexedAxes[Number],
+    over: GatheredRows[kl.Number],
+    axes: IndexedAxes[kl.Number],
     *,
     width: int,
     vectors: int,
@@ -105,9 +95,9 @@ def gather_rows(
     if the build does not know.
     """
     length = over.length
-    begin = absolute_position() * over.turns
-    for row in loop_range(begin, min(begin + over.turns, over.rows)):
-        outer, pick = (0, row) if flat else unravel(row, (1, over.picks))
+    begin = kl.absolute_position() * over.turns
+    for row in kl.loop_range(begin, kl.min(begin + over.turns, over.rows)):
+        outer, pick = (0, row) if flat else kl.unravel(row, (1, over.picks))
         at = 0 * row if flat else outer * over.outer_step
         first = pick * over.pick_step
         for part, size in enumerate(axes.sizes):
@@ -119,22 +109,22 @@ def gather_rows(
                 target.store(row * (vectors * width) + i * width, loaded[i])
         elif width > 1:
             whole = length // width * width
-            for i in loop_range(0, whole, width):
+            for i in kl.loop_range(0, whole, width):
                 target.store(row * length + i, source.load(at + i, width))
-            for i in loop_range(whole, length):
+            for i in kl.loop_range(whole, length):
                 target[row * length + i] = source[at + i]
         else:
-            for i in loop_range(length):
+            for i in kl.loop_range(length):
                 target[row * length + i] = source[at + i * over.step]
 
 
-@kernel
+@kl.kernel
 def gather_along(
-    source: In,
-    indices: In,
-    target: Out,
+    source: kl.In,
+    indices: kl.In,
+    target: kl.Out,
     status: Failures,
-    over: GatheredElements[Number],
+    over: GatheredElements[kl.Number],
     *,
     words: int,
     small: bool,
@@ -143,8 +133,8 @@ def gather_along(
 
     An element is ``words`` items of memory.
     """
-    begin = absolute_position() * over.turns
-    for n in loop_range(begin, min(begin + over.turns, over.count)):
+    begin = kl.absolute_position() * over.turns
+    for n in kl.loop_range(begin, kl.min(begin + over.turns, over.count)):
         outer, _, i = quick_unravel(n, (1, over.picks, over.inner), small)
         index = checked(indices[n], over.size, status, 1)
         at = (outer * over.outer_step + index * over.step + i * over.inner_step) * words

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from calor.dtypes import int64
 from calor.specs import Spec
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import coalesced
@@ -28,24 +29,6 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    SizeOf,
-    StrideOf,
-    absolute_position,
-    helper,
-    kernel,
-    loop_range,
-    max,
-    min,
-    splat,
-    unravel,
-)
 from calor_kernel.library.copying import as_bits, lower_copy
 
 N = TypeVar("N")
@@ -57,9 +40,9 @@ _GRAIN = 1 << 16
 class Region(Generic[N]):
     """A region of an array: sizes, strides of the source, and strides of the target."""
 
-    sizes: tuple[SizeOf[N], ...]
-    source: tuple[StrideOf[N], ...]
-    target: tuple[StrideOf[N], ...]
+    sizes: tuple[kl.SizeOf[N], ...]
+    source: tuple[kl.StrideOf[N], ...]
+    target: tuple[kl.StrideOf[N], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +52,19 @@ class Starts(Generic[N]):
     ``step``: the stride of the array of starts.
     """
 
-    step: StrideOf[N]
+    step: kl.StrideOf[N]
     region: Region[N]
-    limits: tuple[StrideOf[N], ...]
-    strides: tuple[StrideOf[N], ...]
+    limits: tuple[kl.StrideOf[N], ...]
+    strides: tuple[kl.StrideOf[N], ...]
 
 
-@kernel
+@kl.kernel
 def copy_region(
-    source: In,
-    target: Out,
-    rows: Size,
-    turns: Size,
-    region: Region[Number],
+    source: kl.In,
+    target: kl.Out,
+    rows: kl.Size,
+    turns: kl.Size,
+    region: Region[kl.Number],
     *,
     width: int,
     fill: bool,
@@ -91,73 +74,73 @@ def copy_region(
     ``width``: lanes of a copy if rows are contiguous in both arrays, else 1. ``fill``: the source
     is one element.
     """
-    start = absolute_position() * turns
-    for row in loop_range(start, min(start + turns, rows)):
+    start = kl.absolute_position() * turns
+    for row in kl.loop_range(start, kl.min(start + turns, rows)):
         copy_row(source, 0, target, 0, row, region, width, fill)
 
 
-@helper
+@kl.helper
 def copy_row(
-    source: Pointer,
-    source_at: Index,
-    target: Pointer,
-    target_at: Index,
-    row: Number,
-    region: Region[Number],
+    source: kl.Pointer,
+    source_at: kl.Index,
+    target: kl.Pointer,
+    target_at: kl.Index,
+    row: kl.Number,
+    region: Region[kl.Number],
     width: int,
     fill: bool,
 ) -> None:
     """Copy one row of a region, its number counted over all axes but the last."""
-    for i, at in enumerate(unravel(row, region.sizes[:-1])):
+    for i, at in enumerate(kl.unravel(row, region.sizes[:-1])):
         source_at = source_at + at * region.source[i]
         target_at = target_at + at * region.target[i]
     length = region.sizes[-1]
     if width > 1:
         whole = length // width * width
-        for i in loop_range(0, whole, width):
+        for i in kl.loop_range(0, whole, width):
             value = source[0] if fill else source.load(source_at + i, width)
-            target.store(target_at + i, value if not fill else splat(value, width))
-        for i in loop_range(whole, length):
+            target.store(target_at + i, value if not fill else kl.splat(value, width))
+        for i in kl.loop_range(whole, length):
             target[target_at + i] = source[0] if fill else source[source_at + i]
     else:
-        for i in loop_range(length):
+        for i in kl.loop_range(length):
             element = source[source_at + i * region.source[-1]]
             target[target_at + i * region.target[-1]] = element
 
 
-@kernel
+@kl.kernel
 def copy_dynamic(
-    source: In,
-    starts: In,
-    target: Out,
-    rows: Size,
-    turns: Size,
-    over: Starts[Number],
+    source: kl.In,
+    starts: kl.In,
+    target: kl.Out,
+    rows: kl.Size,
+    turns: kl.Size,
+    over: Starts[kl.Number],
     *,
     width: int,
     into: bool,
 ) -> None:
     """Copy a region that begins at the starts, in the target (``into``) or in the source."""
-    offset: Index = 0
+    offset: kl.Index = 0
     for axis, limit in enumerate(over.limits):
         first = as_index(starts[axis * over.step], limit)
-        offset = offset + max(first, 0) * over.strides[axis]
-    begin = absolute_position() * turns
-    for row in loop_range(begin, min(begin + turns, rows)):
+        offset = offset + kl.max(first, 0) * over.strides[axis]
+    begin = kl.absolute_position() * turns
+    for row in kl.loop_range(begin, kl.min(begin + turns, rows)):
         if into:
             copy_row(source, 0, target, offset, row, over.region, width, False)
         else:
             copy_row(source, offset, target, 0, row, over.region, width, False)
 
 
-@helper
-def as_index(start: Number, limit: Number) -> Number:
+@kl.helper
+def as_index(start: kl.Number, limit: kl.Number) -> kl.Number:
     """Return a start as an index, at most the limit; an unsigned one beyond int64 is the limit."""
     if start.dtype.kind == "uint" and start.dtype.itemsize == 8:
-        low = min(start, limit.to(start.dtype))
+        low = kl.min(start, limit.to(start.dtype))
         result = low.to(int64)
     else:
-        result = min(start.to(int64), limit)
+        result = kl.min(start.to(int64), limit)
     return result
 
 
@@ -207,7 +190,7 @@ def copy_launch(
     rows = prod(region.sizes[:-1])
     adjacent = region.target[-1] == 1
     fill = part is None and len(region.sizes) == 1 and region.source[-1] == 0 and adjacent
-    width = max(1, info.vector_bytes // itemsize)
+    width = kl.max(1, info.vector_bytes // itemsize)
     if not (adjacent and (region.source[-1] == 1 or fill)):
         width = 1
     units, turns = share(rows, region.sizes[-1] * itemsize, info, _GRAIN)
@@ -231,8 +214,8 @@ def copy_launch(
 def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int, int]:
     """Return the units of a cube and the rows of a unit; a cube of one unit has ``grain`` bytes."""
     if info.max_units > 1:
-        return min(info.max_units, 64), 1
-    return 1, max(1, min(rows, grain // max(row_bytes, 1)))
+        return kl.min(info.max_units, 64), 1
+    return 1, kl.max(1, kl.min(rows, grain // kl.max(row_bytes, 1)))
 
 
 def dense_copy(view: View, number: int, result: Spec, info: DeviceInfo) -> list[Launch]:

@@ -12,22 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import int32, int64, uint32
-from calor_kernel.language import (
-    In,
-    InOut,
-    Number,
-    Pointer,
-    SizeOf,
-    constant,
-    cube_position,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    private,
-    select,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.indexing.checked_index import Failures, IndexedAxes, checked, updated
 from calor_kernel.library.sort.networks import LANES, compress, count_lanes
 
@@ -45,13 +30,13 @@ class ScatteredRows(Generic[N]):
     ``pick_step`` and ``part_step``: strides of indices.
     """
 
-    rows: SizeOf[N]
-    picks: SizeOf[N]
-    length: SizeOf[N]
-    share: SizeOf[N]
-    columns: SizeOf[N]
-    pick_step: SizeOf[N]
-    part_step: SizeOf[N]
+    rows: kl.SizeOf[N]
+    picks: kl.SizeOf[N]
+    length: kl.SizeOf[N]
+    share: kl.SizeOf[N]
+    columns: kl.SizeOf[N]
+    pick_step: kl.SizeOf[N]
+    part_step: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +47,22 @@ class Updates(Generic[N]):
     None for single elements.
     """
 
-    outers: SizeOf[N]
-    picks: SizeOf[N]
-    inner: SizeOf[N] | None
-    size: SizeOf[N]
-    outer_share: SizeOf[N]
-    share: SizeOf[N]
+    outers: kl.SizeOf[N]
+    picks: kl.SizeOf[N]
+    inner: kl.SizeOf[N] | None
+    size: kl.SizeOf[N]
+    outer_share: kl.SizeOf[N]
+    share: kl.SizeOf[N]
 
 
-@kernel
+@kl.kernel
 def scatter_rows(
-    target: InOut,
-    indices: In,
-    updates: In,
+    target: kl.InOut,
+    indices: kl.In,
+    updates: kl.In,
     status: Failures,
-    over: ScatteredRows[Number],
-    axes: IndexedAxes[Number],
+    over: ScatteredRows[kl.Number],
+    axes: IndexedAxes[kl.Number],
     *,
     width: int,
     update: str,
@@ -88,11 +73,11 @@ def scatter_rows(
     Strides of ``axes`` are in rows. ``pair``: elements are (real, imaginary).
     """
     length = over.length
-    first = cube_position(0) * over.share
-    last = min(first + over.share, over.rows)
-    begin = cube_position(1) * over.columns
-    end = min(begin + over.columns, length)
-    for pick in loop_range(0, over.picks):
+    first = kl.cube_position(0) * over.share
+    last = kl.min(first + over.share, over.rows)
+    begin = kl.cube_position(1) * over.columns
+    end = kl.min(begin + over.columns, length)
+    for pick in kl.loop_range(0, over.picks):
         row = 0 * pick
         for part, size in enumerate(axes.sizes):
             at = pick * over.pick_step + part * over.part_step
@@ -103,14 +88,14 @@ def scatter_rows(
             )
 
 
-@helper
+@kl.helper
 def update_row(
-    target: Pointer,
-    to: Number,
-    updates: Pointer,
-    at: Number,
-    begin: Number,
-    end: Number,
+    target: kl.Pointer,
+    to: kl.Number,
+    updates: kl.Pointer,
+    at: kl.Number,
+    begin: kl.Number,
+    end: kl.Number,
     width: int,
     update: str,
     pair: bool,
@@ -118,7 +103,7 @@ def update_row(
     """Update one row from ``begin`` to ``end``."""
     step = 2 if pair else width
     whole = begin + (end - begin) // step * step
-    for i in loop_range(begin, whole, step):
+    for i in kl.loop_range(begin, whole, step):
         if pair:
             multiply_pair(target, to + i, updates, at + i)
         else:
@@ -127,13 +112,13 @@ def update_row(
                 new = updated(update, target.load(to + i, width), new)
             target.store(to + i, new)
     if not pair:
-        for i in loop_range(whole, end):
+        for i in kl.loop_range(whole, end):
             new = updates[at + i].to(target.dtype)
             target[to + i] = new if update == "assign" else updated(update, target[to + i], new)
 
 
-@helper
-def multiply_pair(target: Pointer, to: Number, updates: Pointer, at: Number) -> None:
+@kl.helper
+def multiply_pair(target: kl.Pointer, to: kl.Number, updates: kl.Pointer, at: kl.Number) -> None:
     """Multiply one complex number by another."""
     a, b = target[to], target[to + 1]
     c, d = updates[at].to(target.dtype), updates[at + 1].to(target.dtype)
@@ -141,13 +126,13 @@ def multiply_pair(target: Pointer, to: Number, updates: Pointer, at: Number) -> 
     target[to + 1] = a * d + b * c
 
 
-@kernel
+@kl.kernel
 def scatter_along(
-    target: InOut,
-    indices: In,
-    updates: In,
+    target: kl.InOut,
+    indices: kl.In,
+    updates: kl.In,
     status: Failures,
-    over: Updates[Number],
+    over: Updates[kl.Number],
     *,
     words: int,
     update: str,
@@ -156,12 +141,12 @@ def scatter_along(
     """Update elements along an axis; an element is ``words`` items of memory."""
     size, inner = over.size, over.inner
     assert inner is not None
-    first_outer = cube_position(0) * over.outer_share
-    first = cube_position(1) * over.share
-    last = min(first + over.share, size)
-    for outer in loop_range(first_outer, min(first_outer + over.outer_share, over.outers)):
-        for pick in loop_range(0, over.picks):
-            for i in loop_range(inner):
+    first_outer = kl.cube_position(0) * over.outer_share
+    first = kl.cube_position(1) * over.share
+    last = kl.min(first + over.share, size)
+    for outer in kl.loop_range(first_outer, kl.min(first_outer + over.outer_share, over.outers)):
+        for pick in kl.loop_range(0, over.picks):
+            for i in kl.loop_range(inner):
                 n = (outer * over.picks + pick) * inner + i
                 index = checked(indices[n], size, status, 1)
                 if (index >= first) and (index < last):
@@ -176,13 +161,13 @@ def scatter_along(
                             target[to + word] = new
 
 
-@kernel
+@kl.kernel
 def scatter_elements(
-    target: InOut,
-    indices: In,
-    updates: In,
+    target: kl.InOut,
+    indices: kl.In,
+    updates: kl.In,
     status: Failures,
-    over: Updates[Number],
+    over: Updates[kl.Number],
     *,
     update: str,
     owned: bool,
@@ -192,92 +177,97 @@ def scatter_elements(
     ``owned``: there are several cubes along y; positions are then below 2 ** 31.
     """
     size, picks = over.size, over.picks
-    first_outer = cube_position(0) * over.outer_share
-    first = cube_position(1) * over.share
-    last = min(first + over.share, size)
-    positions = private(_BLOCK + _LANES, int64, align=64)
-    numbers = private(_BLOCK + _LANES, uint32, align=64)
-    for outer in loop_range(first_outer, min(first_outer + over.outer_share, over.outers)):
-        for begin in loop_range(0, picks, _BLOCK):
-            end = min(begin + _BLOCK, picks)
+    first_outer = kl.cube_position(0) * over.outer_share
+    first = kl.cube_position(1) * over.share
+    last = kl.min(first + over.share, size)
+    positions = kl.private(_BLOCK + _LANES, int64, align=64)
+    numbers = kl.private(_BLOCK + _LANES, uint32, align=64)
+    for outer in kl.loop_range(first_outer, kl.min(first_outer + over.outer_share, over.outers)):
+        for begin in kl.loop_range(0, picks, _BLOCK):
+            end = kl.min(begin + _BLOCK, picks)
             at = outer * picks
             if owned:
                 found = take_block(
                     indices, at, begin, end, size, first, last, positions, numbers, status
                 )
-                for j in loop_range(0, found, unroll=2):
+                for j in kl.loop_range(0, found, unroll=2):
                     number = at + begin + numbers[j].to(int64)
                     change(target, outer * size + positions[j], updates[number], update)
             else:
                 check_block(indices, at, begin, end, size, positions, status)
-                for j in loop_range(begin, end, unroll=4):
+                for j in kl.loop_range(begin, end, unroll=4):
                     to = outer * size + positions[j - begin]
                     change(target, to, updates[at + j], update)
 
 
-def change(target: Pointer, to: Number, new: Number, update: str) -> None:
+def change(target: kl.Pointer, to: kl.Number, new: kl.Number, update: str) -> None:
     """Update one element."""
     new = new.to(target.dtype)
     target[to] = new if update == "assign" else updated(update, target[to], new)
 
 
-@helper
+@kl.helper
 def check_vector(
-    indices: Pointer, at: Number, i: Number, end: Number, size: Number, status: Pointer
-) -> Number:
+    indices: kl.Pointer,
+    at: kl.Number,
+    i: kl.Number,
+    end: kl.Number,
+    size: kl.Number,
+    status: kl.Pointer,
+) -> kl.Number:
     """Return a vector of indices counted from the start; those out of range give 0 and a failure.
 
     Lanes beyond the end are 0 too.
     """
-    inside = (i + constant(tuple(range(_LANES)), int64)) < end
+    inside = (i + kl.constant(tuple(range(_LANES)), int64)) < end
     raw = indices.load(at + i, _LANES, mask=inside)
     position = raw.to(int64)
     below = position < 0
     if raw.dtype.kind != "uint":
-        position = select(below, position + size, position)
+        position = kl.select(below, position + size, position)
         below = position < 0
-    wrong = below | (position >= splat(size, _LANES))
+    wrong = below | (position >= kl.splat(size, _LANES))
     if count_lanes(wrong) > 0:
         # Lanes beyond the end are 0, which is out of range where the size is 0.
-        status.store(0, constant(1, int32), order="relaxed", scope="device")
-    return select(wrong, constant(0, int64, _LANES), position)
+        status.store(0, kl.constant(1, int32), order="relaxed", scope="device")
+    return kl.select(wrong, kl.constant(0, int64, _LANES), position)
 
 
-@helper
+@kl.helper
 def check_block(
-    indices: Pointer,
-    at: Number,
-    begin: Number,
-    end: Number,
-    size: Number,
-    positions: Pointer,
-    status: Pointer,
+    indices: kl.Pointer,
+    at: kl.Number,
+    begin: kl.Number,
+    end: kl.Number,
+    size: kl.Number,
+    positions: kl.Pointer,
+    status: kl.Pointer,
 ) -> None:
     """Write the positions of a block of indices."""
-    for i in loop_range(begin, end, _LANES):
+    for i in kl.loop_range(begin, end, _LANES):
         positions.store(i - begin, check_vector(indices, at, i, end, size, status))
 
 
-@helper
+@kl.helper
 def take_block(
-    indices: Pointer,
-    at: Number,
-    begin: Number,
-    end: Number,
-    size: Number,
-    first: Number,
-    last: Number,
-    positions: Pointer,
-    numbers: Pointer,
-    status: Pointer,
-) -> Number:
+    indices: kl.Pointer,
+    at: kl.Number,
+    begin: kl.Number,
+    end: kl.Number,
+    size: kl.Number,
+    first: kl.Number,
+    last: kl.Number,
+    positions: kl.Pointer,
+    numbers: kl.Pointer,
+    status: kl.Pointer,
+) -> kl.Number:
     """Write the positions from ``first`` to ``last`` of a block, and the indices' numbers in it.
 
     Return the number of them.
     """
-    found = constant(0, int64)
-    lanes = constant(tuple(range(_LANES)), int64)
-    for i in loop_range(begin, end, _LANES):
+    found = kl.constant(0, int64)
+    lanes = kl.constant(tuple(range(_LANES)), int64)
+    for i in kl.loop_range(begin, end, _LANES):
         position = check_vector(indices, at, i, end, size, status)
         mine = (position >= first) & (position < last) & ((i + lanes) < end)
         number = (i - begin + lanes).to(uint32)

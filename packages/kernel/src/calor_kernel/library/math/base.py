@@ -15,14 +15,14 @@ from math import inf, nan
 from typing import Final, ParamSpec, TypeVar
 
 from calor.dtypes import DType, float32, float64, int32, int64, uint32, uint64
+from calor_kernel import language as kl
 from calor_kernel.errors import KernelTypeError
-from calor_kernel.language import Number, bitcast, constant, fma, select, sqrt, vreduce
 from calor_kernel.language.builder import current
 from calor_kernel.library.math.coefficients import Table as Table
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Pair = tuple[Number, Number]
+Pair = tuple[kl.Number, kl.Number]
 
 INFINITY: Final = inf
 NAN: Final = nan
@@ -66,7 +66,7 @@ _FORMATS: Final = {
 }
 
 
-def format_of(x: Number) -> Format:
+def format_of(x: kl.Number) -> Format:
     """Return the format of a value; KernelTypeError for a type that must be converted first."""
     found = _FORMATS.get(x.dtype)
     if found is None:
@@ -123,82 +123,82 @@ def within(
 # Polynomials.
 
 
-def polynomial(x: Number, coefficients: Sequence[float]) -> Number:
+def polynomial(x: kl.Number, coefficients: Sequence[float]) -> kl.Number:
     """Return the polynomial, its constant first, by Horner's rule with fused operations."""
-    total = constant(coefficients[-1], x.dtype, x.width)
+    total = kl.constant(coefficients[-1], x.dtype, x.width)
     for c in coefficients[-2::-1]:
-        total = fma(total, x, c)
+        total = kl.fma(total, x, c)
     return total
 
 
 # Sums and products with their rounding errors (Dekker 1971; Ogita, Rump and Oishi 2005).
-def fast_two_sum(a: Number, b: Number | float) -> Pair:
+def fast_two_sum(a: kl.Number, b: kl.Number | float) -> Pair:
     """Return the sum and its error, for |a| ≥ |b| or a = 0."""
     total = a + b
     return total, (a - total) + b
 
 
-def two_sum(a: Number, b: Number | float) -> Pair:
+def two_sum(a: kl.Number, b: kl.Number | float) -> Pair:
     """Return the sum and its error."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-def two_product(a: Number, b: Number | float) -> Pair:
+def two_product(a: kl.Number, b: kl.Number | float) -> Pair:
     """Return the product and its error."""
     product = a * b
-    return product, fma(a, b, -product)
+    return product, kl.fma(a, b, -product)
 
 
 def ratio(over: Pair, under: Pair) -> Pair:
     """Return the quotient of two sums of two numbers as such a sum; the first parts are leading."""
     inverse = 1.0 / under[0]
     first = over[0] * inverse
-    left = fma(-first, under[0], over[0]) + fma(-first, under[1], over[1])
+    left = kl.fma(-first, under[0], over[0]) + kl.fma(-first, under[1], over[1])
     return first, left * inverse
 
 
 def root(square: Pair, least: float = 2.0**-60) -> Pair:
     """Return the square root of a sum of two numbers as such a sum; 0 for 0."""
-    first = sqrt(square[0])
-    left = fma(-first, first, square[0]) + square[1]
+    first = kl.sqrt(square[0])
+    left = kl.fma(-first, first, square[0]) + square[1]
     return first, left * (0.5 / below(first, least))
 
 
 # Bits.
-def bits_of(x: Number) -> Number:
+def bits_of(x: kl.Number) -> kl.Number:
     """Return the bits as a signed integer."""
-    return bitcast(x, format_of(x).signed)
+    return kl.bitcast(x, format_of(x).signed)
 
 
-def power_of_two(n: Number, like: Format) -> Number:
+def power_of_two(n: kl.Number, like: Format) -> kl.Number:
     """Return 2**n for integers n in the exponent range of normal numbers."""
-    return bitcast((n + like.bias) << like.fraction, like.dtype)
+    return kl.bitcast((n + like.bias) << like.fraction, like.dtype)
 
 
-def some(condition: Number) -> Number:
+def some(condition: kl.Number) -> kl.Number:
     """Return whether a condition holds in any lane, as a device value for ``if``."""
-    return vreduce("or", condition)
+    return kl.vreduce("or", condition)
 
 
-def is_negative(x: Number) -> Number:
+def is_negative(x: kl.Number) -> kl.Number:
     """Return whether the sign bit is set, also for −0 and NaN."""
     return bits_of(x) < 0
 
 
-def sign_as(magnitude: Number, x: Number) -> Number:
+def sign_as(magnitude: kl.Number, x: kl.Number) -> kl.Number:
     """Return a nonnegative magnitude with the sign of x."""
     form = format_of(x)
     mask = form.sign - (1 << (8 * form.dtype.itemsize))
-    return bitcast(bits_of(magnitude) | (bits_of(x) & mask), form.dtype)
+    return kl.bitcast(bits_of(magnitude) | (bits_of(x) & mask), form.dtype)
 
 
-def above(x: Number, limit: float | int) -> Number:
+def above(x: kl.Number, limit: float | int) -> kl.Number:
     """Return x, or the limit if x is larger; NaN stays."""
-    return select(x > limit, limit, x)
+    return kl.select(x > limit, limit, x)
 
 
-def below(x: Number, limit: float | int) -> Number:
+def below(x: kl.Number, limit: float | int) -> kl.Number:
     """Return x, or the limit if x is smaller; NaN stays."""
-    return select(x < limit, limit, x)
+    return kl.select(x < limit, limit, x)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from calor.dtypes import int32, int64, uint32, uint64
-from calor_kernel.language import Number, bitcast, cast, constant, fma, helper, mulhi, select
+from calor_kernel import language as kl
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -62,104 +62,104 @@ _WORDS: Final = (
 class Angle(NamedTuple):
     """x = quadrant · π/2 + r + rest, with |r| ≤ π/4; only the quadrant's two low bits matter."""
 
-    r: Number
-    rest: Number
-    quadrant: Number
+    r: kl.Number
+    rest: kl.Number
+    quadrant: kl.Number
 
 
-@helper
-def reduced_angle(x: Number, form: Format) -> Angle:
+@kl.helper
+def reduced_angle(x: kl.Number, form: Format) -> Angle:
     """Return a nonnegative argument's quadrant and remainder; NaN for infinities and NaN."""
     r, rest, quadrant = _near(x, form)
     large = x >= _LARGE[form.number]
     if some(large):
         far = _far(x, form)
-        r = select(large, far.r, r)
-        rest = select(large, far.rest, rest)
-        quadrant = select(large, far.quadrant, quadrant)
+        r = kl.select(large, far.r, r)
+        rest = kl.select(large, far.rest, rest)
+        quadrant = kl.select(large, far.quadrant, quadrant)
     return Angle(r, rest, quadrant)
 
 
-def _near(x: Number, form: Format) -> Angle:
-    total = fma(x, _TWO_OVER_PI, form.magic)
+def _near(x: kl.Number, form: Format) -> Angle:
+    total = kl.fma(x, _TWO_OVER_PI, form.magic)
     n = total - form.magic
     first, second, third = _HALF_PI[form.number]
-    step, error = two_product(n, constant(second, x.dtype, x.width))
-    r, rest = two_sum(fma(n, -first, x), -step)
-    return Angle(r, rest - fma(n, third, error), bitcast(total, form.signed))
+    step, error = two_product(n, kl.constant(second, x.dtype, x.width))
+    r, rest = two_sum(kl.fma(n, -first, x), -step)
+    return Angle(r, rest - kl.fma(n, third, error), kl.bitcast(total, form.signed))
 
 
-def _far(x: Number, form: Format) -> Angle:
+def _far(x: kl.Number, form: Format) -> Angle:
     parts = _far32(x) if form.fraction == 23 else _far64(x)
     first, second = _HALF_PI[form.number][:2]
     turn, error = fast_two_sum(parts.r, parts.rest)
-    r, lost = two_product(turn, constant(first, x.dtype, x.width))
-    rest = lost + fma(turn, second, error * first)
-    return Angle(select(x < INFINITY, r, NAN), rest, parts.quadrant)
+    r, lost = two_product(turn, kl.constant(first, x.dtype, x.width))
+    rest = lost + kl.fma(turn, second, error * first)
+    return Angle(kl.select(x < INFINITY, r, NAN), rest, parts.quadrant)
 
 
-def _window(start: Number, words: int, first: int) -> list[Number]:
+def _window(start: kl.Number, words: int, first: int) -> list[kl.Number]:
     """Return words of 2/π from bit ``start`` on; ``first``: the largest power of two of words."""
     place, shift = start >> 5, start & 31
     count = words + 1
-    held: list[Number] = [constant(w, uint32, start.width) for w in _WORDS]
+    held: list[kl.Number] = [kl.constant(w, uint32, start.width) for w in _WORDS]
     step = first
     while step:
         taken = (place & step) != 0
         # Words that the later steps can reach.
         needed = min(count + step - 1, len(held) - step)
-        held = [select(taken, held[i + step], held[i]) for i in range(needed)]
+        held = [kl.select(taken, held[i + step], held[i]) for i in range(needed)]
         step //= 2
     # Shifts are below 32, so this one is made in two.
     return [(held[i] << shift) | ((held[i + 1] >> 1) >> (31 - shift)) for i in range(words)]
 
 
-def _far32(x: Number) -> Angle:
+def _far32(x: kl.Number) -> Angle:
     """Return the quadrant and the remaining part of a quadrant, as the sum of two numbers."""
-    bits = bitcast(x, uint32)
+    bits = kl.bitcast(x, uint32)
     m = (bits & 0x7FFFFF) | 0x800000
     # x · 2/π modulo 4 as a 64-bit integer: the words above are whole turns, and those below are
     # more than the worst argument needs.
     top, middle, low = _window((bits >> 23) - 120, 3, 4)
-    high = m * top + mulhi(m, middle)
+    high = m * top + kl.mulhi(m, middle)
     part = m * middle
-    total = part + mulhi(m, low)
-    high = high + cast(total < part, uint32)
+    total = part + kl.mulhi(m, low)
+    high = high + kl.cast(total < part, uint32)
     quadrant = (high + (1 << 29)) >> 30
-    left = bitcast(high - (quadrant << 30), int32)
-    a = cast(left >> 6, x.dtype) * 2.0**-24
-    b = cast(((left & 63) << 18) | bitcast(total >> 14, int32), x.dtype) * 2.0**-48
-    c = cast(bitcast(total & 0x3FFF, int32), x.dtype) * 2.0**-62
+    left = kl.bitcast(high - (quadrant << 30), int32)
+    a = kl.cast(left >> 6, x.dtype) * 2.0**-24
+    b = kl.cast(((left & 63) << 18) | kl.bitcast(total >> 14, int32), x.dtype) * 2.0**-48
+    c = kl.cast(kl.bitcast(total & 0x3FFF, int32), x.dtype) * 2.0**-62
     turn, error = fast_two_sum(a, b)
-    return Angle(turn, error + c, bitcast(quadrant, int32))
+    return Angle(turn, error + c, kl.bitcast(quadrant, int32))
 
 
-def _far64(x: Number) -> Angle:
-    bits = bitcast(x, uint64)
+def _far64(x: kl.Number) -> Angle:
+    bits = kl.bitcast(x, uint64)
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
-    start = cast(bits >> 52, uint32) - 1045
-    words = [cast(w, uint64) for w in _window(start, 6, 16)]
+    start = kl.cast(bits >> 52, uint32) - 1045
+    words = [kl.cast(w, uint64) for w in _window(start, 6, 16)]
     high, low = _product(words, m)
     quadrant = (high + (1 << 61)) >> 62
-    left = bitcast(high - (quadrant << 62), int64)
-    a = cast(left >> 9, x.dtype) * 2.0**-53
-    b = cast(((left & 511) << 44) | bitcast(low >> 20, int64), x.dtype) * 2.0**-106
-    c = cast(bitcast(low & 0xFFFFF, int64), x.dtype) * 2.0**-126
+    left = kl.bitcast(high - (quadrant << 62), int64)
+    a = kl.cast(left >> 9, x.dtype) * 2.0**-53
+    b = kl.cast(((left & 511) << 44) | kl.bitcast(low >> 20, int64), x.dtype) * 2.0**-106
+    c = kl.cast(kl.bitcast(low & 0xFFFFF, int64), x.dtype) * 2.0**-126
     turn, error = two_sum(a, b)
     turn, error = fast_two_sum(turn, error + c)
-    return Angle(turn, error, bitcast(quadrant, int64))
+    return Angle(turn, error, kl.bitcast(quadrant, int64))
 
 
-def _product(words: Sequence[Number], m: Number) -> tuple[Number, Number]:
+def _product(words: Sequence[kl.Number], m: kl.Number) -> tuple[kl.Number, kl.Number]:
     """Return the two upper 64-bit words of m times a 192-bit number, modulo 2**192.
 
     ``words`` are its words of 32 bits, the uppermost first.
     """
     mask = (1 << 32) - 1
     low, high = m & mask, m >> 32
-    result: list[Number] = []
-    carry = constant(0, uint64, m.width)
-    above = constant(0, uint64, m.width)
+    result: list[kl.Number] = []
+    carry = kl.constant(0, uint64, m.width)
+    above = kl.constant(0, uint64, m.width)
     for word in reversed(words):
         # The product with the lower half of m, at its position, and with the upper half one higher.
         product = low * word + carry
@@ -182,33 +182,33 @@ def _turn(angle: Angle, form: Format) -> _Turn:
     z = r * r
     half = z * 0.5
     near_one = 1.0 - half
-    lost = fma(fma(r, r, -z), -0.5, (1.0 - near_one) - half)
+    lost = kl.fma(kl.fma(r, r, -z), -0.5, (1.0 - near_one) - half)
     # The rest is multiplied by the slope of the sine, the cosine.
-    sine = fma(r * z, polynomial(z, SIN[form.number]), rest * near_one)
-    cosine = fma(z * z, polynomial(z, COS[form.number]), lost - r * rest)
+    sine = kl.fma(r * z, polynomial(z, SIN[form.number]), rest * near_one)
+    cosine = kl.fma(z * z, polynomial(z, COS[form.number]), lost - r * rest)
     return _Turn((r, sine), (near_one, cosine))
 
 
-def _signed(x: Number, flips: Number, form: Format) -> Number:
+def _signed(x: kl.Number, flips: kl.Number, form: Format) -> kl.Number:
     """Return x with its sign changed if bit 1 of ``flips`` is set."""
     bit = (flips & 2) << (8 * form.dtype.itemsize - 2)
-    return bitcast(bitcast(x, form.signed) ^ bit, form.dtype)
+    return kl.bitcast(kl.bitcast(x, form.signed) ^ bit, form.dtype)
 
 
-def _negated_as(result: Number, x: Number, form: Format) -> Number:
+def _negated_as(result: kl.Number, x: kl.Number, form: Format) -> kl.Number:
     """Return a result with its sign changed if x has a sign."""
-    bit = bitcast(x, form.signed) & ~(form.sign - 1)
-    return bitcast(bitcast(result, form.signed) ^ bit, form.dtype)
+    bit = kl.bitcast(x, form.signed) & ~(form.sign - 1)
+    return kl.bitcast(kl.bitcast(result, form.signed) ^ bit, form.dtype)
 
 
-def _chosen(angle: Angle, form: Format, quadrant: Number) -> Number:
+def _chosen(angle: Angle, form: Format, quadrant: kl.Number) -> kl.Number:
     (s, s_rest), (c, c_rest) = _turn(angle, form)
     odd = (quadrant & 1) != 0
-    return _signed(select(odd, c, s) + select(odd, c_rest, s_rest), quadrant, form)
+    return _signed(kl.select(odd, c, s) + kl.select(odd, c_rest, s_rest), quadrant, form)
 
 
 @within(0.75, 0.75)
-def sin(x: Number) -> Number:
+def sin(x: kl.Number) -> kl.Number:
     """Return the sine of an angle in radians, within 1 ulp; NaN for infinities."""
     form = format_of(x)
     angle = reduced_angle(abs(x), form)
@@ -216,7 +216,7 @@ def sin(x: Number) -> Number:
 
 
 @within(0.75, 0.75)
-def cos(x: Number) -> Number:
+def cos(x: kl.Number) -> kl.Number:
     """Return the cosine of an angle in radians, within 1 ulp; NaN for infinities."""
     form = format_of(x)
     angle = reduced_angle(abs(x), form)
@@ -224,7 +224,7 @@ def cos(x: Number) -> Number:
 
 
 @exactly
-def sincos(x: Number) -> tuple[Number, Number]:
+def sincos(x: kl.Number) -> tuple[kl.Number, kl.Number]:
     """Return the sine and the cosine of an angle in radians, each within 1 ulp."""
     form = format_of(x)
     angle = reduced_angle(abs(x), form)
@@ -233,15 +233,15 @@ def sincos(x: Number) -> tuple[Number, Number]:
 
 
 @within(0.95, 0.85)
-def tan(x: Number) -> Number:
+def tan(x: kl.Number) -> kl.Number:
     """Return the tangent of an angle in radians, within 1 ulp; NaN for infinities."""
     form = format_of(x)
     angle = reduced_angle(abs(x), form)
     turn = _turn(angle, form)
     sine, cosine = fast_two_sum(*turn.sine), fast_two_sum(*turn.cosine)
     odd = (angle.quadrant & 1) != 0
-    over = (select(odd, cosine[0], sine[0]), select(odd, cosine[1], sine[1]))
-    under = (select(odd, sine[0], cosine[0]), select(odd, sine[1], cosine[1]))
+    over = (kl.select(odd, cosine[0], sine[0]), kl.select(odd, cosine[1], sine[1]))
+    under = (kl.select(odd, sine[0], cosine[0]), kl.select(odd, sine[1], cosine[1]))
     first, rest = ratio(over, under)
     return _negated_as(_signed(first + rest, angle.quadrant << 1, form), x, form)
 
@@ -254,109 +254,109 @@ _EIGHTH: Final = 0.41421356237309503  # tan(π/8); its inverse is tan(3π/8)
 _MANY_EIGHTHS: Final = 2.414213562373095
 
 
-def _arc(size: Number, form: Format) -> tuple[Number, Number, Number]:
+def _arc(size: kl.Number, form: Format) -> tuple[kl.Number, kl.Number, kl.Number]:
     """Return v and the rest of asin(v), for |x| or beyond 1/2 for the half angle; and which."""
     outer = size > 0.5
-    z = select(outer, (1.0 - size) * 0.5, size * size)
-    nothing = constant(0.0, size.dtype, size.width)
+    z = kl.select(outer, (1.0 - size) * 0.5, size * size)
+    nothing = kl.constant(0.0, size.dtype, size.width)
     half, missing = root((z, nothing))
-    v = select(outer, half, size)
-    rest = fma(v * z, polynomial(z, ASIN[form.number]), select(outer, missing, nothing))
+    v = kl.select(outer, half, size)
+    rest = kl.fma(v * z, polynomial(z, ASIN[form.number]), kl.select(outer, missing, nothing))
     return v, rest, outer
 
 
 @within(0.7, 0.75)
-def asin(x: Number) -> Number:
+def asin(x: kl.Number) -> kl.Number:
     """Return the arc sine, within 1 ulp; NaN beyond ±1."""
     form = format_of(x)
     v, rest, outer = _arc(abs(x), form)
     high, low = _HALF_PI[form.number][:2]
-    total, error = fast_two_sum(constant(high, x.dtype, x.width), v * -2.0)
-    far = total + (error + fma(rest, -2.0, low))
-    return sign_as(select(outer, far, v + rest), x)
+    total, error = fast_two_sum(kl.constant(high, x.dtype, x.width), v * -2.0)
+    far = total + (error + kl.fma(rest, -2.0, low))
+    return sign_as(kl.select(outer, far, v + rest), x)
 
 
 @within(0.7, 0.75)
-def acos(x: Number) -> Number:
+def acos(x: kl.Number) -> kl.Number:
     """Return the arc cosine in [0, π], within 1 ulp; NaN beyond ±1."""
     form = format_of(x)
     v, rest, outer = _arc(abs(x), form)
     high, low = _HALF_PI[form.number][:2]
     negative = x < 0.0
     # π/2 − asin(x) within 1/2; beyond, twice the half angle, subtracted from π below 0.
-    twice = select(outer, 2.0, constant(1.0, x.dtype, x.width))
-    turn = select(outer, select(negative, 2.0, constant(0.0, x.dtype, x.width)), 1.0)
-    back = select(outer ^ negative, twice, -twice)
-    back = select(outer & negative, -twice, back)
+    twice = kl.select(outer, 2.0, kl.constant(1.0, x.dtype, x.width))
+    turn = kl.select(outer, kl.select(negative, 2.0, kl.constant(0.0, x.dtype, x.width)), 1.0)
+    back = kl.select(outer ^ negative, twice, -twice)
+    back = kl.select(outer & negative, -twice, back)
     total, error = two_sum(turn * high, v * back)
-    return total + (error + fma(rest, back, turn * low))
+    return total + (error + kl.fma(rest, back, turn * low))
 
 
-def _arc_tangent(t: Pair, base: Number, base_rest: Number, form: Format) -> Number:
+def _arc_tangent(t: Pair, base: kl.Number, base_rest: kl.Number, form: Format) -> kl.Number:
     """Return base + atan(t) for |t| ≤ tan(π/8); |base| is 0 or larger."""
     first, rest = t
     z = first * first
-    tail = fma(first * z, polynomial(z, ATAN[form.number]), rest * (1.0 - z))
+    tail = kl.fma(first * z, polynomial(z, ATAN[form.number]), rest * (1.0 - z))
     total, error = fast_two_sum(base, first)
     return total + (error + (tail + base_rest))
 
 
-def _reduced(a: Number, b: Number, form: Format) -> tuple[Pair, Number, Number]:
+def _reduced(a: kl.Number, b: kl.Number, form: Format) -> tuple[Pair, kl.Number, kl.Number]:
     """Return t, and whether to add π/4 and π/2 to atan(t), for atan(a / b)."""
     middle = a > b * _EIGHTH
     steep = a > b * _MANY_EIGHTHS
-    zero = constant(0.0, a.dtype, a.width)
+    zero = kl.constant(0.0, a.dtype, a.width)
     total, total_rest = two_sum(a, b)
     left, left_rest = two_sum(a, -b)
-    over = select(steep, -b, select(middle, left, a))
-    under = select(steep, a, select(middle, total, b))
+    over = kl.select(steep, -b, kl.select(middle, left, a))
+    under = kl.select(steep, a, kl.select(middle, total, b))
     inside = middle & ~steep
-    over_rest = select(inside, left_rest, zero)
-    under_rest = select(inside, total_rest, zero)
+    over_rest = kl.select(inside, left_rest, zero)
+    under_rest = kl.select(inside, total_rest, zero)
     return ratio((over, over_rest), (under, under_rest)), inside, steep
 
 
 @within(0.7, 0.65)
-def atan(x: Number) -> Number:
+def atan(x: kl.Number) -> kl.Number:
     """Return the arc tangent, within 1 ulp."""
     form = format_of(x)
     size = abs(x)
     # Beyond this the result is constant; the inverse of the limit is a normal number.
     limit = 2.0 ** (form.fraction + 10)
-    size = select(size > limit, limit, size)
-    t, inside, steep = _reduced(size, constant(1.0, x.dtype, x.width), form)
+    size = kl.select(size > limit, limit, size)
+    t, inside, steep = _reduced(size, kl.constant(1.0, x.dtype, x.width), form)
     high, low = _HALF_PI[form.number][:2]
-    nothing = constant(0.0, x.dtype, x.width)
-    base = select(steep, high, select(inside, high / 2, nothing))
-    rest = select(steep, low, select(inside, low / 2, nothing))
+    nothing = kl.constant(0.0, x.dtype, x.width)
+    base = kl.select(steep, high, kl.select(inside, high / 2, nothing))
+    rest = kl.select(steep, low, kl.select(inside, low / 2, nothing))
     return sign_as(_arc_tangent(t, base, rest, form), x)
 
 
 @within(0.85, 0.85)
-def atan2(y: Number, x: Number) -> Number:
+def atan2(y: kl.Number, x: kl.Number) -> kl.Number:
     """Return the angle of the point (x, y) in [−π, π], within 1 ulp, as C's ``atan2``."""
     form = format_of(y)
     a, b = abs(y), abs(x)
-    most = select(a > b, a, b)
-    one = constant(1.0, x.dtype, x.width)
+    most = kl.select(a > b, a, b)
+    one = kl.constant(1.0, x.dtype, x.width)
     # Infinities are directions; other numbers are scaled to have normal inverses.
     endless = most == INFINITY
     # Small ones are scaled so far that a quotient's error is not subnormal.
-    scale = select(most > 2.0 ** (form.bias // 2), one * 2.0**-8, 2.0 ** (form.bias // 3))
-    a = select(endless, select(a == INFINITY, one, 0.0), a * scale)
-    b = select(endless, select(b == INFINITY, one, 0.0), b * scale)
-    b = select(most == 0.0, one, b)
+    scale = kl.select(most > 2.0 ** (form.bias // 2), one * 2.0**-8, 2.0 ** (form.bias // 3))
+    a = kl.select(endless, kl.select(a == INFINITY, one, 0.0), a * scale)
+    b = kl.select(endless, kl.select(b == INFINITY, one, 0.0), b * scale)
+    b = kl.select(most == 0.0, one, b)
     (t, t_rest), inside, steep = _reduced(a, b, form)
     back = is_negative(x)
     high, low = _HALF_PI[form.number][:2]
     three, three_low = _THREE_QUARTERS[form.number]
-    nothing = constant(0.0, x.dtype, x.width)
-    middle = select(back, three, high / 2 * one)
-    middle_low = select(back, three_low, low / 2 * one)
-    flat, flat_low = select(back, high * 2, nothing), select(back, low * 2, nothing)
-    base = select(steep, high, select(inside, middle, flat))
-    rest = select(steep, low, select(inside, middle_low, flat_low))
-    turned = (select(back, -t, t), select(back, -t_rest, t_rest))
+    nothing = kl.constant(0.0, x.dtype, x.width)
+    middle = kl.select(back, three, high / 2 * one)
+    middle_low = kl.select(back, three_low, low / 2 * one)
+    flat, flat_low = kl.select(back, high * 2, nothing), kl.select(back, low * 2, nothing)
+    base = kl.select(steep, high, kl.select(inside, middle, flat))
+    rest = kl.select(steep, low, kl.select(inside, middle_low, flat_low))
+    turned = (kl.select(back, -t, t), kl.select(back, -t_rest, t_rest))
     result = _arc_tangent(turned, base, rest, form)
-    result = select((x != x) | (y != y), NAN, result)
+    result = kl.select((x != x) | (y != y), NAN, result)
     return sign_as(result, y)

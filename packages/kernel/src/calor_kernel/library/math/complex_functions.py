@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import pi
 from typing import Final
 
-from calor_kernel.language import Number, bitcast, constant, fma, select, sqrt
+from calor_kernel import language as kl
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -39,28 +39,28 @@ from calor_kernel.library.math.hyperbolic import asinh as real_asinh
 from calor_kernel.library.math.hyperbolic import sinhcosh
 from calor_kernel.library.math.power import hypot
 
-Complex = tuple[Number, Number]
+Complex = tuple[kl.Number, kl.Number]
 Function = Callable[[Complex], Complex]
 
 
-def larger(a: Number, b: Number) -> Number:
+def larger(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return the larger of two numbers that are not NaN."""
-    return select(a > b, a, b)
+    return kl.select(a > b, a, b)
 
 
-def finite(x: Number) -> Number:
+def finite(x: kl.Number) -> kl.Number:
     """Return whether x is neither infinite nor NaN."""
     return abs(x) < INFINITY
 
 
-def exponent_of(size: Number, form: Format) -> Number:
+def exponent_of(size: kl.Number, form: Format) -> kl.Number:
     """Return an integer n with 2**n close to the size, in the exponent range of normal numbers."""
-    n = (bitcast(size, form.signed) >> form.fraction) - form.bias
-    n = select(n > form.bias - 1, form.bias - 1, n)
-    return select(n < 2 - form.bias, 2 - form.bias, n)
+    n = (kl.bitcast(size, form.signed) >> form.fraction) - form.bias
+    n = kl.select(n > form.bias - 1, form.bias - 1, n)
+    return kl.select(n < 2 - form.bias, 2 - form.bias, n)
 
 
-def scaled_by(z: Complex, n: Number, form: Format) -> Complex:
+def scaled_by(z: Complex, n: kl.Number, form: Format) -> Complex:
     """Return z · 2**n with parts rounded once."""
     half = n >> 1
     first, second = power_of_two(half, form), power_of_two(n - half, form)
@@ -75,27 +75,27 @@ def divide(z: Complex, w: Complex) -> Complex:
     down = exponent_of(larger(abs(w[0]), abs(w[1])), form)
     a, b = scaled_by(z, -up, form)
     c, d = scaled_by(w, -down, form)
-    size = fma(c, c, d * d)
+    size = kl.fma(c, c, d * d)
     # The two products of a part may cancel, so their rounding errors are kept.
     ratio = (_products(a, c, b, d) / size, _products(b, c, -a, d) / size)
     return scaled_by(ratio, up - down, form)
 
 
-def _products(a: Number, b: Number, c: Number, d: Number) -> Number:
+def _products(a: kl.Number, b: kl.Number, c: kl.Number, d: kl.Number) -> kl.Number:
     """Return a · b + c · d within 1.5 ulp (Kahan)."""
     product = c * d
-    return fma(a, b, product) + fma(c, d, -product)
+    return kl.fma(a, b, product) + kl.fma(c, d, -product)
 
 
 @exactly
 def sign(z: Complex) -> Complex:
     """Return z / |z|, and 0 at 0."""
     form = format_of(z[0])
-    nothing = constant(0.0, z[0].dtype, z[0].width)
+    nothing = kl.constant(0.0, z[0].dtype, z[0].width)
     a, b = scaled_by(z, -exponent_of(larger(abs(z[0]), abs(z[1])), form), form)
     size = hypot(a, b)
     zero = size == 0.0
-    return select(zero, nothing, a / size), select(zero, nothing, b / size)
+    return kl.select(zero, nothing, a / size), kl.select(zero, nothing, b / size)
 
 
 @exactly
@@ -104,14 +104,14 @@ def root(z: Complex) -> Complex:
     form = format_of(z[0])
     n = exponent_of(larger(abs(z[0]), abs(z[1])), form) >> 1
     a, b = scaled_by(z, -(n + n), form)
-    main = sqrt((abs(a) + hypot(a, b)) * 0.5)
+    main = kl.sqrt((abs(a) + hypot(a, b)) * 0.5)
     zero = main == 0.0
-    other = select(zero, abs(b), abs(b) / (main + main))
+    other = kl.select(zero, abs(b), abs(b) / (main + main))
     right = a >= 0.0
-    real, imag = select(right, main, other), select(right, other, main)
+    real, imag = kl.select(right, main, other), kl.select(right, other, main)
     real, imag = scaled_by((real, imag), n, form)
     endless = abs(z[1]) == INFINITY
-    real, imag = select(endless, INFINITY, real), select(endless, INFINITY, imag)
+    real, imag = kl.select(endless, INFINITY, real), kl.select(endless, INFINITY, imag)
     return real, sign_as(abs(imag), z[1])
 
 
@@ -123,12 +123,12 @@ def exp(z: Complex) -> Complex:
     sine, cosine = sincos(b)
     # At 0 no direction matters; on the real axis the result is real.
     vanishes = a == -INFINITY
-    nothing = constant(0.0, a.dtype, a.width)
+    nothing = kl.constant(0.0, a.dtype, a.width)
     # The size is infinite and the direction is unknown.
     lost = (a == INFINITY) & ~finite(b)
-    real = select(vanishes, nothing, select(lost, size, size * cosine))
-    imag = select(vanishes, nothing, size * sine)
-    return select(b == 0.0, size, real), select(b == 0.0, b, imag)
+    real = kl.select(vanishes, nothing, kl.select(lost, size, size * cosine))
+    imag = kl.select(vanishes, nothing, size * sine)
+    return kl.select(b == 0.0, size, real), kl.select(b == 0.0, b, imag)
 
 
 @exactly
@@ -141,12 +141,12 @@ def expm1(z: Complex) -> Complex:
     real = along * cosine - half * half * 2.0
     imag = real_exp(a) * sine
     axis, ends = b == 0.0, (abs(a) == INFINITY) & ~finite(b)
-    nothing = constant(0.0, a.dtype, a.width)
-    imag = select((a == -INFINITY) & ends, nothing, imag)
-    return select(axis | ends, along, real), select(axis, b, imag)
+    nothing = kl.constant(0.0, a.dtype, a.width)
+    imag = kl.select((a == -INFINITY) & ends, nothing, imag)
+    return kl.select(axis | ends, along, real), kl.select(axis, b, imag)
 
 
-def _log_size(longer: Number, less: Number, more: Number, shorter: Number) -> Number:
+def _log_size(longer: kl.Number, less: kl.Number, more: kl.Number, shorter: kl.Number) -> kl.Number:
     """Return log √(longer² + shorter²); less is longer − 1 and more longer + 1, nearly exact.
 
     Near 1 it is the logarithm of 1 + less · more + shorter², which keeps the digits.
@@ -154,19 +154,21 @@ def _log_size(longer: Number, less: Number, more: Number, shorter: Number) -> Nu
     form = format_of(longer)
     size = hypot(longer, shorter)
     near = (size > 0.5) & (size < 2.0)
-    one = constant(1.0, longer.dtype, longer.width)
-    product, error = two_product(select(near, less, 0.0 * one), select(near, more, 0.0 * one))
-    square, rest = two_product(select(near, shorter, 0.0 * one), select(near, shorter, 0.0 * one))
+    one = kl.constant(1.0, longer.dtype, longer.width)
+    product, error = two_product(kl.select(near, less, 0.0 * one), kl.select(near, more, 0.0 * one))
+    square, rest = two_product(
+        kl.select(near, shorter, 0.0 * one), kl.select(near, shorter, 0.0 * one)
+    )
     w, lost = two_sum(product, square)
     total, left = two_sum(one, w)
     total, left = fast_two_sum(total, left + (lost + (error + rest)))
-    result = log_of_sum(select(near, total, size), select(near, left, 0.0 * one), form)
-    return select(near, result * 0.5, result)
+    result = log_of_sum(kl.select(near, total, size), kl.select(near, left, 0.0 * one), form)
+    return kl.select(near, result * 0.5, result)
 
 
-def _ordered(a: Number, b: Number) -> Pair:
+def _ordered(a: kl.Number, b: kl.Number) -> Pair:
     a, b = abs(a), abs(b)
-    return select(a > b, a, b), select(a > b, b, a)
+    return kl.select(a > b, a, b), kl.select(a > b, b, a)
 
 
 @exactly
@@ -184,7 +186,7 @@ def log1p(z: Complex) -> Complex:
     flat = abs(moved) >= abs(b)
     longer, shorter = _ordered(moved, b)
     # |1 + a|² − 1 = a (2 + a)
-    less, more = select(flat, a, longer - 1.0), select(flat, a + 2.0, longer + 1.0)
+    less, more = kl.select(flat, a, longer - 1.0), kl.select(flat, a + 2.0, longer + 1.0)
     return _log_size(longer, less, more, shorter), atan2(b, moved)
 
 
@@ -210,11 +212,11 @@ def power(z: Complex, w: Complex) -> Complex:
     c, d = w
     made = exp((_products(c, size, -d, angle), _products(c, angle, d, size)))
     zero = (z[0] == 0.0) & (z[1] == 0.0)
-    nothing = constant(0.0, c.dtype, c.width)
-    at_zero = select(c > 0.0, nothing, NAN)
+    nothing = kl.constant(0.0, c.dtype, c.width)
+    at_zero = kl.select(c > 0.0, nothing, NAN)
     constant_ = (c == 0.0) & (d == 0.0)
-    real = select(constant_, 1.0, select(zero, at_zero, made[0]))
-    return real, select(constant_, nothing, select(zero, at_zero, made[1]))
+    real = kl.select(constant_, 1.0, kl.select(zero, at_zero, made[0]))
+    return real, kl.select(constant_, nothing, kl.select(zero, at_zero, made[1]))
 
 
 # Beyond, tanh is ±1, apart from a small imaginary part.
@@ -237,9 +239,9 @@ def _rotated(function: Function) -> Function:
     return rotated
 
 
-def _times(zero: Number, size: Number) -> Number:
+def _times(zero: kl.Number, size: kl.Number) -> kl.Number:
     """Return the product, and 0 if the first factor is 0, however large the second."""
-    return select(zero == 0.0, zero, zero * size)
+    return kl.select(zero == 0.0, zero, zero * size)
 
 
 @exactly
@@ -247,16 +249,18 @@ def sinh(z: Complex) -> Complex:
     """Return the hyperbolic sine."""
     (s, c), (sine, cosine) = sinhcosh(z[0]), sincos(z[1])
     lost = (abs(z[0]) == INFINITY) & ~finite(z[1])
-    return select(lost, s, _times(s, cosine)), _times(sine, c)
+    return kl.select(lost, s, _times(s, cosine)), _times(sine, c)
 
 
 @exactly
 def cosh(z: Complex) -> Complex:
     """Return the hyperbolic cosine."""
     (s, c), (sine, cosine) = sinhcosh(z[0]), sincos(z[1])
-    imag = select(s == 0.0, s * sign_as(constant(1.0, s.dtype, s.width), sine), _times(sine, s))
+    imag = kl.select(
+        s == 0.0, s * sign_as(kl.constant(1.0, s.dtype, s.width), sine), _times(sine, s)
+    )
     lost = (abs(z[0]) == INFINITY) & ~finite(z[1])
-    return select(lost, c, c * cosine), imag
+    return kl.select(lost, c, c * cosine), imag
 
 
 @exactly
@@ -265,19 +269,19 @@ def tanh(z: Complex) -> Complex:
     a, b = z
     limit = _FLAT[format_of(a).number]
     far = abs(a) > limit
-    size = select(far, limit, abs(a))
+    size = kl.select(far, limit, abs(a))
     s, _ = sinhcosh(size)
     t = real_tan(b)
-    steep = fma(t, t, 1.0)
-    under = fma(steep * s, s, 1.0)
-    real = steep * sqrt(fma(s, s, 1.0)) * s / under
+    steep = kl.fma(t, t, 1.0)
+    under = kl.fma(steep * s, s, 1.0)
+    real = steep * kl.sqrt(kl.fma(s, s, 1.0)) * s / under
     sine, cosine = sincos(b)
     small = sine * cosine * 4.0 * real_exp(abs(a) * -2.0)
     endless = abs(a) == INFINITY
-    nothing = constant(0.0, a.dtype, a.width)
-    real = select(far & (finite(b) | endless), 1.0, select(a == 0.0, nothing, real))
-    small = select(endless, sign_as(nothing, b), small)
-    return sign_as(real, a), select(b == 0.0, b, select(far, small, t / under))
+    nothing = kl.constant(0.0, a.dtype, a.width)
+    real = kl.select(far & (finite(b) | endless), 1.0, kl.select(a == 0.0, nothing, real))
+    small = kl.select(endless, sign_as(nothing, b), small)
+    return sign_as(real, a), kl.select(b == 0.0, b, kl.select(far, small, t / under))
 
 
 @exactly
@@ -286,19 +290,19 @@ def cos(z: Complex) -> Complex:
     return cosh(_turned(z))
 
 
-def _endless(z: Complex) -> Number:
+def _endless(z: Complex) -> kl.Number:
     """Return whether a part is infinite; such a number is a direction."""
     return (abs(z[0]) == INFINITY) | (abs(z[1]) == INFINITY)
 
 
-def _upright(z: Complex, angle: Number) -> Number:
+def _upright(z: Complex, angle: kl.Number) -> kl.Number:
     """Return the angle, and π/2 if the real part is 0 and the imaginary part is NaN."""
-    return select((z[0] == 0.0) & (z[1] != z[1]), pi / 2, angle)
+    return kl.select((z[0] == 0.0) & (z[1] != z[1]), pi / 2, angle)
 
 
-def _infinite(x: Number) -> Number:
+def _infinite(x: kl.Number) -> kl.Number:
     """Return infinity with the sign of x."""
-    return sign_as(constant(INFINITY, x.dtype, x.width), x)
+    return sign_as(kl.constant(INFINITY, x.dtype, x.width), x)
 
 
 def _roots(z: Complex) -> tuple[Complex, Complex]:
@@ -314,8 +318,8 @@ def asin(z: Complex) -> Complex:
     real = atan2(z[0], low[0] * high[0] - low[1] * high[1])
     imag = real_asinh(low[0] * high[1] - low[1] * high[0])
     endless = _endless(z)
-    real = select(z[0] == 0.0, z[0], select(endless, atan2(z[0], abs(z[1])), real))
-    return real, select(endless, _infinite(z[1]), imag)
+    real = kl.select(z[0] == 0.0, z[0], kl.select(endless, atan2(z[0], abs(z[1])), real))
+    return real, kl.select(endless, _infinite(z[1]), imag)
 
 
 @exactly
@@ -324,8 +328,8 @@ def acos(z: Complex) -> Complex:
     low, high = _roots(z)
     imag = real_asinh(high[0] * low[1] - high[1] * low[0])
     endless = _endless(z)
-    angle = select(endless, atan2(abs(z[1]), z[0]), atan2(low[0], high[0]) * 2.0)
-    return _upright(z, angle), select(endless, _infinite(-z[1]), imag)
+    angle = kl.select(endless, atan2(abs(z[1]), z[0]), atan2(low[0], high[0]) * 2.0)
+    return _upright(z, angle), kl.select(endless, _infinite(-z[1]), imag)
 
 
 @exactly
@@ -335,8 +339,8 @@ def acosh(z: Complex) -> Complex:
     high = root((z[0] + 1.0, z[1]))
     real = real_asinh(low[0] * high[0] + low[1] * high[1])
     endless = _endless(z)
-    angle = select(endless, atan2(z[1], z[0]), atan2(low[1], high[0]) * 2.0)
-    return select(endless, INFINITY, real), _upright(z, angle)
+    angle = kl.select(endless, atan2(z[1], z[0]), atan2(low[1], high[0]) * 2.0)
+    return kl.select(endless, INFINITY, real), _upright(z, angle)
 
 
 @exactly
@@ -348,11 +352,11 @@ def atanh(z: Complex) -> Complex:
     size, height = above(abs(a), limit), above(abs(b), limit)
     less, more = 1.0 - size, 1.0 + size
     # For a positive argument the logarithm amplifies no error.
-    real = real_log1p(size * 4.0 / fma(less, less, height * height)) * 0.25
-    nothing = constant(0.0, a.dtype, a.width)
-    real = sign_as(select(_endless(z) | (a == 0.0), nothing, real), a)
-    imag = atan2(height * 2.0, fma(less, more, -(height * height))) * 0.5
-    return real, sign_as(select(abs(b) == INFINITY, pi / 2, imag), b)
+    real = real_log1p(size * 4.0 / kl.fma(less, less, height * height)) * 0.25
+    nothing = kl.constant(0.0, a.dtype, a.width)
+    real = sign_as(kl.select(_endless(z) | (a == 0.0), nothing, real), a)
+    imag = atan2(height * 2.0, kl.fma(less, more, -(height * height))) * 0.5
+    return real, sign_as(kl.select(abs(b) == INFINITY, pi / 2, imag), b)
 
 
 sin, tan, asinh, atan = _rotated(sinh), _rotated(tanh), _rotated(asin), _rotated(atanh)

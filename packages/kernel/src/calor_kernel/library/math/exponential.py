@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from calor_kernel.language import Number, bitcast, cast, constant, fma, helper, select
+from calor_kernel import language as kl
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -50,34 +50,34 @@ _EXPM1_ENDS: Final = ((-20.0, 89.0), (-40.0, 710.0))
 NOTHING: Final = (2.0**-26, 2.0**-55)
 
 
-def scaled(x: Number, bits: Number, form: Format) -> Number:
+def scaled(x: kl.Number, bits: kl.Number, form: Format) -> kl.Number:
     """Return x · 2**n, rounded once; the low bits of ``bits`` hold n + 2 · bias.
 
     Both halves of n are exponents of normal numbers.
     """
     half = bits >> 1
-    first = bitcast(half << form.fraction, form.dtype)
-    second = bitcast((bits - half) << form.fraction, form.dtype)
+    first = kl.bitcast(half << form.fraction, form.dtype)
+    second = kl.bitcast((bits - half) << form.fraction, form.dtype)
     return x * first * second
 
 
 @within(1.0, 1.0)
-def exp(x: Number) -> Number:
+def exp(x: kl.Number) -> kl.Number:
     """Return e**x, within 1 ulp."""
     form = format_of(x)
     low, high = _EXP_ENDS[form.number]
     x = above(below(x, low), high)
     magic = form.magic + 2 * form.bias
-    total = fma(x, LOG2_E, magic)
+    total = kl.fma(x, LOG2_E, magic)
     n = total - magic
     first, second = LOG_2[form.number]
-    r = fma(n, -second, fma(n, -first, x))
-    p = fma(r * r, polynomial(r, EXP[form.number]), r) + 1.0
-    return scaled(p, bitcast(total, form.signed), form)
+    r = kl.fma(n, -second, kl.fma(n, -first, x))
+    p = kl.fma(r * r, polynomial(r, EXP[form.number]), r) + 1.0
+    return scaled(p, kl.bitcast(total, form.signed), form)
 
 
 @within(0.85, 0.8)
-def exp2(x: Number) -> Number:
+def exp2(x: kl.Number) -> kl.Number:
     """Return 2**x, within 1 ulp; whole powers are exact."""
     form = format_of(x)
     low, high = _EXP2_ENDS[form.number]
@@ -85,8 +85,8 @@ def exp2(x: Number) -> Number:
     magic = form.magic + 2 * form.bias
     total = x + magic
     r = x - (total - magic)
-    p = fma(r, polynomial(r, EXP2[form.number]), 1.0)
-    return scaled(p, bitcast(total, form.signed), form)
+    p = kl.fma(r, polynomial(r, EXP2[form.number]), 1.0)
+    return scaled(p, kl.bitcast(total, form.signed), form)
 
 
 class Reduced(NamedTuple):
@@ -95,45 +95,45 @@ class Reduced(NamedTuple):
     ``n`` is an integer of the size of the float.
     """
 
-    r: Number
-    rest: Number
-    n: Number
+    r: kl.Number
+    rest: kl.Number
+    n: kl.Number
 
 
-def reduced(x: Number, form: Format) -> Reduced:
+def reduced(x: kl.Number, form: Format) -> Reduced:
     """Return an argument reduced by multiples of log 2."""
-    total = fma(x, LOG2_E, form.magic)
+    total = kl.fma(x, LOG2_E, form.magic)
     n = total - form.magic
     first, second = LOG_2[form.number]
-    near = fma(n, -first, x)
+    near = kl.fma(n, -first, x)
     step = n * second
     r = near - step
     magic_bits = ((form.bias + form.fraction) << form.fraction) | (1 << (form.fraction - 1))
-    return Reduced(r, (near - r) - step, bitcast(total, form.signed) - magic_bits)
+    return Reduced(r, (near - r) - step, kl.bitcast(total, form.signed) - magic_bits)
 
 
-def expm1_parts(x: Number, form: Format) -> tuple[Number, Number]:
+def expm1_parts(x: kl.Number, form: Format) -> tuple[kl.Number, kl.Number]:
     """Return half of exp(x) − 1 as a sum of two numbers, for |x| within the ends of expm1.
 
     The second is accurate to about 2**−5 of an ulp of the first.
     """
     r, rest, n = reduced(x, form)
     half = power_of_two(n - 1, form)
-    tail = fma(r * r, polynomial(r, EXPM1[form.number]), rest)
+    tail = kl.fma(r * r, polynomial(r, EXPM1[form.number]), rest)
     # The leading terms of half · exp(r) − 1/2 are exact; the first is the larger, or 0.
     first, lost = two_sum(half, -0.5)
     total, error = fast_two_sum(first, half * r)
-    return total, fma(half, tail, error + lost)
+    return total, kl.fma(half, tail, error + lost)
 
 
 @within(0.9, 1.1)
-def expm1(x: Number) -> Number:
+def expm1(x: kl.Number) -> kl.Number:
     """Return e**x − 1, within 1 ulp, also near 0."""
     form = format_of(x)
     low, high = _EXPM1_ENDS[form.number]
     total, error = expm1_parts(above(below(x, low), high), form)
     result = (total + error) * 2.0
-    return select(abs(x) < NOTHING[form.number], x, result)
+    return kl.select(abs(x) < NOTHING[form.number], x, result)
 
 
 _ROOT: Final = (
@@ -158,74 +158,74 @@ _LOG10_2: Final[Table] = (
 class Parts(NamedTuple):
     """log(x) = e · log 2 + f + rest, with an integer e; |f| ≤ √2 − 1."""
 
-    e: Number
-    f: Number
-    rest: Number
+    e: kl.Number
+    f: kl.Number
+    rest: kl.Number
 
 
-def decomposed(x: Number, form: Format) -> Pair:
+def decomposed(x: kl.Number, form: Format) -> Pair:
     """Return the integer e, and 1 + f, with x = 2**e · (1 + f), for positive normal x."""
-    bits = bitcast(x, form.signed) - _ROOT[form.number]
+    bits = kl.bitcast(x, form.signed) - _ROOT[form.number]
     significand = (bits & ((1 << form.fraction) - 1)) + _ROOT[form.number]
-    return bits >> form.fraction, bitcast(significand, form.dtype)
+    return bits >> form.fraction, kl.bitcast(significand, form.dtype)
 
 
-@helper
-def parted(x: Number, form: Format, lost: Number | None = None) -> tuple[Number, Parts]:
+@kl.helper
+def parted(x: kl.Number, form: Format, lost: kl.Number | None = None) -> tuple[kl.Number, Parts]:
     """Return whether an argument is not a positive normal number, and its parts.
 
     ``lost``: a correction to add to the argument, at most one ulp of it.
     """
     low, high = 1 << form.fraction, (2 * form.bias + 1) << form.fraction
-    rare = (bitcast(x, form.unsigned) - low) >= high - low
-    lift = constant(0, form.signed, x.width)
+    rare = (kl.bitcast(x, form.unsigned) - low) >= high - low
+    lift = kl.constant(0, form.signed, x.width)
     if some(rare):
         # Denormals are made normal; the results of zeros and others are replaced later.
         small = x < form.tiny
-        x = select(small, x * 2.0 ** (form.fraction + 2), x)
-        lift = select(small, form.fraction + 2, lift)
+        x = kl.select(small, x * 2.0 ** (form.fraction + 2), x)
+        lift = kl.select(small, form.fraction + 2, lift)
     e, m = decomposed(x, form)
     f = m - 1.0
     rest = log_rest(f, form)
     if lost is not None:
         # For a large sum the correction is negligible, whatever its scale. The slope of the
         # logarithm is 1 / (1 + f), to two digits.
-        slope = fma(f, fma(f, 0.72, -0.97), 1.0)
-        rest = fma(lost * power_of_two(-above(e, 64), form), slope, rest)
+        slope = kl.fma(f, kl.fma(f, 0.72, -0.97), 1.0)
+        rest = kl.fma(lost * power_of_two(-above(e, 64), form), slope, rest)
     return rare, Parts(e - lift, f, rest)
 
 
-def log_rest(f: Number, form: Format) -> Number:
+def log_rest(f: kl.Number, form: Format) -> kl.Number:
     """Return log(1 + f) − f for 1 + f in [√½, √2]."""
     square = f * f
     if form.fraction == 23:
-        return fma(f * -0.5, f, f * square * polynomial(f, LOG[0]))
+        return kl.fma(f * -0.5, f, f * square * polynomial(f, LOG[0]))
     s = f / (f + 2.0)
     z = s * s
     half = square * 0.5
-    return fma(s, fma(z, polynomial(z, LOG[1]), half), -half)
+    return kl.fma(s, kl.fma(z, polynomial(z, LOG[1]), half), -half)
 
 
 def natural(parts: Parts, form: Format) -> Pair:
     """Return the logarithm as the sum of two numbers."""
     first, second = LOG_2[form.number]
-    e = cast(parts.e, form.dtype)
+    e = kl.cast(parts.e, form.dtype)
     total, error = fast_two_sum(e * first, parts.f)
-    return total, fma(e, second, parts.rest) + error
+    return total, kl.fma(e, second, parts.rest) + error
 
 
-@helper
-def _finished(x: Number, rare: Number, result: Number) -> Number:
+@kl.helper
+def _finished(x: kl.Number, rare: kl.Number, result: kl.Number) -> kl.Number:
     """Return the result, with the special cases 0, infinity, NaN and negative numbers."""
     if some(rare):
-        nothing = constant(NAN, x.dtype, x.width)
-        result = select(x > 0.0, result, select(x == 0.0, -INFINITY, nothing))
-        result = select(x < INFINITY, result, select(x == INFINITY, INFINITY, nothing))
+        nothing = kl.constant(NAN, x.dtype, x.width)
+        result = kl.select(x > 0.0, result, kl.select(x == 0.0, -INFINITY, nothing))
+        result = kl.select(x < INFINITY, result, kl.select(x == INFINITY, INFINITY, nothing))
     return result
 
 
 @within(0.9, 0.85)
-def log(x: Number) -> Number:
+def log(x: kl.Number) -> kl.Number:
     """Return the natural logarithm, within 1 ulp; −inf at 0, NaN below."""
     form = format_of(x)
     rare, parts = parted(x, form)
@@ -233,21 +233,21 @@ def log(x: Number) -> Number:
     return _finished(x, rare, total + rest)
 
 
-def _based(parts: Parts, whole: tuple[float, float], scale: Table, form: Format) -> Number:
+def _based(parts: Parts, whole: tuple[float, float], scale: Table, form: Format) -> kl.Number:
     """Return the logarithm to another base: ``whole`` is that of 2, ``scale`` that of e."""
     first, second = scale[form.number]
-    e = cast(parts.e, form.dtype)
-    product, error = two_product(parts.f, constant(first, form.dtype, e.width))
-    rest = fma(parts.f, second, fma(parts.rest, first, error))
+    e = kl.cast(parts.e, form.dtype)
+    product, error = two_product(parts.f, kl.constant(first, form.dtype, e.width))
+    rest = kl.fma(parts.f, second, kl.fma(parts.rest, first, error))
     if whole[1]:
-        rest = fma(e, whole[1], rest)
+        rest = kl.fma(e, whole[1], rest)
         e = e * whole[0]
     total, lost = fast_two_sum(e, product)
     return total + (lost + rest)
 
 
 @within(1.0, 1.1)
-def log2(x: Number) -> Number:
+def log2(x: kl.Number) -> kl.Number:
     """Return the logarithm to the base 2, within 1 ulp; exact for powers of two."""
     form = format_of(x)
     rare, parts = parted(x, form)
@@ -255,7 +255,7 @@ def log2(x: Number) -> Number:
 
 
 @within(1.0, 0.9)
-def log10(x: Number) -> Number:
+def log10(x: kl.Number) -> kl.Number:
     """Return the logarithm to the base 10, within 1 ulp."""
     form = format_of(x)
     rare, parts = parted(x, form)
@@ -263,7 +263,9 @@ def log10(x: Number) -> Number:
     return _finished(x, rare, _based(parts, (first, second), _LOG10_E, form))
 
 
-def log_of_sum(total: Number, lost: Number, form: Format, more: Number | int = 0) -> Number:
+def log_of_sum(
+    total: kl.Number, lost: kl.Number, form: Format, more: kl.Number | int = 0
+) -> kl.Number:
     """Return log(2**more · (total + lost)); ``lost`` is at most an ulp of the total."""
     rare, parts = parted(total, form, lost)
     high, rest = natural(parts._replace(e=parts.e + more), form)
@@ -271,9 +273,9 @@ def log_of_sum(total: Number, lost: Number, form: Format, more: Number | int = 0
 
 
 @within(0.95, 0.95)
-def log1p(x: Number) -> Number:
+def log1p(x: kl.Number) -> kl.Number:
     """Return log(1 + x), within 1 ulp, also near 0; −inf at −1, NaN below."""
     form = format_of(x)
     total = x + 1.0
-    lost = select(x > 1.0, 1.0 - (total - x), x - (total - 1.0))
-    return select(abs(x) < 2.0 ** -(form.fraction + 3), x, log_of_sum(total, lost, form))
+    lost = kl.select(x > 1.0, 1.0 - (total - x), x - (total - 1.0))
+    return kl.select(abs(x) < 2.0 ** -(form.fraction + 3), x, log_of_sum(total, lost, form))

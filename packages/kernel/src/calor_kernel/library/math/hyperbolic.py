@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from calor_kernel.language import Number, bitcast, constant, fma, select
+from calor_kernel import language as kl
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -51,41 +51,41 @@ class _Halves(NamedTuple):
 
     less: Pair
     more: Pair
-    r: Number
-    even: Number
-    odd: Number
+    r: kl.Number
+    even: kl.Number
+    odd: kl.Number
 
 
-def _halves(size: Number, form: Format) -> _Halves:
+def _halves(size: kl.Number, form: Format) -> _Halves:
     r, rest, n = reduced(above(size, _ENDS[form.number]), form)
     up = power_of_two(n - 2, form)
     # The other power is negligible long before it is subnormal.
     down = power_of_two(-2 - above(n, 100), form)
     z = r * r
     even = z * polynomial(z, COSH[form.number])
-    odd = fma(z * r, polynomial(z, SINH[form.number]), rest)
+    odd = kl.fma(z * r, polynomial(z, SINH[form.number]), rest)
     return _Halves(fast_two_sum(up, -down), fast_two_sum(up, down), r, even, odd)
 
 
-def _sum(main: Pair, other: Pair, h: _Halves) -> Number:
+def _sum(main: Pair, other: Pair, h: _Halves) -> kl.Number:
     """Return 2 · (main · cosh(r) + other · sinh(r)) of the reduced argument."""
     product, error = two_product(other[0], h.r)
     total, lost = fast_two_sum(main[0], product)
-    tail = fma(main[0], h.even, fma(other[0], h.odd, lost + error))
-    return (total + (tail + fma(other[1], h.r, main[1]))) * 2.0
+    tail = kl.fma(main[0], h.even, kl.fma(other[0], h.odd, lost + error))
+    return (total + (tail + kl.fma(other[1], h.r, main[1]))) * 2.0
 
 
 @within(0.8, 0.85)
-def sinh(x: Number) -> Number:
+def sinh(x: kl.Number) -> kl.Number:
     """Return the hyperbolic sine, within 1 ulp."""
     form = format_of(x)
     h = _halves(abs(x), form)
     result = sign_as(_sum(h.less, h.more, h), x)
-    return select(abs(x) < _NOTHING[form.number], x, result)
+    return kl.select(abs(x) < _NOTHING[form.number], x, result)
 
 
 @within(0.75, 0.75)
-def cosh(x: Number) -> Number:
+def cosh(x: kl.Number) -> kl.Number:
     """Return the hyperbolic cosine, within 1 ulp."""
     form = format_of(x)
     h = _halves(abs(x), form)
@@ -93,16 +93,16 @@ def cosh(x: Number) -> Number:
 
 
 @exactly
-def sinhcosh(x: Number) -> tuple[Number, Number]:
+def sinhcosh(x: kl.Number) -> tuple[kl.Number, kl.Number]:
     """Return the hyperbolic sine and cosine, each within 1 ulp."""
     form = format_of(x)
     h = _halves(abs(x), form)
     sine = sign_as(_sum(h.less, h.more, h), x)
-    return select(abs(x) < _NOTHING[form.number], x, sine), _sum(h.more, h.less, h)
+    return kl.select(abs(x) < _NOTHING[form.number], x, sine), _sum(h.more, h.less, h)
 
 
 @within(1.1, 0.9)
-def tanh(x: Number) -> Number:
+def tanh(x: kl.Number) -> kl.Number:
     """Return the hyperbolic tangent, within 1 ulp."""
     form = format_of(x)
     size = above(abs(x), _TANH_ENDS[form.number])
@@ -110,26 +110,26 @@ def tanh(x: Number) -> Number:
     return sign_as(result, x)
 
 
-def _tanh32(size: Number, form: Format) -> Number:
+def _tanh32(size: kl.Number, form: Format) -> kl.Number:
     """Return a polynomial near 0, and beyond 1 − 2 / (exp(2x) + 1), which is more accurate there.
 
     It needs no second number for the remainder of 2x.
     """
     z = size * size
-    near = fma(size * z, polynomial(z, TANH[0]), size)
+    near = kl.fma(size * z, polynomial(z, TANH[0]), size)
     # 2x = n · log 2 + r, with n − 1 + bias in the low bits of the total.
     double = size + size
     magic = form.magic + (form.bias - 1)
-    total = fma(double, LOG2_E, magic)
+    total = kl.fma(double, LOG2_E, magic)
     n = total - magic
-    r = fma(n, -_LOG_2, double)
-    half = bitcast(bits_of(total) << form.fraction, form.dtype)
-    less = fma(r * r, polynomial(r, EXP[0]), r)
+    r = kl.fma(n, -_LOG_2, double)
+    half = kl.bitcast(bits_of(total) << form.fraction, form.dtype)
+    less = kl.fma(r * r, polynomial(r, EXP[0]), r)
     # Half of exp(2x) + 1.
-    return select(size < _NEAR, near, 1.0 - 1.0 / fma(half, less, half + 0.5))
+    return kl.select(size < _NEAR, near, 1.0 - 1.0 / kl.fma(half, less, half + 0.5))
 
 
-def _tanh64(size: Number, form: Format) -> Number:
+def _tanh64(size: kl.Number, form: Format) -> kl.Number:
     # With t = (exp(2x) − 1) / 2 it is t / (t + 1).
     over = fast_two_sum(*expm1_parts(size * 2.0, form))
     under, lost = two_sum(over[0], 1.0)
@@ -141,17 +141,19 @@ def _tanh64(size: Number, form: Format) -> Number:
 _LARGE: Final = (2.0**14, 2.0**28)
 
 
-def _result(z: Number, rest: Number, large: Number, size: Number, form: Format) -> Number:
+def _result(
+    z: kl.Number, rest: kl.Number, large: kl.Number, size: kl.Number, form: Format
+) -> kl.Number:
     """Return log(1 + z + rest), or log(2 · size) if that is large."""
     total, lost = two_sum(z, 1.0)
     total, lost = fast_two_sum(total, lost + rest)
-    nothing = constant(0.0, size.dtype, size.width)
-    more = select(large, constant(1, form.signed, size.width), 0)
-    return log_of_sum(select(large, size, total), select(large, nothing, lost), form, more)
+    nothing = kl.constant(0.0, size.dtype, size.width)
+    more = kl.select(large, kl.constant(1, form.signed, size.width), 0)
+    return log_of_sum(kl.select(large, size, total), kl.select(large, nothing, lost), form, more)
 
 
 @within(1.0, 0.9)
-def asinh(x: Number) -> Number:
+def asinh(x: kl.Number) -> kl.Number:
     """Return the inverse hyperbolic sine, within 1 ulp."""
     form = format_of(x)
     size = abs(x)
@@ -162,11 +164,11 @@ def asinh(x: Number) -> Number:
     s, s_rest = root((total, lost + error))
     z, z_rest = two_sum(usual, s - 1.0)
     result = _result(z, z_rest + s_rest, large, size, form)
-    return select(size < _NOTHING[form.number], x, sign_as(result, x))
+    return kl.select(size < _NOTHING[form.number], x, sign_as(result, x))
 
 
 @within(1.0, 0.9)
-def acosh(x: Number) -> Number:
+def acosh(x: kl.Number) -> kl.Number:
     """Return the inverse hyperbolic cosine, within 1 ulp; NaN below 1."""
     form = format_of(x)
     large = x > _LARGE[form.number]
@@ -175,19 +177,19 @@ def acosh(x: Number) -> Number:
     total, lost = two_sum(square, t * 2.0)
     s, s_rest = root((total, lost + error))
     z, z_rest = two_sum(t, s)
-    return select(x >= 1.0, _result(z, z_rest + s_rest, large, x, form), NAN)
+    return kl.select(x >= 1.0, _result(z, z_rest + s_rest, large, x, form), NAN)
 
 
 @within(1.0, 0.9)
-def atanh(x: Number) -> Number:
+def atanh(x: kl.Number) -> kl.Number:
     """Return the inverse hyperbolic tangent, within 1 ulp; ±inf at ±1, NaN beyond."""
     form = format_of(x)
     size = abs(x)
-    nothing = constant(0.0, x.dtype, x.width)
+    nothing = kl.constant(0.0, x.dtype, x.width)
     under, lost = two_sum(-size, 1.0)
     # log((1 + x) / (1 − x)) / 2 = log(1 + 2 x / (1 − x)) / 2
     z, rest = ratio((size * 2.0, nothing), (under, lost))
     result = _result(z, rest, size > 2.0, size, form) * 0.5
-    ends = select(size == 1.0, INFINITY, constant(NAN, x.dtype, x.width))
-    result = select(size < 1.0, result, ends)
-    return select(size < _NOTHING[form.number], x, sign_as(result, x))
+    ends = kl.select(size == 1.0, INFINITY, kl.constant(NAN, x.dtype, x.width))
+    result = kl.select(size < 1.0, result, ends)
+    return kl.select(size < _NOTHING[form.number], x, sign_as(result, x))

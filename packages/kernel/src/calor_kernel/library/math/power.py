@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from calor_kernel.language import Number, bitcast, cast, constant, floor, fma, helper, select, trunc
+from calor_kernel import language as kl
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -66,12 +66,12 @@ def _times_plus(z: Pair, b: Pair, term: Table, form: Format) -> Pair:
     """Return z · b, the smaller terms of the series, and a term of it."""
     first, second = term[form.number]
     product = z[0] * b[0]
-    error = fma(z[1], b[0], fma(z[0], b[0], -product))
+    error = kl.fma(z[1], b[0], kl.fma(z[0], b[0], -product))
     total = product + first
-    return total, (((first - total) + product) + fma(z[0], b[1], second)) + error
+    return total, (((first - total) + product) + kl.fma(z[0], b[1], second)) + error
 
 
-def _log2(e: Number, m: Number, form: Format) -> Pair:
+def _log2(e: kl.Number, m: kl.Number, form: Format) -> Pair:
     """Return e + log2(m) for m in [√½, √2], to about ten bits more than an ulp.
 
     Sums are in the order in which their parts are available, to shorten the dependent chain.
@@ -80,196 +80,196 @@ def _log2(e: Number, m: Number, form: Format) -> Pair:
     inverse = 1.0 / (m + 1.0)
     s = f * inverse
     # f and 2 s are within a factor of 2, so that their difference is exact.
-    lost = fma(-s, f, fma(s, -2.0, f)) * inverse
+    lost = kl.fma(-s, f, kl.fma(s, -2.0, f)) * inverse
     square = s * s
-    z = (square, fma(s, s, -square))
+    z = (square, kl.fma(s, s, -square))
     terms = _TERMS[: 2 + form.number]
     first, second = terms[-1][form.number]
     rest = polynomial(square, POWER[form.number])
-    total = fma(square, rest, first)
-    series: Pair = (total, fma(square, rest, first - total) + second)
+    total = kl.fma(square, rest, first)
+    series: Pair = (total, kl.fma(square, rest, first - total) + second)
     for term in terms[-2::-1]:
         series = _times_plus(z, series, term, form)
     # The error of s is multiplied by the slope of s · series.
-    slope = fma(square, 2.0 * _TERMS[1][form.number][0], series[0])
+    slope = kl.fma(square, 2.0 * _TERMS[1][form.number][0], series[0])
     product = s * series[0]
-    error = fma(s, series[1], fma(lost, slope, fma(s, series[0], -product)))
-    whole = cast(e, s.dtype)
+    error = kl.fma(s, series[1], kl.fma(lost, slope, kl.fma(s, series[0], -product)))
+    whole = kl.cast(e, s.dtype)
     total = whole + product
     return total, ((whole - total) + product) + error
 
 
 @within(1.0, 1.0)
-@helper
-def power(x: Number, y: Number) -> Number:
+@kl.helper
+def power(x: kl.Number, y: kl.Number) -> kl.Number:
     """Return x to the power of y, within 1 ulp, as C's ``pow``."""
     form = format_of(x)
     low, high = 1 << form.fraction, (2 * form.bias + 1) << form.fraction
-    rare = (bitcast(x, form.unsigned) - low) >= high - low
+    rare = (kl.bitcast(x, form.unsigned) - low) >= high - low
     size = x
-    lift = constant(0, form.signed, x.width)
+    lift = kl.constant(0, form.signed, x.width)
     if some(rare):
         size = abs(x)
         small = size < form.tiny
-        size = select(small, size * 2.0 ** (form.fraction + 2), size)
-        lift = select(small, form.fraction + 2, lift)
+        size = kl.select(small, size * 2.0 ** (form.fraction + 2), size)
+        lift = kl.select(small, form.fraction + 2, lift)
     e, m = decomposed(size, form)
     first, second = _log2(e - lift, m, form)
     exponent = y * first
-    error = fma(y, second, fma(y, first, -exponent))
+    error = kl.fma(y, second, kl.fma(y, first, -exponent))
     total = exponent + form.magic
     near = _exp2(exponent - (total - form.magic), error, form)
-    result = bitcast(bits_of(near) + (bits_of(total) << form.fraction), form.dtype)
+    result = kl.bitcast(bits_of(near) + (bits_of(total) << form.fraction), form.dtype)
     rare = rare | ~(abs(exponent) < _USUAL[form.number])
     if some(rare):
         result = _special(x, y, _far(exponent, error, form), form)
     return result
 
 
-def _exp2(r: Number, error: Number, form: Format) -> Number:
+def _exp2(r: kl.Number, error: kl.Number, form: Format) -> kl.Number:
     """Return 2 to the power of r in [−½, ½] and its error, which the last terms ignore."""
     table = EXP2[form.number]
     last = polynomial(r, table[3:])
     r = r + error
     for c in table[2::-1]:
-        last = fma(last, r, c)
-    return fma(last, r, 1.0)
+        last = kl.fma(last, r, c)
+    return kl.fma(last, r, 1.0)
 
 
-def _far(exponent: Number, error: Number, form: Format) -> Number:
+def _far(exponent: kl.Number, error: kl.Number, form: Format) -> kl.Number:
     """Return 2 to the power of a sum of two numbers of any size; the same in the usual range."""
     limit = _ENDS[form.number]
-    error = select(abs(exponent) < limit, error, 0.0)
+    error = kl.select(abs(exponent) < limit, error, 0.0)
     exponent = above(below(exponent, -limit), limit)
     magic = form.magic + 2 * form.bias
     total = exponent + magic
     near = _exp2(exponent - (total - magic), error, form)
-    return scaled(near, bitcast(total, form.signed), form)
+    return scaled(near, kl.bitcast(total, form.signed), form)
 
 
-def _special(x: Number, y: Number, result: Number, form: Format) -> Number:
+def _special(x: kl.Number, y: kl.Number, result: kl.Number, form: Format) -> kl.Number:
     """Return the result with C's special cases of base and exponent."""
     size = abs(x)
-    nothing = constant(0.0, x.dtype, x.width)
+    nothing = kl.constant(0.0, x.dtype, x.width)
     # For 0 and infinity, and for infinite powers, the result is 0 or infinite.
     grows = (size > 1.0) ^ (y < 0.0)
     endless = abs(y) == INFINITY
     extreme = (size == 0.0) | (size == INFINITY) | endless
-    result = select(extreme, select(grows, INFINITY, nothing), result)
-    whole = trunc(y) == y
+    result = kl.select(extreme, kl.select(grows, INFINITY, nothing), result)
+    whole = kl.trunc(y) == y
     half = y * 0.5
-    odd = whole & (trunc(half) != half)
-    flipped = bitcast(bitcast(result, form.signed) ^ -form.sign, form.dtype)
-    result = select(is_negative(x) & odd, flipped, result)
-    result = select((x < 0.0) & (size < INFINITY) & ~whole, NAN, result)
-    result = select((x != x) | (y != y), NAN, result)
+    odd = whole & (kl.trunc(half) != half)
+    flipped = kl.bitcast(kl.bitcast(result, form.signed) ^ -form.sign, form.dtype)
+    result = kl.select(is_negative(x) & odd, flipped, result)
+    result = kl.select((x < 0.0) & (size < INFINITY) & ~whole, NAN, result)
+    result = kl.select((x != x) | (y != y), NAN, result)
     # 1 to any power is 1, and so is −1 to an infinite power.
-    return select((x == 1.0) | (y == 0.0) | ((size == 1.0) & endless), 1.0, result)
+    return kl.select((x == 1.0) | (y == 0.0) | ((size == 1.0) & endless), 1.0, result)
 
 
 @within(0.8, 0.6)
-def hypot(a: Number, b: Number) -> Number:
+def hypot(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return √(a² + b²), within 1 ulp; infinite where a or b is."""
     form = format_of(a)
     a, b = abs(a), abs(b)
     # If one is NaN the order is arbitrary; NaN propagates either way.
-    longer, shorter = select(a > b, a, b), select(a > b, b, a)
-    one = constant(1.0, a.dtype, a.width)
+    longer, shorter = kl.select(a > b, a, b), kl.select(a > b, b, a)
+    one = kl.constant(1.0, a.dtype, a.width)
     large, small = longer > 2.0 ** (form.bias // 2), longer < 2.0 ** -(form.bias // 3)
     drop, lift = 2.0 ** -(form.bias * 2 // 3), 2.0 ** (form.bias * 3 // 4)
-    scale = select(large, drop, select(small, lift, one))
-    back = select(large, 1.0 / drop, select(small, 1.0 / lift, one))
+    scale = kl.select(large, drop, kl.select(small, lift, one))
+    back = kl.select(large, 1.0 / drop, kl.select(small, 1.0 / lift, one))
     square, error = two_product(longer * scale, longer * scale)
     other, other_error = two_product(shorter * scale, shorter * scale)
     total, lost = fast_two_sum(square, other)
     first, rest = root((total, lost + (error + other_error)), 2.0 ** -(form.bias - 27))
     result = (first + rest) * back
-    return select((a == INFINITY) | (b == INFINITY), INFINITY, result)
+    return kl.select((a == INFINITY) | (b == INFINITY), INFINITY, result)
 
 
 @within(2.0, 2.0, "the larger operand")
-def logaddexp(a: Number, b: Number) -> Number:
+def logaddexp(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return log(exp(a) + exp(b)), also if the exponentials overflow."""
-    larger = select(a > b, a, b)
+    larger = kl.select(a > b, a, b)
     # The distance of equal infinities is 0.
-    apart = select(a == b, constant(0.0, a.dtype, a.width), -abs(a - b))
+    apart = kl.select(a == b, kl.constant(0.0, a.dtype, a.width), -abs(a - b))
     return larger + log1p(exp(apart))
 
 
-def _parted(x: Number, form: Format) -> tuple[Number, Number]:
+def _parted(x: kl.Number, form: Format) -> tuple[kl.Number, kl.Number]:
     """Return the exponent and the significand in [1, 2) of a positive finite number."""
     lift = form.fraction + 1
     small = x < form.tiny
-    bits = bitcast(select(small, x * 2.0**lift, x), form.signed)
+    bits = kl.bitcast(kl.select(small, x * 2.0**lift, x), form.signed)
     exponent = (bits >> form.fraction) - form.bias
-    exponent = select(small, exponent - lift, exponent)
+    exponent = kl.select(small, exponent - lift, exponent)
     significand = (bits & ((1 << form.fraction) - 1)) | (form.bias << form.fraction)
-    return exponent, bitcast(significand, form.dtype)
+    return exponent, kl.bitcast(significand, form.dtype)
 
 
-def _step(r: Number, b: Number) -> Number:
+def _step(r: kl.Number, b: kl.Number) -> kl.Number:
     """Return the exact remainder of r by b, for a quotient that fits the significand."""
-    left = fma(-trunc(r / b), b, r)
+    left = kl.fma(-kl.trunc(r / b), b, r)
     # Rounding may have raised the quotient to the next integer.
-    left = select(left < 0.0, left + b, left)
-    return select(left >= b, left - b, left)
+    left = kl.select(left < 0.0, left + b, left)
+    return kl.select(left >= b, left - b, left)
 
 
-@helper
-def _remainder_of_sizes(a: Number, b: Number, form: Format) -> Number:
+@kl.helper
+def _remainder_of_sizes(a: kl.Number, b: kl.Number, form: Format) -> kl.Number:
     """Return the remainder of positive numbers; undefined for others."""
     most = form.fraction - 1
     e, m = _parted(a, form)
     low, divisor = _parted(b, form)
     apart = e - low
-    apart = select(apart < 0, 0, apart)
-    apart = select((b > 0.0) & (a < INFINITY), apart, 0)
-    step = select(apart > most, most, apart)
+    apart = kl.select(apart < 0, 0, apart)
+    apart = kl.select((b > 0.0) & (a < INFINITY), apart, 0)
+    step = kl.select(apart > most, most, apart)
     r = _step(m * power_of_two(step, form), divisor)
     apart = apart - step
     while some(apart > 0):
-        step = select(apart > most, most, apart)
+        step = kl.select(apart > most, most, apart)
         r = _step(r * power_of_two(step, form), divisor)
         apart = apart - step
     less = a < b
     # In two steps, since the power may exceed the exponents of normal numbers.
     half = low >> 1
-    return select(less, a, r * power_of_two(half, form) * power_of_two(low - half, form))
+    return kl.select(less, a, r * power_of_two(half, form) * power_of_two(low - half, form))
 
 
 @within(0.0, 0.0)
-def fmod(a: Number, b: Number) -> Number:
+def fmod(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return the exact remainder of the quotient rounded toward zero, with the sign of a."""
     form = format_of(a)
     size, other = abs(a), abs(b)
     rest = _remainder_of_sizes(size, other, form)
-    rest = select(other == INFINITY, size, rest)
+    rest = kl.select(other == INFINITY, size, rest)
     fine = (other > 0.0) & (size < INFINITY)
-    return select(fine, sign_as(rest, a), NAN)
+    return kl.select(fine, sign_as(rest, a), NAN)
 
 
-def _down(a: Number, b: Number) -> Pair:
+def _down(a: kl.Number, b: kl.Number) -> Pair:
     """Return fmod, and 1 if the quotient rounded down is 1 less than rounded toward zero."""
     rest = fmod(a, b)
     other = (rest != 0.0) & (is_negative(rest) ^ is_negative(b))
-    return rest, select(other, constant(1.0, a.dtype, a.width), 0.0)
+    return rest, kl.select(other, kl.constant(1.0, a.dtype, a.width), 0.0)
 
 
 @within(0.5, 0.5)
-def remainder(a: Number, b: Number) -> Number:
+def remainder(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return a − b · floor(a / b), rounded once, with the sign of b; NaN for b = 0."""
     rest, less = _down(a, b)
-    moved = select(less != 0.0, rest + b, rest)
-    return select(rest == 0.0, sign_as(abs(rest), b), moved)
+    moved = kl.select(less != 0.0, rest + b, rest)
+    return kl.select(rest == 0.0, sign_as(abs(rest), b), moved)
 
 
 @within(1.0, 1.0)
-def floor_divide(a: Number, b: Number) -> Number:
+def floor_divide(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return a / b rounded down; for b = 0 the result of a / b."""
     rest, less = _down(a, b)
     quotient = (a - rest) / b - less
-    whole = floor(quotient)
-    whole = select(quotient - whole > 0.5, whole + 1.0, whole)
+    whole = kl.floor(quotient)
+    whole = kl.select(quotient - whole > 0.5, whole + 1.0, whole)
     ratio = a / b
-    whole = select(quotient == 0.0, sign_as(constant(0.0, a.dtype, a.width), ratio), whole)
-    return select(b == 0.0, ratio, whole)
+    whole = kl.select(quotient == 0.0, sign_as(kl.constant(0.0, a.dtype, a.width), ratio), whole)
+    return kl.select(b == 0.0, ratio, whole)

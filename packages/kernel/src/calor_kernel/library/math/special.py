@@ -18,7 +18,7 @@ from __future__ import annotations
 from math import pi
 from typing import Final
 
-from calor_kernel.language import Number, constant, fma, helper, rint, select, sqrt
+from calor_kernel import language as kl
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -78,47 +78,47 @@ _ZERO: Final[Table] = (
 )
 
 
-def _log(x: Number, form: Format) -> Pair:
+def _log(x: kl.Number, form: Format) -> Pair:
     _, parts = parted(x, form)
     return fast_two_sum(*natural(parts, form))
 
 
-def _lgamma_above(x: Number, form: Format) -> Number:
+def _lgamma_above(x: kl.Number, form: Format) -> kl.Number:
     """Return log Γ(x) for x > 0."""
-    one = constant(1.0, x.dtype, x.width)
+    one = kl.constant(1.0, x.dtype, x.width)
     large = x >= _LARGE[form.number]
     inside = above(x, _LARGE[form.number])
     # Γ(x) = Γ(place) · factors, or divided by them below 3/2.
     place, factors = inside, one
     for _ in range(_STEPS[form.number]):
         down = place >= 2.5
-        place = select(down, place - 1.0, place)
-        factors = select(down, factors * place, factors)
+        place = kl.select(down, place - 1.0, place)
+        factors = kl.select(down, factors * place, factors)
     low, small = x < 1.5, x < 0.5
-    factors = select(low, select(small, x * (x + 1.0), x), factors)
+    factors = kl.select(low, kl.select(small, x * (x + 1.0), x), factors)
     # The argument less 2, from the number itself, to keep the digits near 1.
-    u = select(low, select(small, x, x - 1.0), place - 2.0)
+    u = kl.select(low, kl.select(small, x, x - 1.0), place - 2.0)
     # The leading term keeps its error, since below 3/2 the logarithm nearly cancels it.
     slope, slope_rest = _SLOPE[form.number]
     near, near_rest = two_product(u, slope * one)
-    near_rest = near_rest + u * fma(u, polynomial(u, LGAMMA[form.number]), slope_rest)
+    near_rest = near_rest + u * kl.fma(u, polynomial(u, LGAMMA[form.number]), slope_rest)
     near, near_rest = fast_two_sum(near, near_rest)
-    high, rest = _log(select(large, x, factors), form)
-    moved, error = two_sum(select(low, -high, high), near)
-    middle = moved + (error + (select(low, -rest, rest) + near_rest))
+    high, rest = _log(kl.select(large, x, factors), form)
+    moved, error = two_sum(kl.select(low, -high, high), near)
+    middle = moved + (error + (kl.select(low, -rest, rest) + near_rest))
     # (x − 1/2) (log x − 1) + (log 2π − 1) / 2 + …
     inverse = 1.0 / x
     series = polynomial(inverse * inverse, _STIRLING[form.number]) * inverse
     less, lost = fast_two_sum(high, -one)
     product, part = two_product(x - 0.5, less)
-    far = product + (fma(x - 0.5, rest + lost, part) + (series + (_HALF_LOG_TWO_PI - 0.5)))
-    far = select(x == INFINITY, INFINITY, select(product == INFINITY, INFINITY, far))
-    return select(large, far, middle)
+    far = product + (kl.fma(x - 0.5, rest + lost, part) + (series + (_HALF_LOG_TWO_PI - 0.5)))
+    far = kl.select(x == INFINITY, INFINITY, kl.select(product == INFINITY, INFINITY, far))
+    return kl.select(large, far, middle)
 
 
 @within(4.0, 4.0, "1 and log Γ(1 − x), below 0")
-@helper
-def lgamma(x: Number) -> Number:
+@kl.helper
+def lgamma(x: kl.Number) -> kl.Number:
     """Return log |Γ(x)|, within 4 ulp above 0; +inf at 0, the negative integers and ±inf.
 
     Below 0 the error is within 4 ulp of the larger of 1 and log Γ(1 − x).
@@ -128,47 +128,47 @@ def lgamma(x: Number) -> Number:
     result = _lgamma_above(size, form)
     reflected = x < 0.0
     if some(reflected):
-        turn = abs(size - rint(size))
+        turn = abs(size - kl.rint(size))
         # Γ(x) Γ(1 − x) sin(πx) = π; large numbers are integers, where there is a pole.
         other = log(sin(turn * pi) * above(size, 2.0**60))
         first, second = _LOG_PI[form.number]
         below = ((first - other) + second) - result
         # Near 0 both are −log |x|; there the reflection's sine may underflow.
-        result = select(reflected & (size > 2.0**-60), below, result)
-        result = select(reflected & (turn == 0.0), INFINITY, result)
-    result = select(x == 0.0, INFINITY, result)
-    return select(x == x, select(size == INFINITY, INFINITY, result), NAN)
+        result = kl.select(reflected & (size > 2.0**-60), below, result)
+        result = kl.select(reflected & (turn == 0.0), INFINITY, result)
+    result = kl.select(x == 0.0, INFINITY, result)
+    return kl.select(x == x, kl.select(size == INFINITY, INFINITY, result), NAN)
 
 
-def _digamma_above(x: Number, form: Format) -> Number:
+def _digamma_above(x: kl.Number, form: Format) -> kl.Number:
     """Return digamma of x ≥ 0."""
     large = x >= _LARGE[form.number]
     place = above(x, _LARGE[form.number])
-    nothing = constant(0.0, x.dtype, x.width)
+    nothing = kl.constant(0.0, x.dtype, x.width)
     # The sum of 1 / (x − k) as one fraction.
     over, under = nothing, nothing + 1.0
     for _ in range(_STEPS[form.number]):
         down = place >= 2.0
-        place = select(down, place - 1.0, place)
-        over = select(down, fma(over, place, under), over)
-        under = select(down, under * place, under)
+        place = kl.select(down, place - 1.0, place)
+        over = kl.select(down, kl.fma(over, place, under), over)
+        under = kl.select(down, under * place, under)
     low = x < 1.0
-    over, under = select(low, -1.0, over), select(low, x, under)
+    over, under = kl.select(low, -1.0, over), kl.select(low, x, under)
     first, second, third = _ZERO[form.number]
     # The distance from the zero; x + 1 would round small x away.
-    off = select(low, (x - (first - 1.0)) - second, (place - first) - second) - third
-    middle = select(low, x - 0.5, place - 1.5)
+    off = kl.select(low, (x - (first - 1.0)) - second, (place - first) - second) - third
+    middle = kl.select(low, x - 0.5, place - 1.5)
     unit = off * polynomial(middle, DIGAMMA[form.number])
-    inverse = 1.0 / select(large, x, under)
+    inverse = 1.0 / kl.select(large, x, under)
     value = unit + over * inverse
     square = inverse * inverse
-    series = fma(polynomial(square, _DIGAMMA_SERIES[form.number]), square, inverse * 0.5)
-    return select(large, log(x) - series, value)
+    series = kl.fma(polynomial(square, _DIGAMMA_SERIES[form.number]), square, inverse * 0.5)
+    return kl.select(large, log(x) - series, value)
 
 
 @within(5.0, 5.0, "1 and the terms of the reflection, below 0")
-@helper
-def digamma(x: Number) -> Number:
+@kl.helper
+def digamma(x: kl.Number) -> kl.Number:
     """Return the derivative of log Γ, within 4 ulp above 0.
 
     Below 0 the error is within 5 ulp of the larger of 1 and the terms of the reflection. The result
@@ -176,15 +176,15 @@ def digamma(x: Number) -> Number:
     """
     form = format_of(x)
     reflected = is_negative(x)
-    result = _digamma_above(select(reflected, 1.0 - x, x), form)
+    result = _digamma_above(kl.select(reflected, 1.0 - x, x), form)
     if some(reflected):
-        turn = x - rint(x)
+        turn = x - kl.rint(x)
         angle = turn * pi
         below = result - cos(angle) / sin(angle) * pi
-        result = select(reflected, below, result)
-        result = select(reflected & (turn == 0.0), NAN, result)
-    result = select(x == 0.0, select(reflected, INFINITY, -INFINITY + (x - x)), result)
-    return select(x > -INFINITY, result, NAN)
+        result = kl.select(reflected, below, result)
+        result = kl.select(reflected & (turn == 0.0), NAN, result)
+    result = kl.select(x == 0.0, kl.select(reflected, INFINITY, -INFINITY + (x - x)), result)
+    return kl.select(x > -INFINITY, result, NAN)
 
 
 # Beyond, the error function is 1.
@@ -195,22 +195,22 @@ _TAIL: Final = 16.0
 
 
 @within(1.0, 0.9)
-def erf(x: Number) -> Number:
+def erf(x: kl.Number) -> kl.Number:
     """Return the error function, within 1 ulp."""
     form = format_of(x)
-    near = fma(x, polynomial(x * x, ERF_NEAR[form.number]), x)
+    near = kl.fma(x, polynomial(x * x, ERF_NEAR[form.number]), x)
     size = above(abs(x), _ENDS[form.number])
     # exp(−x²); its result is a normal number here.
     r, rest, n = reduced(-size * size, form)
-    fade = fma(r * r, polynomial(r, EXP[form.number]), r + rest) + 1.0
+    fade = kl.fma(r * r, polynomial(r, EXP[form.number]), r + rest) + 1.0
     fade = fade * power_of_two(n, form)
-    far = fma(fade, -polynomial(size - 2.0, ERF_FAR[form.number]), 1.0)
+    far = kl.fma(fade, -polynomial(size - 2.0, ERF_FAR[form.number]), 1.0)
     # NaN is not above 1, and takes the near branch.
-    return select(size > 1.0, sign_as(far, x), near)
+    return kl.select(size > 1.0, sign_as(far, x), near)
 
 
 @within(2.5, 3.0)
-def erfinv(x: Number) -> Number:
+def erfinv(x: kl.Number) -> kl.Number:
     """Return the inverse of the error function, within 3 ulp; ±inf at ±1, NaN beyond."""
     form = format_of(x)
     size = abs(x)
@@ -218,17 +218,17 @@ def erfinv(x: Number) -> Number:
     square = x * x
     total = 1.0 - square
     lost = (1.0 - total) - square
-    lost = lost - fma(x, x, -square)
+    lost = lost - kl.fma(x, x, -square)
     product = (1.0 - size) * (1.0 + size)
     outer = size > 0.5
-    nothing = constant(0.0, x.dtype, x.width)
-    w = -log_of_sum(select(outer, product, total), select(outer, nothing, lost), form)
+    nothing = kl.constant(0.0, x.dtype, x.width)
+    w = -log_of_sum(kl.select(outer, product, total), kl.select(outer, nothing, lost), form)
     number = form.number
-    root = sqrt(w)
+    root = kl.sqrt(w)
     value = polynomial(w - 2.5, ERFINV_MIDDLE[number])
-    value = select(w > _MIDDLE[number], polynomial(root - 3.0, ERFINV_TAIL[number]), value)
+    value = kl.select(w > _MIDDLE[number], polynomial(root - 3.0, ERFINV_TAIL[number]), value)
     if number:
-        value = select(w > _TAIL, polynomial(root - 5.0, ERFINV_END[number]), value)
+        value = kl.select(w > _TAIL, polynomial(root - 5.0, ERFINV_END[number]), value)
     result = x * value
-    ends = select(size == 1.0, x * INFINITY, constant(NAN, x.dtype, x.width))
-    return select(size < 1.0, result, ends)
+    ends = kl.select(size == 1.0, x * INFINITY, kl.constant(NAN, x.dtype, x.width))
+    return kl.select(size < 1.0, result, ends)

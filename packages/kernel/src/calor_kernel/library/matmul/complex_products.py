@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calor.dtypes import complex64, complex128, float32, float64
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import View
-from calor_kernel.language import In, Number, Out, Size, absolute_position, kernel, min, range
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Matrices, Task
 
@@ -20,20 +20,20 @@ _PARTS = {complex64: float32, complex128: float64}
 _TURNS = 256
 
 
-@kernel
+@kl.kernel
 def expand_complex(
-    source: In,
-    target: Out,
-    count: Size,
-    n: Size,
-    k: Size,
-    of: Matrices[Number],
+    source: kl.In,
+    target: kl.Out,
+    count: kl.Size,
+    n: kl.Size,
+    k: kl.Size,
+    of: Matrices[kl.Number],
     *,
     turns: int,
 ) -> None:
     """Write ``target[2k, 2n]`` of each batch from pairs ``source[k, n]``; strides are of pairs."""
-    first = absolute_position() * turns
-    for i in range(first, min(first + turns, count)):
+    first = kl.absolute_position() * turns
+    for i in kl.range(first, kl.min(first + turns, count)):
         column, rest = i % n, i // n
         row, batch = rest % k, rest // k
         outer, inner = batch // of.batch_inner, batch % of.batch_inner

@@ -11,105 +11,84 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calor.dtypes import DType
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    Size,
-    Stride,
-    constant,
-    cube_position,
-    fma,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    private,
-    range,
-    registers,
-    splat,
-    vreduce,
-)
 from calor_kernel.library.matmul.blueprints import Dots, Streams
 from calor_kernel.library.matmul.packing import iota
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 
-@kernel
+@kl.kernel
 def dot_rows(
-    a: In,
-    b: In,
-    c: Out,
-    sizes: Sizes[Number],
-    a_row: Stride,
-    b_column: Stride,
-    batches: Batches[Number],
-    block: Size,
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    a_row: kl.Stride,
+    b_column: kl.Stride,
+    batches: Batches[kl.Number],
+    block: kl.Size,
     *,
     plan: Dots,
 ) -> None:
     """Compute ``block`` columns of c from x and the plan's rows from y on, of batch z."""
     m, n, k, rows, columns = sizes.m, sizes.n, sizes.k, plan.rows, plan.columns
     lanes, accumulate = plan.lanes, plan.accumulate
-    batch = cube_position(2)
+    batch = kl.cube_position(2)
     a_start, b_start = batches.starts(batch)
-    row = cube_position(1) * rows
-    a_at = [a_start + min(row + r, m - 1) * a_row for r in range(rows)]
-    first = cube_position(0) * block
-    last = min(first + block, n)
+    row = kl.cube_position(1) * rows
+    a_at = [a_start + kl.min(row + r, m - 1) * a_row for r in kl.range(rows)]
+    first = kl.cube_position(0) * block
+    last = kl.min(first + block, n)
     whole = k // lanes * lanes
-    for column in range(first, last, columns):
-        b_at = [b_start + min(column + j, last - 1) * b_column for j in range(columns)]
-        acc = registers((rows, columns), accumulate, lanes)
-        for p in loop_range(0, whole, lanes):
+    for column in kl.range(first, last, columns):
+        b_at = [b_start + kl.min(column + j, last - 1) * b_column for j in kl.range(columns)]
+        acc = kl.registers((rows, columns), accumulate, lanes)
+        for p in kl.loop_range(0, whole, lanes):
             add_products(acc, a, a_at, b, b_at, p, None)
         if whole < k:
             inside = whole + iota(lanes, k) < k
             add_products(acc, a, a_at, b, b_at, whole, inside)
-        for r in range(rows):
-            for j in range(columns):
+        for r in kl.range(rows):
+            for j in kl.range(columns):
                 if (row + r < m) and (column + j < last):
-                    c[(batch * m + row + r) * n + column + j] = vreduce("add", acc[r, j]).to(
+                    c[(batch * m + row + r) * n + column + j] = kl.vreduce("add", acc[r, j]).to(
                         c.dtype
                     )
 
 
-@helper
+@kl.helper
 def add_products(
-    acc: Registers,
-    a: Pointer,
-    a_at: list[Number],
-    b: Pointer,
-    b_at: list[Number],
-    p: Index,
-    inside: Number | None,
+    acc: kl.Registers,
+    a: kl.Pointer,
+    a_at: list[kl.Number],
+    b: kl.Pointer,
+    b_at: list[kl.Number],
+    p: kl.Index,
+    inside: kl.Number | None,
 ) -> None:
     """Add products of one vector of the summed axis."""
     rows, columns = acc.shape
     wide, lanes = acc.type.dtype, acc.type.width
-    left = [a.load(a_at[r] + p, lanes, mask=inside).to(wide) for r in range(rows)]
-    for j in range(columns):
+    left = [a.load(a_at[r] + p, lanes, mask=inside).to(wide) for r in kl.range(rows)]
+    for j in kl.range(columns):
         right = b.load(b_at[j] + p, lanes, mask=inside).to(wide)
-        for r in range(rows):
+        for r in kl.range(rows):
             acc[r, j] = add_scaled(left[r], right, acc[r, j])
 
 
-@kernel
+@kl.kernel
 def scaled_rows(
-    a: In,
-    b: In,
-    c: Out,
-    sizes: Sizes[Number],
-    a_row: Stride,
-    a_depth: Stride,
-    b_depth: Stride,
-    batches: Batches[Number],
-    block: Size,
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    a_row: kl.Stride,
+    a_depth: kl.Stride,
+    b_depth: kl.Stride,
+    batches: Batches[kl.Number],
+    block: kl.Size,
     *,
     plan: Streams,
 ) -> None:
@@ -120,87 +99,87 @@ def scaled_rows(
     """
     m, n, k, rows, streams, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.streams, plan.lanes
     vectors, room, accumulate = plan.vectors, plan.room, plan.accumulate
-    batch = cube_position(2)
+    batch = kl.cube_position(2)
     outer, inner = batches.split(batch)
-    row = cube_position(1) * rows
+    row = kl.cube_position(1) * rows
     a_start = batches.a_start(outer, inner)
-    a_at = [a_start + min(row + r, m - 1) * a_row for r in range(rows)]
-    first = cube_position(0) * block
-    count = min(block, n - first)
+    a_at = [a_start + kl.min(row + r, m - 1) * a_row for r in kl.range(rows)]
+    first = kl.cube_position(0) * block
+    count = kl.min(block, n - first)
     b_at = batches.b_start(outer, inner) + first
-    sums = private(rows * room, accumulate, align=64)
+    sums = kl.private(rows * room, accumulate, align=64)
     span = lanes * vectors
     whole = count // span * span
-    for r in range(rows):
-        for i in loop_range(0, block, lanes):
-            sums.store(r * room + i, constant(0, accumulate, lanes))
+    for r in kl.range(rows):
+        for i in kl.loop_range(0, block, lanes):
+            sums.store(r * room + i, kl.constant(0, accumulate, lanes))
     main = k // streams * streams
-    for p in loop_range(0, main, streams):
+    for p in kl.loop_range(0, main, streams):
         factors = factors_of(a, a_at, a_depth, p, streams, lanes, accumulate)
         here = b_at + p * b_depth
-        for i in loop_range(0, whole, span):
-            for v in range(vectors):
+        for i in kl.loop_range(0, whole, span):
+            for v in kl.range(vectors):
                 add_streams(sums, room, factors, b, here, b_depth, i + v * lanes, None)
-        for at in range(whole, count, lanes):
+        for at in kl.range(whole, count, lanes):
             inside = at + iota(lanes, n) < count
             add_streams(sums, room, factors, b, here, b_depth, at, inside)
-    for p in range(main, k):
+    for p in kl.range(main, k):
         factors = factors_of(a, a_at, a_depth, p, 1, lanes, accumulate)
         here = b_at + p * b_depth
-        for at in range(0, count, lanes):
+        for at in kl.range(0, count, lanes):
             inside = at + iota(lanes, n) < count
             add_streams(sums, room, factors, b, here, b_depth, at, inside)
-    for r in range(rows):
+    for r in kl.range(rows):
         if row + r < m:
             c_at = (batch * m + row + r) * n + first
-            for at in range(0, count, lanes):
+            for at in kl.range(0, count, lanes):
                 inside = at + iota(lanes, n) < count
                 c.store(c_at + at, sums.load(r * room + at, lanes).to(c.dtype), mask=inside)
 
 
-@helper
+@kl.helper
 def factors_of(
-    a: Pointer,
-    a_at: list[Number],
-    a_depth: Number,
-    p: Index,
+    a: kl.Pointer,
+    a_at: list[kl.Number],
+    a_depth: kl.Number,
+    p: kl.Index,
     streams: int,
     lanes: int,
     accumulate: DType,
-) -> list[list[Number]]:
+) -> list[list[kl.Number]]:
     """Return a list for each row: the elements of A that multiply the rows of B from p on."""
     return [
-        [splat(a[start + (p + s) * a_depth].to(accumulate), lanes) for s in range(streams)]
+        [kl.splat(a[start + (p + s) * a_depth].to(accumulate), lanes) for s in kl.range(streams)]
         for start in a_at
     ]
 
 
-@helper
+@kl.helper
 def add_streams(
-    sums: Pointer,
+    sums: kl.Pointer,
     room: int,
-    factors: list[list[Number]],
-    b: Pointer,
-    b_at: Index,
-    b_depth: Index,
-    at: Index,
-    inside: Number | None,
+    factors: list[list[kl.Number]],
+    b: kl.Pointer,
+    b_at: kl.Index,
+    b_depth: kl.Index,
+    at: kl.Index,
+    inside: kl.Number | None,
 ) -> None:
     """Add the products of one vector of each row of b."""
     lanes = factors[0][0].type.width
-    totals = [sums.load(r * room + at, lanes) for r in range(len(factors))]
-    for s in range(len(factors[0])):
+    totals = [sums.load(r * room + at, lanes) for r in kl.range(len(factors))]
+    for s in kl.range(len(factors[0])):
         taken = b.load(b_at + s * b_depth + at, lanes, mask=inside).to(sums.dtype)
-        for r in range(len(factors)):
+        for r in kl.range(len(factors)):
             totals[r] = add_scaled(factors[r][s], taken, totals[r])
-    for r in range(len(factors)):
+    for r in kl.range(len(factors)):
         sums.store(r * room + at, totals[r])
 
 
-def add_scaled(factor: Number, taken: Number, total: Number) -> Number:
+def add_scaled(factor: kl.Number, taken: kl.Number, total: kl.Number) -> kl.Number:
     """Return total + factor · taken."""
     if total.dtype.kind == "float":
-        return fma(factor, taken, total)
+        return kl.fma(factor, taken, total)
     return total + factor * taken
 
 

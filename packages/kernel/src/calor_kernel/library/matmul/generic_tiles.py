@@ -7,9 +7,9 @@ products that no other way suits.
 
 from __future__ import annotations
 
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import In, Index, Number, Out, cube_position, kernel
 from calor_kernel.library.gemm.generic import GenericPlan, fill_tile, generic_tile, multiply
 from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.matmul.blueprints import accumulator
@@ -17,14 +17,14 @@ from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.task import Batches, Sizes, Strides, Task
 
 
-@kernel
+@kl.kernel
 def tiled_matmul(
-    a: In,
-    b: In,
-    c: Out,
-    sizes: Sizes[Number],
-    strides: Strides[Number],
-    batches: Batches[Number],
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    strides: Strides[kl.Number],
+    batches: Batches[kl.Number],
     *,
     plan: GenericPlan,
     a_along: bool,
@@ -35,19 +35,19 @@ def tiled_matmul(
     ``a_along``, ``b_along``: whether the operand is contiguous along the K axis.
     """
     m, n, k = sizes.m, sizes.n, sizes.k
-    batch = cube_position(2)
+    batch = kl.cube_position(2)
     a_start, b_start = batches.starts(batch)
-    first_row, first_column = cube_position(1) * plan.height, cube_position(0) * plan.width
+    first_row, first_column = kl.cube_position(1) * plan.height, kl.cube_position(0) * plan.width
     left = StridedLines(a, a_start, first_row, m, strides.a_row, strides.a_depth)
     right = StridedLines(b, b_start, first_column, n, strides.b_column, strides.b_depth)
     tile = generic_tile(plan)
     units, depth = plan.units, plan.depth
 
-    def load_a(side: Index, begin: Index) -> None:
+    def load_a(side: kl.Index, begin: kl.Index) -> None:
         at = side * (plan.height * depth)
         fill_tile(tile.left, at, left, begin, k, units, plan.height, depth, a_along)
 
-    def load_b(side: Index, begin: Index) -> None:
+    def load_b(side: kl.Index, begin: kl.Index) -> None:
         at = side * (depth * plan.width)
         fill_tile(tile.right, at, right, begin, k, units, plan.width, depth, b_along)
 

@@ -12,31 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int8, int32, uint8
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Grid, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    SizeOf,
-    StrideOf,
-    bitcast,
-    constant,
-    cube_position,
-    dot,
-    fma,
-    helper,
-    kernel,
-    loop_range,
-    max,
-    min,
-    range,
-    registers,
-    splat,
-)
 from calor_kernel.library.matmul.blueprints import Packed
 from calor_kernel.library.matmul.packing import iota, pack_operand
 from calor_kernel.library.matmul.problem import Operand
@@ -49,42 +27,42 @@ N = TypeVar("N")
 class Rows(Generic[N]):
     """The rows of A, or its panels of rows: their distance, the batch axes and the start."""
 
-    row: StrideOf[N]
-    batch_inner: SizeOf[N]
-    outer: StrideOf[N]
-    inner: StrideOf[N]
-    base: StrideOf[N]
+    row: kl.StrideOf[N]
+    batch_inner: kl.SizeOf[N]
+    outer: kl.StrideOf[N]
+    inner: kl.StrideOf[N]
+    base: kl.StrideOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class Panels(Generic[N]):
     """The panels of B: their distance, that of the groups in a panel, batch axes and start."""
 
-    panel: StrideOf[N]
-    depth: StrideOf[N]
-    outer: StrideOf[N]
-    inner: StrideOf[N]
-    base: StrideOf[N]
+    panel: kl.StrideOf[N]
+    depth: kl.StrideOf[N]
+    outer: kl.StrideOf[N]
+    inner: kl.StrideOf[N]
+    base: kl.StrideOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks(Generic[N]):
     """Rows and panels of a cube, and the groups of a pass over the K axis."""
 
-    rows: SizeOf[N]
-    panels: SizeOf[N]
-    depth: SizeOf[N]
+    rows: kl.SizeOf[N]
+    panels: kl.SizeOf[N]
+    depth: kl.SizeOf[N]
 
 
-@kernel
+@kl.kernel
 def packed_matmul(
-    a: In,
-    b: In,
-    c: Out,
-    sizes: Sizes[Number],
-    of_a: Rows[Number],
-    of_b: Panels[Number],
-    blocks: Blocks[Number],
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    of_a: Rows[kl.Number],
+    of_b: Panels[kl.Number],
+    blocks: Blocks[kl.Number],
     *,
     plan: Packed,
     ragged: bool,
@@ -99,48 +77,48 @@ def packed_matmul(
     a_depth = rows * group if plan.pack_a else group
     block_rows, block_panels, depth = blocks.rows, blocks.panels, blocks.depth
     width = vectors * lanes
-    b_depth: Index = width * group if plan.pack_b else of_b.depth
-    batch = cube_position(2)
+    b_depth: kl.Index = width * group if plan.pack_b else of_b.depth
+    batch = kl.cube_position(2)
     outer, inner = batch // of_a.batch_inner, batch % of_a.batch_inner
     a_start = of_a.base + outer * of_a.outer + inner * of_a.inner
     b_start = of_b.base + outer * of_b.outer + inner * of_b.inner
     c_start = batch * m * n
     panels = (n + width - 1) // width
-    first_panel = cube_position(0) * block_panels
-    last_panel = min(first_panel + block_panels, panels)
-    first_row = cube_position(1) * block_rows
-    last_row = min(first_row + block_rows, m)
+    first_panel = kl.cube_position(0) * block_panels
+    last_panel = kl.min(first_panel + block_panels, panels)
+    first_row = kl.cube_position(1) * block_rows
+    last_row = kl.min(first_row + block_rows, m)
     # An empty sum is 0 and is written too.
-    for begin in range(0, max(k, 1), depth):
-        count = min(k - begin, depth)
-        for panel in range(first_panel, last_panel):
+    for begin in kl.range(0, kl.max(k, 1), depth):
+        count = kl.min(k - begin, depth)
+        for panel in kl.range(first_panel, last_panel):
             b_at = b_start + panel * of_b.panel + begin * b_depth
             masks = [
                 panel * width + v * lanes + iota(lanes, n) < n if ragged else None
-                for v in range(vectors)
+                for v in kl.range(vectors)
             ]
             tile = Tile(a, b, masks, lanes, group)
-            start = registers((vectors,), accumulate, lanes)
+            start = kl.registers((vectors,), accumulate, lanes)
             if a.dtype is int8 and group > 1:
                 tile.correct(start, b_at, b_depth, count)
-            for row in range(first_row, last_row, rows):
+            for row in kl.range(first_row, last_row, rows):
                 if plan.pack_a:
                     first = a_start + row * of_a.row + begin * a_depth
-                    a_at = [first + r * group for r in range(rows)]
+                    a_at = [first + r * group for r in kl.range(rows)]
                 else:
                     a_at = [
-                        a_start + min(row + r, last_row - 1) * of_a.row + begin * a_depth
-                        for r in range(rows)
+                        a_start + kl.min(row + r, last_row - 1) * of_a.row + begin * a_depth
+                        for r in kl.range(rows)
                     ]
-                acc = registers((rows, vectors), accumulate, lanes)
-                for r in range(rows):
-                    for v in range(vectors):
+                acc = kl.registers((rows, vectors), accumulate, lanes)
+                for r in kl.range(rows):
+                    for v in kl.range(vectors):
                         acc[r, v] = start[v]
                 main = count // unroll * unroll
-                for p in loop_range(0, main, unroll):
-                    for u in range(unroll):
+                for p in kl.loop_range(0, main, unroll):
+                    for u in kl.range(unroll):
                         tile.multiply(acc, a_at, (p + u) * a_depth, b_at + (p + u) * b_depth)
-                for p in range(main, count):
+                for p in kl.range(main, count):
                     tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
                 store_tile(
                     acc, c, c_start, row, last_row, panel * width, n, begin, lanes, accumulate
@@ -151,65 +129,71 @@ def packed_matmul(
 class Tile:
     """Parameters of the steps of one register tile: the operands and their access."""
 
-    a: Pointer
-    b: Pointer
-    masks: list[Number | None]
+    a: kl.Pointer
+    b: kl.Pointer
+    masks: list[kl.Number | None]
     lanes: int
     group: int
 
-    def multiply(self, acc: Registers, a_at: list[Number], a_step: Number, b_at: Number) -> None:
+    def multiply(
+        self, acc: kl.Registers, a_at: list[kl.Number], a_step: kl.Number, b_at: kl.Number
+    ) -> None:
         """Add the products of one group of the K axis to the accumulators."""
         rows, vectors = acc.shape
         span = self.lanes * self.group
-        columns = [self.b.load(b_at + v * span, span, mask=self.masks[v]) for v in range(vectors)]
-        for r in range(rows):
+        columns = [
+            self.b.load(b_at + v * span, span, mask=self.masks[v]) for v in kl.range(vectors)
+        ]
+        for r in kl.range(rows):
             value = self.broadcast(a_at[r] + a_step)
-            for v in range(vectors):
+            for v in kl.range(vectors):
                 acc[r, v] = self.add(value, columns[v], acc[r, v])
 
-    def add(self, x: Number, y: Number, total: Number) -> Number:
+    def add(self, x: kl.Number, y: kl.Number, total: kl.Number) -> kl.Number:
         """Return total + x · y."""
         if self.group > 1:
-            return dot(x, y, total)
+            return kl.dot(x, y, total)
         x, y = x.to(total.dtype), y.to(total.dtype)
-        return fma(x, y, total) if total.dtype.kind == "float" else total + x * y
+        return kl.fma(x, y, total) if total.dtype.kind == "float" else total + x * y
 
-    def broadcast(self, at: Number) -> Number:
+    def broadcast(self, at: kl.Number) -> kl.Number:
         """Return one group of A in every group of lanes; bytes are shifted up by 128."""
         a = self.a
         if self.group == 1:
-            return splat(a[at], self.lanes)
-        bits = bitcast(a.load(at, self.group), int32)
+            return kl.splat(a[at], self.lanes)
+        bits = kl.bitcast(a.load(at, self.group), int32)
         if a.dtype is int8:
-            bits = bits ^ constant(0x80808080, int32)
-        return bitcast(splat(bits, self.lanes), uint8 if a.dtype is int8 else a.dtype)
+            bits = bits ^ kl.constant(0x80808080, int32)
+        return kl.bitcast(kl.splat(bits, self.lanes), uint8 if a.dtype is int8 else a.dtype)
 
-    @helper
-    def correct(self, start: Registers, b_at: Number, b_depth: Index, count: Number) -> None:
+    @kl.helper
+    def correct(
+        self, start: kl.Registers, b_at: kl.Number, b_depth: kl.Index, count: kl.Number
+    ) -> None:
         """Subtract the effect of the shift of A's bytes: 128 times the sums of B's columns.
 
         The instruction takes unsigned bytes of A and signed bytes of B, as in oneDNN.
         """
         span = self.lanes * self.group
-        moved = constant(128, uint8, span)
-        for p in range(count):
-            for v in range(start.shape[0]):
+        moved = kl.constant(128, uint8, span)
+        for p in kl.range(count):
+            for v in kl.range(start.shape[0]):
                 columns = self.b.load(b_at + p * b_depth + v * span, span, mask=self.masks[v])
-                start[v] = dot(moved, columns, start[v])
-        for v in range(start.shape[0]):
+                start[v] = kl.dot(moved, columns, start[v])
+        for v in kl.range(start.shape[0]):
             start[v] = -start[v]
 
 
-@helper
+@kl.helper
 def store_tile(
-    acc: Registers,
-    c: Pointer,
-    start: Number,
-    row: Number,
-    last_row: Number,
-    column: Number,
-    n: Number,
-    begin: Number,
+    acc: kl.Registers,
+    c: kl.Pointer,
+    start: kl.Number,
+    row: kl.Number,
+    last_row: kl.Number,
+    column: kl.Number,
+    n: kl.Number,
+    begin: kl.Number,
     lanes: int,
     accumulate: DType,
 ) -> None:
@@ -218,19 +202,19 @@ def store_tile(
     width = vectors * lanes
     whole = (column + width <= n) and (row + rows <= last_row)
     if whole:
-        for r in range(rows):
-            for v in range(vectors):
+        for r in kl.range(rows):
+            for v in kl.range(vectors):
                 at = start + (row + r) * n + column + v * lanes
                 value = acc[r, v]
                 if begin > 0:
                     value = value + c.load(at, lanes).to(accumulate)
                 c.store(at, value.to(c.dtype))
     else:
-        for r in range(rows):
-            for v in range(vectors):
+        for r in kl.range(rows):
+            for v in kl.range(vectors):
                 at = start + (row + r) * n + column + v * lanes
                 index = column + v * lanes + iota(lanes, column)
-                inside = (index < n) & splat(row + r < last_row, lanes)
+                inside = (index < n) & kl.splat(row + r < last_row, lanes)
                 value = acc[r, v]
                 if begin > 0:
                     value = value + c.load(at, lanes, mask=inside).to(accumulate)

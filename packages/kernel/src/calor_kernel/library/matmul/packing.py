@@ -11,28 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calor.dtypes import DType
+from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.launching import Effort, Grid, launch
 from calor_kernel.contract.work import Argument, Launch
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    constant,
-    cube_count,
-    cube_position,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    range,
-    select,
-    shuffle,
-    splat,
-)
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.matmul.task import Matrices, memory
 from calor_kernel.library.transposition import transpose
@@ -41,13 +23,13 @@ from calor_kernel.library.transposition import transpose
 _ROWS, _STREAMS = 256, 16
 
 
-@kernel
+@kl.kernel
 def pack(
-    source: In,
-    panels: Out,
-    n: Size,
-    k: Size,
-    of: Matrices[Number],
+    source: kl.In,
+    panels: kl.Out,
+    n: kl.Size,
+    k: kl.Size,
+    of: Matrices[kl.Number],
     *,
     width: int,
     lanes: int,
@@ -60,74 +42,74 @@ def pack(
     ``order``: the axis with stride 1, "columns", "depth" or neither ("any"). A few rows at a time
     go through all panels of x's share, so that memory sees few long streams.
     """
-    first = cube_position(1) * rows
-    batch = cube_position(2)
+    first = kl.cube_position(1) * rows
+    batch = kl.cube_position(2)
     start = of.start(batch)
     groups = (k + group - 1) // group
     panel_count = (n + width - 1) // width
-    share = (panel_count + cube_count(0) - 1) // cube_count(0)
-    first_panel = cube_position(0) * share
+    share = (panel_count + kl.cube_count(0) - 1) // kl.cube_count(0)
+    first_panel = kl.cube_position(0) * share
     target = batch * panel_count * groups * (width * group)
-    stop = min(first + rows, groups)
-    for panel in range(first_panel, min(first_panel + share, panel_count)):
-        for g in range(first, stop):
-            for v in range(width // lanes):
+    stop = kl.min(first + rows, groups)
+    for panel in kl.range(first_panel, kl.min(first_panel + share, panel_count)):
+        for g in kl.range(first, stop):
+            for v in kl.range(width // lanes):
                 column = panel * width + v * lanes
                 at = target + ((panel * groups + g) * width + v * lanes) * group
                 parts = [
                     load_row(source, start, g * group + i, column, n, k, of, lanes, order)
-                    for i in range(group)
+                    for i in kl.range(group)
                 ]
                 panels.store(at, interleave(parts).to(panels.dtype))
 
 
-@helper
+@kl.helper
 def load_row(
-    source: Pointer,
-    start: Number,
-    row: Index,
-    column: Index,
-    n: Number,
-    k: Number,
-    of: Matrices[Number],
+    source: kl.Pointer,
+    start: kl.Number,
+    row: kl.Index,
+    column: kl.Index,
+    n: kl.Number,
+    k: kl.Number,
+    of: Matrices[kl.Number],
     lanes: int,
     order: str,
-) -> Number:
+) -> kl.Number:
     """Return ``lanes`` elements of a row from a column on, with 0 beyond the matrix."""
     index = column + iota(lanes, n)
-    inside = (index < n) & splat(row < k, lanes)
+    inside = (index < n) & kl.splat(row < k, lanes)
     if order == "columns":
         return source.load(start + row * of.depth + column, lanes, mask=inside)
     place = start + row * of.depth + index * of.column
     return source.load(place, mask=inside)
 
 
-def iota(lanes: int, like: Number) -> Number:
+def iota(lanes: int, like: kl.Number) -> kl.Number:
     """Return the vector 0, 1, … with the dtype of an index."""
-    return constant(tuple(range(lanes)), like.dtype)
+    return kl.constant(tuple(kl.range(lanes)), like.dtype)
 
 
-def interleave(parts: list[Number]) -> Number:
+def interleave(parts: list[kl.Number]) -> kl.Number:
     """Return the interleaved elements of vectors: a0 b0 a1 b1 …"""
     while len(parts) > 1:
         half = len(parts) // 2
-        parts = [_pair(parts[i], parts[i + half], len(parts)) for i in range(half)]
+        parts = [_pair(parts[i], parts[i + half], len(parts)) for i in kl.range(half)]
     return parts[0]
 
 
-def _pair(a: Number, b: Number, count: int) -> Number:
+def _pair(a: kl.Number, b: kl.Number, count: int) -> kl.Number:
     # Of four parts, first 0 with 2 and 1 with 3, so that the next round gives the right order.
-    lanes = [lane for i in range(a.width) for lane in (i, a.width + i)]
-    return shuffle(a, lanes, b)
+    lanes = [lane for i in kl.range(a.width) for lane in (i, a.width + i)]
+    return kl.shuffle(a, lanes, b)
 
 
-@kernel
+@kl.kernel
 def pack_transposed(
-    source: In,
-    panels: Out,
-    n: Size,
-    k: Size,
-    of: Matrices[Number],
+    source: kl.In,
+    panels: kl.Out,
+    n: kl.Size,
+    k: kl.Size,
+    of: Matrices[kl.Number],
     *,
     width: int,
     lanes: int,
@@ -139,25 +121,25 @@ def pack_transposed(
 
     ``rows`` is a multiple of ``lanes``; with a group, its elements count as one.
     """
-    panel = cube_position(0)
-    first = cube_position(1) * rows
-    batch = cube_position(2)
+    panel = kl.cube_position(0)
+    first = kl.cube_position(1) * rows
+    batch = kl.cube_position(2)
     start = of.start(batch)
     panel_count = (n + width - 1) // width
     target = (batch * panel_count + panel) * k * width
-    stop = min(first + rows, k)
-    for v in loop_range(0, width, lanes):
+    stop = kl.min(first + rows, k)
+    for v in kl.loop_range(0, width, lanes):
         column = panel * width + v
-        for row in range(first, stop, lanes):
-            left = min(stop - row, lanes)
-            inside = iota(lanes, k) < splat(left, lanes)
+        for row in kl.range(first, stop, lanes):
+            left = kl.min(stop - row, lanes)
+            inside = iota(lanes, k) < kl.splat(left, lanes)
             square = []
-            for i in range(lanes):
-                place = min(column + i, n - 1)
+            for i in kl.range(lanes):
+                place = kl.min(column + i, n - 1)
                 taken = source.load(start + place * of.column + row, lanes, mask=inside)
-                square.append(select(column + i < n, taken, constant(0, taken.dtype, lanes)))
+                square.append(kl.select(column + i < n, taken, kl.constant(0, taken.dtype, lanes)))
             square = transpose(square)
-            for i in range(lanes):
+            for i in kl.range(lanes):
                 if row + i < stop:
                     panels.store(target + (row + i) * width + v, square[i].to(panels.dtype))
 

@@ -8,21 +8,9 @@ order of the K axis, by fused multiply-adds, as in all other ways.
 from __future__ import annotations
 
 from calor.dtypes import int32, int64
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pipeline,
-    Stride,
-    cube_position,
-    helper,
-    kernel,
-    launch_attributes,
-    unit_index,
-)
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.simt import add_early, add_loaded, multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
@@ -30,32 +18,32 @@ from calor_kernel.library.matmul.problem import narrow
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 
-@kernel
+@kl.kernel
 def matmul_simt(
-    a: In,
-    b: In,
-    c: Out,
-    sizes: Sizes[Number],
-    a_stride: Stride,
-    b_stride: Stride,
-    batches: Batches[Number],
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    a_stride: kl.Stride,
+    b_stride: kl.Stride,
+    batches: Batches[kl.Number],
     *,
     plan: SimtPlan,
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
-    launch_attributes(cubes_per_core=plan.together)
+    kl.launch_attributes(cubes_per_core=plan.together)
     m, n, k = sizes.m, sizes.n, sizes.k
-    batch = cube_position(2)
+    batch = kl.cube_position(2)
     a_start, b_start = batches.starts(batch)
-    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
     left = Lines(a, a_start, a_stride, first_row, m, plan.a_along)
     right = Lines(b, b_start, b_stride, first_column, n, plan.b_along)
     tile = simt_tile(plan)
     if plan.stages:
         # Asynchronous copies need no registers, and compilers do not delay them.
-        pipe = Pipeline(plan.stages, *plan.tiles, how="async")
+        pipe = kl.Pipeline(plan.stages, *plan.tiles, how="async")
 
-        def load(pipe: Pipeline, begin: Index) -> None:
+        def load(pipe: kl.Pipeline, begin: kl.Index) -> None:
             copy_tile(pipe, 0, left, k, begin, plan)
             copy_tile(pipe, 1, right, k, begin, plan)
 
@@ -70,9 +58,9 @@ def matmul_simt(
                 c.store((batch * m + row) * n + column, tile.value(i, j, FOUR))
 
 
-@helper
+@kl.helper
 def copy_tile(
-    pipe: Pipeline, tile: int, lines: Lines, k: Number, begin: Index, plan: SimtPlan
+    pipe: kl.Pipeline, tile: int, lines: Lines, k: kl.Number, begin: kl.Index, plan: SimtPlan
 ) -> None:
     """Copy an operand's tile of a step; neighbouring units copy adjacent elements."""
     size = plan.columns if tile else plan.rows
@@ -80,7 +68,7 @@ def copy_tile(
     wide = 1 if lines.along else FOUR
     whole = size * plan.depth // wide
     for turn in range(-(-whole // plan.units)):
-        piece = unit_index() + turn * plan.units
+        piece = kl.unit_index() + turn * plan.units
         if lines.along:
             place, deep = piece // plan.depth, piece % plan.depth
         else:

@@ -8,23 +8,9 @@ the other waits.
 
 from __future__ import annotations
 
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pipeline,
-    Stride,
-    cube_count,
-    cube_position,
-    helper,
-    kernel,
-    min,
-    unit_index,
-    way_of_units,
-)
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan, store
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
@@ -33,30 +19,30 @@ from calor_kernel.library.matmul.task import Batches, Sizes, Task
 BAND = 8
 
 
-@kernel
+@kl.kernel
 def matmul_mma(
-    a: In,
-    b: In,
-    c: Out,
-    sizes: Sizes[Number],
-    a_stride: Stride,
-    b_stride: Stride,
-    batches: Batches[Number],
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    a_stride: kl.Stride,
+    b_stride: kl.Stride,
+    batches: Batches[kl.Number],
     *,
     plan: MmaPlan,
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
     m, n, k = sizes.m, sizes.n, sizes.k
-    batch = cube_position(2)
+    batch = kl.cube_position(2)
     a_start, b_start = batches.starts(batch)
     down, across = tile_of_cube(plan)
     first_row, first_column = down * plan.rows, across * plan.columns
-    pipe = Pipeline(plan.stages, *plan.tiles, how=way_of_units())
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
     sums, row, column = plan.sums()
     left = Lines(a, a_start, a_stride, first_row, m, plan.a_along)
     right = Lines(b, b_start, b_stride, first_column, n, plan.b_along)
 
-    def load(pipe: Pipeline, begin: Index) -> None:
+    def load(pipe: kl.Pipeline, begin: kl.Index) -> None:
         take_tile(pipe, plan, left, True, k, begin)
         take_tile(pipe, plan, right, False, k, begin)
 
@@ -69,31 +55,31 @@ def matmul_mma(
         store(sums, c, place, n, (m - top, n - start))
 
 
-@helper
-def tile_of_cube(plan: MmaPlan) -> tuple[Index, Index]:
+@kl.helper
+def tile_of_cube(plan: MmaPlan) -> tuple[kl.Index, kl.Index]:
     """Return the row and column of a cube's tile.
 
     Tiles of warp groups follow bands of rows, each from top to bottom.
     """
     if not plan.grouped:
-        return cube_position(1), cube_position(0)
-    number = cube_position(0) + cube_count(0) * cube_position(1)
-    whole = cube_count(0) * BAND
+        return kl.cube_position(1), kl.cube_position(0)
+    number = kl.cube_position(0) + kl.cube_count(0) * kl.cube_position(1)
+    whole = kl.cube_count(0) * BAND
     first = number // whole * BAND
-    rows = min(cube_count(1) - first, BAND)
+    rows = kl.min(kl.cube_count(1) - first, BAND)
     place = number % whole
     return first + place % rows, place // rows
 
 
-@helper
+@kl.helper
 def take_tile(
-    pipe: Pipeline, plan: MmaPlan, lines: Lines, first: bool, k: Index, begin: Index
+    pipe: kl.Pipeline, plan: MmaPlan, lines: Lines, first: bool, k: kl.Index, begin: kl.Index
 ) -> None:
     """Start copying an operand's tile of a step to the next stage, with 0 beyond the operand."""
     size, at = plan.rows if first else plan.columns, plan.layout(first)
     pieces = size * plan.depth // plan.access
     for turn in range(-(-pieces // plan.units)):
-        piece = unit_index() + turn * plan.units
+        piece = kl.unit_index() + turn * plan.units
         place, p = lines.split(piece, size, plan.depth, plan.access)
         to = at(place, p) if first else at(p, place)
         across, deep = lines.first + place, begin + p

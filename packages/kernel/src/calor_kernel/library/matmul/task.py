@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Multiple, Place
 from calor_kernel.contract.work import Argument, Launch, Output, Scratch, View, Work
-from calor_kernel.language import Number, SizeOf, StrideOf
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.redirection import copy_to_scratch
 
@@ -24,47 +24,47 @@ Given = int | Multiple
 class Sizes(Generic[N]):
     """Rows and columns of the result, and terms of a sum."""
 
-    m: SizeOf[N]
-    n: SizeOf[N]
-    k: SizeOf[N]
+    m: kl.SizeOf[N]
+    n: kl.SizeOf[N]
+    k: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class Strides(Generic[N]):
     """Strides of both operands, along their free axis and the K axis."""
 
-    a_row: StrideOf[N]
-    a_depth: StrideOf[N]
-    b_depth: StrideOf[N]
-    b_column: StrideOf[N]
+    a_row: kl.StrideOf[N]
+    a_depth: kl.StrideOf[N]
+    b_depth: kl.StrideOf[N]
+    b_column: kl.StrideOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class Batches(Generic[N]):
     """Strides of both operands along the batch axes, of which one has ``inner``; their start."""
 
-    inner: SizeOf[N]
-    a_outer: StrideOf[N]
-    a_inner: StrideOf[N]
-    a_base: StrideOf[N]
-    b_outer: StrideOf[N]
-    b_inner: StrideOf[N]
-    b_base: StrideOf[N]
+    inner: kl.SizeOf[N]
+    a_outer: kl.StrideOf[N]
+    a_inner: kl.StrideOf[N]
+    a_base: kl.StrideOf[N]
+    b_outer: kl.StrideOf[N]
+    b_inner: kl.StrideOf[N]
+    b_base: kl.StrideOf[N]
 
-    def starts(self: Batches[Number], batch: Number) -> tuple[Number, Number]:
+    def starts(self: Batches[kl.Number], batch: kl.Number) -> tuple[kl.Number, kl.Number]:
         """Return the positions of a product's operands."""
         place = self.split(batch)
         return self.a_start(*place), self.b_start(*place)
 
-    def split(self: Batches[Number], batch: Number) -> tuple[Number, Number]:
+    def split(self: Batches[kl.Number], batch: kl.Number) -> tuple[kl.Number, kl.Number]:
         """Return the position of a product along both batch axes."""
         return batch // self.inner, batch % self.inner
 
-    def a_start(self: Batches[Number], outer: Number, inner: Number) -> Number:
+    def a_start(self: Batches[kl.Number], outer: kl.Number, inner: kl.Number) -> kl.Number:
         """Return the position of a product's left operand."""
         return self.a_base + outer * self.a_outer + inner * self.a_inner
 
-    def b_start(self: Batches[Number], outer: Number, inner: Number) -> Number:
+    def b_start(self: Batches[kl.Number], outer: kl.Number, inner: kl.Number) -> kl.Number:
         """Return the position of a product's right operand."""
         return self.b_base + outer * self.b_outer + inner * self.b_inner
 
@@ -73,12 +73,12 @@ class Batches(Generic[N]):
 class Matrices(Generic[N]):
     """Strides of the matrices of one operand, along K, columns and batch axes, and their start."""
 
-    depth: StrideOf[N]
-    column: StrideOf[N]
-    batch_inner: SizeOf[N]
-    outer: StrideOf[N]
-    inner: StrideOf[N]
-    base: StrideOf[N]
+    depth: kl.StrideOf[N]
+    column: kl.StrideOf[N]
+    batch_inner: kl.SizeOf[N]
+    outer: kl.StrideOf[N]
+    inner: kl.StrideOf[N]
+    base: kl.StrideOf[N]
 
     @staticmethod
     def of(operand: Operand, batch: tuple[int, int]) -> Matrices[Given]:
@@ -87,7 +87,7 @@ class Matrices(Generic[N]):
         depth, column, base = map(signed, (operand.depth, operand.free, operand.offset))
         return Matrices(depth, column, batch[1], outer, inner, base)
 
-    def start(self: Matrices[Number], batch: Number) -> Number:
+    def start(self: Matrices[kl.Number], batch: kl.Number) -> kl.Number:
         """Return the position of a matrix."""
         return (
             self.base

@@ -14,28 +14,10 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import DType, bfloat16, float16, float32
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    barrier,
-    constant,
-    cube_position,
-    fragment,
-    helper,
-    kernel,
-    mma,
-    plane_position,
-    range,
-    shared,
-    splat,
-    unit_index,
-)
 from calor_kernel.language.matrices import SHAPES, MatrixShape
 from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.gemm.mma import SQUARE, Sums, instruction_for, sums_of
@@ -158,79 +140,86 @@ def warp_mma_launch(task: Task) -> Launch:
     )  # fmt: skip
 
 
-@kernel
+@kl.kernel
 def matmul_warp_mma(
-    a: In,
-    b: In,
-    c: Out,
-    sizes: Sizes[Number],
-    strides: Strides[Number],
-    batches: Batches[Number],
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    strides: Strides[kl.Number],
+    batches: Batches[kl.Number],
     *,
     plan: WarpMmaPlan,
 ) -> None:
     """Compute a tile of C; the units of a cube are planes along one axis."""
     m, n, k = sizes.m, sizes.n, sizes.k
-    batch = cube_position(2)
+    batch = kl.cube_position(2)
     a_start, b_start = batches.starts(batch)
-    first_row, first_column = cube_position(1) * plan.rows, cube_position(0) * plan.columns
+    first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
     l_size, r_size = plan.elements(plan.rows), plan.elements(plan.columns)
-    left = shared(2 * l_size, plan.factor, align=16)
-    right = shared(2 * r_size, plan.factor, align=16)
-    plane = plane_position()
+    left = kl.shared(2 * l_size, plan.factor, align=16)
+    right = kl.shared(2 * r_size, plan.factor, align=16)
+    plane = kl.plane_position()
     high, wide = plan.rows // plan.down, plan.columns // plan.across
     row, column = plane // plan.across * high, plane % plan.across * wide
     sums = sums_of(plan.shape, high // plan.shape.m, wide // plan.shape.n)
     a_tile = StridedLines(a, a_start, first_row, m, strides.a_row, strides.a_depth)
     b_tile = StridedLines(b, b_start, first_column, n, strides.b_column, strides.b_depth)
     side = 0
-    for begin in range(0, k, plan.depth):
+    for begin in kl.range(0, k, plan.depth):
         l_at, r_at = side * l_size, side * r_size
         fill_tile(left, l_at, a_tile, begin, k, plan, True)
         fill_tile(right, r_at, b_tile, begin, k, plan, False)
-        barrier()
+        kl.barrier()
         multiply_tiles(sums, left.at(l_at), right.at(r_at), row, column, plan)
         # The other tile is filled next. This one is overwritten only after the barrier.
         side = 1 - side
-    for i in range(high // plan.shape.m):
-        for j in range(wide // plan.shape.n):
+    for i in kl.range(high // plan.shape.m):
+        for j in kl.range(wide // plan.shape.n):
             top = first_row + row + i * plan.shape.m
             start = first_column + column + j * plan.shape.n
             place = c.at((batch * m + top) * n + start)
             sums[i][j].store(place, (n, 1), limits=(m - top, n - start))
 
 
-@helper
+@kl.helper
 def multiply_tiles(
-    sums: Sums, left: Pointer, right: Pointer, row: Index, column: Index, plan: WarpMmaPlan
+    sums: Sums,
+    left: kl.Pointer,
+    right: kl.Pointer,
+    row: kl.Index,
+    column: kl.Index,
+    plan: WarpMmaPlan,
 ) -> None:
     """Add the products of a plane's rows and columns of two tiles."""
     shape = plan.shape
     down, deep = plan.steps(plan.rows)
     across, deep_b = plan.steps(plan.columns)
-    for p in range(0, plan.depth, shape.k):
+    for p in kl.range(0, plan.depth, shape.k):
         lefts = [
-            fragment(shape, "a").load(left.at((row + i * shape.m) * down + p * deep), (down, deep))
-            for i in range(len(sums))
+            kl.fragment(shape, "a").load(
+                left.at((row + i * shape.m) * down + p * deep), (down, deep)
+            )
+            for i in kl.range(len(sums))
         ]
         rights = [
-            fragment(shape, "b").load(
+            kl.fragment(shape, "b").load(
                 right.at((column + j * shape.n) * across + p * deep_b), (deep_b, across)
             )
-            for j in range(len(sums[0]))
+            for j in kl.range(len(sums[0]))
         ]
-        for i in range(len(sums)):
-            for j in range(len(sums[0])):
-                mma(lefts[i], rights[j], sums[i][j])
+        for i in kl.range(len(sums)):
+            for j in kl.range(len(sums[0])):
+                kl.mma(lefts[i], rights[j], sums[i][j])
 
 
-@helper
+@kl.helper
 def fill_tile(
-    tile: Pointer,
-    at: Index,
+    tile: kl.Pointer,
+    at: kl.Index,
     lines: StridedLines,
-    begin: Index,
-    k: Index,
+    begin: kl.Index,
+    k: kl.Index,
     plan: WarpMmaPlan,
     left: bool,
 ) -> None:
@@ -244,8 +233,8 @@ def fill_tile(
     depth, factor, (step, deep) = plan.depth, plan.factor, plan.steps(size)
     pieces = size * depth // access
     per_line = (depth if along else size) // access
-    for turn in range(-(-pieces // plan.units)):
-        i = unit_index() + turn * plan.units
+    for turn in kl.range(-(-pieces // plan.units)):
+        i = kl.unit_index() + turn * plan.units
         if along:
             place, p = i // per_line, i % per_line * access
         else:
@@ -253,7 +242,7 @@ def fill_tile(
         if (pieces % plan.units == 0) or (i < pieces):
             inside = (lines.first + place < lines.count) & (begin + p < k)
             index = lines.index(lines.first + place, begin + p)
-            read = splat(constant(0, source.dtype), access)
+            read = kl.splat(kl.constant(0, source.dtype), access)
             # A whole access is inside or outside: if it has several elements, it divides the sizes.
             if inside:
                 read = source.load(index, access)
@@ -262,5 +251,5 @@ def fill_tile(
             if access == 1 or (along and deep == 1) or (not along and step == 1):
                 tile.store(target, taken)
             else:
-                for lane in range(access):
+                for lane in kl.range(access):
                     tile.store(target + lane * (deep if along else step), taken[lane])

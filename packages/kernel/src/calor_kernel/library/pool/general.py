@@ -11,67 +11,47 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from calor.dtypes import DType
-from calor_kernel.language import (
-    In,
-    Index,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    Stride,
-    absolute_position,
-    constant,
-    helper,
-    kernel,
-    offset_of,
-    quotient,
-    range,
-    registers,
-    select,
-    splat,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.conv.vector_tiles import Slide
 from calor_kernel.library.pool.problem import Lead, Reduction
 
-Slides = Sequence[Slide[Number]]
-Leads = Sequence[Lead[Number]]
+Slides = Sequence[Slide[kl.Number]]
+Leads = Sequence[Lead[kl.Number]]
 
 
 def results(
-    count: Number, width: int, leads: Leads, sizes: Sequence[Number]
-) -> tuple[Number, Number, Mask, Sequence[Number], Sequence[Number]]:
+    count: kl.Number, width: int, leads: Leads, sizes: Sequence[kl.Number]
+) -> tuple[kl.Number, kl.Number, kl.Mask, Sequence[kl.Number], Sequence[kl.Number]]:
     """Return the first result of this unit, the indices of all of them, and which exist.
 
     Then their positions along the sliding axes, and those of their planes in each operand. Indices
     beyond the end are clamped to the last one.
     """
-    first = absolute_position() * width
-    index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
+    first = kl.absolute_position() * width
+    index = first + kl.constant(tuple(kl.range(width)), first.dtype) if width > 1 else first
     inside = index < count
-    index = select(inside, index, count - 1)
-    place = unravel(index, [*(a.size for a in leads), *sizes])
+    index = kl.select(inside, index, count - 1)
+    place = kl.unravel(index, [*(a.size for a in leads), *sizes])
     steps = zip(*(a.strides for a in leads), strict=True)
-    bases = [offset_of(place[: len(leads)], list(step), index * 0) for step in steps]
+    bases = [kl.offset_of(place[: len(leads)], list(step), index * 0) for step in steps]
     return first, index, inside, place[len(leads) :], bases
 
 
-def starts_of(places: Sequence[Number], slides: Slides) -> list[Number]:
+def starts_of(places: Sequence[kl.Number], slides: Slides) -> list[kl.Number]:
     """Return the windows' starts along each sliding axis."""
     return [p * s.stride + s.start for p, s in zip(places, slides, strict=True)]
 
 
-@helper
+@kl.helper
 def each_position(
     slides: Slides,
-    starts: Sequence[Number],
-    steps: Sequence[Sequence[Number]],
-    bases: Sequence[Number],
-    tap: Index | None,
-    inside: Mask,
-    step: Callable[[Slide[Number], Number, Number, Mask], tuple[Number, Mask]],
-    body: Callable[[Sequence[Number], Index | None, Mask], None],
+    starts: Sequence[kl.Number],
+    steps: Sequence[Sequence[kl.Number]],
+    bases: Sequence[kl.Number],
+    tap: kl.Index | None,
+    inside: kl.Mask,
+    step: Callable[[Slide[kl.Number], kl.Number, kl.Number, kl.Mask], tuple[kl.Number, kl.Mask]],
+    body: Callable[[Sequence[kl.Number], kl.Index | None, kl.Mask], None],
 ) -> None:
     """Call ``body`` for each position of a window: its places in the operands, and its index.
 
@@ -83,7 +63,7 @@ def each_position(
         body(bases, tap, inside)
     else:
         slide = slides[0]
-        for k in range(slide.window):
+        for k in kl.range(slide.window):
             at, valid = step(slide, starts[0], k, inside)
             moved = [base + at * along[0] for base, along in zip(bases, steps, strict=True)]
             index = None
@@ -95,36 +75,40 @@ def each_position(
             each_position(slides[1:], starts[1:], rest, moved, index, valid, step, body)
 
 
-def seen(slide: Slide[Number], start: Number, k: Number, inside: Mask) -> tuple[Number, Mask]:
+def seen(
+    slide: Slide[kl.Number], start: kl.Number, k: kl.Number, inside: kl.Mask
+) -> tuple[kl.Number, kl.Mask]:
     """Return the element that position k of a window sees; see ``each_position``."""
     at = start + k * slide.dilation
     return at, inside & (at >= 0) & (at < slide.size)
 
 
-def seeing(slide: Slide[Number], place: Number, k: Number, inside: Mask) -> tuple[Number, Mask]:
+def seeing(
+    slide: Slide[kl.Number], place: kl.Number, k: kl.Number, inside: kl.Mask
+) -> tuple[kl.Number, kl.Mask]:
     """Return the window whose position k sees an element; see ``each_position``."""
     at = place - k * slide.dilation
-    i = quotient(at, splat(slide.stride, at.width))
+    i = kl.quotient(at, kl.splat(slide.stride, at.width))
     return i, inside & (at >= 0) & (i < slide.count) & (i * slide.stride == at)
 
 
-@kernel
+@kl.kernel
 def reduce_windows(
-    x: In,
-    c: Out,
-    count: Size,
-    slides: tuple[Slide[Number], ...],
-    strides: tuple[tuple[Stride, ...], ...],
-    leads: tuple[Lead[Number], ...],
+    x: kl.In,
+    c: kl.Out,
+    count: kl.Size,
+    slides: tuple[Slide[kl.Number], ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
+    leads: tuple[Lead[kl.Number], ...],
     *,
     width: int,
     by: Reduction,
 ) -> None:
     """Reduce ``width`` windows. ``strides``: those of x along the slides."""
     first, _, inside, place, bases = results(count, width, leads, [s.count for s in slides])
-    total = registers(1, by.wide, width, by.identity)
+    total = kl.registers(1, by.wide, width, by.identity)
 
-    def take(places: Sequence[Number], tap: Index | None, valid: Mask) -> None:
+    def take(places: Sequence[kl.Number], tap: kl.Index | None, valid: kl.Mask) -> None:
         value = x.load(places[0], mask=valid, other=by.identity).to(by.wide)
         total[0] = by.take(total[0], value)
 
@@ -132,14 +116,14 @@ def reduce_windows(
     c.store(first, total[0].to(c.dtype), mask=inside)
 
 
-@kernel
+@kl.kernel
 def choose_positions(
-    x: In,
-    chosen: Out,
-    count: Size,
-    slides: tuple[Slide[Number], ...],
-    strides: tuple[tuple[Stride, ...], ...],
-    leads: tuple[Lead[Number], ...],
+    x: kl.In,
+    chosen: kl.Out,
+    count: kl.Size,
+    slides: tuple[Slide[kl.Number], ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
+    leads: tuple[Lead[kl.Number], ...],
     *,
     width: int,
     by: Reduction,
@@ -151,15 +135,15 @@ def choose_positions(
     chosen.store(first, number.to(chosen.dtype), mask=inside)
 
 
-@kernel
+@kl.kernel
 def pick_positions(
-    u: In,
-    x: In,
-    c: Out,
-    count: Size,
-    slides: tuple[Slide[Number], ...],
-    strides: tuple[tuple[Stride, ...], ...],
-    leads: tuple[Lead[Number], ...],
+    u: kl.In,
+    x: kl.In,
+    c: kl.Out,
+    count: kl.Size,
+    slides: tuple[Slide[kl.Number], ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
+    leads: tuple[Lead[kl.Number], ...],
     *,
     width: int,
     by: Reduction,
@@ -172,49 +156,49 @@ def pick_positions(
     starts = starts_of(place, slides)
     number = choice(x, slides, starts, strides[0], bases[0], index * 0, inside, by)
     some = number > 0
-    taps = unravel(select(some, number - 1, 0), [s.window for s in slides])
+    taps = kl.unravel(kl.select(some, number - 1, 0), [s.window for s in slides])
     there = [start + k * s.dilation for start, k, s in zip(starts, taps, slides, strict=True)]
-    value = u.load(offset_of(there, strides[1], bases[1]), mask=inside & some)
+    value = u.load(kl.offset_of(there, strides[1], bases[1]), mask=inside & some)
     c.store(first, value, mask=inside)
 
 
 def choice(
-    x: Pointer,
+    x: kl.Pointer,
     slides: Slides,
-    starts: Sequence[Number],
-    strides: Sequence[Number],
-    base: Number,
-    zero: Number,
-    inside: Mask,
+    starts: Sequence[kl.Number],
+    strides: Sequence[kl.Number],
+    base: kl.Number,
+    zero: kl.Number,
+    inside: kl.Mask,
     by: Reduction,
-) -> Number:
+) -> kl.Number:
     """Return the position of each window's first extreme, counted from 1; 0 if all is padding."""
-    best = registers(1, by.wide, zero.width)
-    number = registers(1, zero.dtype, zero.width)
+    best = kl.registers(1, by.wide, zero.width)
+    number = kl.registers(1, zero.dtype, zero.width)
 
-    def compare(places: Sequence[Number], tap: Index | None, valid: Mask) -> None:
+    def compare(places: Sequence[kl.Number], tap: kl.Index | None, valid: kl.Mask) -> None:
         assert tap is not None
         value = x.load(places[0], mask=valid).to(by.wide)
         better = value > best[0] if by.kind == "max" else value < best[0]
         if value.dtype.kind == "float":
             better = better | ((value != value) & (best[0] == best[0]))
         better = valid & (better | (number[0] == 0))
-        best[0] = select(better, value, best[0])
-        number[0] = select(better, tap + 1, number[0])
+        best[0] = kl.select(better, value, best[0])
+        number[0] = kl.select(better, tap + 1, number[0])
 
     each_position(slides, starts, [strides], [base], zero, inside, seen, compare)
     return number[0]
 
 
-@kernel
+@kl.kernel
 def gather_gradient(
-    g: In,
-    chosen: In,
-    c: Out,
-    count: Size,
-    slides: tuple[Slide[Number], ...],
-    strides: tuple[tuple[Stride, ...], ...],
-    leads: tuple[Lead[Number], ...],
+    g: kl.In,
+    chosen: kl.In,
+    c: kl.Out,
+    count: kl.Size,
+    slides: tuple[Slide[kl.Number], ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
+    leads: tuple[Lead[kl.Number], ...],
     *,
     width: int,
     all_positions: bool,
@@ -227,9 +211,9 @@ def gather_gradient(
     """
     first, _, inside, place, bases = results(count, width, leads, [s.size for s in slides])
     starts = [p - s.start for p, s in zip(place, slides, strict=True)]
-    total = registers(1, wide, width)
+    total = kl.registers(1, wide, width)
 
-    def add(places: Sequence[Number], tap: Index | None, valid: Mask) -> None:
+    def add(places: Sequence[kl.Number], tap: kl.Index | None, valid: kl.Mask) -> None:
         if not all_positions:
             valid = valid & (chosen.load(places[1], mask=valid).to(places[0].dtype) == tap)
         total[0] = total[0] + g.load(places[0], mask=valid).to(wide)

@@ -12,8 +12,8 @@ from math import prod
 from typing import Generic
 
 from calor.dtypes import DType, float32, int32, int64, uint32, uint64
+from calor_kernel import language as kl
 from calor_kernel.contract.work import Request, View
-from calor_kernel.language import Mask, Number, SizeOf, StrideOf, max, min
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Slide
 
@@ -22,8 +22,8 @@ from calor_kernel.library.conv.vector_tiles import Slide
 class Lead(Generic[N]):
     """An axis along which windows do not slide, and the strides of the operands along it."""
 
-    size: SizeOf[N]
-    strides: tuple[StrideOf[N], ...]
+    size: kl.SizeOf[N]
+    strides: tuple[kl.StrideOf[N], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,13 @@ class Reduction:
         """Return the reduction of elements of a dtype."""
         return Reduction(kind, working(dtype, kind), identity(dtype, kind))
 
-    def take(self, total: Number, value: Number) -> Number:
+    def take(self, total: kl.Number, value: kl.Number) -> kl.Number:
         """Return a total with a value added to it."""
         if self.kind == "sum":
             return total + value
-        return max(total, value) if self.kind == "max" else min(total, value)
+        return kl.max(total, value) if self.kind == "max" else kl.min(total, value)
 
-    def improves(self, value: Number, best: Number) -> Mask:
+    def improves(self, value: kl.Number, best: kl.Number) -> kl.Mask:
         """Return where a value is taken in place of the best one so far, of which the first counts.
 
         Not less or equal means greater or NaN; after a NaN nothing is taken.

@@ -11,26 +11,7 @@ from collections.abc import Iterable
 from functools import reduce
 
 from calor.dtypes import DType, int32
-from calor_kernel.language import (
-    In,
-    Index,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    Stride,
-    cast,
-    constant,
-    helper,
-    kernel,
-    min,
-    private,
-    range,
-    registers,
-    select,
-    splat,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.conv.row_windows import (
     AHEAD,
     Along,
@@ -47,13 +28,13 @@ from calor_kernel.library.conv.vector_tiles import below, within
 from calor_kernel.library.pool.problem import Reduction
 
 
-@kernel
+@kl.kernel
 def reduce_rows(
-    x: In,
-    c: Out,
-    over: SeenRows[Number],
-    plane_step: Stride,
-    row_step: Stride,
+    x: kl.In,
+    c: kl.Out,
+    over: SeenRows[kl.Number],
+    plane_step: kl.Stride,
+    row_step: kl.Stride,
     *,
     along: Along,
     dilation: int,
@@ -65,22 +46,22 @@ def reduce_rows(
     """Reduce rows of windows, ``block`` windows together; ``stream``: results bypass the caches."""
     # Reads are whole vectors of windows, with two elements of each window.
     size = block * along.stride + (along.taps - 1) * along.dilation + 2 * lanes
-    buffer = private(size, by.wide, align=64)
+    buffer = kl.private(size, by.wide, align=64)
 
-    def reduce_row(row: Number, plane: Number, group: Index, y: Number) -> None:
+    def reduce_row(row: kl.Number, plane: kl.Number, group: kl.Index, y: kl.Number) -> None:
         top = y * over.stride + over.high.start
         begin, end = over.inside(top, dilation)
         at = plane * plane_step + (top + begin * dilation) * row_step
-        for o in range(0, over.wide.count, block):
-            count = min(over.wide.count - o, block)
+        for o in kl.range(0, over.wide.count, block):
+            count = kl.min(over.wide.count - o, block)
             left = o * along.stride + over.wide.start
             full = (count + (lanes - 1)) // lanes * lanes
             spread = full * along.stride + (along.taps - 1) * along.dilation
-            for i in range(0, spread, lanes):
+            for i in kl.range(0, spread, lanes):
                 step, rows = dilation * row_step, end - begin
                 value = fold(x, at, left + i, over.wide.size, rows, step, lanes, by)
                 buffer.store(i, value)
-            for i in range(0, count, lanes):
+            for i in kl.range(0, count, lanes):
                 value = reduced(buffer, i * along.stride, along, lanes, by).to(c.dtype)
                 place = row * over.wide.count + o + i
                 if i + lanes <= count:
@@ -92,45 +73,47 @@ def reduce_rows(
     each_row(over, over.high.count, None, reduce_row)
 
 
-@helper
+@kl.helper
 def fold(
-    x: Pointer,
-    at: Number,
-    column: Number,
-    width: Number,
-    count: Number,
-    step: Number,
+    x: kl.Pointer,
+    at: kl.Number,
+    column: kl.Number,
+    width: kl.Number,
+    count: kl.Number,
+    step: kl.Number,
     lanes: int,
     by: Reduction,
-) -> Number:
+) -> kl.Number:
     """Return a vector of ``count`` rows reduced onto each other; the identity beyond the row."""
-    total = constant(by.identity, by.wide, lanes)
+    total = kl.constant(by.identity, by.wide, lanes)
     # Hardware does not predict reads of rows below each other well.
     ahead = AHEAD // x.dtype.itemsize
     if (column >= 0) and (column + lanes <= width):
-        for k in range(count):
+        for k in kl.range(count):
             x.prefetch(at + k * step + column + ahead, locality=3)
             total = by.take(total, x.load(at + k * step + column, lanes).to(by.wide))
     else:
         inside = within(column, lanes, width)
-        for k in range(count):
+        for k in kl.range(count):
             value = x.load(at + k * step + column, lanes, mask=inside, other=by.identity)
             total = by.take(total, value.to(by.wide))
     return total
 
 
-def reduced(buffer: Pointer, at: Number, along: Along, lanes: int, by: Reduction) -> Number:
+def reduced(
+    buffer: kl.Pointer, at: kl.Number, along: Along, lanes: int, by: Reduction
+) -> kl.Number:
     """Return the reduced windows of a row, from the one that begins at ``at`` on."""
     return reduce(by.take, read_taps(buffer, at, along, lanes))
 
 
-@kernel
+@kl.kernel
 def choose_rows(
-    x: In,
-    chosen: Out,
-    over: SeenRows[Number],
-    plane_step: Stride,
-    row_step: Stride,
+    x: kl.In,
+    chosen: kl.Out,
+    over: SeenRows[kl.Number],
+    plane_step: kl.Stride,
+    row_step: kl.Stride,
     *,
     along: Along,
     dilation: int,
@@ -140,33 +123,33 @@ def choose_rows(
     """Write the index of each window's extreme, counted from 1; 0 if all is padding."""
     width = over.wide.size
 
-    def choose(row: Number, plane: Number, group: Index, y: Number) -> None:
+    def choose(row: kl.Number, plane: kl.Number, group: kl.Index, y: kl.Number) -> None:
         top = y * over.stride + over.high.start
         begin, end = over.inside(top, dilation)
         at = plane * plane_step + top * row_step
-        for o in range(0, over.wide.count, lanes):
+        for o in kl.range(0, over.wide.count, lanes):
             left = o * along.stride + over.wide.start
             ask_ahead(x, at + left, row_step, over.stride, along, lanes)
             # If nothing beats the identity, the first position is the choice.
-            best = registers(1, by.wide, lanes, by.identity)
-            number = registers(1, int32, lanes)
+            best = kl.registers(1, by.wide, lanes, by.identity)
+            number = kl.registers(1, int32, lanes)
             if (left >= 0) and (left + along.spread(lanes) <= width):
-                number[0] = splat(cast(begin * along.taps + 1, int32), lanes)
-                for k in range(begin, end):
+                number[0] = kl.splat(kl.cast(begin * along.taps + 1, int32), lanes)
+                for k in kl.range(begin, end):
                     places = read_taps(x, at + k * dilation * row_step + left, along, lanes)
                     compare(best, number, places, k * along.taps, None, by)
             else:
                 masks = masks_of(left, along, lanes, width)
-                firsts = [left + k * along.dilation for k in range(along.taps)]
+                firsts = [left + k * along.dilation for k in kl.range(along.taps)]
                 there = [within(first, lanes, width, along.stride) for first in firsts]
-                for tap in reversed(range(along.taps)):
-                    mark = splat(cast(begin * along.taps + (tap + 1), int32), lanes)
-                    number[0] = select(there[tap], mark, number[0])
-                for k in range(begin, end):
+                for tap in reversed(kl.range(along.taps)):
+                    mark = kl.splat(kl.cast(begin * along.taps + (tap + 1), int32), lanes)
+                    number[0] = kl.select(there[tap], mark, number[0])
+                for k in kl.range(begin, end):
                     places = read_taps(x, at + k * dilation * row_step + left, along, lanes, masks)
                     compare(best, number, places, k * along.taps, there, by)
             if begin >= end:
-                number[0] = constant(0, int32, lanes)
+                number[0] = kl.constant(0, int32, lanes)
             inside = below(over.wide.count - o, lanes)
             chosen.store(row * over.wide.count + o, number[0].to(chosen.dtype), mask=inside)
 
@@ -174,11 +157,11 @@ def choose_rows(
 
 
 def compare(
-    best: Registers,
-    number: Registers,
-    places: Iterable[Number],
-    first: Index,
-    there: list[Mask] | None,
+    best: kl.Registers,
+    number: kl.Registers,
+    places: Iterable[kl.Number],
+    first: kl.Index,
+    there: list[kl.Mask] | None,
     by: Reduction,
 ) -> None:
     """Update the extremes by the taps of a row; their indices follow ``first``."""
@@ -188,19 +171,19 @@ def compare(
         better = by.improves(value, best[0])
         if there is not None:
             better = better & there[k]
-        best[0] = select(better, value, best[0])
-        mark = splat(cast(first + (k + 1), int32), value.width)
-        number[0] = select(better, mark, number[0])
+        best[0] = kl.select(better, value, best[0])
+        mark = kl.splat(kl.cast(first + (k + 1), int32), value.width)
+        number[0] = kl.select(better, mark, number[0])
 
 
-@kernel
+@kl.kernel
 def gather_rows(
-    g: In,
-    chosen: In,
-    c: Out,
-    over: GivenRows[Number],
-    plane_step: Stride,
-    row_step: Stride,
+    g: kl.In,
+    chosen: kl.In,
+    c: kl.Out,
+    over: GivenRows[kl.Number],
+    plane_step: kl.Stride,
+    row_step: kl.Stride,
     *,
     back: Back,
     taps: int,
@@ -216,10 +199,10 @@ def gather_rows(
     """
     high, width, out_width, span = over.high, over.width, over.out_width, back.stride
 
-    def gather(line: Number, plane: Number, group: Index, y: Number) -> None:
-        for j in range(0, (width + (span - 1)) // span, lanes):
-            acc = registers(span, wide, lanes)
-            for k in range(taps):
+    def gather(line: kl.Number, plane: kl.Number, group: kl.Index, y: kl.Number) -> None:
+        for j in kl.range(0, (width + (span - 1)) // span, lanes):
+            acc = kl.registers(span, wide, lanes)
+            for k in kl.range(taps):
                 place = y - high.start - k * dilation
                 if (place >= 0) & (place % stride == 0) & (place < high.count * stride):
                     row = place // stride
@@ -233,23 +216,23 @@ def gather_rows(
 
 
 def add_chosen(
-    acc: Registers,
-    g: Pointer,
-    at: Number,
-    chosen: Pointer,
-    of: Number,
-    j: Number,
-    out_width: Number,
+    acc: kl.Registers,
+    g: kl.Pointer,
+    at: kl.Number,
+    chosen: kl.Pointer,
+    of: kl.Number,
+    j: kl.Number,
+    out_width: kl.Number,
     mark: int,
     back: Back,
     all_positions: bool,
 ) -> None:
     """Add a row of windows' gradients to each phase of the elements from ``stride * j`` on."""
     lanes, wide = acc.type.width, acc.type.dtype
-    values: dict[int, Number] = {}
-    marks: dict[int, Number] = {}
-    none = constant(0, wide, lanes)
-    for phase in range(back.stride):
+    values: dict[int, kl.Number] = {}
+    marks: dict[int, kl.Number] = {}
+    none = kl.constant(0, wide, lanes)
+    for phase in kl.range(back.stride):
         for k, further in back.phase(phase):
             begin = j + further
             if further not in values:
@@ -259,5 +242,5 @@ def add_chosen(
                     marks[further] = chosen.load(of + begin, lanes, mask=inside)
             value = values[further]
             if not all_positions:
-                value = select(marks[further] == mark + k, value, none)
+                value = kl.select(marks[further] == mark + k, value, none)
             acc[phase] = acc[phase] + value

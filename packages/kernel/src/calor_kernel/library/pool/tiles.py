@@ -12,24 +12,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 from calor.dtypes import int32
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View, row_major
-from calor_kernel.language import (
-    In,
-    Mask,
-    Number,
-    Out,
-    Size,
-    constant,
-    cube_position,
-    helper,
-    kernel,
-    min,
-    range,
-    select,
-    shuffle,
-)
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.conv.vector_tiles import below
 from calor_kernel.library.pool.problem import Reduction, Windows, working
@@ -57,11 +43,11 @@ class Tile:
         """The number of elements of the windows of a vector."""
         return self.lanes * self.places
 
-    def windows(self, left: Number | None) -> Mask | None:
+    def windows(self, left: kl.Number | None) -> kl.Mask | None:
         """Return which windows of a vector exist, None for all."""
         return None if left is None else below(left, self.lanes)
 
-    def elements(self, left: Number | None) -> Mask | None:
+    def elements(self, left: kl.Number | None) -> kl.Mask | None:
         """Return which elements of a vector's windows exist, None for all."""
         return None if left is None else below(left * self.places, self.block)
 
@@ -70,38 +56,40 @@ class Tile:
         across = self.row * self.wide
         return tuple(
             (lane // self.row * self.high + i) * across + lane % self.row * self.wide + j
-            for lane in range(self.lanes)
+            for lane in kl.range(self.lanes)
         )
 
     def owners(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return for each element of the block its window, and its index in the window."""
         across = self.row * self.wide
         windows, numbers = [], []
-        for element in range(self.block):
+        for element in kl.range(self.block):
             line, column = divmod(element, across)
             windows.append(line // self.high * self.row + column // self.wide)
             numbers.append(line % self.high * self.wide + column % self.wide)
         return tuple(windows), tuple(numbers)
 
 
-@kernel
-def reduce_tiles(x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, by: Reduction) -> None:
+@kl.kernel
+def reduce_tiles(
+    x: kl.In, c: kl.Out, windows: kl.Size, turns: kl.Size, *, tile: Tile, by: Reduction
+) -> None:
     """Reduce ``turns`` vectors of windows; there are ``windows`` in all."""
 
-    def reduce_block(at: Number, left: Number | None) -> None:
+    def reduce_block(at: kl.Number, left: kl.Number | None) -> None:
         total = reduced(x.load(at * tile.places, tile.block, mask=tile.elements(left)), tile, by)
         c.store(at, total.to(c.dtype), mask=tile.windows(left))
 
     each_block(windows, turns, tile.lanes, reduce_block)
 
 
-@kernel
+@kl.kernel
 def give_tiles(
-    g: In, x: In, c: Out, windows: Size, turns: Size, *, tile: Tile, by: Reduction
+    g: kl.In, x: kl.In, c: kl.Out, windows: kl.Size, turns: kl.Size, *, tile: Tile, by: Reduction
 ) -> None:
     """Write the gradients of ``turns`` vectors of windows to their extremes or all positions."""
 
-    def give_block(at: Number, left: Number | None) -> None:
+    def give_block(at: kl.Number, left: kl.Number | None) -> None:
         given = g.load(at, tile.lanes, mask=tile.windows(left))
         block = x.load(at * tile.places, tile.block, mask=tile.elements(left))
         c.store(at * tile.places, spread(given, block, tile, by), mask=tile.elements(left))
@@ -109,52 +97,55 @@ def give_tiles(
     each_block(windows, turns, tile.lanes, give_block)
 
 
-@helper
+@kl.helper
 def each_block(
-    windows: Number, turns: Number, lanes: int, body: Callable[[Number, Number | None], None]
+    windows: kl.Number,
+    turns: kl.Number,
+    lanes: int,
+    body: Callable[[kl.Number, kl.Number | None], None],
 ) -> None:
     """Call ``body`` for each vector of a cube's windows, with how many there are if not whole."""
-    first = cube_position(0) * turns * lanes
-    last = min(first + turns * lanes, windows)
-    for at in range(first, last, lanes):
+    first = kl.cube_position(0) * turns * lanes
+    last = kl.min(first + turns * lanes, windows)
+    for at in kl.range(first, last, lanes):
         if at + lanes <= windows:
             body(at, None)
         else:
             body(at, windows - at)
 
 
-def reduced(block: Number, tile: Tile, by: Reduction) -> Number:
+def reduced(block: kl.Number, tile: Tile, by: Reduction) -> kl.Number:
     """Return the reduced windows of a block: rows onto each other, then along the row."""
 
-    def column(j: int) -> Number:
-        rows = (shuffle(block, tile.place(i, j)).to(by.wide) for i in range(tile.high))
+    def column(j: int) -> kl.Number:
+        rows = (kl.shuffle(block, tile.place(i, j)).to(by.wide) for i in kl.range(tile.high))
         return reduce(by.take, rows)
 
-    return reduce(by.take, map(column, range(tile.wide)))
+    return reduce(by.take, map(column, kl.range(tile.wide)))
 
 
-def spread(given: Number, block: Number, tile: Tile, by: Reduction) -> Number:
+def spread(given: kl.Number, block: kl.Number, tile: Tile, by: Reduction) -> kl.Number:
     """Return for each element of a block its window's gradient."""
     windows, numbers = tile.owners()
-    made = shuffle(given, windows)
+    made = kl.shuffle(given, windows)
     if by.kind == "sum":
         return made
-    chosen = shuffle(choice(block, tile, by), windows)
-    nothing = constant(0, given.dtype, tile.block)
-    return select(chosen == constant(numbers, int32), made, nothing)
+    chosen = kl.shuffle(choice(block, tile, by), windows)
+    nothing = kl.constant(0, given.dtype, tile.block)
+    return kl.select(chosen == kl.constant(numbers, int32), made, nothing)
 
 
-@helper
-def choice(block: Number, tile: Tile, by: Reduction) -> Number:
+@kl.helper
+def choice(block: kl.Number, tile: Tile, by: Reduction) -> kl.Number:
     """Return the index of each window's extreme, the first one in row-major order."""
-    best = shuffle(block, tile.place(0, 0)).to(by.wide)
-    number = constant(0, int32, tile.lanes)
-    for place in range(1, tile.places):
+    best = kl.shuffle(block, tile.place(0, 0)).to(by.wide)
+    number = kl.constant(0, int32, tile.lanes)
+    for place in kl.range(1, tile.places):
         i, j = place // tile.wide, place % tile.wide
-        value = shuffle(block, tile.place(i, j)).to(by.wide)
+        value = kl.shuffle(block, tile.place(i, j)).to(by.wide)
         better = by.improves(value, best)
-        best = select(better, value, best)
-        number = select(better, constant(place, int32, tile.lanes), number)
+        best = kl.select(better, value, best)
+        number = kl.select(better, kl.constant(place, int32, tile.lanes), number)
     return number
 
 

@@ -15,35 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, bool_, int64
-from calor_kernel.language import (
-    In,
-    Index,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    SizeOf,
-    StrideOf,
-    barrier,
-    cast,
-    constant,
-    cube_position,
-    cube_size,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    offset_of,
-    range,
-    registers,
-    select,
-    shared,
-    splat,
-    unit_position,
-    unravel,
-    vreduce,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.conversions import converted
 from calor_kernel.library.elementwise.values import lanes, load
 from calor_kernel.library.reduce.columns import (
@@ -60,9 +32,9 @@ from calor_kernel.library.reduce.program import real
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 N = TypeVar("N")
-Best = tuple[Number, Number]
+Best = tuple[kl.Number, kl.Number]
 """The best value so far, and its index."""
-Take = Callable[[int, Number, Mask | None], None]
+Take = Callable[[int, kl.Number, kl.Mask | None], None]
 After = Callable[[int], None]
 
 
@@ -83,7 +55,7 @@ class ArgPlan:
     size: int = 0
     single: bool = False
 
-    def element(self, x: Pointer, at: Number, rest: Number | None = None) -> Number:
+    def element(self, x: kl.Pointer, at: kl.Number, rest: kl.Number | None = None) -> kl.Number:
         """Return a vector of elements in the type of the comparison."""
         value = load(x, self.source, at, self.width, rest=rest)
         return real(converted(value, self.source, self.op.dtype))
@@ -96,35 +68,35 @@ class ArgRows(Generic[N]):
     A cube has ``turns`` tasks. ``kept``: the axes of the results.
     """
 
-    results: SizeOf[N]
-    tasks: SizeOf[N]
-    turns: SizeOf[N]
-    length: SizeOf[N]
-    chunk: SizeOf[N]
+    results: kl.SizeOf[N]
+    tasks: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    length: kl.SizeOf[N]
+    chunk: kl.SizeOf[N]
     kept: Strided[N]
 
 
-@kernel
+@kl.kernel
 def argminmax_rows(
-    x: In, values: Out | None, indices: Out, over: ArgRows[Number], *, plan: ArgPlan
+    x: kl.In, values: kl.Out | None, indices: kl.Out, over: ArgRows[kl.Number], *, plan: ArgPlan
 ) -> None:
     """Find indices along dense rows; ``values`` are written for parts of rows."""
-    first = cube_position() * over.turns
-    for task in loop_range(first, min(first + over.turns, over.tasks)):
+    first = kl.cube_position() * over.turns
+    for task in kl.loop_range(first, kl.min(first + over.turns, over.tasks)):
         row, begin, end = task, 0, over.length
         if values is not None:
             row, begin = task % over.results, task // over.results * over.chunk
-            end = min(begin + over.chunk, over.length)
-        base = offset_of(unravel(row, over.kept.sizes), over.kept.strides)
+            end = kl.min(begin + over.chunk, over.length)
+        base = kl.offset_of(kl.unravel(row, over.kept.sizes), over.kept.strides)
         best = plan.op.neutral()
-        index = constant(0, plan.index)
+        index = kl.constant(0, plan.index)
         if plan.single:
             value, strange = extreme(x, plan, base, begin, end)
             best, index = found_at(x, plan, base, begin, end, value, strange)
         else:
-            done = constant(False, bool_)
-            for b in loop_range(begin, end, plan.size):
-                stop = min(b + plan.size, end)
+            done = kl.constant(False, bool_)
+            for b in kl.loop_range(begin, end, plan.size):
+                stop = kl.min(b + plan.size, end)
                 value, strange = extreme(x, plan, base, b, stop)
                 over_best = value > best if plan.op.kind == "argmax" else value < best
                 if (strange | over_best | (b == begin)) & ~done:
@@ -134,21 +106,31 @@ def argminmax_rows(
 
 
 def write_best(
-    values: Pointer | None, indices: Pointer, at: Number, best: Best, mask: Number | None
+    values: kl.Pointer | None,
+    indices: kl.Pointer,
+    at: kl.Number,
+    best: Best,
+    mask: kl.Number | None,
 ) -> None:
     """Write an index as a result, or a value and an index of a part."""
     value, index = best
     if values is not None:
         values.store(at, value, mask=mask)
-    indices.store(at, cast(index, indices.dtype), mask=mask)
+    indices.store(at, kl.cast(index, indices.dtype), mask=mask)
 
 
-@helper
+@kl.helper
 def found_at(
-    x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number, value: Number, strange: Mask
+    x: kl.Pointer,
+    plan: ArgPlan,
+    base: kl.Number,
+    begin: kl.Index,
+    end: kl.Number,
+    value: kl.Number,
+    strange: kl.Mask,
 ) -> Best:
     """Return a block's extreme, NaN if it has any, and its first index."""
-    index = constant(0, plan.index)
+    index = kl.constant(0, plan.index)
     if strange:
         index = search(x, plan, base, begin, end, None)
         value = value * float("nan") if plan.op.dtype.kind == "float" else value
@@ -157,69 +139,80 @@ def found_at(
     return value, index
 
 
-@helper
+@kl.helper
 def each_vector_in(
-    x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number, take: Take, after: After
+    x: kl.Pointer,
+    plan: ArgPlan,
+    base: kl.Number,
+    begin: kl.Index,
+    end: kl.Number,
+    take: Take,
+    after: After,
 ) -> None:
     """Call ``take`` for each vector of a block, and ``after`` for those loaded together."""
     width, unroll = plan.width, plan.unroll
     whole = (end - begin) // (width * unroll) * (width * unroll)
-    for i in loop_range(begin, begin + whole, width * unroll):
-        for u in range(unroll):
+    for i in kl.loop_range(begin, begin + whole, width * unroll):
+        for u in kl.range(unroll):
             take(u, plan.element(x, base + i + u * width), None)
         after(unroll)
-    for i in loop_range(begin + whole, end, width):
+    for i in kl.loop_range(begin + whole, end, width):
         value = plan.element(x, base + i, end - i)
         take(0, value, lanes(width, i) < end - i)
         after(1)
 
 
-@helper
-def extreme(x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number) -> Best:
+@kl.helper
+def extreme(x: kl.Pointer, plan: ArgPlan, base: kl.Number, begin: kl.Index, end: kl.Number) -> Best:
     """Return the extreme of a block without its NaNs, and whether it has any."""
     largest = plan.op.kind == "argmax"
-    best = registers(plan.unroll, plan.op.dtype, plan.width, plan.op.identity)
-    strange = registers(plan.unroll, bool_, plan.width, False)
+    best = kl.registers(plan.unroll, plan.op.dtype, plan.width, plan.op.identity)
+    strange = kl.registers(plan.unroll, bool_, plan.width, False)
 
-    def chosen(a: Number, b: Number) -> Number:
+    def chosen(a: kl.Number, b: kl.Number) -> kl.Number:
         # A NaN b is never chosen.
-        return select(b > a if largest else b < a, b, a)
+        return kl.select(b > a if largest else b < a, b, a)
 
-    def take(u: int, value: Number, inside: Mask | None) -> None:
+    def take(u: int, value: kl.Number, inside: kl.Mask | None) -> None:
         if inside is not None:
-            value = select(inside, value, plan.op.identity)
+            value = kl.select(inside, value, plan.op.identity)
         best[u] = chosen(best[u], value)
         strange[u] = strange[u] | (value != value)
 
     each_vector_in(x, plan, base, begin, end, take, lambda count: None)
     found = ReductionOp("any", bool_).tree(list(strange))
     whole = best[0]
-    for u in range(1, plan.unroll):
+    for u in kl.range(1, plan.unroll):
         whole = chosen(whole, best[u])
-    return vreduce("max" if largest else "min", whole), vreduce("or", found)
+    return kl.vreduce("max" if largest else "min", whole), kl.vreduce("or", found)
 
 
-@helper
+@kl.helper
 def search(
-    x: Pointer, plan: ArgPlan, base: Number, begin: Index, end: Number, value: Number | None
-) -> Number:
+    x: kl.Pointer,
+    plan: ArgPlan,
+    base: kl.Number,
+    begin: kl.Index,
+    end: kl.Number,
+    value: kl.Number | None,
+) -> kl.Number:
     """Return the index of the first occurrence of a value in a block; of NaN for None."""
     width, first = plan.width, ReductionOp("min", plan.index)
-    found = registers(plan.unroll, plan.index, width, first.identity)
-    numbers = registers(1, plan.index, width)
-    numbers[0] = constant(tuple(range(width)), plan.index)
+    found = kl.registers(plan.unroll, plan.index, width, first.identity)
+    numbers = kl.registers(1, plan.index, width)
+    numbers[0] = kl.constant(tuple(kl.range(width)), plan.index)
 
-    def take(u: int, taken: Number, inside: Mask | None) -> None:
+    def take(u: int, taken: kl.Number, inside: kl.Mask | None) -> None:
         hit = taken != taken if value is None else taken == value
         if inside is not None:
             hit = hit & inside
-        found[u] = min(found[u], select(hit, numbers[0] + u * width, first.identity))
+        found[u] = kl.min(found[u], kl.select(hit, numbers[0] + u * width, first.identity))
 
     def after(count: int) -> None:
         numbers[0] = numbers[0] + count * width
 
     each_vector_in(x, plan, base, begin, end, take, after)
-    return vreduce("min", first.tree(list(found))) + cast(begin, plan.index)
+    return kl.vreduce("min", first.tree(list(found))) + kl.cast(begin, plan.index)
 
 
 @dataclass
@@ -227,43 +220,43 @@ class _ArgColumns(Columns[Best]):
     """A pass across rows that finds indices; the start of a row, and its index in each lane."""
 
     arg: ArgPlan
-    x: Pointer
-    results: tuple[Pointer | None, Pointer]
+    x: kl.Pointer
+    results: tuple[kl.Pointer | None, kl.Pointer]
 
     def allocate(self) -> None:
         self.best = Cells(self.arg.op, self.plan, 1)
         self.index = Cells(ReductionOp("min", self.arg.index), self.plan, 1)
 
-    def clear(self, block: Block, v: Index) -> None:
+    def clear(self, block: Block, v: kl.Index) -> None:
         self.best.put(v, self.arg.op.neutral(self.plan.width))
-        self.index.put(v, splat(cast(block.begin, self.arg.index), self.plan.width))
+        self.index.put(v, kl.splat(kl.cast(block.begin, self.arg.index), self.plan.width))
 
-    def row(self, block: Block, row: Number) -> Best:
+    def row(self, block: Block, row: kl.Number) -> Best:
         (step,) = self.views[0].along
-        return block.starts[0] + row * step, splat(cast(row, self.arg.index), self.plan.width)
+        return block.starts[0] + row * step, kl.splat(kl.cast(row, self.arg.index), self.plan.width)
 
-    def add(self, block: Block, rows: Iterable[Best], v: Index, rest: Rest) -> None:
+    def add(self, block: Block, rows: Iterable[Best], v: kl.Index, rest: Rest) -> None:
         value, number = self.best.get(v), self.index.get(v)
         for start, row in rows:
             taken = self.arg.element(self.x, start + v, rest)
             better = self.arg.op.beats(taken, value)
-            value, number = select(better, taken, value), select(better, row, number)
+            value, number = kl.select(better, taken, value), kl.select(better, row, number)
         self.best.put(v, value)
         self.index.put(v, number)
 
-    def write(self, block: Block, v: Index, rest: Rest) -> None:
+    def write(self, block: Block, v: kl.Index, rest: Rest) -> None:
         inside = None if rest is None else lanes(self.plan.width, rest) < rest
         best = self.best.get(v), self.index.get(v)
         write_best(*self.results, block.target + v, best, inside)
 
 
-@kernel
+@kl.kernel
 def argminmax_columns(
-    x: In,
-    values: Out | None,
-    indices: Out,
-    over: Blocks[Number],
-    views: tuple[Strides[Number], ...],
+    x: kl.In,
+    values: kl.Out | None,
+    indices: kl.Out,
+    over: Blocks[kl.Number],
+    views: tuple[Strides[kl.Number], ...],
     *,
     plan: ArgPlan,
     columns: ColumnPlan,
@@ -272,23 +265,23 @@ def argminmax_columns(
     all_blocks(_ArgColumns(columns, over, views, plan, x, (values, indices)))
 
 
-@kernel
+@kl.kernel
 def join_indices(
-    values: In, indices: In, out: Out, results: Size, parts: Size, *, plan: ArgPlan
+    values: kl.In, indices: kl.In, out: kl.Out, results: kl.Size, parts: kl.Size, *, plan: ArgPlan
 ) -> None:
     """Write the index of the best of ``parts`` values; parts follow one another."""
-    first, width = cube_position() * plan.width, plan.width
+    first, width = kl.cube_position() * plan.width, plan.width
     rest = results - first
     inside = lanes(width, first) < rest
     best = values.load(first, width, mask=inside)
     index = indices.load(first, width, mask=inside)
-    for part in loop_range(1, parts):
+    for part in kl.loop_range(1, parts):
         at = part * results + first
         value = values.load(at, width, mask=inside)
         better = plan.op.beats(value, best)
-        best = select(better, value, best)
-        index = select(better, indices.load(at, width, mask=inside), index)
-    out.store(first, cast(index, int64), mask=inside)
+        best = kl.select(better, value, best)
+        index = kl.select(better, indices.load(at, width, mask=inside), index)
+    out.store(first, kl.cast(index, int64), mask=inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,21 +291,21 @@ class ArgTasks(Generic[N]):
     ``sizes`` and ``strides``: of the axes of the results.
     """
 
-    results: SizeOf[N]
-    tasks: SizeOf[N]
-    terms: SizeOf[N]
-    chunk: SizeOf[N]
-    step: StrideOf[N]
-    sizes: tuple[StrideOf[N], ...]
-    strides: tuple[StrideOf[N], ...]
+    results: kl.SizeOf[N]
+    tasks: kl.SizeOf[N]
+    terms: kl.SizeOf[N]
+    chunk: kl.SizeOf[N]
+    step: kl.StrideOf[N]
+    sizes: tuple[kl.StrideOf[N], ...]
+    strides: tuple[kl.StrideOf[N], ...]
 
 
-@kernel
+@kl.kernel
 def argminmax_teams(
-    x: In,
-    values: Out | None,
-    indices: Out,
-    over: ArgTasks[Number],
+    x: kl.In,
+    values: kl.Out | None,
+    indices: kl.Out,
+    over: ArgTasks[kl.Number],
     *,
     plan: ArgPlan,
     team: int,
@@ -320,43 +313,46 @@ def argminmax_teams(
 ) -> None:
     """Find indices; ``team`` units share one, neighbours along the axis or across it."""
     op = plan.op
-    unit, span = unit_position(), cube_size() // team
+    unit, span = kl.unit_position(), kl.cube_size() // team
     across, mine = (unit // team, unit % team) if along else (unit % span, unit // span)
-    task = cube_position() * span + across
-    row = min(task, over.tasks - 1)
+    task = kl.cube_position() * span + across
+    row = kl.min(task, over.tasks - 1)
     row, part = row % over.results, row // over.results
-    base = offset_of(unravel(row, over.sizes), over.strides)
+    base = kl.offset_of(kl.unravel(row, over.sizes), over.strides)
     begin = part * over.chunk
-    end = min(begin + over.chunk, over.terms)
+    end = kl.min(begin + over.chunk, over.terms)
     best = op.neutral()
     index = ReductionOp("min", plan.index).neutral()
     first = begin + mine
     if first < end:
-        best, index = plan.element(x, base + first * over.step), cast(first, plan.index)
-    for t in loop_range(first + team, end, team):
+        best, index = plan.element(x, base + first * over.step), kl.cast(first, plan.index)
+    for t in kl.loop_range(first + team, end, team):
         value = plan.element(x, base + t * over.step)
         better = op.beats(value, best)
-        best, index = select(better, value, best), select(better, cast(t, plan.index), index)
+        best, index = (
+            kl.select(better, value, best),
+            kl.select(better, kl.cast(t, plan.index), index),
+        )
     best, index = over_units(plan, (best, index), team, 1 if along else span)
     if (mine == 0) & (task < over.tasks):
         write_best(values, indices, task, (best, index), None)
 
 
-@helper
+@kl.helper
 def over_units(plan: ArgPlan, found: Best, team: int, apart: int) -> Best:
     """Return the best value of a team's units and its first index; every unit calls it."""
-    op, unit = plan.op, unit_position()
+    op, unit = plan.op, kl.unit_position()
     best, index = found
-    values, indices = shared(cube_size(), op.dtype), shared(cube_size(), plan.index)
+    values, indices = kl.shared(kl.cube_size(), op.dtype), kl.shared(kl.cube_size(), plan.index)
     distance = team // 2
     while distance:
         values[unit], indices[unit] = best, index
-        barrier()
+        kl.barrier()
         other = unit ^ (distance * apart)
         value, number = values[other], indices[other]
-        barrier()
+        kl.barrier()
         better, worse = op.beats(value, best), op.beats(best, value)
         taken = better | (~worse & (number < index))
-        best, index = select(taken, value, best), select(taken, number, index)
+        best, index = kl.select(taken, value, best), kl.select(taken, number, index)
         distance //= 2
     return best, index

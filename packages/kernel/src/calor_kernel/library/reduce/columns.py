@@ -14,29 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from calor_kernel.language import (
-    Element,
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    SizeOf,
-    cube_position,
-    cube_size,
-    helper,
-    kernel,
-    loop_range,
-    max,
-    min,
-    offset_of,
-    private,
-    registers,
-    splat,
-    unit_position,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.values import load, store
 from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Program, evaluated, real
@@ -44,7 +22,7 @@ from calor_kernel.library.reduce.reduction_ops import ReductionOp, over_rows
 
 N = TypeVar("N")
 R = TypeVar("R")
-Rest = Number | None
+Rest = kl.Number | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +50,27 @@ class Blocks(Generic[N]):
     the results; ``lengths``: of the reduced axes.
     """
 
-    tasks: SizeOf[N]
-    turns: SizeOf[N]
-    blocks: SizeOf[N]
-    outers: SizeOf[N]
-    columns: SizeOf[N]
-    terms: SizeOf[N]
-    chunk: SizeOf[N]
-    apart: SizeOf[N]
-    sizes: tuple[SizeOf[N], ...]
-    lengths: tuple[SizeOf[N], ...]
+    tasks: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    blocks: kl.SizeOf[N]
+    outers: kl.SizeOf[N]
+    columns: kl.SizeOf[N]
+    terms: kl.SizeOf[N]
+    chunk: kl.SizeOf[N]
+    apart: kl.SizeOf[N]
+    sizes: tuple[kl.SizeOf[N], ...]
+    lengths: tuple[kl.SizeOf[N], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """A block of columns: its terms, and where it begins in each view and in the results."""
 
-    count: Number
-    begin: Number
-    end: Number
-    starts: list[Number]
-    target: Number
+    count: kl.Number
+    begin: kl.Number
+    end: kl.Number
+    starts: list[kl.Number]
+    target: kl.Number
 
 
 @dataclass
@@ -100,45 +78,45 @@ class Columns(Generic[R]):
     """The state of a unit that computes blocks of columns; ``R``: the start of a row."""
 
     plan: ColumnPlan
-    over: Blocks[Number]
-    views: Sequence[Strides[Number]]
+    over: Blocks[kl.Number]
+    views: Sequence[Strides[kl.Number]]
 
-    def block(self, task: Number) -> Block:
+    def block(self, task: kl.Number) -> Block:
         """Return a block of columns."""
         over = self.over
         block, rest = task % over.blocks, task // over.blocks
         outer, part = rest % over.outers, rest // over.outers
         column = block * self.plan.span
-        position = unravel(outer, over.sizes)
+        position = kl.unravel(outer, over.sizes)
         starts = [
-            offset_of(position, view.kept) + column * step
+            kl.offset_of(position, view.kept) + column * step
             for view, step in zip(self.views[:-1], self.plan.steps, strict=True)
         ]
-        target = offset_of(position, self.views[-1].kept) + part * over.apart + column
+        target = kl.offset_of(position, self.views[-1].kept) + part * over.apart + column
         begin = part * over.chunk
-        count = min(over.columns - column, self.plan.span)
-        return Block(count, begin, min(begin + over.chunk, over.terms), starts, target)
+        count = kl.min(over.columns - column, self.plan.span)
+        return Block(count, begin, kl.min(begin + over.chunk, over.terms), starts, target)
 
     def allocate(self) -> None:
         """Allocate the totals."""
         raise NotImplementedError
 
-    def clear(self, block: Block, v: Index) -> None:
+    def clear(self, block: Block, v: kl.Index) -> None:
         """Begin with the totals of a vector of columns."""
         raise NotImplementedError
 
-    def row(self, block: Block, row: Number) -> R:
+    def row(self, block: Block, row: kl.Number) -> R:
         """Return the start of a row of a block."""
         raise NotImplementedError
 
-    def add(self, block: Block, rows: Iterable[R], v: Index, rest: Rest) -> None:
+    def add(self, block: Block, rows: Iterable[R], v: kl.Index, rest: Rest) -> None:
         """Add a vector of each of some rows to the totals."""
         raise NotImplementedError
 
-    def settle(self, v: Index) -> None:
+    def settle(self, v: kl.Index) -> None:
         """Add the totals to those set aside, and reset them."""
 
-    def write(self, block: Block, v: Index, rest: Rest) -> None:
+    def write(self, block: Block, v: kl.Index, rest: Rest) -> None:
         """Write the results of a vector of columns."""
         raise NotImplementedError
 
@@ -148,21 +126,21 @@ class Cells:
 
     def __init__(self, op: ReductionOp, plan: ColumnPlan, copies: int) -> None:
         self.plan, self.op, self.copies = plan, op, copies
-        self.registers: Registers | None = None
-        self.memory: Pointer | None = None
-        if cube_size() > 1:
-            self.registers = registers(copies, op.dtype, 1, op.identity)
+        self.registers: kl.Registers | None = None
+        self.memory: kl.Pointer | None = None
+        if kl.cube_size() > 1:
+            self.registers = kl.registers(copies, op.dtype, 1, op.identity)
         else:
-            self.memory = private(copies * plan.span, op.dtype, align=64)
+            self.memory = kl.private(copies * plan.span, op.dtype, align=64)
 
-    def get(self, v: Index, copy: int = 0) -> Number:
+    def get(self, v: kl.Index, copy: int = 0) -> kl.Number:
         """Return the vector at a column."""
         if self.memory is None:
             assert self.registers is not None
             return self.registers[copy]
         return self.memory.load(copy * self.plan.span + v, self.plan.width)
 
-    def put(self, v: Index, value: Number, copy: int = 0) -> None:
+    def put(self, v: kl.Index, value: kl.Number, copy: int = 0) -> None:
         """Replace the vector at a column."""
         if self.memory is None:
             assert self.registers is not None
@@ -172,13 +150,13 @@ class Cells:
 
 
 @dataclass
-class _Program(Columns[dict[int, Number]]):
+class _Program(Columns[dict[int, kl.Number]]):
     """A program's pass across rows; the start of a row in each view that varies along the terms."""
 
     program: Program
-    sources: Sequence[Pointer]
-    targets: Sequence[Pointer]
-    numbers: Sequence[Number]
+    sources: Sequence[kl.Pointer]
+    targets: Sequence[kl.Pointer]
+    numbers: Sequence[kl.Number]
     sums: list[Cells] = field(default_factory=list)
     # The totals set aside, and their rounding errors.
     aside: list[Cells] = field(default_factory=list)
@@ -186,39 +164,41 @@ class _Program(Columns[dict[int, Number]]):
     def allocate(self) -> None:
         ops = [self.program.fold(n).op for n in self.program.folds]
         self.sums = [Cells(op, self.plan, 1) for op in ops]
-        if self.plan.block or cube_size() > 1:
+        if self.plan.block or kl.cube_size() > 1:
             self.aside = [Cells(op, self.plan, 2) for op in ops]
 
-    def clear(self, block: Block, v: Index) -> None:
+    def clear(self, block: Block, v: kl.Index) -> None:
         for one in (*self.sums, *self.aside):
             for copy in range(one.copies):
                 one.put(v, one.op.neutral(self.plan.width), copy)
 
-    def row(self, block: Block, row: Number) -> dict[int, Number]:
-        position = unravel(row, self.over.lengths)
+    def row(self, block: Block, row: kl.Number) -> dict[int, kl.Number]:
+        position = kl.unravel(row, self.over.lengths)
         views = [(k, view.along) for k, view in enumerate(self.views[:-1]) if view.along]
-        return {k: block.starts[k] + offset_of(position, along) for k, along in views}
+        return {k: block.starts[k] + kl.offset_of(position, along) for k, along in views}
 
-    def _known(self, block: Block, v: Index, rest: Rest) -> dict[int, Number]:
+    def _known(self, block: Block, v: kl.Index, rest: Rest) -> dict[int, kl.Number]:
         """Return values that do not vary along the reduced axes: scalars, one value a column."""
         numbers = zip(self.program.numbers, self.numbers, strict=True)
-        made = {i: splat(n, self.plan.width) for i, n in numbers}
+        made = {i: kl.splat(n, self.plan.width) for i, n in numbers}
         for k, i in enumerate(self.program.memory):
             if self.program.operands[i].role == "row":
                 made[i] = self._read(k, block.starts[k], v, rest)
         return made
 
-    def _read(self, view: int, at: Number, v: Index, rest: Rest) -> Number:
+    def _read(self, view: int, at: kl.Number, v: kl.Index, rest: Rest) -> kl.Number:
         """Return an operand's values of the columns from v on."""
         step, dtype = self.plan.steps[view], self.program.dtype(self.program.memory[view])
         width, source = self.plan.width, self.sources[view]
         return real(load(source, dtype, at + v * step, width, step=step, rest=rest))
 
-    def _terms(self, block: Block, row: dict[int, Number], v: Index, rest: Rest) -> list[Number]:
+    def _terms(
+        self, block: Block, row: dict[int, kl.Number], v: kl.Index, rest: Rest
+    ) -> list[kl.Number]:
         """Return the terms of a row for each reduction."""
         memory = self.program.memory
 
-        def read(number: int) -> Number | None:
+        def read(number: int) -> kl.Number | None:
             if self.program.step(number) is not None:
                 return None
             view = memory.index(number)
@@ -227,20 +207,22 @@ class _Program(Columns[dict[int, Number]]):
         wanted = [self.program.fold(n).operands[0] for n in self.program.folds]
         return evaluated(self.program, wanted, self._known(block, v, rest), read)
 
-    def add(self, block: Block, rows: Iterable[dict[int, Number]], v: Index, rest: Rest) -> None:
+    def add(
+        self, block: Block, rows: Iterable[dict[int, kl.Number]], v: kl.Index, rest: Rest
+    ) -> None:
         made = [self._terms(block, row, v, rest) for row in rows]
         for k, sums in enumerate(self.sums):
             added = sums.op.tree([terms[k] for terms in made])
             sums.put(v, sums.op.combine(sums.get(v), added))
 
-    def settle(self, v: Index) -> None:
+    def settle(self, v: kl.Index) -> None:
         for sums, aside in zip(self.sums, self.aside, strict=True):
             total, rest = sums.op.put_aside(aside.get(v), aside.get(v, 1), sums.get(v))
             aside.put(v, total)
             aside.put(v, rest, 1)
             sums.put(v, sums.op.neutral(self.plan.width))
 
-    def results(self, block: Block, v: Index, rest: Rest, down: int = 1) -> list[Number]:
+    def results(self, block: Block, v: kl.Index, rest: Rest, down: int = 1) -> list[kl.Number]:
         """Return the results of a vector of columns, of which ``down`` units have totals."""
         known = self._known(block, v, rest)
         for k, n in enumerate(self.program.folds):
@@ -253,22 +235,22 @@ class _Program(Columns[dict[int, Number]]):
             known[n] = over_rows(op, total, down)
         return evaluated(self.program, self.program.results, known)
 
-    def put(self, results: Sequence[Number], at: Number, rest: Rest) -> None:
+    def put(self, results: Sequence[kl.Number], at: kl.Number, rest: Rest) -> None:
         """Write the results of a vector of columns."""
         for memory, n, value in zip(self.targets, self.program.results, results, strict=True):
             store(memory, self.program.dtype(n), at, value, rest=rest)
 
-    def write(self, block: Block, v: Index, rest: Rest) -> None:
+    def write(self, block: Block, v: kl.Index, rest: Rest) -> None:
         self.put(self.results(block, v, rest), block.target + v, rest)
 
 
-@kernel
+@kl.kernel
 def reduce_columns(
-    sources: tuple[In, ...],
-    targets: tuple[Out, ...],
-    numbers: tuple[Element, ...],
-    over: Blocks[Number],
-    views: tuple[Strides[Number], ...],
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    numbers: tuple[kl.Element, ...],
+    over: Blocks[kl.Number],
+    views: tuple[Strides[kl.Number], ...],
     *,
     program: Program,
     plan: ColumnPlan,
@@ -278,12 +260,12 @@ def reduce_columns(
     A cube of many units has one block, with a column for each of its first ``plan.span`` units.
     """
     run = _Program(plan, over, views, program, sources, targets, numbers)
-    if cube_size() > 1:
-        down = cube_size() // plan.span
-        x, y = unit_position() % plan.span, unit_position() // plan.span
-        block = run.block(cube_position())
+    if kl.cube_size() > 1:
+        down = kl.cube_size() // plan.span
+        x, y = kl.unit_position() % plan.span, kl.unit_position() // plan.span
+        block = run.block(kl.cube_position())
         # Units beyond the last column repeat its work, and write nothing.
-        column = min(x, block.count - 1)
+        column = kl.min(x, block.count - 1)
         pairs = zip(block.starts, plan.steps, strict=True)
         block = replace(block, starts=[start + column * step for start, step in pairs])
         run.allocate()
@@ -295,40 +277,40 @@ def reduce_columns(
         all_blocks(run)
 
 
-@helper
+@kl.helper
 def all_blocks(run: Columns[R]) -> None:
     """Compute the blocks of a cube of one unit."""
     over = run.over
     run.allocate()
-    first = cube_position() * over.turns
-    for task in loop_range(first, min(first + over.turns, over.tasks)):
+    first = kl.cube_position() * over.turns
+    for task in kl.loop_range(first, kl.min(first + over.turns, over.tasks)):
         block = run.block(task)
-        for v in loop_range(0, block.count, run.plan.width):
+        for v in kl.loop_range(0, block.count, run.plan.width):
             run.clear(block, v)
         all_terms(run, block, None, 1)
         each_vector(run, block, partial(run.write, block))
 
 
-@helper
-def each_vector(run: Columns[R], block: Block, body: Callable[[Index, Rest], None]) -> None:
+@kl.helper
+def each_vector(run: Columns[R], block: Block, body: Callable[[kl.Index, Rest], None]) -> None:
     """Call a function for each vector of columns; the last one has ``rest`` of them."""
     count, width = block.count, run.plan.width
     whole = count // width * width
-    for v in loop_range(0, whole, width):
+    for v in kl.loop_range(0, whole, width):
         body(v, None)
     if whole < count:
         body(whole, count - whole)
 
 
-@helper
-def all_terms(run: Columns[R], block: Block, y: Number | None, down: int) -> None:
+@kl.helper
+def all_terms(run: Columns[R], block: Block, y: kl.Number | None, down: int) -> None:
     """Add every ``down``-th row of a block from row y on to the totals, in blocks of rows."""
     size = run.plan.block
     if size:
-        for b in loop_range(block.begin, block.end, size):
-            some_terms(run, block, b if y is None else b + y, min(b + size, block.end), down)
+        for b in kl.loop_range(block.begin, block.end, size):
+            some_terms(run, block, b if y is None else b + y, kl.min(b + size, block.end), down)
             if y is None:
-                for v in loop_range(0, block.count, run.plan.width):
+                for v in kl.loop_range(0, block.count, run.plan.width):
                     run.settle(v)
             else:
                 run.settle(0)
@@ -337,27 +319,27 @@ def all_terms(run: Columns[R], block: Block, y: Number | None, down: int) -> Non
         some_terms(run, block, first, block.end, down)
 
 
-@helper
-def some_terms(run: Columns[R], block: Block, first: Number, end: Number, down: int) -> None:
+@kl.helper
+def some_terms(run: Columns[R], block: Block, first: kl.Number, end: kl.Number, down: int) -> None:
     """Add every ``down``-th row of a range to the totals, several at a time."""
     streams = run.plan.streams
     step = streams * down
-    many = cube_size() > 1
+    many = kl.cube_size() > 1
     last = end - (streams - 1) * down if many else first + (end - first) // streams * streams
-    for r in loop_range(first, last, step):
+    for r in kl.loop_range(first, last, step):
         add_rows(run, block, [r + s * down for s in range(streams)])
     rest = last
     if many:
         # As many rounds as the loop above, in the units' own rows.
-        rest = first + (max(last - first, 0) + step - 1) // step * step
-    for r in loop_range(rest, end, down):
+        rest = first + (kl.max(last - first, 0) + step - 1) // step * step
+    for r in kl.loop_range(rest, end, down):
         add_rows(run, block, [r])
 
 
-@helper
-def add_rows(run: Columns[R], block: Block, rows: Sequence[Number]) -> None:
+@kl.helper
+def add_rows(run: Columns[R], block: Block, rows: Sequence[kl.Number]) -> None:
     """Add some rows to the totals."""
-    if cube_size() > 1:
+    if kl.cube_size() > 1:
         run.add(block, (run.row(block, row) for row in rows), 0, None)
     else:
         starts = [run.row(block, row) for row in rows]

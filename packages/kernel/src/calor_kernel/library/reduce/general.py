@@ -10,43 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calor.dtypes import DType, int64, real_of
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Output, Request, Work
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Size,
-    absolute_position,
-    cast,
-    constant,
-    helper,
-    kernel,
-    offset_of,
-    range,
-    select,
-    splat,
-    unravel,
-)
 from calor_kernel.library.elementwise.conversions import converted
 from calor_kernel.library.elementwise.values import Complex, Value, load, parts, store, stored
 from calor_kernel.library.reduce.job import Layout, Strided
 from calor_kernel.library.reduce.program import real
 from calor_kernel.library.reduce.reduction_ops import INDICES, ReductionOp, working
 
-State = tuple[Value, Number]
+State = tuple[Value, kl.Number]
 """The total or the best value so far, and its index."""
-Step = Callable[[State, Number, Index], State]
+Step = Callable[[State, kl.Number, kl.Index], State]
 
 
-@kernel
+@kl.kernel
 def reduce_general(
-    x: In,
-    out: Out,
-    count: Size,
-    kept: Strided[Number],
-    reduced: Strided[Number],
+    x: kl.In,
+    out: kl.Out,
+    count: kl.Size,
+    kept: Strided[kl.Number],
+    reduced: Strided[kl.Number],
     *,
     op: ReductionOp,
     source: DType,
@@ -54,31 +38,33 @@ def reduce_general(
     width: int,
 ) -> None:
     """Compute ``width`` results a unit, of ``count``."""
-    first = absolute_position() * width
+    first = kl.absolute_position() * width
     if first < count:
-        index = first + constant(tuple(range(width)), first.dtype) if width > 1 else first
+        index = first + kl.constant(tuple(kl.range(width)), first.dtype) if width > 1 else first
         # Indices beyond the end are clamped to the last one.
-        index = select(index < count, index, count - 1) if width > 1 else index
-        base = offset_of(unravel(index, kept.sizes), kept.strides)
+        index = kl.select(index < count, index, count - 1) if width > 1 else index
+        base = kl.offset_of(kl.unravel(index, kept.sizes), kept.strides)
 
-        def read(at: Number) -> Value:
+        def read(at: kl.Number) -> Value:
             return converted(load(x, source, at, at.width), source, op.dtype)
 
-        zero = constant(0, first.dtype)
+        zero = kl.constant(0, first.dtype)
         if op.kind in INDICES:
-            begin = (read(base), splat(zero, width))
+            begin = (read(base), kl.splat(zero, width))
 
-            def take(state: State, at: Number, number: Index) -> State:
+            def take(state: State, at: kl.Number, number: kl.Index) -> State:
                 best, place = state
                 value = read(at)
                 better = op.beats(real(value), real(best))
-                return select(better, value, best), select(better, number, place)
+                return kl.select(better, value, best), kl.select(better, number, place)
 
             _, place = fold_all(begin, take, reduced, 0, base, zero)
-            store(out, result, first, cast(place, int64), rest=count - first if width > 1 else None)
+            store(
+                out, result, first, kl.cast(place, int64), rest=count - first if width > 1 else None
+            )
         else:
 
-            def join(state: State, at: Number, number: Index) -> State:
+            def join(state: State, at: kl.Number, number: kl.Index) -> State:
                 return combined(op, state[0], read(at)), state[1]
 
             total, _ = fold_all((start(op, width), zero), join, reduced, 0, base, zero)
@@ -90,7 +76,7 @@ def start(op: ReductionOp, width: int) -> Value:
     """Return the identity, also of complex numbers."""
     if op.dtype.is_complex:
         part = real_of(op.dtype)
-        return Complex(constant(op.identity, part, width), constant(0, part, width))
+        return Complex(kl.constant(op.identity, part, width), kl.constant(0, part, width))
     return op.neutral(width)
 
 
@@ -101,14 +87,14 @@ def combined(op: ReductionOp, a: Value, b: Value) -> Value:
     return op.combine(real(a), real(b))
 
 
-@helper
+@kl.helper
 def fold_all(
-    state: State, step: Step, over: Strided[Number], axis: int, at: Number, number: Number
+    state: State, step: Step, over: Strided[kl.Number], axis: int, at: kl.Number, number: kl.Number
 ) -> State:
     """Return the state after a step for each position along the axes, the last one fastest."""
     if axis == len(over.sizes):
         return step(state, at, number)
-    for i in range(over.sizes[axis]):
+    for i in kl.range(over.sizes[axis]):
         inner = at + i * over.strides[axis]
         state = fold_all(state, step, over, axis + 1, inner, number * over.sizes[axis] + i)
     return state

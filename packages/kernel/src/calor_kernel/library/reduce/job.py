@@ -13,11 +13,11 @@ from functools import cached_property
 from math import prod
 from typing import Generic, TypeVar
 
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Typed, launch
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Input, Launch, Output, Scratch, View
-from calor_kernel.language import SizeOf, StrideOf
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.elementwise.values import parts, stored
 from calor_kernel.library.reduce.program import Program, Schedule
@@ -29,16 +29,16 @@ N = TypeVar("N")
 class Strides(Generic[N]):
     """A view's strides in elements along the axes of the rows, and of a row, () if it has none."""
 
-    kept: tuple[StrideOf[N], ...]
-    along: tuple[StrideOf[N], ...] = ()
+    kept: tuple[kl.StrideOf[N], ...]
+    along: tuple[kl.StrideOf[N], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Strided(Generic[N]):
     """Axes of a view: their sizes and its strides."""
 
-    sizes: tuple[SizeOf[N], ...]
-    strides: tuple[StrideOf[N], ...]
+    sizes: tuple[kl.SizeOf[N], ...]
+    strides: tuple[kl.StrideOf[N], ...]
 
 
 @dataclass(frozen=True, slots=True)

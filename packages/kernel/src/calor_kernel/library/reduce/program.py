@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from calor.dtypes import DType
-from calor_kernel.language import Number
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.operations import Step, apply
 from calor_kernel.library.elementwise.values import Complex, Value
 from calor_kernel.library.math.base import exactly
@@ -160,7 +160,7 @@ class Schedule:
         return [n for n in self.program.kept if self.walks[n] == walk < self.count - 1]
 
 
-def applied(program: Program, step: Step, values: Sequence[Value]) -> Number:
+def applied(program: Program, step: Step, values: Sequence[Value]) -> kl.Number:
     """Return the result of a step; beside the ops there is "reciprocal"."""
     if step.op == "reciprocal":
         made: Value = 1.0 / real(values[0])
@@ -169,7 +169,7 @@ def applied(program: Program, step: Step, values: Sequence[Value]) -> Number:
     return real(made)
 
 
-def real(value: Value) -> Number:
+def real(value: Value) -> kl.Number:
     """Return a value of a program as a number; programs have no complex values."""
     assert not isinstance(value, Complex)
     return value
@@ -179,15 +179,15 @@ def real(value: Value) -> Number:
 def evaluated(
     program: Program,
     wanted: Sequence[int],
-    known: dict[int, Number],
-    read: Callable[[int], Number | None] = lambda number: None,
-) -> list[Number]:
+    known: dict[int, kl.Number],
+    read: Callable[[int], kl.Number | None] = lambda number: None,
+) -> list[kl.Number]:
     """Return values of the program, and keep each value that is computed among the known ones.
 
     ``read`` is called for operands and kept values, and returns None for a value to compute.
     """
 
-    def find(number: int) -> Number:
+    def find(number: int) -> kl.Number:
         if number not in known:
             value, step = read(number), program.step(number)
             if value is None:

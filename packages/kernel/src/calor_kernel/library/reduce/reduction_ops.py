@@ -25,23 +25,7 @@ from typing import Final
 import numpy as np
 
 from calor.dtypes import DType, as_dtype, bool_, float32, int32, int64, uint32
-from calor_kernel.language import (
-    Number,
-    barrier,
-    constant,
-    cube_size,
-    helper,
-    lane_position,
-    min,
-    plane_position,
-    plane_shuffle,
-    plane_size,
-    select,
-    shared,
-    shuffle,
-    unit_position,
-    vreduce,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.builder import current
 from calor_kernel.library.math.base import exactly, two_sum
 
@@ -100,23 +84,23 @@ class ReductionOp:
         """Whether the sums of blocks are set aside, with their rounding errors."""
         return self.kind == "sum" and self.dtype.kind == "float"
 
-    def neutral(self, width: int = 1) -> Number:
+    def neutral(self, width: int = 1) -> kl.Number:
         """Return the identity in each lane."""
-        return constant(self.identity, self.dtype, width)
+        return kl.constant(self.identity, self.dtype, width)
 
-    def combine(self, a: Number, b: Number) -> Number:
+    def combine(self, a: kl.Number, b: kl.Number) -> kl.Number:
         """Return two values combined lane by lane; for extremes NaN if one is NaN."""
         if self.kind == "sum":
             return a + b
         if self.kind == "prod":
             return a * b
         if self.kind == "peak":
-            return select(b > a, b, a)
+            return kl.select(b > a, b, a)
         if a.dtype is bool_:
             return a | b if self.kind in ("any", "max") else a & b
         return current().binary(self.kind, a, b)
 
-    def tree(self, values: Sequence[Number]) -> Number:
+    def tree(self, values: Sequence[kl.Number]) -> kl.Number:
         """Return the values combined in a tree, neighbours first."""
         made = list(values)
         while len(made) > 1:
@@ -125,7 +109,9 @@ class ReductionOp:
         return made[0]
 
     @exactly
-    def put_aside(self, total: Number, rest: Number, block: Number) -> tuple[Number, Number]:
+    def put_aside(
+        self, total: kl.Number, rest: kl.Number, block: kl.Number
+    ) -> tuple[kl.Number, kl.Number]:
         """Return the total set aside and its rounding error, after adding a block's total."""
         if not self.compensated:
             return self.combine(total, block), rest
@@ -133,21 +119,21 @@ class ReductionOp:
         return total, rest + lost
 
     @exactly
-    def taken_together(self, total: Number, rest: Number) -> Number:
+    def taken_together(self, total: kl.Number, rest: kl.Number) -> kl.Number:
         """Return the total set aside plus its rounding error."""
         if not self.compensated:
             return total
         # The error of an infinite sum is NaN and is ignored.
-        return total + select(rest == rest, rest, 0.0)
+        return total + kl.select(rest == rest, rest, 0.0)
 
-    def over_lanes(self, vector: Number) -> Number:
+    def over_lanes(self, vector: kl.Number) -> kl.Number:
         """Return the lanes of a vector reduced to one value, halves first."""
         name = LANES[self.kind]
         if vector.dtype is bool_:
             name = {"max": "or", "min": "and"}.get(name, name)
-        return vreduce(name, vector)
+        return kl.vreduce(name, vector)
 
-    def beats(self, value: Number, best: Number) -> Number:
+    def beats(self, value: kl.Number, best: kl.Number) -> kl.Number:
         """Return whether a value beats the best one so far, which has the lower index."""
         largest = self.kind == "argmax"
         if value.dtype.kind == "float":
@@ -184,7 +170,7 @@ def index_type(terms: int) -> DType:
 _AT_ONCE = 8
 
 
-def over_each(op: ReductionOp, vectors: Sequence[Number]) -> Number:
+def over_each(op: ReductionOp, vectors: Sequence[kl.Number]) -> kl.Number:
     """Return each vector's reduced lanes, in the lane of its index; for as many vectors as lanes.
 
     Neighbouring lanes of two vectors are joined at a time, until one vector is left.
@@ -195,64 +181,64 @@ def over_each(op: ReductionOp, vectors: Sequence[Number]) -> Number:
         even = [(n & ~distance) + (width if n & distance else 0) for n in range(width)]
         odd = [n + distance for n in even]
         pairs = zip(made[::2], made[1::2], strict=True)
-        made = [op.combine(shuffle(a, even, b), shuffle(a, odd, b)) for a, b in pairs]
+        made = [op.combine(kl.shuffle(a, even, b), kl.shuffle(a, odd, b)) for a, b in pairs]
         distance *= 2
     return made[0]
 
 
-@helper
-def over_team(op: ReductionOp, value: Number, team: int) -> Number:
+@kl.helper
+def over_team(op: ReductionOp, value: kl.Number, team: int) -> kl.Number:
     """Return the reduced values of a team's units; every unit of the cube calls it."""
-    plane = plane_size()
+    plane = kl.plane_size()
     distance = 1
-    while distance < min(team, plane):
-        value = op.combine(value, plane_shuffle(value, distance, "xor"))
+    while distance < kl.min(team, plane):
+        value = op.combine(value, kl.plane_shuffle(value, distance, "xor"))
         distance *= 2
     if distance < team:
         if plane > 1:
             value = over_planes(op, value, team // plane)
         else:
-            place = unit_position() % team
-            room = shared(cube_size(), value.dtype)
-            mine = room.at(unit_position() - place)
+            place = kl.unit_position() % team
+            room = kl.shared(kl.cube_size(), value.dtype)
+            mine = room.at(kl.unit_position() - place)
             while distance < team:
-                several = min(_AT_ONCE, team // distance)
+                several = kl.min(_AT_ONCE, team // distance)
                 mine[place] = value
-                barrier()
+                kl.barrier()
                 first = place - place % (distance * several)
                 value = op.tree([mine[first + k * distance] for k in range(several)])
-                barrier()
+                kl.barrier()
                 distance *= several
     return value
 
 
-@helper
-def over_planes(op: ReductionOp, value: Number, planes: int) -> Number:
+@kl.helper
+def over_planes(op: ReductionOp, value: kl.Number, planes: int) -> kl.Number:
     """Return the reduced values of a team's planes, neighbours first."""
-    room = shared(cube_size() // plane_size(), value.dtype)
-    own = plane_position()
-    if lane_position() == 0:
+    room = kl.shared(kl.cube_size() // kl.plane_size(), value.dtype)
+    own = kl.plane_position()
+    if kl.lane_position() == 0:
         room[own] = value
-    barrier()
+    kl.barrier()
     first = own - own % planes
     value = op.tree([room[first + p] for p in range(planes)])
-    barrier()
+    kl.barrier()
     return value
 
 
-@helper
-def over_rows(op: ReductionOp, value: Number, down: int) -> Number:
+@kl.helper
+def over_rows(op: ReductionOp, value: kl.Number, down: int) -> kl.Number:
     """Return the joined values of the units of one column; every unit of the cube calls it."""
     if down == 1:
         return value
-    span = cube_size() // down
-    unit = unit_position()
-    room = shared(cube_size(), value.dtype)
+    span = kl.cube_size() // down
+    unit = kl.unit_position()
+    room = kl.shared(kl.cube_size(), value.dtype)
     distance = down // 2
     while distance:
         room[unit] = value
-        barrier()
+        kl.barrier()
         value = op.combine(value, room[unit ^ (distance * span)])
-        barrier()
+        kl.barrier()
         distance //= 2
     return value

@@ -10,20 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
-from calor_kernel.language import (
-    Index,
-    Number,
-    Pointer,
-    SizeOf,
-    divide,
-    min,
-    offset_of,
-    pack,
-    private,
-    shuffle,
-    splat,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.values import lanes, load, store, stored
 from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.job import Strides
@@ -79,12 +66,12 @@ class Rows(Generic[N]):
     of the axes of the rows, and of a row.
     """
 
-    rows: SizeOf[N]
-    turns: SizeOf[N]
-    parts: SizeOf[N]
-    chunk: SizeOf[N]
-    sizes: tuple[SizeOf[N], ...]
-    lengths: tuple[SizeOf[N], ...]
+    rows: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    parts: kl.SizeOf[N]
+    chunk: kl.SizeOf[N]
+    sizes: tuple[kl.SizeOf[N], ...]
+    lengths: tuple[kl.SizeOf[N], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +85,9 @@ class Vector:
 
     walk: int
     row: int
-    starts: Sequence[Index]
-    first: Index
-    rest: Number | None = None
+    starts: Sequence[kl.Index]
+    first: kl.Index
+    rest: kl.Number | None = None
 
 
 class Run:
@@ -110,9 +97,9 @@ class Run:
         self,
         program: Program,
         plan: RowPlan,
-        memory: tuple[Sequence[Pointer], Sequence[Pointer], Sequence[Number]],
-        over: Rows[Number],
-        views: Sequence[Strides[Number]],
+        memory: tuple[Sequence[kl.Pointer], Sequence[kl.Pointer], Sequence[kl.Number]],
+        over: Rows[kl.Number],
+        views: Sequence[Strides[kl.Number]],
     ) -> None:
         self.program, self.plan, self.over, self.views = program, plan, over, views
         self.schedule = Schedule(program)
@@ -121,20 +108,20 @@ class Run:
         self.sources = dict(zip(self.memory, memory[0], strict=True))
         self.targets = memory[1]
         self.numbers = dict(zip(program.numbers, memory[2], strict=True))
-        self.lengths: list[Number] = list(over.lengths)
+        self.lengths: list[kl.Number] = list(over.lengths)
         # The range of the first axes, and the size of the last axis, for each row.
-        self.begin_at: Index = 0
-        self.end_at: Index = 1
-        self.ends: list[Number] = []
+        self.begin_at: kl.Index = 0
+        self.end_at: kl.Index = 1
+        self.ends: list[kl.Number] = []
         # For each row computed together: its start in each view, and its values.
-        self.starts: list[list[Index]] = []
-        self.values: list[dict[int, Number]] = []
-        self.wide: list[dict[int, Number]] = []
+        self.starts: list[list[kl.Index]] = []
+        self.values: list[dict[int, kl.Number]] = []
+        self.wide: list[dict[int, kl.Number]] = []
         self.needed = self.schedule.spread()
-        self.room: Pointer | None = None
+        self.room: kl.Pointer | None = None
 
     @exactly
-    def begin(self, rows: Sequence[Number]) -> None:
+    def begin(self, rows: Sequence[kl.Number]) -> None:
         """Compute the starts of rows, and read operands of one value a row."""
         program, over = self.program, self.over
         self.starts = []
@@ -144,17 +131,17 @@ class Run:
         for row in rows:
             end, part = self.lengths[-1], None
             if self.plan.split:
-                row, part = divide(row, over.parts)
-            position = unravel(row, over.sizes)
-            starts: list[Index] = [offset_of(position, view.kept) for view in self.views]
+                row, part = kl.divide(row, over.parts)
+            position = kl.unravel(row, over.sizes)
+            starts: list[kl.Index] = [kl.offset_of(position, view.kept) for view in self.views]
             if part is not None:
                 starts[self.count :] = [start + part for start in starts[self.count :]]
                 begin = part * over.chunk
                 if len(over.lengths) > 1:
                     self.begin_at = begin
-                    self.end_at = min(begin + over.chunk, self.end_at)
+                    self.end_at = kl.min(begin + over.chunk, self.end_at)
                 else:
-                    end = min(end - begin, over.chunk)
+                    end = kl.min(end - begin, over.chunk)
                     for number, view in enumerate(self.views[: self.count]):
                         if view.along:
                             starts[number] = starts[number] + begin * view.along[-1]
@@ -168,7 +155,7 @@ class Run:
                     values[i] = real(load(self.sources[i], operand.dtype, starts[number], 1))
         if self.plan.transposed:
             first = self.values[0]
-            self.values = [{i: pack([values[i] for values in self.values]) for i in first}]
+            self.values = [{i: kl.pack([values[i] for values in self.values]) for i in first}]
         self.settle(-1)
 
     def settle(self, walk: int) -> None:
@@ -178,21 +165,21 @@ class Run:
             evaluated(self.program, wanted, values)
         self.wide = [self._spread(j) for j in range(self.plan.together)]
 
-    def _spread(self, j: int) -> dict[int, Number]:
+    def _spread(self, j: int) -> dict[int, kl.Number]:
         """Return the values of row j that steps along it read, as vectors."""
         width, transposed = self.plan.width, self.plan.transposed
         values = self.values[0 if transposed else j]
-        made = {n: splat(v, width) for n, v in self.numbers.items()}
+        made = {n: kl.splat(v, width) for n, v in self.numbers.items()}
         for n in self.needed:
             if n in values and n not in made:
                 v = values[n]
-                made[n] = shuffle(v, [j] * width) if transposed else splat(v, width)
+                made[n] = kl.shuffle(v, [j] * width) if transposed else kl.splat(v, width)
         return made
 
-    def compute(self, wanted: Sequence[int], at: Vector) -> list[Number]:
+    def compute(self, wanted: Sequence[int], at: Vector) -> list[kl.Number]:
         """Return values of the program at a vector of positions."""
 
-        def read(number: int) -> Number | None:
+        def read(number: int) -> kl.Number | None:
             if number in self.program.kept and self.schedule.walks[number] < at.walk:
                 memory, place = self._kept_at(number, at)
                 dtype = self.program.dtype(number)
@@ -201,14 +188,14 @@ class Run:
 
         return evaluated(self.program, wanted, dict(self.wide[at.row]), read)
 
-    def read(self, number: int, at: Vector) -> Number:
+    def read(self, number: int, at: Vector) -> kl.Number:
         """Return values of an operand."""
         view, plan = self.memory.index(number), self.plan
         dtype, step = self.program.operands[number].dtype, self._step(view)
         place = at.starts[view] + at.first * step
         return real(load(self.sources[number], dtype, place, plan.width, step=step, rest=at.rest))
 
-    def _step(self, view: int) -> Index:
+    def _step(self, view: int) -> kl.Index:
         """Return the stride of a view's last axis."""
         known = self.plan.steps[view]
         return known if known >= 0 else self.views[view].along[-1]
@@ -220,18 +207,18 @@ class Run:
                 next_row = at.starts[view] + self.views[view].kept[-1] * self.plan.together
                 self.sources[number].prefetch(next_row + at.first, locality=2)
 
-    def _kept_at(self, number: int, at: Vector) -> tuple[Pointer, Index]:
+    def _kept_at(self, number: int, at: Vector) -> tuple[kl.Pointer, kl.Index]:
         """Return the memory and the position of a kept value."""
         plan, program = self.plan, self.program
         if plan.keep == "result":
             return self.targets[plan.holder], at.starts[self.count + plan.holder] + at.first
         if self.room is None:
             size = plan.capacity * plan.together * len(program.kept)
-            self.room = private(size, stored(program.dtype(number)), align=64)
+            self.room = kl.private(size, stored(program.dtype(number)), align=64)
         slot = at.row * len(program.kept) + program.kept.index(number)
         return self.room, at.starts[-1] + at.first + slot * plan.capacity
 
-    def finish(self, rest: Number | None) -> None:
+    def finish(self, rest: kl.Number | None) -> None:
         """Write results of one value a row; ``rest``: the number of rows if transposed."""
         for k, n in enumerate(self.program.results):
             if self.schedule.along[n]:
@@ -262,7 +249,7 @@ class Run:
 
 
 def _spread_lanes(
-    target: Pointer, first: Index, step: Number, value: Number, rest: Number | None
+    target: kl.Pointer, first: kl.Index, step: kl.Number, value: kl.Number, rest: kl.Number | None
 ) -> None:
     """Write lanes ``step`` elements apart."""
     if value.width == 1:

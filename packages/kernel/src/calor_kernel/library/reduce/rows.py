@@ -12,29 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calor.dtypes import DType
-from calor_kernel.language import (
-    Element,
-    In,
-    Index,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Registers,
-    constant,
-    cube_position,
-    cube_size,
-    helper,
-    kernel,
-    loop_range,
-    max,
-    min,
-    offset_of,
-    registers,
-    select,
-    unit_position,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.elementwise.values import lanes, load, store
 from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Program, evaluated, real
@@ -42,39 +20,41 @@ from calor_kernel.library.reduce.reduction_ops import over_each, over_team
 from calor_kernel.library.reduce.row_state import RowPlan, Rows, Run, Vector
 
 
-@kernel
+@kl.kernel
 def reduce_rows(
-    sources: tuple[In, ...],
-    targets: tuple[Out, ...],
-    numbers: tuple[Element, ...],
-    over: Rows[Number],
-    views: tuple[Strides[Number], ...],
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    numbers: tuple[kl.Element, ...],
+    over: Rows[kl.Number],
+    views: tuple[Strides[kl.Number], ...],
     *,
     program: Program,
     plan: RowPlan,
 ) -> None:
     """Run a program on rows; ``views``: the strides of sources and targets."""
     run = Run(program, plan, (sources, targets, numbers), over, views)
-    if cube_size() > 1:
-        row = cube_position() * (cube_size() // plan.team) + unit_position() // plan.team
+    if kl.cube_size() > 1:
+        row = kl.cube_position() * (kl.cube_size() // plan.team) + kl.unit_position() // plan.team
         # Teams beyond the last row have an empty range.
         inside = row < over.rows
-        run.lengths[-1] = select(inside, run.lengths[-1], 0)
+        run.lengths[-1] = kl.select(inside, run.lengths[-1], 0)
         if plan.held:
-            held_row(run, min(row, over.rows - 1), inside)
+            held_row(run, kl.min(row, over.rows - 1), inside)
         else:
-            inside = inside & (unit_position() % plan.team == 0)
-            some_rows(run, [min(row, over.rows - 1)], inside, None)
+            inside = inside & (kl.unit_position() % plan.team == 0)
+            some_rows(run, [kl.min(row, over.rows - 1)], inside, None)
     else:
-        first = cube_position() * over.turns
-        last = min(first + over.turns, over.rows)
-        for row in loop_range(first, last, plan.together):
-            rows = [min(row + j, last - 1) for j in range(plan.together)]
+        first = kl.cube_position() * over.turns
+        last = kl.min(first + over.turns, over.rows)
+        for row in kl.loop_range(first, last, plan.together):
+            rows = [kl.min(row + j, last - 1) for j in range(plan.together)]
             some_rows(run, rows, None, last - row if plan.transposed else None)
 
 
-@helper
-def some_rows(run: Run, rows: Sequence[Number], inside: Mask | None, rest: Number | None) -> None:
+@kl.helper
+def some_rows(
+    run: Run, rows: Sequence[kl.Number], inside: kl.Mask | None, rest: kl.Number | None
+) -> None:
     """Compute rows; ``inside``: whether this unit writes results of one value a row."""
     run.begin(rows)
     for walk in range(run.schedule.count):
@@ -93,9 +73,9 @@ class Total:
         self.sums = self._registers(self.plan.unroll)
         self.aside = self._registers(2) if self.plan.block else None
 
-    def _registers(self, count: int) -> Registers:
+    def _registers(self, count: int) -> kl.Registers:
         plan, op = self.plan, self.op
-        return registers((plan.together, count), op.dtype, plan.width, op.identity)
+        return kl.registers((plan.together, count), op.dtype, plan.width, op.identity)
 
     def put_aside(self) -> None:
         """Add the accumulators to the total set aside, and reset them."""
@@ -125,7 +105,7 @@ class Total:
             values[self.number] = over_team(op, op.over_lanes(vector), plan.team)
 
 
-@helper
+@kl.helper
 def one_walk(run: Run, walk: int) -> None:
     """Run one pass along the rows."""
     plan, lengths = run.plan, run.lengths
@@ -136,12 +116,12 @@ def one_walk(run: Run, walk: int) -> None:
         in_blocks(run, walk, totals, at, run.ends, plan.block)
     else:
         size = plan.block if plan.outer else run.end_at
-        for begin in loop_range(run.begin_at, run.end_at, size):
-            for o in loop_range(begin, min(begin + size, run.end_at)):
-                position = unravel(o, lengths[:-1])
+        for begin in kl.loop_range(run.begin_at, run.end_at, size):
+            for o in kl.loop_range(begin, kl.min(begin + size, run.end_at)):
+                position = kl.unravel(o, lengths[:-1])
                 at = [
                     [
-                        start + offset_of(position, view.along[:-1]) if view.along else start
+                        start + kl.offset_of(position, view.along[:-1]) if view.along else start
                         for start, view in zip(starts, run.views, strict=True)
                     ]
                     + [o * length]
@@ -155,21 +135,21 @@ def one_walk(run: Run, walk: int) -> None:
         total.finish(run)
 
 
-@helper
+@kl.helper
 def in_blocks(
     run: Run,
     walk: int,
     totals: Sequence[Total],
-    at: Sequence[Sequence[Index]],
-    ends: Sequence[Number],
+    at: Sequence[Sequence[kl.Index]],
+    ends: Sequence[kl.Number],
     block: int,
 ) -> None:
     """Run along the last axis, in blocks if sums are set aside."""
     # Parts of rows may differ in length; otherwise all rows have the same length.
     apart = ends if run.plan.split else ends[:1]
     if block:
-        for begin in loop_range(0, max(*apart), block):
-            stops = [min(begin + block, end) for end in apart]
+        for begin in kl.loop_range(0, kl.max(*apart), block):
+            stops = [kl.min(begin + block, end) for end in apart]
             through(run, walk, totals, at, begin, stops)
             for total in totals:
                 total.put_aside()
@@ -177,30 +157,30 @@ def in_blocks(
         through(run, walk, totals, at, 0, apart)
 
 
-@helper
+@kl.helper
 def through(
     run: Run,
     walk: int,
     totals: Sequence[Total],
-    at: Sequence[Sequence[Index]],
-    begin: Index,
-    ends: Sequence[Number],
+    at: Sequence[Sequence[kl.Index]],
+    begin: kl.Index,
+    ends: Sequence[kl.Number],
 ) -> None:
     """Run over a range of the last axis; each row may have its own range."""
     plan = run.plan
     step = plan.team * plan.width
-    first = unit_position() % plan.team * plan.width
-    count = min(*ends) - begin
+    first = kl.unit_position() % plan.team * plan.width
+    count = kl.min(*ends) - begin
     if len(ends) > 1:
-        count = max(count, 0)
-    whole: Index = 0
+        count = kl.max(count, 0)
+    whole: kl.Index = 0
     if not plan.short:
         whole = count // (step * plan.unroll) * (step * plan.unroll)
-    for i in loop_range(begin + first, begin + whole, step * plan.unroll):
+    for i in kl.loop_range(begin + first, begin + whole, step * plan.unroll):
         for u in range(plan.unroll):
             for j in range(plan.together):
                 one_vector(run, totals, u, Vector(walk, j, at[j], i + u * step))
-    for i in loop_range(begin + whole + first, max(*ends), step):
+    for i in kl.loop_range(begin + whole + first, kl.max(*ends), step):
         for j in range(plan.together):
             rest = ends[j % len(ends)] - i if plan.width > 1 else None
             one_vector(run, totals, 0, Vector(walk, j, at[j], i, rest))
@@ -214,40 +194,40 @@ def one_vector(run: Run, totals: Sequence[Total], u: int, at: Vector) -> None:
     for total, value in zip(totals, made, strict=True):
         if at.rest is not None:
             inside = lanes(run.plan.width, at.rest) < at.rest
-            value = select(inside, value, total.op.neutral(run.plan.width))
+            value = kl.select(inside, value, total.op.neutral(run.plan.width))
         total.sums[at.row, u] = total.op.combine(total.sums[at.row, u], value)
     run.write(at)
 
 
-@helper
-def held_row(run: Run, row: Number, inside: Mask) -> None:
+@kl.helper
+def held_row(run: Run, row: kl.Number, inside: kl.Mask) -> None:
     """Compute a row in the registers of a team."""
     run.begin([row])
-    held = _Held(run, unit_position() % run.plan.team * run.plan.width, run.lengths[-1])
+    held = _Held(run, kl.unit_position() % run.plan.team * run.plan.width, run.lengths[-1])
     for walk in range(run.schedule.count):
         held.write(walk)
         for number in run.schedule.folds(walk):
             run.values[0][number] = held.total(number)
         run.settle(walk)
-    if inside & (unit_position() % run.plan.team == 0):
+    if inside & (kl.unit_position() % run.plan.team == 0):
         run.finish(None)
 
 
 class _Held:
     """A unit's vectors of a row, and the values computed from each."""
 
-    def __init__(self, run: Run, first: Number, length: Number) -> None:
+    def __init__(self, run: Run, first: kl.Number, length: kl.Number) -> None:
         plan = run.plan
         self.run, self.length = run, length
         self.places = [first + v * (plan.team * plan.width) for v in range(plan.held)]
-        self.known: list[dict[int, Number]] = [{} for _ in self.places]
+        self.known: list[dict[int, kl.Number]] = [{} for _ in self.places]
         # All loads are issued before the first wait.
         for number in run.memory:
             if run.program.operands[number].role == "along":
                 for v in range(plan.held):
                     self.known[v][number] = self.read(number, v)
 
-    def total(self, number: int) -> Number:
+    def total(self, number: int) -> kl.Number:
         """Return a reduction of the row, the same in each unit of the team."""
         plan, fold = self.run.plan, self.run.program.fold(number)
         op, nothing = fold.op, fold.op.neutral(plan.width)
@@ -256,15 +236,15 @@ class _Held:
             value = self.value(fold.operands[0], v)
             rest = self.length - place
             inside = rest > 0 if plan.even else lanes(plan.width, rest) < rest
-            parts.append(select(inside, value, nothing))
+            parts.append(kl.select(inside, value, nothing))
         return over_team(op, op.over_lanes(op.tree(parts)), plan.team)
 
-    def value(self, number: int, v: int) -> Number:
+    def value(self, number: int, v: int) -> kl.Number:
         """Return a value of the program along the row, for a unit's vector ``v``."""
         self.known[v].update(self.run.wide[0])
         return evaluated(self.run.program, [number], self.known[v])[0]
 
-    def read(self, number: int, v: int) -> Number:
+    def read(self, number: int, v: int) -> kl.Number:
         """Return an operand's vector; lanes beyond the row's end are undefined."""
         run, place = self.run, self.places[v]
         view, rest = run.memory.index(number), self.length - place
@@ -285,18 +265,20 @@ class _Held:
                 _put(run.targets[k], dtype, at + place, self.value(n, v), rest, run.plan.even)
 
 
-@helper
-def _whole_vector(source: Pointer, dtype: DType, at: Number, width: int, rest: Number) -> Number:
+@kl.helper
+def _whole_vector(
+    source: kl.Pointer, dtype: DType, at: kl.Number, width: int, rest: kl.Number
+) -> kl.Number:
     """Return a vector that is either inside a row, or outside of it and zeros."""
-    value = constant(0, source.dtype, width)
+    value = kl.constant(0, source.dtype, width)
     if rest > 0:
         value = real(load(source, dtype, at, width, align=width * dtype.itemsize))
     return value
 
 
-@helper
+@kl.helper
 def _put(
-    target: Pointer, dtype: DType, at: Number, value: Number, rest: Number, even: bool
+    target: kl.Pointer, dtype: DType, at: kl.Number, value: kl.Number, rest: kl.Number, even: bool
 ) -> None:
     """Write a vector, or its lanes inside the row."""
     if even:

@@ -11,23 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    SizeOf,
-    absolute_position,
-    constant,
-    helper,
-    insert,
-    kernel,
-    loop_range,
-    min,
-    shuffle,
-    splat,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 N = TypeVar("N")
@@ -41,11 +25,11 @@ class Chunks(Generic[N]):
     the inner axis.
     """
 
-    items: SizeOf[N]
-    chunks: SizeOf[N]
-    n: SizeOf[N]
-    inner: SizeOf[N]
-    columns: SizeOf[N]
+    items: kl.SizeOf[N]
+    chunks: kl.SizeOf[N]
+    n: kl.SizeOf[N]
+    inner: kl.SizeOf[N]
+    columns: kl.SizeOf[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,38 +47,40 @@ class ChunkPlan:
     reverse: bool
     complex_product: bool
 
-    def neutral(self) -> Number:
+    def neutral(self) -> kl.Number:
         """Return the neutral element in each lane; a complex one has the imaginary part 0."""
         if self.complex_product:
-            return constant((self.op.identity, 0), self.op.dtype)
+            return kl.constant((self.op.identity, 0), self.op.dtype)
         return self.op.neutral(self.width)
 
-    def combine(self, a: Number, b: Number) -> Number:
+    def combine(self, a: kl.Number, b: kl.Number) -> kl.Number:
         """Combine the accumulator a with the next elements b."""
         if not self.complex_product:
             return self.op.combine(a, b)
         x, y, u, v = a[0], a[1], b[0], b[1]
-        return insert(insert(a, 0, x * u - y * v), 1, x * v + y * u)
+        return kl.insert(kl.insert(a, 0, x * u - y * v), 1, x * v + y * u)
 
 
-@kernel
-def chunk_totals(source: In, totals: Out, sizes: Chunks[Number], *, plan: ChunkPlan) -> None:
+@kl.kernel
+def chunk_totals(
+    source: kl.In, totals: kl.Out, sizes: Chunks[kl.Number], *, plan: ChunkPlan
+) -> None:
     """Write the total of each chunk: ``totals[outer, chunk, inner]``."""
-    unit, op = absolute_position(), plan.op
+    unit, op = kl.absolute_position(), plan.op
     n, width, reverse = sizes.n, plan.width, plan.reverse
     if unit < sizes.items:
-        outer, chunk, column = unravel(unit, (1, sizes.chunks, sizes.columns))
+        outer, chunk, column = kl.unravel(unit, (1, sizes.chunks, sizes.columns))
         first = chunk * plan.length
-        count = min(n - first, plan.length)
+        count = kl.min(n - first, plan.length)
         if plan.along:
             row = outer * n
-            total = splat(op.neutral(), width)
+            total = kl.splat(op.neutral(), width)
             whole = count // width * width
-            for i in loop_range(0, whole, width):
+            for i in kl.loop_range(0, whole, width):
                 at = row + scan_offset(first + i, n, width, reverse)
                 total = op.combine(total, source.load(at, width).to(op.dtype))
             single = op.over_lanes(total)
-            for i in loop_range(whole, count):
+            for i in kl.loop_range(whole, count):
                 value = source[row + scan_offset(first + i, n, 1, reverse)].to(op.dtype)
                 single = op.combine(single, value)
             totals[unit] = single.to(totals.dtype)
@@ -102,39 +88,39 @@ def chunk_totals(source: In, totals: Out, sizes: Chunks[Number], *, plan: ChunkP
             span = column * width
             begin = outer * n * sizes.inner + span
             total = plan.neutral()
-            for i in loop_range(0, count):
+            for i in kl.loop_range(0, count):
                 at = begin + scan_offset(first + i, n, 1, reverse) * sizes.inner
                 total = plan.combine(total, source.load(at, width).to(op.dtype))
             to = (outer * sizes.chunks + chunk) * sizes.inner + span
             totals.store(to, total.to(totals.dtype))
 
 
-@kernel
+@kl.kernel
 def scan_chunks(
-    source: In, totals: In, target: Out, sizes: Chunks[Number], *, plan: ChunkPlan
+    source: kl.In, totals: kl.In, target: kl.Out, sizes: Chunks[kl.Number], *, plan: ChunkPlan
 ) -> None:
     """Scan each chunk, starting from the scanned totals of the chunks before it."""
-    unit, op = absolute_position(), plan.op
+    unit, op = kl.absolute_position(), plan.op
     n, width, reverse = sizes.n, plan.width, plan.reverse
     if unit < sizes.items:
-        outer, chunk, column = unravel(unit, (1, sizes.chunks, sizes.columns))
+        outer, chunk, column = kl.unravel(unit, (1, sizes.chunks, sizes.columns))
         first = chunk * plan.length
-        count = min(n - first, plan.length)
+        count = kl.min(n - first, plan.length)
         if plan.along:
             row = outer * n
-            before = splat(op.neutral(), width)
+            before = kl.splat(op.neutral(), width)
             if chunk > 0:
-                before = splat(totals[unit - 1].to(op.dtype), width)
+                before = kl.splat(totals[unit - 1].to(op.dtype), width)
             whole = count // width * width
-            for i in loop_range(0, whole, width):
+            for i in kl.loop_range(0, whole, width):
                 at = row + scan_offset(first + i, n, width, reverse)
                 value = source.load(at, width).to(op.dtype)
                 own = scan_lanes(op, value, reverse)
                 target.store(at, op.combine(own, before).to(target.dtype))
                 # The next vector waits for one operation only.
-                before = op.combine(splat(own[0 if reverse else width - 1], width), before)
+                before = op.combine(kl.splat(own[0 if reverse else width - 1], width), before)
             carry = before[0]
-            for i in loop_range(whole, count):
+            for i in kl.loop_range(whole, count):
                 at = row + scan_offset(first + i, n, 1, reverse)
                 carry = op.combine(carry, source[at].to(op.dtype))
                 target[at] = carry.to(target.dtype)
@@ -145,19 +131,19 @@ def scan_chunks(
             if chunk > 0:
                 earlier = (outer * sizes.chunks + chunk - 1) * sizes.inner + span
                 total = totals.load(earlier, width).to(op.dtype)
-            for i in loop_range(0, count):
+            for i in kl.loop_range(0, count):
                 at = begin + scan_offset(first + i, n, 1, reverse) * sizes.inner
                 total = plan.combine(total, source.load(at, width).to(op.dtype))
                 target.store(at, total.to(target.dtype))
 
 
-@helper
-def scan_offset(i: Index, n: Index, width: int, reverse: bool) -> Index:
+@kl.helper
+def scan_offset(i: kl.Index, n: kl.Index, width: int, reverse: bool) -> kl.Index:
     """Return the offset of the ``width`` elements ``i`` steps along the scan."""
     return n - width - i if reverse else i
 
 
-def scan_lanes(op: ReductionOp, v: Number, reverse: bool) -> Number:
+def scan_lanes(op: ReductionOp, v: kl.Number, reverse: bool) -> kl.Number:
     """Return the scan of a vector's lanes in log2 steps (Sklansky, 1960).
 
     In each step half of the lanes of a group are combined with the last lane of the other half.
@@ -170,6 +156,6 @@ def scan_lanes(op: ReductionOp, v: Number, reverse: bool) -> Number:
             first = lane & ~(2 * distance - 1)
             partners.append(first + distance - (0 if reverse else 1))
             blend.append(width + lane if later else lane)
-        v = shuffle(v, blend, op.combine(shuffle(v, partners), v))
+        v = kl.shuffle(v, blend, op.combine(kl.shuffle(v, partners), v))
         distance *= 2
     return v

@@ -10,26 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calor.dtypes import int32
-from calor_kernel.language import (
-    In,
-    Index,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    barrier,
-    cube_position,
-    cube_size,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    select,
-    shared,
-    splat,
-    unit_position,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.chunks import scan_offset
 from calor_kernel.library.scan.decoupled_look_back import Tickets, Words, look_back, ticket
@@ -59,110 +40,110 @@ class ColumnPlan:
 
 def rows_of(plan: ColumnPlan) -> int:
     """Return the rows of a tile."""
-    return cube_size() // plan.across * plan.items
+    return kl.cube_size() // plan.across * plan.items
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnTile:
     """A tile: its array begins at ``begin``, its rows at ``first``, its columns at a cube's."""
 
-    begin: Number
-    first: Index
-    column: Number
-    n: Number
-    inner: Number
+    begin: kl.Number
+    first: kl.Index
+    column: kl.Number
+    n: kl.Number
+    inner: kl.Number
 
-    def origin(self, plan: ColumnPlan) -> tuple[Number, Number]:
+    def origin(self, plan: ColumnPlan) -> tuple[kl.Number, kl.Number]:
         """Return the first row and the first column of a unit."""
-        unit = unit_position()
+        unit = kl.unit_position()
         row = self.first + unit // plan.across * plan.items
         return row, self.column * plan.columns + unit % plan.across * plan.width
 
 
-@kernel
+@kl.kernel
 def scan_columns(
-    source: In, target: Out, across: Size, n: Size, inner: Size, *, plan: ColumnPlan
+    source: kl.In, target: kl.Out, across: kl.Size, n: kl.Size, inner: kl.Size, *, plan: ColumnPlan
 ) -> None:
     """Scan ``[outer, n, inner]`` along n: ``across`` cubes share the columns of an outer index."""
     op = plan.op
-    outer, column = unravel(cube_position(), (1, across))
-    totals = shared(cube_size() * plan.width, op.dtype)
-    carries, prefixes = shared(plan.columns, op.dtype), shared(plan.columns, op.dtype)
-    for c in loop_range(unit_position(), plan.columns, cube_size()):
+    outer, column = kl.unravel(kl.cube_position(), (1, across))
+    totals = kl.shared(kl.cube_size() * plan.width, op.dtype)
+    carries, prefixes = kl.shared(plan.columns, op.dtype), kl.shared(plan.columns, op.dtype)
+    for c in kl.loop_range(kl.unit_position(), plan.columns, kl.cube_size()):
         carries[c] = op.neutral()
-    for first in loop_range(0, n, rows_of(plan)):
+    for first in kl.loop_range(0, n, rows_of(plan)):
         tile = ColumnTile(outer * n * inner, first, column, n, inner)
         values = load_rows(source, tile, plan)
         share_totals(totals, values[-1], plan)
-        for c in loop_range(unit_position(), plan.columns, cube_size()):
+        for c in kl.loop_range(kl.unit_position(), plan.columns, kl.cube_size()):
             whole = scan_column_totals(totals, c, plan)
             carry = carries[c]
             prefixes[c] = carry
             carries[c] = op.combine(carry, whole)
-        barrier()
+        kl.barrier()
         store_rows(target, tile, values, totals, prefixes, plan)
-        barrier()
+        kl.barrier()
 
 
-@kernel
+@kl.kernel
 def scan_columns_looking_back(
-    source: In,
-    target: Out,
+    source: kl.In,
+    target: kl.Out,
     words: Words,
     tickets: Tickets,
-    tiles: Size,
-    across: Size,
-    n: Size,
-    inner: Size,
+    tiles: kl.Size,
+    across: kl.Size,
+    n: kl.Size,
+    inner: kl.Size,
     *,
     plan: ColumnPlan,
 ) -> None:
     """As ``scan_columns``, a tile a cube; ``words`` and ``tickets`` are cleared before."""
-    slot, prefixes = shared(1, int32), shared(plan.columns, plan.op.dtype)
-    totals = shared(cube_size() * plan.width, plan.op.dtype)
+    slot, prefixes = kl.shared(1, int32), kl.shared(plan.columns, plan.op.dtype)
+    totals = kl.shared(kl.cube_size() * plan.width, plan.op.dtype)
     item = ticket(tickets, slot)
-    outer, number, column = unravel(item, (1, tiles, across))
+    outer, number, column = kl.unravel(item, (1, tiles, across))
     tile = ColumnTile(outer * n * inner, number * rows_of(plan), column, n, inner)
     values = load_rows(source, tile, plan)
     share_totals(totals, values[-1], plan)
-    for c in loop_range(unit_position(), plan.columns, cube_size()):
+    for c in kl.loop_range(kl.unit_position(), plan.columns, kl.cube_size()):
         whole = scan_column_totals(totals, c, plan)
         own, step = item * plan.columns + c, across * plan.columns
         prefixes[c] = look_back(words, own, number, step, whole, plan.op, AHEAD)
-    barrier()
+    kl.barrier()
     store_rows(target, tile, values, totals, prefixes, plan)
 
 
-@helper
-def load_rows(source: Pointer, tile: ColumnTile, plan: ColumnPlan) -> list[Number]:
+@kl.helper
+def load_rows(source: kl.Pointer, tile: ColumnTile, plan: ColumnPlan) -> list[kl.Number]:
     """Return the rows of a unit, scanned from its first row on."""
     row, c = tile.origin(plan)
     n, op = tile.n, plan.op
-    at = tile.begin + min(c, tile.inner - plan.width)
+    at = tile.begin + kl.min(c, tile.inner - plan.width)
     # Rows beyond the end load the last row instead, so all loads are in flight together.
-    rows = [scan_offset(min(row + i, n - 1), n, 1, plan.reverse) for i in range(plan.items)]
+    rows = [scan_offset(kl.min(row + i, n - 1), n, 1, plan.reverse) for i in range(plan.items)]
     align = plan.width * source.dtype.itemsize
     loaded = [source.load(at + r * tile.inner, plan.width, align=align) for r in rows]
     neutral = op.neutral(plan.width)
-    scanned: list[Number] = []
+    scanned: list[kl.Number] = []
     for i, x in enumerate(loaded):
-        value = select(splat(row + i < n, plan.width), x.to(op.dtype), neutral)
+        value = kl.select(kl.splat(row + i < n, plan.width), x.to(op.dtype), neutral)
         scanned.append(op.combine(scanned[-1], value) if scanned else value)
     return scanned
 
 
-@helper
-def share_totals(totals: Pointer, total: Number, plan: ColumnPlan) -> None:
+@kl.helper
+def share_totals(totals: kl.Pointer, total: kl.Number, plan: ColumnPlan) -> None:
     """Write the totals of a cube's units to shared memory, as rows of columns."""
-    totals.store(unit_position() * plan.width, total)
-    barrier()
+    totals.store(kl.unit_position() * plan.width, total)
+    kl.barrier()
 
 
-@helper
-def scan_column_totals(totals: Pointer, c: Number, plan: ColumnPlan) -> Number:
+@kl.helper
+def scan_column_totals(totals: kl.Pointer, c: kl.Number, plan: ColumnPlan) -> kl.Number:
     """Replace the totals of a column by their exclusive scan; return the whole total."""
     run = plan.op.neutral()
-    for y in range(cube_size() // plan.across):
+    for y in range(kl.cube_size() // plan.across):
         at = y * plan.columns + c
         own = totals[at]
         totals[at] = run
@@ -170,19 +151,19 @@ def scan_column_totals(totals: Pointer, c: Number, plan: ColumnPlan) -> Number:
     return run
 
 
-@helper
+@kl.helper
 def store_rows(
-    target: Pointer,
+    target: kl.Pointer,
     tile: ColumnTile,
-    values: list[Number],
-    totals: Pointer,
-    prefixes: Pointer,
+    values: list[kl.Number],
+    totals: kl.Pointer,
+    prefixes: kl.Pointer,
     plan: ColumnPlan,
 ) -> None:
     """Store the rows of a unit, combined with the prefix of the tile and of the units above."""
     row, c = tile.origin(plan)
-    above = totals.load(unit_position() * plan.width, plan.width)
-    prefix = prefixes.load(unit_position() % plan.across * plan.width, plan.width)
+    above = totals.load(kl.unit_position() * plan.width, plan.width)
+    prefix = prefixes.load(kl.unit_position() % plan.across * plan.width, plan.width)
     before = plan.op.combine(prefix, above)
     for i, value in enumerate(values):
         if (row + i < tile.n) & (c < tile.inner):

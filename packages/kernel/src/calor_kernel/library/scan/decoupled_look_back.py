@@ -12,30 +12,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from calor.dtypes import DType, int32, int64, uint32, uint64
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language import (
-    Index,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    absolute_position,
-    barrier,
-    bitcast,
-    constant,
-    ctz,
-    helper,
-    kernel,
-    lane_position,
-    max,
-    plane_ballot,
-    plane_reduce,
-    plane_size,
-    select,
-    unit_index,
-)
 from calor_kernel.language.declared import Access
 from calor_kernel.library.reduce.reduction_ops import LANES, ReductionOp
 
@@ -46,16 +25,16 @@ _COUNT = 30
 # Units of a cube that clears words.
 _CLEARING = 256
 
-Words = Annotated[Pointer, Access("InOut", True, True, uint64)]
-Tickets = Annotated[Pointer, Access("InOut", True, True, int32)]
+Words = Annotated[kl.Pointer, Access("InOut", True, True, uint64)]
+Tickets = Annotated[kl.Pointer, Access("InOut", True, True, int32)]
 
 
-@kernel
-def clear_words(words: Out, count: Size) -> None:
+@kl.kernel
+def clear_words(words: kl.Out, count: kl.Size) -> None:
     """Write zeros."""
-    i = absolute_position()
+    i = kl.absolute_position()
     if i < count:
-        words[i] = constant(0, words.dtype)
+        words[i] = kl.constant(0, words.dtype)
 
 
 def clear(words: Bound, count: int, effort: Effort) -> Launch:
@@ -64,27 +43,27 @@ def clear(words: Bound, count: int, effort: Effort) -> Launch:
     return launch(clear_words, grid, effort, words=words, count=count)
 
 
-@helper
-def ticket(tickets: Pointer, slot: Pointer) -> Number:
+@kl.helper
+def ticket(tickets: kl.Pointer, slot: kl.Pointer) -> kl.Number:
     """Return the number of a cube in the order of starts; ``slot``: an int32 of shared memory."""
-    if unit_index() == 0:
-        slot[0] = tickets.atomic("add", 0, constant(1, tickets.dtype)).to(int32)
-    barrier()
+    if kl.unit_index() == 0:
+        slot[0] = tickets.atomic("add", 0, kl.constant(1, tickets.dtype)).to(int32)
+    kl.barrier()
     item = slot[0].to(int64)
-    barrier()
+    kl.barrier()
     return item
 
 
-@helper
+@kl.helper
 def look_back(
-    words: Pointer,
-    own: Number,
-    tile: Number,
-    step: Index,
-    total: Number,
+    words: kl.Pointer,
+    own: kl.Number,
+    tile: kl.Number,
+    step: kl.Index,
+    total: kl.Number,
     op: ReductionOp,
     ahead: int,
-) -> Number:
+) -> kl.Number:
     """Publish a tile's total and its prefix; return the total of the tiles before it.
 
     Each unit looks back by itself. ``own``: the index of its word; the words of the ``tile``
@@ -95,12 +74,14 @@ def look_back(
     before, at, found = op.neutral(), own - step, tile == 0
     while not found:
         # All loads are issued before the first is used; indices stop at the row's first tile.
-        states = [read_state(words, max(at - k * step, first), total.dtype) for k in range(ahead)]
+        states = [
+            read_state(words, kl.max(at - k * step, first), total.dtype) for k in range(ahead)
+        ]
         going = found ^ True
         for state, value in states:
             counts = going & (state != 0)
-            before = select(counts, op.combine(value, before), before)
-            at = at - select(counts, step, 0)
+            before = kl.select(counts, op.combine(value, before), before)
+            at = at - kl.select(counts, step, 0)
             found = found | (counts & (state == UP_TO))
             going = counts & (state == TOTAL)
     if tile > 0:
@@ -108,40 +89,42 @@ def look_back(
     return before
 
 
-@helper
-def look_back_by_plane(words: Pointer, item: Number, tile: Number, op: ReductionOp) -> Number:
+@kl.helper
+def look_back_by_plane(
+    words: kl.Pointer, item: kl.Number, tile: kl.Number, op: ReductionOp
+) -> kl.Number:
     """Return the total of the tiles before one in its row; the units of a plane look together.
 
     The words of a row's tiles are adjacent.
     """
-    plane = plane_size()
+    plane = kl.plane_size()
     prefix = neutral = op.neutral()
     at = tile
     while at > 0:
         # Lane 0 has the nearest tile; lanes before the row's first tile have none.
-        distance = lane_position() + 1
+        distance = kl.lane_position() + 1
         exists = distance <= at
-        own = item - tile + select(exists, at - distance, 0)
+        own = item - tile + kl.select(exists, at - distance, 0)
         state, value = read_state(words, own, op.dtype)
-        while plane_ballot(state == 0) != 0:
+        while kl.plane_ballot(state == 0) != 0:
             state, value = read_state(words, own, op.dtype)
-        ends = plane_ballot((state == UP_TO) & exists)
-        last = select(ends != 0, ctz(ends), constant(plane, uint64))
-        counts = exists & (lane_position().to(uint64) <= last)
-        value = select(counts, value, neutral)
-        prefix = op.combine(plane_reduce(LANES[op.kind], value), prefix)
-        at = select(ends != 0, 0, at - plane)
+        ends = kl.plane_ballot((state == UP_TO) & exists)
+        last = kl.select(ends != 0, kl.ctz(ends), kl.constant(plane, uint64))
+        counts = exists & (kl.lane_position().to(uint64) <= last)
+        value = kl.select(counts, value, neutral)
+        prefix = op.combine(kl.plane_reduce(LANES[op.kind], value), prefix)
+        at = kl.select(ends != 0, 0, at - plane)
     return prefix
 
 
-def publish(words: Pointer, index: Number, value: Number, complete: Mask) -> None:
+def publish(words: kl.Pointer, index: kl.Number, value: kl.Number, complete: kl.Mask) -> None:
     """Write a tile's value; ``complete``: it is the total up to the tile's end.
 
     Words of 4 bytes hold counts, words of 8 bytes values; a value of 8 bytes has two words.
     """
-    state = select(complete, constant(UP_TO, words.dtype), constant(TOTAL, words.dtype))
+    state = kl.select(complete, kl.constant(UP_TO, words.dtype), kl.constant(TOTAL, words.dtype))
     if words.dtype is uint32:
-        word = bitcast(value, uint32) | (state << _COUNT)
+        word = kl.bitcast(value, uint32) | (state << _COUNT)
         words.store(index, word, order="relaxed", scope="device")
         return
     parts = halves(value)
@@ -150,36 +133,36 @@ def publish(words: Pointer, index: Number, value: Number, complete: Mask) -> Non
         words.store(index * len(parts) + k, word, order="relaxed", scope="device")
 
 
-def read_state(words: Pointer, index: Number, dtype: DType) -> tuple[Number, Number]:
+def read_state(words: kl.Pointer, index: kl.Number, dtype: DType) -> tuple[kl.Number, kl.Number]:
     """Return the state of a tile's word, 0 for empty, and the value."""
     if words.dtype is uint32:
         word = words.load(index, order="relaxed", scope="device")
-        return word >> _COUNT, bitcast(word & constant((1 << _COUNT) - 1, uint32), dtype)
-    low = constant(0xFFFFFFFF, uint64)
+        return word >> _COUNT, kl.bitcast(word & kl.constant((1 << _COUNT) - 1, uint32), dtype)
+    low = kl.constant(0xFFFFFFFF, uint64)
     if dtype.itemsize < 8:
         word = words.load(index, order="relaxed", scope="device")
         return (word >> 32), from_bits(word & low, dtype)
     first = words.load(index * 2, order="relaxed", scope="device")
     second = words.load(index * 2 + 1, order="relaxed", scope="device")
     # Two halves with different states belong to different writes: the word counts as empty.
-    state = select((first >> 32) == (second >> 32), first >> 32, constant(0, uint64))
-    return state, bitcast((first & low) | (second << 32), dtype)
+    state = kl.select((first >> 32) == (second >> 32), first >> 32, kl.constant(0, uint64))
+    return state, kl.bitcast((first & low) | (second << 32), dtype)
 
 
-def halves(value: Number) -> list[Number]:
+def halves(value: kl.Number) -> list[kl.Number]:
     """Return the bits of a value in the lower halves of words."""
     dtype = value.dtype
     if dtype.itemsize == 8:
-        bits = bitcast(value, uint64)
-        return [bits & constant(0xFFFFFFFF, uint64), bits >> 32]
+        bits = kl.bitcast(value, uint64)
+        return [bits & kl.constant(0xFFFFFFFF, uint64), bits >> 32]
     if dtype.itemsize == 4:
-        return [bitcast(value, uint32).to(uint64)]
-    return [bitcast(value.to(int32), uint32).to(uint64)]
+        return [kl.bitcast(value, uint32).to(uint64)]
+    return [kl.bitcast(value.to(int32), uint32).to(uint64)]
 
 
-def from_bits(bits: Number, dtype: DType) -> Number:
+def from_bits(bits: kl.Number, dtype: DType) -> kl.Number:
     """Return the value of bits in the lower half of a word."""
     whole = bits.to(uint32)
     if dtype.itemsize == 4:
-        return bitcast(whole, dtype)
-    return bitcast(whole, int32).to(dtype)
+        return kl.bitcast(whole, dtype)
+    return kl.bitcast(whole, int32).to(dtype)

@@ -9,22 +9,7 @@ tiles with adjacent words.
 from __future__ import annotations
 
 from calor.dtypes import int32
-from calor_kernel.language import (
-    In,
-    Out,
-    Size,
-    barrier,
-    cube_size,
-    kernel,
-    lane_position,
-    loop_range,
-    min,
-    plane_position,
-    shared,
-    splat,
-    unit_position,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.reduce.reduction_ops import over_team
 from calor_kernel.library.scan.decoupled_look_back import (
     Tickets,
@@ -45,15 +30,15 @@ from calor_kernel.library.scan.tiles import (
 )
 
 
-@kernel
+@kl.kernel
 def scan_rows(
-    source: In,
-    totals: In,
-    target: Out,
-    rows: Size,
-    parts: Size,
-    n: Size,
-    length: Size,
+    source: kl.In,
+    totals: kl.In,
+    target: kl.Out,
+    rows: kl.Size,
+    parts: kl.Size,
+    n: kl.Size,
+    length: kl.Size,
     *,
     plan: TilePlan,
 ) -> None:
@@ -63,68 +48,77 @@ def scan_rows(
     """
     op, item = plan.op, row_item(plan)
     exists = item < rows * parts
-    item = min(item, rows * parts - 1)
-    row, part = unravel(item, (1, parts)) if plan.parted else (item, 0)
+    item = kl.min(item, rows * parts - 1)
+    row, part = kl.unravel(item, (1, parts)) if plan.parted else (item, 0)
     begin = part * length if plan.parted else 0
     at = row * n
     carry = op.neutral()
     if plan.parted and part > 0:
         carry = totals[item - 1].to(op.dtype)
-    for first in loop_range(begin, min(begin + length, n) if plan.parted else n, tile_of(plan)):
+    for first in kl.loop_range(
+        begin, kl.min(begin + length, n) if plan.parted else n, tile_of(plan)
+    ):
         steps = vector_steps(first, plan)
         values = [load_vector(source, at, i, n, plan) for i in steps]
         scanned, total = scan_plane(values, plan)
         before, whole = scan_planes(total, plan)
-        before = splat(op.combine(carry, before), plan.width)
+        before = kl.splat(op.combine(carry, before), plan.width)
         for i, value in zip(steps, scanned, strict=True):
             store_vector(target, at, i, n, op.combine(before, value), exists, plan)
         carry = op.combine(carry, whole)
 
 
-@kernel
+@kl.kernel
 def total_parts(
-    source: In, totals: Out, parts: Size, n: Size, length: Size, *, plan: TilePlan
+    source: kl.In, totals: kl.Out, parts: kl.Size, n: kl.Size, length: kl.Size, *, plan: TilePlan
 ) -> None:
     """Write the total of each part of ``length`` elements of rows of n: ``totals[row, part]``."""
     op, item = plan.op, row_item(plan)
-    row, part = unravel(item, (1, parts))
+    row, part = kl.unravel(item, (1, parts))
     begin = part * length
     sums = [op.neutral(plan.width) for _ in range(plan.vectors)]
-    for first in loop_range(begin, min(begin + length, n), tile_of(plan)):
+    for first in kl.loop_range(begin, kl.min(begin + length, n), tile_of(plan)):
         values = [load_vector(source, row * n, i, n, plan) for i in vector_steps(first, plan)]
         sums = [op.combine(a, b) for a, b in zip(sums, values, strict=True)]
     total = sums[0]
     for more in sums[1:]:
         total = op.combine(total, more)
-    whole = over_team(op, op.over_lanes(total), cube_size())
-    if unit_position() == 0:
+    whole = over_team(op, op.over_lanes(total), kl.cube_size())
+    if kl.unit_position() == 0:
         totals[item] = whole
 
 
-@kernel
+@kl.kernel
 def scan_looking_back(
-    source: In, target: Out, words: Words, tickets: Tickets, tiles: Size, n: Size, *, plan: TilePlan
+    source: kl.In,
+    target: kl.Out,
+    words: Words,
+    tickets: Tickets,
+    tiles: kl.Size,
+    n: kl.Size,
+    *,
+    plan: TilePlan,
 ) -> None:
     """Scan rows of n elements, a tile a cube; ``words`` and ``tickets`` are cleared before."""
     op = plan.op
-    slot = shared(1, int32)
-    prefix_slot = shared(1, op.dtype)
+    slot = kl.shared(1, int32)
+    prefix_slot = kl.shared(1, op.dtype)
     item = ticket(tickets, slot)
-    row, tile = unravel(item, (1, tiles))
+    row, tile = kl.unravel(item, (1, tiles))
     at = row * n
     steps = vector_steps(tile * tile_of(plan), plan)
     values = [load_vector(source, at, i, n, plan) for i in steps]
     scanned, total = scan_plane(values, plan)
     before, whole = scan_planes(total, plan)
-    if plane_position() == 0:
-        if lane_position() == 0:
+    if kl.plane_position() == 0:
+        if kl.lane_position() == 0:
             publish(words, item, whole, tile == 0)
         prefix = look_back_by_plane(words, item, tile, op)
-        if lane_position() == 0:
+        if kl.lane_position() == 0:
             prefix_slot[0] = prefix
             if tile > 0:
                 publish(words, item, op.combine(prefix, whole), tile >= 0)
-    barrier()
-    prefix = splat(op.combine(prefix_slot[0], before), plan.width)
+    kl.barrier()
+    prefix = kl.splat(op.combine(prefix_slot[0], before), plan.width)
     for i, value in zip(steps, scanned, strict=True):
         store_vector(target, at, i, n, op.combine(prefix, value), i >= 0, plan)

@@ -11,27 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calor.dtypes import int64
-from calor_kernel.language import (
-    Index,
-    Mask,
-    Number,
-    Pointer,
-    barrier,
-    constant,
-    cube_position,
-    cube_size,
-    helper,
-    lane_position,
-    min,
-    plane_position,
-    plane_scan,
-    plane_shuffle,
-    plane_size,
-    select,
-    shared,
-    splat,
-    unit_position,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.reduce.reduction_ops import LANES, ReductionOp
 from calor_kernel.library.scan.chunks import scan_lanes, scan_offset
 
@@ -59,25 +39,27 @@ class TilePlan:
 
 def planes_of(plan: TilePlan) -> int:
     """Return the number of planes that share a row."""
-    return cube_size() // plane_size() if plan.wide else 1
+    return kl.cube_size() // kl.plane_size() if plan.wide else 1
 
 
 def tile_of(plan: TilePlan) -> int:
     """Return the elements of a tile."""
-    return planes_of(plan) * plane_size() * plan.width * plan.vectors
+    return planes_of(plan) * kl.plane_size() * plan.width * plan.vectors
 
 
-def vector_steps(first: Index, plan: TilePlan) -> list[Number]:
+def vector_steps(first: kl.Index, plan: TilePlan) -> list[kl.Number]:
     """Return the first step along the scan of each vector of a unit."""
-    span = plane_size() * plan.width
-    begin = first + lane_position() * plan.width
+    span = kl.plane_size() * plan.width
+    begin = first + kl.lane_position() * plan.width
     if plan.wide:
-        begin = begin + plane_position() * (span * plan.vectors)
+        begin = begin + kl.plane_position() * (span * plan.vectors)
     return [begin + v * span for v in range(plan.vectors)]
 
 
-@helper
-def load_vector(source: Pointer, row: Number, i: Number, n: Number, plan: TilePlan) -> Number:
+@kl.helper
+def load_vector(
+    source: kl.Pointer, row: kl.Number, i: kl.Number, n: kl.Number, plan: TilePlan
+) -> kl.Number:
     """Load the vector ``i`` steps along a row; lanes beyond the row are neutral."""
     width, accumulate = plan.width, plan.op.dtype
     at = scan_offset(i, n, width, plan.reverse)
@@ -92,13 +74,19 @@ def load_vector(source: Pointer, row: Number, i: Number, n: Number, plan: TilePl
         else:
             mask = inside_row(at, n, plan)
             found = source.load(row + at, width, mask=mask).to(accumulate)
-            value = select(mask, found, value)
+            value = kl.select(mask, found, value)
     return value
 
 
-@helper
+@kl.helper
 def store_vector(
-    target: Pointer, row: Number, i: Number, n: Number, value: Number, exists: Mask, plan: TilePlan
+    target: kl.Pointer,
+    row: kl.Number,
+    i: kl.Number,
+    n: kl.Number,
+    value: kl.Number,
+    exists: kl.Mask,
+    plan: TilePlan,
 ) -> None:
     """Store the lanes inside a row that ``exists`` of the vector ``i`` steps along it."""
     at = scan_offset(i, n, plan.width, plan.reverse)
@@ -113,16 +101,16 @@ def store_vector(
             target.store(row + at, rounded, mask=inside_row(at, n, plan) & exists)
 
 
-def inside_row(at: Index, n: Number, plan: TilePlan) -> Number:
+def inside_row(at: kl.Index, n: kl.Number, plan: TilePlan) -> kl.Number:
     """Return the mask of a vector's lanes that are inside a row."""
-    lanes = at + constant(tuple(range(plan.width)), int64)
+    lanes = at + kl.constant(tuple(range(plan.width)), int64)
     return lanes >= 0 if plan.reverse else lanes < n
 
 
-@helper
-def scan_plane(values: list[Number], plan: TilePlan) -> tuple[list[Number], Number]:
+@kl.helper
+def scan_plane(values: list[kl.Number], plan: TilePlan) -> tuple[list[kl.Number], kl.Number]:
     """Scan the vectors of a plane; return them, and the plane's total."""
-    op, plane = plan.op, plane_size()
+    op, plane = plan.op, kl.plane_size()
     run = op.neutral()
     scanned = []
     for value in values:
@@ -130,65 +118,65 @@ def scan_plane(values: list[Number], plan: TilePlan) -> tuple[list[Number], Numb
         last = own[0 if plan.reverse else plan.width - 1]
         before, total = run, last
         if plane > 1:
-            upto = plane_scan(LANES[op.kind], last)
-            ahead = plane_shuffle(upto, 1, "up")
-            ahead = select(lane_position() == 0, op.neutral(), ahead)
+            upto = kl.plane_scan(LANES[op.kind], last)
+            ahead = kl.plane_shuffle(upto, 1, "up")
+            ahead = kl.select(kl.lane_position() == 0, op.neutral(), ahead)
             before = op.combine(run, ahead)
-            total = plane_shuffle(upto, plane - 1)
-        scanned.append(op.combine(splat(before, plan.width), own))
+            total = kl.plane_shuffle(upto, plane - 1)
+        scanned.append(op.combine(kl.splat(before, plan.width), own))
         run = op.combine(run, total)
     return scanned, run
 
 
-@helper
-def scan_planes(total: Number, plan: TilePlan) -> tuple[Number, Number]:
+@kl.helper
+def scan_planes(total: kl.Number, plan: TilePlan) -> tuple[kl.Number, kl.Number]:
     """Return the total of the planes before this one in the row's tile, and of the whole tile."""
     op, planes = plan.op, planes_of(plan)
     before, whole = op.neutral(), total
     if planes > 1:
-        totals = shared(planes, op.dtype)
-        own = plane_position()
-        if plane_size() > 1:
-            if lane_position() == 0:
+        totals = kl.shared(planes, op.dtype)
+        own = kl.plane_position()
+        if kl.plane_size() > 1:
+            if kl.lane_position() == 0:
                 totals[own] = total
-            barrier()
-            if _FEW < planes <= plane_size():
-                lane = lane_position()
-                part = totals[min(lane, planes - 1)]
-                part = select(lane < planes, part, op.neutral())
-                upto = plane_scan(LANES[op.kind], part)
-                whole = plane_shuffle(upto, planes - 1)
-                earlier = plane_shuffle(upto, select(own > 0, own - 1, own))
-                before = select(own > 0, earlier, before)
+            kl.barrier()
+            if _FEW < planes <= kl.plane_size():
+                lane = kl.lane_position()
+                part = totals[kl.min(lane, planes - 1)]
+                part = kl.select(lane < planes, part, op.neutral())
+                upto = kl.plane_scan(LANES[op.kind], part)
+                whole = kl.plane_shuffle(upto, planes - 1)
+                earlier = kl.plane_shuffle(upto, kl.select(own > 0, own - 1, own))
+                before = kl.select(own > 0, earlier, before)
             else:
                 whole = op.neutral()
                 for plane in range(planes):
                     whole = op.combine(whole, totals[plane])
                     if plane + 1 < planes:
-                        before = select(own > plane, whole, before)
+                        before = kl.select(own > plane, whole, before)
         else:
             totals[own] = total
             upto = total
             distance = 1
             while distance < planes:
-                barrier()
-                other = totals[select(own >= distance, own - distance, own)]
-                upto = select(own >= distance, op.combine(other, upto), upto)
-                barrier()
+                kl.barrier()
+                other = totals[kl.select(own >= distance, own - distance, own)]
+                upto = kl.select(own >= distance, op.combine(other, upto), upto)
+                kl.barrier()
                 totals[own] = upto
                 distance *= 2
-            barrier()
+            kl.barrier()
             whole = totals[planes - 1]
-            before = select(own > 0, totals[select(own > 0, own - 1, own)], before)
+            before = kl.select(own > 0, totals[kl.select(own > 0, own - 1, own)], before)
         # The next tile reuses the shared memory.
-        barrier()
+        kl.barrier()
     return before, whole
 
 
-@helper
-def row_item(plan: TilePlan) -> Number:
+@kl.helper
+def row_item(plan: TilePlan) -> kl.Number:
     """Return the number of this unit's row, or part of a row."""
     if plan.wide:
-        return cube_position()
-    planes = cube_size() // plane_size()
-    return cube_position() * planes + unit_position() // plane_size()
+        return kl.cube_position()
+    planes = kl.cube_size() // kl.plane_size()
+    return kl.cube_position() * planes + kl.unit_position() // kl.plane_size()

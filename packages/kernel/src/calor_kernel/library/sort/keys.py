@@ -11,20 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, bool_, uint8, uint16, uint32, uint64
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    SizeOf,
-    absolute_position,
-    bitcast,
-    constant,
-    kernel,
-    loop_range,
-    min,
-    select,
-    unravel,
-)
+from calor_kernel import language as kl
 
 UNSIGNED = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 
@@ -39,40 +26,40 @@ class AxisElements(Generic[N]):
     A unit has ``turns`` of them.
     """
 
-    count: SizeOf[N]
-    turns: SizeOf[N]
-    n: SizeOf[N]
-    inner: SizeOf[N]
+    count: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    n: kl.SizeOf[N]
+    inner: kl.SizeOf[N]
 
 
-@kernel
+@kl.kernel
 def encode_keys(
-    source: In, target: Out, over: AxisElements[Number], *, part: str, descending: bool
+    source: kl.In, target: kl.Out, over: AxisElements[kl.Number], *, part: str, descending: bool
 ) -> None:
     """Write ``target[row, j]``, the keys of ``source[outer, j, i]`` with rows (outer, i).
 
     ``part``: the "real" or the "imaginary" part of complex elements, or the "class" by which those
     with NaN are last; "whole" for other dtypes.
     """
-    begin = absolute_position() * over.turns
-    for at in loop_range(begin, min(begin + over.turns, over.count)):
-        row, j = unravel(at, (1, over.n))
-        outer, i = unravel(row, (1, over.inner))
+    begin = kl.absolute_position() * over.turns
+    for at in kl.loop_range(begin, kl.min(begin + over.turns, over.count)):
+        row, j = kl.unravel(at, (1, over.n))
+        outer, i = kl.unravel(row, (1, over.inner))
         index = (outer * over.n + j) * over.inner + i
         if part == "whole":
             target[at] = key_of(source[index], descending)
         elif part == "class":
             real, imaginary = source[2 * index], source[2 * index + 1]
-            two = select(real != real, constant(2, uint8), constant(0, uint8))
-            target[at] = two + select(
-                imaginary != imaginary, constant(1, uint8), constant(0, uint8)
+            two = kl.select(real != real, kl.constant(2, uint8), kl.constant(0, uint8))
+            target[at] = two + kl.select(
+                imaginary != imaginary, kl.constant(1, uint8), kl.constant(0, uint8)
             )
         else:
             value = source[2 * index + (1 if part == "imaginary" else 0)]
             target[at] = key_of(value, descending)
 
 
-def key_of(x: Number, descending: bool) -> Number:
+def key_of(x: kl.Number, descending: bool) -> kl.Number:
     """Return the key of a value."""
     dtype: DType = x.dtype
     whole = UNSIGNED[dtype.itemsize]
@@ -82,19 +69,21 @@ def key_of(x: Number, descending: bool) -> Number:
         key = x.to(uint8)
         return 1 - key if descending else key
     if dtype.kind == "uint":
-        return x ^ constant(ones, whole) if descending else x
+        return x ^ kl.constant(ones, whole) if descending else x
     if dtype.kind == "int":
         flip = (1 << (bits - 1)) ^ (ones if descending else 0)
-        return bitcast(x, whole) ^ constant(flip, whole)
-    sign = constant(1 << (bits - 1), whole)
-    raw = bitcast(x, whole)
-    magnitude = raw & constant(ones >> 1, whole)
-    raw = select(magnitude == 0, constant(0, whole), raw)
-    key = select((raw & sign) != 0, raw ^ constant(ones, whole), raw | sign)
+        return kl.bitcast(x, whole) ^ kl.constant(flip, whole)
+    sign = kl.constant(1 << (bits - 1), whole)
+    raw = kl.bitcast(x, whole)
+    magnitude = raw & kl.constant(ones >> 1, whole)
+    raw = kl.select(magnitude == 0, kl.constant(0, whole), raw)
+    key = kl.select((raw & sign) != 0, raw ^ kl.constant(ones, whole), raw | sign)
     if descending:
-        key = key ^ constant(ones, whole)
+        key = key ^ kl.constant(ones, whole)
     # A NaN has a magnitude above infinity's; it is last in both directions.
-    return select(magnitude > constant(infinity_bits(dtype), whole), constant(ones, whole), key)
+    return kl.select(
+        magnitude > kl.constant(infinity_bits(dtype), whole), kl.constant(ones, whole), key
+    )
 
 
 def infinity_bits(dtype: DType) -> int:
@@ -104,7 +93,7 @@ def infinity_bits(dtype: DType) -> int:
     return {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}[dtype.itemsize]
 
 
-def value_of(key: Number, dtype: DType, descending: bool) -> Number:
+def value_of(key: kl.Number, dtype: DType, descending: bool) -> kl.Number:
     """Return the value of a key; all zeros become +0, all NaN the same NaN."""
     whole = UNSIGNED[dtype.itemsize]
     bits = dtype.itemsize * 8
@@ -113,11 +102,13 @@ def value_of(key: Number, dtype: DType, descending: bool) -> Number:
     if dtype is bool_:
         return key == (0 if descending else 1)
     if dtype.kind == "uint":
-        return key ^ constant(ones, whole) if descending else key
-    sign = constant(1 << (bits - 1), whole)
+        return key ^ kl.constant(ones, whole) if descending else key
+    sign = kl.constant(1 << (bits - 1), whole)
     if dtype.kind == "int":
         flip = (1 << (bits - 1)) ^ (ones if descending else 0)
-        return bitcast(key ^ constant(flip, whole), dtype)
+        return kl.bitcast(key ^ kl.constant(flip, whole), dtype)
     if descending:
-        key = key ^ constant(ones, whole)
-    return bitcast(select((key & sign) != 0, key ^ sign, key ^ constant(ones, whole)), dtype)
+        key = key ^ kl.constant(ones, whole)
+    return kl.bitcast(
+        kl.select((key & sign) != 0, key ^ sign, key ^ kl.constant(ones, whole)), dtype
+    )

@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 
 from calor.dtypes import DType, uint32, uint64
-from calor_kernel.language import (
-    Number,
-    helper,
-    intrinsic,
-    max,
-    min,
-    shuffle,
-)
+from calor_kernel import language as kl
 
 Lanes = np.ndarray[Any, Any]
 """The value of an intrinsic's reference: a row of lanes for each unit."""
@@ -30,7 +23,7 @@ Lanes = np.ndarray[Any, Any]
 
 def _compressed(values: Lanes, mask: Lanes) -> Lanes:
     """Return the lanes of the mask in their order, then zeros."""
-    rows = max(len(values), len(mask))
+    rows = kl.max(len(values), len(mask))
     values = np.broadcast_to(values, (rows, values.shape[1]))
     mask = np.broadcast_to(mask, values.shape)
     order = np.argsort(~mask, axis=1, kind="stable")
@@ -39,7 +32,7 @@ def _compressed(values: Lanes, mask: Lanes) -> Lanes:
     return np.where(np.arange(values.shape[1]) < sizes, taken, 0).astype(values.dtype)
 
 
-@intrinsic(
+@kl.intrinsic(
     "uint32x16, boolx16 -> uint32x16",
     llvm="{result} = call <16 x i32> @llvm.experimental.vector.compress.v16i32("
     "<16 x i32> {0}, <16 x i1> {1}, <16 x i32> zeroinitializer)\n"
@@ -51,7 +44,7 @@ def compress_words(values: Lanes, mask: Lanes) -> Lanes:
     return _compressed(values, mask)
 
 
-@intrinsic(
+@kl.intrinsic(
     "uint64x8, boolx8 -> uint64x8",
     llvm="{result} = call <8 x i64> @llvm.experimental.vector.compress.v8i64("
     "<8 x i64> {0}, <8 x i1> {1}, <8 x i64> zeroinitializer)\n"
@@ -63,7 +56,7 @@ def compress_pairs(values: Lanes, mask: Lanes) -> Lanes:
     return _compressed(values, mask)
 
 
-@intrinsic(
+@kl.intrinsic(
     "boolx16 -> int64",
     llvm="{result}.b = bitcast <16 x i1> {0} to i16\n"
     "{result}.c = call i16 @llvm.ctpop.i16(i16 {result}.b)\n"
@@ -76,7 +69,7 @@ def count_words(mask: Lanes) -> Lanes:
     return count
 
 
-@intrinsic(
+@kl.intrinsic(
     "boolx8 -> int64",
     llvm="{result}.b = bitcast <8 x i1> {0} to i8\n"
     "{result}.c = call i8 @llvm.ctpop.i8(i8 {result}.b)\n"
@@ -93,7 +86,7 @@ def count_pairs(mask: Lanes) -> Lanes:
 LANES: dict[DType, int] = {uint32: 16, uint64: 8}
 
 
-def compress(values: Number, mask: Number) -> Number:
+def compress(values: kl.Number, mask: kl.Number) -> kl.Number:
     """Return the lanes of the mask in their order, then zeros."""
     instruction = compress_words if values.dtype is uint32 else compress_pairs
     packed = instruction(values, mask)
@@ -101,15 +94,15 @@ def compress(values: Number, mask: Number) -> Number:
     return packed
 
 
-def count_lanes(mask: Number) -> Number:
+def count_lanes(mask: kl.Number) -> kl.Number:
     """Return the number of lanes of the mask."""
     count = (count_words if mask.width == LANES[uint32] else count_pairs)(mask)
     assert count is not None
     return count
 
 
-@helper
-def sort_registers(vectors: Sequence[Number]) -> list[Number]:
+@kl.helper
+def sort_registers(vectors: Sequence[kl.Number]) -> list[kl.Number]:
     """Return the elements of all vectors, sorted through the vectors.
 
     There are 2 ** k vectors, at most as many as lanes.
@@ -117,7 +110,7 @@ def sort_registers(vectors: Sequence[Number]) -> list[Number]:
     rows, lanes = len(vectors), vectors[0].width
     v = list(vectors)
     for a, b in pairs_of_network(rows):
-        v[a], v[b] = min(v[a], v[b]), max(v[a], v[b])
+        v[a], v[b] = kl.min(v[a], v[b]), kl.max(v[a], v[b])
     # Each lane is a sorted column; each round merges columns in pairs.
     run = 1
     while run < lanes:
@@ -131,14 +124,16 @@ def sort_registers(vectors: Sequence[Number]) -> list[Number]:
             for a in range(rows):
                 if a & step == 0:
                     b = a + step
-                    v[a], v[b] = min(v[a], v[b]), max(v[a], v[b])
+                    v[a], v[b] = kl.min(v[a], v[b]), kl.max(v[a], v[b])
             step = step // 2
         run = 2 * run
     return columns_as_rows(v)
 
 
-@helper
-def compare_exchange(v: Sequence[Number], turn: int, bit: int, mirrored: bool) -> list[Number]:
+@kl.helper
+def compare_exchange(
+    v: Sequence[kl.Number], turn: int, bit: int, mirrored: bool
+) -> list[kl.Number]:
     """Compare each element with that of lane ^ turn, in the same row or the mirrored one.
 
     The lane without ``bit`` takes the lesser one.
@@ -148,8 +143,8 @@ def compare_exchange(v: Sequence[Number], turn: int, bit: int, mirrored: bool) -
     blend = [lane if lane & bit == 0 else lanes + lane for lane in range(lanes)]
     made = []
     for row in range(len(v)):
-        other = shuffle(v[len(v) - 1 - row if mirrored else row], partner)
-        made.append(shuffle(min(v[row], other), blend, max(v[row], other)))
+        other = kl.shuffle(v[len(v) - 1 - row if mirrored else row], partner)
+        made.append(kl.shuffle(kl.min(v[row], other), blend, kl.max(v[row], other)))
     return made
 
 
@@ -165,7 +160,7 @@ def pairs_of_network(n: int) -> list[tuple[int, int]]:
         k = p
         while k >= 1:
             for j in range(k % p, n - k, 2 * k):
-                for i in range(min(k, n - j - k)):
+                for i in range(kl.min(k, n - j - k)):
                     if (i + j) // (2 * p) == (i + j + k) // (2 * p):
                         found.append((i + j, i + j + k))
             k //= 2
@@ -173,7 +168,7 @@ def pairs_of_network(n: int) -> list[tuple[int, int]]:
     return found
 
 
-def columns_as_rows(v: Sequence[Number]) -> list[Number]:
+def columns_as_rows(v: Sequence[kl.Number]) -> list[kl.Number]:
     """Return 2 ** k vectors that hold the columns of these one after another."""
     rows, lanes = len(v), v[0].width
     v = list(v)
@@ -186,9 +181,9 @@ def columns_as_rows(v: Sequence[Number]) -> list[Number]:
         for a in range(rows):
             if a & row == 0:
                 b = a | row
-                v[a], v[b] = shuffle(v[a], first, v[b]), shuffle(v[a], second, v[b])
+                v[a], v[b] = kl.shuffle(v[a], first, v[b]), kl.shuffle(v[a], second, v[b])
     rest = lanes // rows
     if rest > 1:
         order = [(j % rows) * rest + j // rows for j in range(lanes)]
-        v = [shuffle(one, order) for one in v]
+        v = [kl.shuffle(one, order) for one in v]
     return v

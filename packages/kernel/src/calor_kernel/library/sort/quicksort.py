@@ -11,20 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from calor.dtypes import DType, int64
-from calor_kernel.language import (
-    Number,
-    Pointer,
-    constant,
-    helper,
-    loop_range,
-    max,
-    min,
-    private,
-    select,
-    shuffle,
-    splat,
-    vreduce,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.sort.networks import LANES, compress, count_lanes, sort_registers
 
 # Vectors of a partition's step.
@@ -35,13 +22,13 @@ SPARE = 1 << 13
 _WAITING = 64
 
 
-Done = Callable[[Number, Number, Number | None], None]
+Done = Callable[[kl.Number, kl.Number, kl.Number | None], None]
 """Consumer of sorted keys: their first index, a vector of keys, and the mask of its lanes."""
 
 
-@helper
+@kl.helper
 def quick_sort(
-    keys: Pointer, spare: Pointer, first: Number, last: Number, done: Done | None = None
+    keys: kl.Pointer, spare: kl.Pointer, first: kl.Number, last: kl.Number, done: Done | None = None
 ) -> None:
     """Sort ``keys[first:last]``; ``spare`` holds as many keys, or SPARE.
 
@@ -49,12 +36,12 @@ def quick_sort(
     """
     dtype = keys.dtype
     lanes = LANES[dtype]
-    starts, ends = private(_WAITING, int64), private(_WAITING, int64)
-    bad = private(_WAITING, int64)
+    starts, ends = kl.private(_WAITING, int64), kl.private(_WAITING, int64)
+    bad = kl.private(_WAITING, int64)
     starts[0] = first
     ends[0] = last
-    bad[0] = constant(0, int64)
-    waiting = constant(1, int64)
+    bad[0] = kl.constant(0, int64)
+    waiting = kl.constant(1, int64)
     while waiting > 0:
         waiting = waiting - 1
         lo, hi, was_bad = starts[waiting], ends[waiting], bad[waiting]
@@ -68,18 +55,18 @@ def quick_sort(
             low = partition_range(keys, spare, lo, hi, pivot)
             if low == lo:
                 # The pivot is the least key; all that are equal to it are in place.
-                top = constant((1 << dtype.itemsize * 8) - 1, dtype)
+                top = kl.constant((1 << dtype.itemsize * 8) - 1, dtype)
                 equal = hi
                 if pivot < top:
                     equal = partition_range(keys, spare, lo, hi, pivot + 1)
                     starts[waiting] = equal
                     ends[waiting] = hi
-                    bad[waiting] = constant(1, int64)
+                    bad[waiting] = kl.constant(1, int64)
                     waiting = waiting + 1
                 put_equal(pivot, lo, equal, done)
             else:
                 less, more = low - lo, hi - low
-                worse = (min(less, more) * 8 < hi - lo).to(int64)
+                worse = (kl.min(less, more) * 8 < hi - lo).to(int64)
                 # The shorter part comes next.
                 left = waiting + (less < more).to(int64)
                 right = waiting + (less >= more).to(int64)
@@ -92,18 +79,18 @@ def quick_sort(
                 waiting = waiting + 2
 
 
-@helper
-def put_equal(key: Number, lo: Number, hi: Number, done: Done | None) -> None:
+@kl.helper
+def put_equal(key: kl.Number, lo: kl.Number, hi: kl.Number, done: Done | None) -> None:
     """Give a range of equal keys to ``done``."""
     if done is not None:
         lanes = LANES[key.dtype]
-        ids = constant(tuple(range(lanes)), int64)
-        for i in loop_range(lo, hi, lanes):
-            done(i, splat(key, lanes), (i + ids) < hi)
+        ids = kl.constant(tuple(range(lanes)), int64)
+        for i in kl.loop_range(lo, hi, lanes):
+            done(i, kl.splat(key, lanes), (i + ids) < hi)
 
 
-@helper
-def sort_leaf(keys: Pointer, lo: Number, hi: Number, done: Done | None = None) -> None:
+@kl.helper
+def sort_leaf(keys: kl.Pointer, lo: kl.Number, hi: kl.Number, done: Done | None = None) -> None:
     """Sort a small range in registers."""
     lanes = LANES[keys.dtype]
     if hi - lo <= lanes * 2:
@@ -115,15 +102,15 @@ def sort_leaf(keys: Pointer, lo: Number, hi: Number, done: Done | None = None) -
             in_registers(keys, lo, hi, lanes, lanes // 2, done)
 
 
-@helper
+@kl.helper
 def in_registers(
-    keys: Pointer, lo: Number, hi: Number, rows: int, full: int, done: Done | None
+    keys: kl.Pointer, lo: kl.Number, hi: kl.Number, rows: int, full: int, done: Done | None
 ) -> None:
     """Sort a range in ``rows`` vectors; the first ``full`` ones need no mask."""
     dtype = keys.dtype
     lanes = LANES[dtype]
-    most = constant((1 << dtype.itemsize * 8) - 1, dtype)
-    ids = constant(tuple(range(lanes)), int64)
+    most = kl.constant((1 << dtype.itemsize * 8) - 1, dtype)
+    ids = kl.constant(tuple(range(lanes)), int64)
     inside = [None if row < full else (lo + row * lanes + ids) < hi for row in range(rows)]
     v = [keys.load(lo + row * lanes, lanes, mask=inside[row], other=most) for row in range(rows)]
     for row, one in enumerate(sort_registers(v)):
@@ -133,42 +120,47 @@ def in_registers(
             keys.store(lo + row * lanes, one, mask=inside[row])
 
 
-@helper
-def pivot_of(keys: Pointer, lo: Number, hi: Number) -> Number:
+@kl.helper
+def pivot_of(keys: kl.Pointer, lo: kl.Number, hi: kl.Number) -> kl.Number:
     """Return the median of the medians of three keys in each lane."""
     lanes = LANES[keys.dtype]
     step = (hi - lo) // (3 * lanes)
-    ids = constant(tuple(range(lanes)), int64) * step
+    ids = kl.constant(tuple(range(lanes)), int64) * step
     a, b, c = [keys.load(lo + step // 2 + i * lanes * step + ids) for i in range(3)]
-    middle = max(min(a, b), min(max(a, b), c))
+    middle = kl.max(kl.min(a, b), kl.min(kl.max(a, b), c))
     return sort_registers([middle])[0][lanes // 2]
 
 
-@helper
-def middle_of_range(keys: Pointer, lo: Number, hi: Number) -> Number:
+@kl.helper
+def middle_of_range(keys: kl.Pointer, lo: kl.Number, hi: kl.Number) -> kl.Number:
     """Return the midpoint of the least and the greatest key, rounded up."""
     lanes = LANES[keys.dtype]
     least = keys.load(lo, lanes)
     greatest = least
-    for i in loop_range(lo, hi - lanes, lanes):
+    for i in kl.loop_range(lo, hi - lanes, lanes):
         loaded = keys.load(i, lanes)
-        least, greatest = min(least, loaded), max(greatest, loaded)
+        least, greatest = kl.min(least, loaded), kl.max(greatest, loaded)
     loaded = keys.load(hi - lanes, lanes)
-    low, high = vreduce("min", min(least, loaded)), vreduce("max", max(greatest, loaded))
+    low, high = (
+        kl.vreduce("min", kl.min(least, loaded)),
+        kl.vreduce("max", kl.max(greatest, loaded)),
+    )
     half = (high - low) >> 1
     return low + half + ((high - low) & 1)
 
 
-@helper
-def partition(keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Number) -> Number:
+@kl.helper
+def partition(
+    keys: kl.Pointer, spare: kl.Pointer, lo: kl.Number, hi: kl.Number, pivot: kl.Number
+) -> kl.Number:
     """As ``partition_range``; keys at or above the pivot go through spare memory."""
     dtype: DType = keys.dtype
     lanes = LANES[dtype]
-    wide = splat(pivot, lanes)
-    ids = constant(tuple(range(lanes)), int64)
+    wide = kl.splat(pivot, lanes)
+    ids = kl.constant(tuple(range(lanes)), int64)
     low, above_end = lo, 0 * lo
     whole = lo + (hi - lo) // (lanes * _UNROLL) * (lanes * _UNROLL)
-    for i in loop_range(lo, whole, lanes * _UNROLL):
+    for i in kl.loop_range(lo, whole, lanes * _UNROLL):
         # Stores never pass the loads.
         loaded = [keys.load(i + k * lanes, lanes) for k in range(_UNROLL)]
         for v in loaded:
@@ -178,18 +170,18 @@ def partition(keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Numb
             found = count_lanes(below)
             low = low + found
             above_end = above_end + (lanes - found)
-    for i in loop_range(whole, hi, lanes):
+    for i in kl.loop_range(whole, hi, lanes):
         inside = (i + ids) < hi
         v = keys.load(i, lanes, mask=inside)
         below = (v < wide) & inside
         found = count_lanes(below)
         keys.store(low, compress(v, below), mask=ids < found)
-        more = min(hi - i, lanes) - found
+        more = kl.min(hi - i, lanes) - found
         spare.store(above_end, compress(v, ~below & inside), mask=ids < more)
         low = low + found
         above_end = above_end + more
     moved = above_end // lanes * lanes
-    for i in loop_range(0, moved, lanes):
+    for i in kl.loop_range(0, moved, lanes):
         keys.store(low + i, spare.load(i, lanes))
     if moved < above_end:
         inside = (moved + ids) < above_end
@@ -197,15 +189,17 @@ def partition(keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Numb
     return low
 
 
-@helper
-def quick_select(keys: Pointer, spare: Pointer, first: Number, last: Number, index: Number) -> None:
+@kl.helper
+def quick_select(
+    keys: kl.Pointer, spare: kl.Pointer, first: kl.Number, last: kl.Number, index: kl.Number
+) -> None:
     """Move the key with sorted index ``index`` there, and all smaller keys before it.
 
     No two keys of ``keys[first:last]`` are equal; ``spare`` as in ``quick_sort``.
     """
     lanes = LANES[keys.dtype]
     lo, hi = first, last
-    bad = constant(0, int64)
+    bad = kl.constant(0, int64)
     while hi - lo > lanes * lanes:
         if bad > 0:
             pivot = middle_of_range(keys, lo, hi)
@@ -221,8 +215,10 @@ def quick_select(keys: Pointer, spare: Pointer, first: Number, last: Number, ind
     sort_leaf(keys, lo, hi)
 
 
-@helper
-def partition_range(keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Number) -> Number:
+@kl.helper
+def partition_range(
+    keys: kl.Pointer, spare: kl.Pointer, lo: kl.Number, hi: kl.Number, pivot: kl.Number
+) -> kl.Number:
     """Move keys below the pivot to the front; return the index of the first other key."""
     low = lo
     if hi - lo > SPARE:
@@ -232,10 +228,10 @@ def partition_range(keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot
     return low
 
 
-@helper
+@kl.helper
 def partition_in_place(
-    keys: Pointer, spare: Pointer, lo: Number, hi: Number, pivot: Number
-) -> Number:
+    keys: kl.Pointer, spare: kl.Pointer, lo: kl.Number, hi: kl.Number, pivot: kl.Number
+) -> kl.Number:
     """As ``partition_range``, but each key moves once: for ranges larger than caches.
 
     The first and last vectors go to spare memory, which frees space on both sides; each step then
@@ -243,35 +239,35 @@ def partition_in_place(
     """
     dtype: DType = keys.dtype
     lanes = LANES[dtype]
-    wide = splat(pivot, lanes)
-    ids = constant(tuple(range(lanes)), int64)
+    wide = kl.splat(pivot, lanes)
+    ids = kl.constant(tuple(range(lanes)), int64)
     back = tuple(range(lanes - 1, -1, -1))
     step = lanes * _UNROLL
     rest = (hi - lo) % step
     # To spare memory: the first step, the last one, and the incomplete step before it.
     right = hi - step - rest
-    for i in loop_range(0, step, lanes):
+    for i in kl.loop_range(0, step, lanes):
         spare.store(i, keys.load(lo + i, lanes))
-    for i in loop_range(0, step + rest, lanes):
+    for i in kl.loop_range(0, step + rest, lanes):
         inside = (right + i + ids) < hi
         spare.store(step + i, keys.load(right + i, lanes, mask=inside))
     left = lo + step
     low, high = lo, hi
     while left < right:
         nearer = left - low <= high - right
-        at = select(nearer, left, right - step)
-        left = select(nearer, left + step, left)
-        right = select(nearer, right, right - step)
+        at = kl.select(nearer, left, right - step)
+        left = kl.select(nearer, left + step, left)
+        right = kl.select(nearer, right, right - step)
         loaded = [keys.load(at + k * lanes, lanes) for k in range(_UNROLL)]
         for v in loaded:
             below = v < wide
             found = count_lanes(below)
             keys.store(low, compress(v, below))
-            keys.store(high - lanes, shuffle(compress(v, ~below), back))
+            keys.store(high - lanes, kl.shuffle(compress(v, ~below), back))
             low = low + found
             high = high - (lanes - found)
     total = 2 * step + rest
-    for i in loop_range(0, total, lanes):
+    for i in kl.loop_range(0, total, lanes):
         inside = (i + ids) < total
         v = spare.load(i, lanes)
         below = (v < wide) & inside

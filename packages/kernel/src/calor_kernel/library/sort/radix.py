@@ -10,29 +10,7 @@ or by look-back (Adinets and Merrill, "Onesweep", 2022).
 from __future__ import annotations
 
 from calor.dtypes import int32, int64
-from calor_kernel.language import (
-    In,
-    InOut,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    barrier,
-    bitcast,
-    constant,
-    cube_position,
-    cube_size,
-    helper,
-    kernel,
-    launch_attributes,
-    loop_range,
-    max,
-    min,
-    select,
-    shared,
-    unit_position,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.decoupled_look_back import look_back, ticket
 from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
@@ -50,64 +28,68 @@ from calor_kernel.library.sort.ranks import (
 _SUM = ReductionOp("sum", int32)
 
 
-@kernel
+@kl.kernel
 def count_all_digits(
-    source: In, counts: InOut, tiles: Size, turns: Size, n: Size, *, plan: RadixPlan
+    source: kl.In, counts: kl.InOut, tiles: kl.Size, turns: kl.Size, n: kl.Size, *, plan: RadixPlan
 ) -> None:
     """Add the occurrences of each digit of the keys to ``counts[row, pass, digit]``.
 
     Rows of n elements have ``tiles``, of which a cube counts ``turns``.
     """
     passes, size = -(-plan.word.itemsize * 8 // plan.bits), plan.digits
-    bins = shared(passes * size, int32)
-    for i in loop_range(unit_position(), passes * size, cube_size()):
-        bins[i] = constant(0, int32)
-    barrier()
+    bins = kl.shared(passes * size, int32)
+    for i in kl.loop_range(kl.unit_position(), passes * size, kl.cube_size()):
+        bins[i] = kl.constant(0, int32)
+    kl.barrier()
     across = (tiles + turns - 1) // turns
-    row, group = unravel(cube_position(), (1, across))
-    begin = group * turns * (plan.items * cube_size())
-    end = min(begin + turns * (plan.items * cube_size()), n)
-    for i in loop_range(begin + unit_position(), end, cube_size(), unroll=4):
+    row, group = kl.unravel(kl.cube_position(), (1, across))
+    begin = group * turns * (plan.items * kl.cube_size())
+    end = kl.min(begin + turns * (plan.items * kl.cube_size()), n)
+    for i in kl.loop_range(begin + kl.unit_position(), end, kl.cube_size(), unroll=4):
         key = key_of(source[row * n + i], plan.descending)
         for number in range(passes):
             at = digit_of(key, number * plan.bits, plan.bits)
-            bins.atomic("add", at + number * size, constant(1, int32))
-    barrier()
-    for i in loop_range(unit_position(), passes * size, cube_size()):
+            bins.atomic("add", at + number * size, kl.constant(1, int32))
+    kl.barrier()
+    for i in kl.loop_range(kl.unit_position(), passes * size, kl.cube_size()):
         if bins[i] > 0:
             counts.atomic("add", row * (passes * size) + i, bins[i])
 
 
-@kernel
-def count_tile_digits(keys: In, counts: Out, tiles: Size, n: Size, *, plan: RadixPlan) -> None:
+@kl.kernel
+def count_tile_digits(
+    keys: kl.In, counts: kl.Out, tiles: kl.Size, n: kl.Size, *, plan: RadixPlan
+) -> None:
     """Write ``counts[row, digit, tile]``: the occurrences of each digit in each tile of a row."""
-    size, tile = plan.digits, plan.items * cube_size()
-    bins = shared(size, int32)
-    for i in loop_range(unit_position(), size, cube_size()):
-        bins[i] = constant(0, int32)
-    barrier()
-    row, part = unravel(cube_position(), (1, tiles))
+    size, tile = plan.digits, plan.items * kl.cube_size()
+    bins = kl.shared(size, int32)
+    for i in kl.loop_range(kl.unit_position(), size, kl.cube_size()):
+        bins[i] = kl.constant(0, int32)
+    kl.barrier()
+    row, part = kl.unravel(kl.cube_position(), (1, tiles))
     begin = part * tile
-    for i in loop_range(begin + unit_position(), min(begin + tile, n), cube_size(), unroll=4):
+    for i in kl.loop_range(
+        begin + kl.unit_position(), kl.min(begin + tile, n), kl.cube_size(), unroll=4
+    ):
         key = key_at(keys, row * n + i, plan)
-        bins.atomic("add", digit_of(key, plan.shift, plan.bits), constant(1, int32))
-    barrier()
-    for i in loop_range(unit_position(), size, cube_size()):
+        bins.atomic("add", digit_of(key, plan.shift, plan.bits), kl.constant(1, int32))
+    kl.barrier()
+    for i in kl.loop_range(kl.unit_position(), size, kl.cube_size()):
         counts[(row * size + i) * tiles + part] = bins[i]
 
 
-@kernel
+@kl.kernel
 def move_by_digit(
-    original: In,
-    keys: In,
-    order: In,
-    counts: In,
-    words: InOut | None,
-    moved: Out,
-    moved_order: Out,
-    tiles: Size,
-    n: Size,
-    passes: Size,
+    original: kl.In,
+    keys: kl.In,
+    order: kl.In,
+    counts: kl.In,
+    words: kl.InOut | None,
+    moved: kl.Out,
+    moved_order: kl.Out,
+    tiles: kl.Size,
+    n: kl.Size,
+    passes: kl.Size,
     *,
     plan: RadixPlan,
 ) -> None:
@@ -117,29 +99,29 @@ def move_by_digit(
     ``counts[row, pass, digit]`` of whole rows; words, cleared before, are the ticket and then a
     word for each digit of each tile. The first pass does not read ``order``.
     """
-    launch_attributes(cubes_per_core=resident_cubes())
-    size, unit = plan.digits, unit_position()
-    tile = plan.items * cube_size()
-    bins, bases = Bins.of(size), shared(size, int32)
-    staged, staged_order = shared(tile, plan.word), shared(tile, int32)
-    item = cube_position() if words is None else ticket(words, bins.slots)
-    row, part = unravel(item, (1, tiles))
+    kl.launch_attributes(cubes_per_core=resident_cubes())
+    size, unit = plan.digits, kl.unit_position()
+    tile = plan.items * kl.cube_size()
+    bins, bases = Bins.of(size), kl.shared(size, int32)
+    staged, staged_order = kl.shared(tile, plan.word), kl.shared(tile, int32)
+    item = kl.cube_position() if words is None else ticket(words, bins.slots)
+    row, part = kl.unravel(item, (1, tiles))
     begin = part * tile
-    count = min(n - begin, tile).to(int32)
+    count = kl.min(n - begin, tile).to(int32)
     # Padding beyond the end has the greatest digit and the last ranks.
-    last = constant((1 << 8 * plan.word.itemsize) - 1, plan.word)
+    last = kl.constant((1 << 8 * plan.word.itemsize) - 1, plan.word)
     numbers = item_indices(plan.items)
     source = keys.at(row * n + begin)
-    found = [key_at(source, min(i, count - 1), plan) for i in numbers]
-    found = [select(i < count, key, last) for i, key in zip(numbers, found, strict=True)]
+    found = [key_at(source, kl.min(i, count - 1), plan) for i in numbers]
+    found = [kl.select(i < count, key, last) for i, key in zip(numbers, found, strict=True)]
     digits = [digit_of(key, plan.shift, plan.bits) for key in found]
     ranks = ranks_of(bins, digits, plan.bits)
     total = scan_bins(bins, plan.bits)
     greatest = ((1 << 8 * plan.word.itemsize) - 1 >> plan.shift) & (size - 1)
-    total = total - select(unit == greatest, tile - count, 0)
+    total = total - kl.select(unit == greatest, tile - count, 0)
     if words is not None:
         number = (row * passes + plan.shift // plan.bits) * size
-        whole = constant(0, int32)
+        whole = kl.constant(0, int32)
         if unit < size:
             whole = counts[number + unit]
         begun = exclusive_in_cube(whole, bins.slots)
@@ -156,11 +138,11 @@ def move_by_digit(
         staged[to] = key
         own = begin.to(int32) + i
         if not plan.first:
-            own = order.at(row * n + begin)[min(i, count - 1)]
+            own = order.at(row * n + begin)[kl.min(i, count - 1)]
         staged_order[to] = own
-    barrier()
+    kl.barrier()
     for k in range(plan.items):
-        j = unit.to(int32) + k * cube_size()
+        j = unit.to(int32) + k * kl.cube_size()
         if j < count:
             key, own = staged[j], staged_order[j]
             base = bases[digit_of(key, plan.shift, plan.bits)]
@@ -173,23 +155,25 @@ def move_by_digit(
                 moved_order[index] = own
 
 
-@kernel
-def sort_in_cube(source: In, values: Out, indices: Out, n: Size, *, plan: RadixPlan) -> None:
+@kl.kernel
+def sort_in_cube(
+    source: kl.In, values: kl.Out, indices: kl.Out, n: kl.Size, *, plan: RadixPlan
+) -> None:
     """Sort rows of n elements, at most a tile, in shared memory."""
-    launch_attributes(cubes_per_core=resident_cubes())
-    tile, unit = plan.items * cube_size(), unit_position()
+    kl.launch_attributes(cubes_per_core=resident_cubes())
+    tile, unit = plan.items * kl.cube_size(), kl.unit_position()
     bins = Bins.of(plan.digits)
-    staged, staged_order = shared(tile, plan.word), shared(tile, int32)
-    start = cube_position() * n
-    last = constant((1 << 8 * plan.word.itemsize) - 1, plan.word)
+    staged, staged_order = kl.shared(tile, plan.word), kl.shared(tile, int32)
+    start = kl.cube_position() * n
+    last = kl.constant((1 << 8 * plan.word.itemsize) - 1, plan.word)
     numbers, count = item_indices(plan.items), n.to(int32)
     elements = source.at(start)
     for i in numbers:
-        key = key_of(elements[min(i, count - 1)], plan.descending)
-        staged[i] = select(i < count, key, last)
+        key = key_of(elements[kl.min(i, count - 1)], plan.descending)
+        staged[i] = kl.select(i < count, key, last)
         staged_order[i] = i
-    barrier()
-    for shift in loop_range(0, 8 * plan.word.itemsize, plan.bits):
+    kl.barrier()
+    for shift in kl.loop_range(0, 8 * plan.word.itemsize, plan.bits):
         found = [staged[i] for i in numbers]
         orders = [staged_order[i] for i in numbers]
         digits = [digit_of(key, shift, plan.bits) for key in found]
@@ -199,9 +183,9 @@ def sort_in_cube(source: In, values: Out, indices: Out, n: Size, *, plan: RadixP
         for key, own, to in zip(found, orders, where, strict=True):
             staged[to] = key
             staged_order[to] = own
-        barrier()
+        kl.barrier()
     for k in range(plan.items):
-        j = unit.to(int32) + k * cube_size()
+        j = unit.to(int32) + k * kl.cube_size()
         if j < count:
             own = staged_order[j]
             to = start + j.to(int64)
@@ -211,22 +195,22 @@ def sort_in_cube(source: In, values: Out, indices: Out, n: Size, *, plan: RadixP
 
 def resident_cubes() -> int:
     """Return the cubes of a core: as many as leave 64 registers to each unit."""
-    return max(1, 1024 // cube_size())
+    return kl.max(1, 1024 // kl.cube_size())
 
 
-def key_at(keys: Pointer, at: Number, plan: RadixPlan) -> Number:
+def key_at(keys: kl.Pointer, at: kl.Number, plan: RadixPlan) -> kl.Number:
     """Return the key at an index; the first pass computes it from the element."""
     return key_of(keys[at], plan.descending) if plan.first else keys[at]
 
 
-@helper
+@kl.helper
 def put_element(
-    source: Pointer,
-    values: Pointer,
-    start: Number,
-    to: Number,
-    key: Number,
-    own: Number,
+    source: kl.Pointer,
+    values: kl.Pointer,
+    start: kl.Number,
+    to: kl.Number,
+    key: kl.Number,
+    own: kl.Number,
     descending: bool,
 ) -> None:
     """Write the element of a key; zeros and NaN, whose keys are ambiguous, come from the source."""
@@ -234,8 +218,8 @@ def put_element(
     value = value_of(key, dtype, descending)
     if dtype.kind == "float":
         bits = UNSIGNED[dtype.itemsize]
-        raw = bitcast(value, bits)
-        magnitude = raw & constant((1 << (8 * dtype.itemsize - 1)) - 1, bits)
-        if (magnitude == 0) | (magnitude > constant(infinity_bits(dtype), bits)):
+        raw = kl.bitcast(value, bits)
+        magnitude = raw & kl.constant((1 << (8 * dtype.itemsize - 1)) - 1, bits)
+        if (magnitude == 0) | (magnitude > kl.constant(infinity_bits(dtype), bits)):
             value = source[start + own.to(int64)]
     values[to] = value

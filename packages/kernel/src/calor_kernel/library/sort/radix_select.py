@@ -12,26 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calor.dtypes import DType, int32, int64, uint32, uint64
-from calor_kernel.language import (
-    In,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    barrier,
-    constant,
-    cube_position,
-    cube_size,
-    helper,
-    kernel,
-    loop_range,
-    max,
-    min,
-    select,
-    shared,
-    unit_position,
-    unravel,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.sort.keys import key_of
 from calor_kernel.library.sort.radix import put_element
 from calor_kernel.library.sort.ranks import exclusive_in_cube, planes
@@ -80,33 +61,33 @@ class Selection:
     """
 
     plan: SelectPlan
-    keys: Pointer
-    order: Pointer
-    holes: Pointer
-    bins: Pointer
-    slots: Pointer
-    state: Pointer
+    keys: kl.Pointer
+    order: kl.Pointer
+    holes: kl.Pointer
+    bins: kl.Pointer
+    slots: kl.Pointer
+    state: kl.Pointer
 
     @staticmethod
     def of(plan: SelectPlan) -> Selection:
         """Return the shared memory of a cube."""
-        sizes = (plan.most, 1 << plan.bits, max(planes(), 1), 6)
-        holes, bins, slots, state = (shared(size, int32) for size in sizes)
-        keys, order = shared(plan.room, plan.word), shared(plan.room, uint32)
+        sizes = (plan.most, 1 << plan.bits, kl.max(planes(), 1), 6)
+        holes, bins, slots, state = (kl.shared(size, int32) for size in sizes)
+        keys, order = kl.shared(plan.room, plan.word), kl.shared(plan.room, uint32)
         return Selection(plan, keys, order, holes, bins, slots, state)
 
 
-@kernel
+@kl.kernel
 def select_front(
-    source: In,
-    keys: In,
-    order: In,
-    values: Out,
-    indices: Out,
-    parts: Size,
-    n: Size,
-    whole: Size,
-    count: Size,
+    source: kl.In,
+    keys: kl.In,
+    order: kl.In,
+    values: kl.Out,
+    indices: kl.Out,
+    parts: kl.Size,
+    n: kl.Size,
+    whole: kl.Size,
+    count: kl.Size,
     *,
     plan: SelectPlan,
 ) -> None:
@@ -115,42 +96,42 @@ def select_front(
     ``keys`` and ``order``: elements, or keys and indices of candidates; rows of the source have
     ``whole`` elements. Every part has at least ``count`` elements.
     """
-    chosen, unit = Selection.of(plan), unit_position()
-    row, part = unravel(cube_position(), (1, parts))
+    chosen, unit = Selection.of(plan), kl.unit_position()
+    row, part = kl.unravel(kl.cube_position(), (1, parts))
     steps = n // plan.width
     begin, end = part * steps // parts * plan.width, (part + 1) * steps // parts * plan.width
     given, beside = keys.at(row * n), order.at(row * n)
     wanted = count.to(int32)
-    filled = min(end - begin, plan.room).to(int32)
-    for i in loop_range(unit.to(int32), filled, cube_size(), unroll=4):
+    filled = kl.min(end - begin, plan.room).to(int32)
+    for i in kl.loop_range(unit.to(int32), filled, kl.cube_size(), unroll=4):
         key, own = read_candidate(given, beside, begin + i.to(int64), plan)
         chosen.keys[i] = key
         chosen.order[i] = own
-    barrier()
+    kl.barrier()
     at = begin + filled.to(int64)
-    limit, limit_order = constant(0, plan.word), constant(0, uint32)
-    step = cube_size() * plan.width * plan.vectors
-    left = end - at + max(filled - wanted, 0).to(int64)
+    limit, limit_order = kl.constant(0, plan.word), kl.constant(0, uint32)
+    step = kl.cube_size() * plan.width * plan.vectors
+    left = end - at + kl.max(filled - wanted, 0).to(int64)
     while left > 0:
         # Steps that fit even if all their elements are accepted.
-        turns = select(at < end, (plan.room - filled) // step, 0)
+        turns = kl.select(at < end, (plan.room - filled) // step, 0)
         while turns > 0:
             if unit == 0:
                 chosen.state[0] = filled
-            barrier()
-            stop = min(at + (turns * step).to(int64), end)
-            for first in loop_range(at, stop, step):
+            kl.barrier()
+            stop = kl.min(at + (turns * step).to(int64), end)
+            for first in kl.loop_range(at, stop, step):
                 take_step(chosen, given, beside, first, stop, (limit, limit_order))
-            barrier()
+            kl.barrier()
             at = stop
             filled = chosen.state[0]
-            barrier()
-            turns = select(at < end, (plan.room - filled) // step, 0)
+            kl.barrier()
+            turns = kl.select(at < end, (plan.room - filled) // step, 0)
         limit, limit_order = keep_first(chosen, filled, wanted, limit, limit_order)
-        filled = min(filled, wanted)
+        filled = kl.min(filled, wanted)
         left = end - at
     begin = (row * parts + part) * count
-    for i in loop_range(unit.to(int32), wanted, cube_size()):
+    for i in kl.loop_range(unit.to(int32), wanted, kl.cube_size()):
         key, own = chosen.keys[i], chosen.order[i]
         if plan.last:
             to = begin + rank_of(chosen, key, own, wanted).to(int64)
@@ -163,33 +144,35 @@ def select_front(
             indices[begin + i.to(int64)] = own
 
 
-@helper
+@kl.helper
 def read_candidate(
-    given: Pointer, beside: Pointer, at: Number, plan: SelectPlan
-) -> tuple[Number, Number]:
+    given: kl.Pointer, beside: kl.Pointer, at: kl.Number, plan: SelectPlan
+) -> tuple[kl.Number, kl.Number]:
     """Return the key and the index of one element of a row."""
     if plan.again:
         return given[at], beside[at]
     return key_of(given[at], plan.descending).to(plan.word), at.to(uint32)
 
 
-@helper
+@kl.helper
 def take_step(
     chosen: Selection,
-    given: Pointer,
-    beside: Pointer,
-    first: Number,
-    stop: Number,
-    limits: tuple[Number, Number],
+    given: kl.Pointer,
+    beside: kl.Pointer,
+    first: kl.Number,
+    stop: kl.Number,
+    limits: tuple[kl.Number, kl.Number],
 ) -> None:
     """Add the elements of a step that come before the limits; ``stop``: the end of the step."""
     plan, (limit, limit_order) = chosen.plan, limits
     width = plan.width
-    offsets = [first + (v * cube_size() + unit_position()) * width for v in range(plan.vectors)]
+    offsets = [
+        first + (v * kl.cube_size() + kl.unit_position()) * width for v in range(plan.vectors)
+    ]
     # Accesses beyond the end load the last vector, so that all loads are in flight together.
-    found = [given.load(min(at, stop - width), width) for at in offsets]
+    found = [given.load(kl.min(at, stop - width), width) for at in offsets]
     if plan.again:
-        orders = [beside[min(at, stop - width)] for at in offsets]
+        orders = [beside[kl.min(at, stop - width)] for at in offsets]
         for at, key, own in zip(offsets, found, orders, strict=True):
             before = (key < limit) | ((key == limit) & (own < limit_order))
             if (at < stop) & before:
@@ -208,72 +191,74 @@ def take_step(
                         add(chosen, key, (at + lane).to(uint32))
 
 
-def add(chosen: Selection, key: Number, own: Number) -> None:
+def add(chosen: Selection, key: kl.Number, own: kl.Number) -> None:
     """Add one element."""
-    slot = chosen.state.atomic("add", 0, constant(1, int32))
+    slot = chosen.state.atomic("add", 0, kl.constant(1, int32))
     chosen.keys[slot] = key
     chosen.order[slot] = own
 
 
-@helper
+@kl.helper
 def keep_first(
-    chosen: Selection, filled: Number, count: Number, limit: Number, limit_order: Number
-) -> tuple[Number, Number]:
+    chosen: Selection, filled: kl.Number, count: kl.Number, limit: kl.Number, limit_order: kl.Number
+) -> tuple[kl.Number, kl.Number]:
     """Move the first ``count`` elements to the front; return the new limit of keys and indices.
 
     Later elements of the row must come before the limit. With no more than ``count`` elements
     nothing changes.
     """
-    if unit_position() == 0:
-        chosen.state[4] = constant(0, int32)
-        chosen.state[5] = constant(0, int32)
+    if kl.unit_position() == 0:
+        chosen.state[4] = kl.constant(0, int32)
+        chosen.state[5] = kl.constant(0, int32)
     bits, word = chosen.plan.bits, chosen.plan.word
-    shift: Number = constant(8 * chosen.plan.source.itemsize, word)
-    prefix: Number = constant(0, word)
+    shift: kl.Number = kl.constant(8 * chosen.plan.source.itemsize, word)
+    prefix: kl.Number = kl.constant(0, word)
     need, few = count + 0, filled <= count
-    exact, by_order, last = few, count < 0, constant(0, word)
+    exact, by_order, last = few, count < 0, kl.constant(0, word)
     while not exact:
         # Among equal keys the least indices are selected: indices are digits below the keys'.
         turn = shift == 0
-        last = select(turn, prefix, last)
+        last = kl.select(turn, prefix, last)
         by_order = by_order | turn
-        prefix = select(turn, constant(0, word), prefix)
-        shift = select(turn, constant(32, word), shift) - bits
+        prefix = kl.select(turn, kl.constant(0, word), prefix)
+        shift = kl.select(turn, kl.constant(32, word), shift) - bits
         count_held_digits(chosen, filled, prefix, shift, last, by_order)
         digit, need, exact = found_digit(chosen, need)
         prefix = (prefix << bits) | digit.to(word)
-    low = min(shift, 8 * word.itemsize - bits)
-    upto = (prefix << low) | ((constant(1, word) << low) - 1)
-    limit = select(few, limit, select(by_order, last, upto))
-    kept_order = select(by_order, upto.to(uint32), constant(_LAST, uint32))
-    limit_order = select(few, limit_order, kept_order)
-    for i in loop_range(unit_position().to(int32), select(few, 0, count), cube_size()):
+    low = kl.min(shift, 8 * word.itemsize - bits)
+    upto = (prefix << low) | ((kl.constant(1, word) << low) - 1)
+    limit = kl.select(few, limit, kl.select(by_order, last, upto))
+    kept_order = kl.select(by_order, upto.to(uint32), kl.constant(_LAST, uint32))
+    limit_order = kl.select(few, limit_order, kept_order)
+    for i in kl.loop_range(kl.unit_position().to(int32), kl.select(few, 0, count), kl.cube_size()):
         if not is_selected(chosen, i, limit, limit_order):
-            chosen.holes[chosen.state.atomic("add", 4, constant(1, int32))] = i
-    barrier()
-    for i in loop_range(count + unit_position().to(int32), filled, cube_size()):
+            chosen.holes[chosen.state.atomic("add", 4, kl.constant(1, int32))] = i
+    kl.barrier()
+    for i in kl.loop_range(count + kl.unit_position().to(int32), filled, kl.cube_size()):
         if is_selected(chosen, i, limit, limit_order):
-            to = chosen.holes[chosen.state.atomic("add", 5, constant(1, int32))]
+            to = chosen.holes[chosen.state.atomic("add", 5, kl.constant(1, int32))]
             chosen.keys[to] = chosen.keys[i]
             chosen.order[to] = chosen.order[i]
-    barrier()
+    kl.barrier()
     return limit, limit_order
 
 
-def is_selected(chosen: Selection, i: Number, limit: Number, limit_order: Number) -> Number:
+def is_selected(
+    chosen: Selection, i: kl.Number, limit: kl.Number, limit_order: kl.Number
+) -> kl.Number:
     """Return whether an element in shared memory is selected."""
     key = chosen.keys[i]
     return (key < limit) | ((key == limit) & (chosen.order[i] <= limit_order))
 
 
-@helper
+@kl.helper
 def count_held_digits(
     chosen: Selection,
-    filled: Number,
-    prefix: Number,
-    shift: Number,
-    limit: Number,
-    by_order: Number,
+    filled: kl.Number,
+    prefix: kl.Number,
+    shift: kl.Number,
+    limit: kl.Number,
+    by_order: kl.Number,
 ) -> None:
     """Count the digits at the bit ``shift`` of keys that begin with a prefix.
 
@@ -281,26 +266,26 @@ def count_held_digits(
     """
     plan = chosen.plan
     digits = 1 << plan.bits
-    for i in loop_range(unit_position(), digits, cube_size()):
-        chosen.bins[i] = constant(0, int32)
-    barrier()
-    for i in loop_range(unit_position().to(int32), filled, cube_size(), unroll=4):
+    for i in kl.loop_range(kl.unit_position(), digits, kl.cube_size()):
+        chosen.bins[i] = kl.constant(0, int32)
+    kl.barrier()
+    for i in kl.loop_range(kl.unit_position().to(int32), filled, kl.cube_size(), unroll=4):
         key = chosen.keys[i]
-        upper = select(by_order, chosen.order[i].to(plan.word), key) >> shift
+        upper = kl.select(by_order, chosen.order[i].to(plan.word), key) >> shift
         alike = ((upper >> plan.bits) == prefix) & ((key == limit) | (by_order ^ True))
         if alike:
-            chosen.bins.atomic("add", (upper & (digits - 1)).to(int32), constant(1, int32))
-    barrier()
+            chosen.bins.atomic("add", (upper & (digits - 1)).to(int32), kl.constant(1, int32))
+    kl.barrier()
 
 
-@helper
-def found_digit(chosen: Selection, need: Number) -> tuple[Number, Number, Number]:
+@kl.helper
+def found_digit(chosen: Selection, need: kl.Number) -> tuple[kl.Number, kl.Number, kl.Number]:
     """Return the digit of element number ``need``, from 1, by the counts of digits.
 
     Return also its number in the digit, and whether it is the last one there.
     """
-    unit = unit_position().to(int32)
-    own = constant(0, int32)
+    unit = kl.unit_position().to(int32)
+    own = kl.constant(0, int32)
     if unit < 1 << chosen.plan.bits:
         own = chosen.bins[unit]
     before = exclusive_in_cube(own, chosen.slots)
@@ -308,15 +293,15 @@ def found_digit(chosen: Selection, need: Number) -> tuple[Number, Number, Number
         chosen.state[1] = unit
         chosen.state[2] = need - before
         chosen.state[3] = own
-    barrier()
+    kl.barrier()
     return chosen.state[1], chosen.state[2], chosen.state[2] == chosen.state[3]
 
 
-@helper
-def rank_of(chosen: Selection, key: Number, own: Number, count: Number) -> Number:
+@kl.helper
+def rank_of(chosen: Selection, key: kl.Number, own: kl.Number, count: kl.Number) -> kl.Number:
     """Return the rank of an element among the selected ones."""
-    rank = constant(0, int32)
-    for j in loop_range(constant(0, int32), count, 1, unroll=4):
+    rank = kl.constant(0, int32)
+    for j in kl.loop_range(kl.constant(0, int32), count, 1, unroll=4):
         other = chosen.keys[j]
         before = (other < key) | ((other == key) & (chosen.order[j] < own))
         rank = rank + before.to(int32)

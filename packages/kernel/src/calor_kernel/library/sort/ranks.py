@@ -12,28 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calor.dtypes import DType, int32, uint32, uint64
-from calor_kernel.language import (
-    Index,
-    Number,
-    Pointer,
-    barrier,
-    constant,
-    ctz,
-    cube_size,
-    helper,
-    lane_position,
-    loop_range,
-    max,
-    plane_ballot,
-    plane_position,
-    plane_scan,
-    plane_shuffle,
-    plane_size,
-    popcount,
-    select,
-    shared,
-    unit_position,
-)
+from calor_kernel import language as kl
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +41,17 @@ class RadixPlan:
 
 def planes() -> int:
     """Return the planes of a cube."""
-    return cube_size() // plane_size()
+    return kl.cube_size() // kl.plane_size()
 
 
-def item_indices(items: int) -> list[Number]:
+def item_indices(items: int) -> list[kl.Number]:
     """Return the indices of a unit's elements in the cube's tile."""
-    plane = plane_size()
-    first = (plane_position() * (plane * items) + lane_position()).to(int32)
+    plane = kl.plane_size()
+    first = (kl.plane_position() * (plane * items) + kl.lane_position()).to(int32)
     return [first + i * plane for i in range(items)]
 
 
-def digit_of(key: Number, shift: Index, bits: int) -> Number:
+def digit_of(key: kl.Number, shift: kl.Index, bits: int) -> kl.Number:
     """Return a digit of a key as an index."""
     if isinstance(shift, int):
         return ((key >> shift) & ((1 << bits) - 1)).to(int32)
@@ -83,27 +62,29 @@ def digit_of(key: Number, shift: Index, bits: int) -> Number:
 class Bins:
     """Histograms of a cube's planes, and the first index of each digit in the cube."""
 
-    counts: Pointer
-    starts: Pointer
-    slots: Pointer
+    counts: kl.Pointer
+    starts: kl.Pointer
+    slots: kl.Pointer
 
     @staticmethod
     def of(digits: int) -> Bins:
         """Return the shared memory of histograms."""
         count = planes()
         return Bins(
-            shared(count * digits, int32), shared(digits, int32), shared(max(count, 1), int32)
+            kl.shared(count * digits, int32),
+            kl.shared(digits, int32),
+            kl.shared(kl.max(count, 1), int32),
         )
 
 
-@helper
-def ranks_of(bins: Bins, digits: list[Number], bits: int) -> list[Number]:
+@kl.helper
+def ranks_of(bins: Bins, digits: list[kl.Number], bits: int) -> list[kl.Number]:
     """Count digits; return the rank of each element among equal digits of its plane."""
-    size, plane = 1 << bits, plane_size()
-    own = (plane_position() * size).to(int32)
-    for i in loop_range(unit_position(), planes() * size, cube_size()):
-        bins.counts[i] = constant(0, int32)
-    barrier()
+    size, plane = 1 << bits, kl.plane_size()
+    own = (kl.plane_position() * size).to(int32)
+    for i in kl.loop_range(kl.unit_position(), planes() * size, kl.cube_size()):
+        bins.counts[i] = kl.constant(0, int32)
+    kl.barrier()
     ranks = []
     for digit in digits:
         if plane == 1:
@@ -111,80 +92,80 @@ def ranks_of(bins: Bins, digits: list[Number], bits: int) -> list[Number]:
             bins.counts[own + digit] = rank + 1
         else:
             same = lanes_with_digit(digit, bits)
-            lane = lane_position().to(same.dtype)
-            lower = popcount(same & ((constant(1, same.dtype) << lane) - 1))
-            leader = ctz(same)
-            before = constant(0, int32)
+            lane = kl.lane_position().to(same.dtype)
+            lower = kl.popcount(same & ((kl.constant(1, same.dtype) << lane) - 1))
+            leader = kl.ctz(same)
+            before = kl.constant(0, int32)
             if leader == lane:
-                before = bins.counts.atomic("add", own + digit, popcount(same).to(int32))
-            rank = plane_shuffle(before, leader.to(int32)) + lower.to(int32)
+                before = bins.counts.atomic("add", own + digit, kl.popcount(same).to(int32))
+            rank = kl.plane_shuffle(before, leader.to(int32)) + lower.to(int32)
         ranks.append(rank)
-    barrier()
+    kl.barrier()
     return ranks
 
 
-def lanes_with_digit(digit: Number, bits: int) -> Number:
+def lanes_with_digit(digit: kl.Number, bits: int) -> kl.Number:
     """Return the lanes of the plane with the same digit, a bit each."""
-    plane = plane_size()
+    plane = kl.plane_size()
     word, every = (uint64, (1 << 64) - 1) if plane > 32 else (uint32, (1 << 32) - 1)
-    same = constant((1 << plane) - 1, word)
+    same = kl.constant((1 << plane) - 1, word)
     for bit in range(bits):
         on = ((digit >> bit) & 1) != 0
-        voted = (plane_ballot(on) & every).to(word)
-        same = same & select(on, voted, voted ^ constant(every, word))
+        voted = (kl.plane_ballot(on) & every).to(word)
+        same = same & kl.select(on, voted, voted ^ kl.constant(every, word))
     return same
 
 
-@helper
-def scan_bins(bins: Bins, bits: int) -> Number:
+@kl.helper
+def scan_bins(bins: Bins, bits: int) -> kl.Number:
     """Replace counts by their exclusive scan over planes, and write the first index of digits.
 
     Return the count of the digit with the unit's number; a cube has a unit for each digit.
     """
-    size, unit = 1 << bits, unit_position()
-    total = constant(0, int32)
+    size, unit = 1 << bits, kl.unit_position()
+    total = kl.constant(0, int32)
     if unit < size:
-        for p in loop_range(planes()):
+        for p in kl.loop_range(planes()):
             count = bins.counts[p * size + unit]
             bins.counts[p * size + unit] = total
             total = total + count
     start = exclusive_in_cube(total, bins.slots)
     if unit < size:
         bins.starts[unit] = start
-    barrier()
+    kl.barrier()
     return total
 
 
-@helper
-def exclusive_in_cube(value: Number, slots: Pointer) -> Number:
+@kl.helper
+def exclusive_in_cube(value: kl.Number, slots: kl.Pointer) -> kl.Number:
     """Return the exclusive scan of an int32 over the units of the cube."""
-    count, unit, plane = planes(), unit_position(), plane_size()
+    count, unit, plane = planes(), kl.unit_position(), kl.plane_size()
     upto = value
-    before = constant(0, int32)
+    before = kl.constant(0, int32)
     if plane > 1:
-        upto = plane_scan("add", value)
-        if lane_position() == plane - 1:
-            slots[plane_position()] = upto
-        barrier()
+        upto = kl.plane_scan("add", value)
+        if kl.lane_position() == plane - 1:
+            slots[kl.plane_position()] = upto
+        kl.barrier()
         for p in range(count - 1):
-            before = before + select(plane_position() > p, slots[p], 0)
+            before = before + kl.select(kl.plane_position() > p, slots[p], 0)
     else:
         slots[unit] = value
         distance = 1
         while distance < count:
-            barrier()
-            other = slots[select(unit >= distance, unit - distance, unit)]
-            upto = upto + select(unit >= distance, other, 0)
-            barrier()
+            kl.barrier()
+            other = slots[kl.select(unit >= distance, unit - distance, unit)]
+            upto = upto + kl.select(unit >= distance, other, 0)
+            kl.barrier()
             slots[unit] = upto
             distance *= 2
-    barrier()
+    kl.barrier()
     return before + upto - value
 
 
 def sorted_indices(
-    bins: Bins, digits: list[Number], ranks: list[Number], bits: int
-) -> list[Number]:
+    bins: Bins, digits: list[kl.Number], ranks: list[kl.Number], bits: int
+) -> list[kl.Number]:
     """Return the index of each element in the tile sorted by the digits."""
-    own = (plane_position() * (1 << bits)).to(int32)
+    own = (kl.plane_position() * (1 << bits)).to(int32)
     return [bins.starts[d] + bins.counts[own + d] + r for d, r in zip(digits, ranks, strict=True)]

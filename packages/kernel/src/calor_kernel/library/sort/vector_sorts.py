@@ -15,29 +15,9 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int64, uint32, uint64
+from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Output
-from calor_kernel.language import (
-    In,
-    InOut,
-    Mask,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    SizeOf,
-    absolute_position,
-    bitcast,
-    constant,
-    helper,
-    kernel,
-    loop_range,
-    min,
-    select,
-    shuffle,
-    splat,
-    vreduce,
-)
 from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
 from calor_kernel.library.sort.networks import LANES, compress, count_lanes
 from calor_kernel.library.sort.quicksort import quick_select, quick_sort
@@ -54,9 +34,9 @@ STEP = _TOGETHER * _LANES
 class RowTurns(Generic[N]):
     """Rows of n elements, ``turns`` of them a unit."""
 
-    rows: SizeOf[N]
-    turns: SizeOf[N]
-    n: SizeOf[N]
+    rows: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    n: kl.SizeOf[N]
 
 
 def outputs_of(dtype: DType, wanted: tuple[bool, bool]) -> tuple[Bound, Bound]:
@@ -66,15 +46,15 @@ def outputs_of(dtype: DType, wanted: tuple[bool, bool]) -> tuple[Bound, Bound]:
     return Bound(Output(0), used[0]), Bound(Output(1 if all(wanted) else 0), used[1])
 
 
-@kernel
+@kl.kernel
 def sort_pairs(
-    source: In,
-    pairs: InOut,
-    spare: InOut,
-    values: Out,
-    indices: Out,
-    over: RowTurns[Number],
-    room: Size,
+    source: kl.In,
+    pairs: kl.InOut,
+    spare: kl.InOut,
+    values: kl.Out,
+    indices: kl.Out,
+    over: RowTurns[kl.Number],
+    room: kl.Size,
     *,
     descending: bool,
     wanted: tuple[bool, bool],
@@ -83,22 +63,22 @@ def sort_pairs(
 
     ``wanted``: whether values and indices are written. ``pairs`` has a number for each element.
     """
-    unit = absolute_position()
+    unit = kl.absolute_position()
     begin = unit * over.turns
-    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+    for row in kl.loop_range(begin, kl.min(begin + over.turns, over.rows)):
         first = row * over.n
         encode_pairs(source, pairs, first, over.n, descending)
         done = partial(put_pairs, source, values, indices, first, wanted)
         quick_sort(pairs, spare.at(unit * room), first, first + over.n, done)
 
 
-@helper
+@kl.helper
 def encode_pairs(
-    source: Pointer, pairs: Pointer, first: Number, n: Number, descending: bool
+    source: kl.Pointer, pairs: kl.Pointer, first: kl.Number, n: kl.Number, descending: bool
 ) -> None:
     """Write a row's keys with the indices in the lower halves."""
     lanes = lanes_of(_LANES)
-    for i in loop_range(0, n, _LANES):
+    for i in kl.loop_range(0, n, _LANES):
         x = source.load(first + i, _LANES, mask=(i + lanes) < n)
         both = pair_up(key_of(x, descending).to(uint32), (i + lanes).to(uint32))
         for half in range(2):
@@ -106,29 +86,31 @@ def encode_pairs(
             pairs.store(first + at, both[half], mask=(at + lanes_of(_HALF)) < n)
 
 
-def lanes_of(width: int) -> Number:
+def lanes_of(width: int) -> kl.Number:
     """Return the numbers of the lanes of a vector."""
-    return constant(tuple(range(width)), int64)
+    return kl.constant(tuple(range(width)), int64)
 
 
-def pair_up(key: Number, index: Number) -> list[Number]:
+def pair_up(key: kl.Number, index: kl.Number) -> list[kl.Number]:
     """Return two vectors of keys with indices in the lower halves."""
     pairs = []
     for half in range(2):
         which = range(half * _HALF, half * _HALF + _HALF)
-        pairs.append((shuffle(key, which).to(uint64) << 32) | shuffle(index, which).to(uint64))
+        pairs.append(
+            (kl.shuffle(key, which).to(uint64) << 32) | kl.shuffle(index, which).to(uint64)
+        )
     return pairs
 
 
 def put_pairs(
-    source: Pointer,
-    values: Pointer,
-    indices: Pointer,
-    first: Number,
+    source: kl.Pointer,
+    values: kl.Pointer,
+    indices: kl.Pointer,
+    first: kl.Number,
     wanted: tuple[bool, bool],
-    at: Number,
-    pairs: Number,
-    mask: Number | None,
+    at: kl.Number,
+    pairs: kl.Number,
+    mask: kl.Number | None,
 ) -> None:
     """Write the values and the indices of sorted pairs."""
     index = (pairs & 0xFFFFFFFF).to(int64)
@@ -138,14 +120,14 @@ def put_pairs(
         values.store(at, source.load(first + index, mask=mask), mask=mask)
 
 
-@kernel
+@kl.kernel
 def sort_values(
-    source: In,
-    keys: InOut,
-    spare: InOut,
-    target: Out,
-    over: RowTurns[Number],
-    room: Size,
+    source: kl.In,
+    keys: kl.InOut,
+    spare: kl.InOut,
+    target: kl.Out,
+    over: RowTurns[kl.Number],
+    room: kl.Size,
     *,
     descending: bool,
     own: bool,
@@ -156,9 +138,9 @@ def sort_values(
     """
     to = target if own else keys
     done = partial(put_values, to, source.dtype, descending)
-    unit = absolute_position()
+    unit = kl.absolute_position()
     begin = unit * over.turns
-    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+    for row in kl.loop_range(begin, kl.min(begin + over.turns, over.rows)):
         first = row * over.n
         special = encode_row(source, keys, first, over.n, descending)
         quick_sort(keys, spare.at(unit * room), first, first + over.n, done)
@@ -167,27 +149,34 @@ def sort_values(
 
 
 def put_values(
-    to: Pointer, dtype: DType, descending: bool, at: Number, keys: Number, mask: Number | None
+    to: kl.Pointer,
+    dtype: DType,
+    descending: bool,
+    at: kl.Number,
+    keys: kl.Number,
+    mask: kl.Number | None,
 ) -> None:
     """Write the values of sorted keys."""
     value = value_of(keys, dtype, descending)
-    to.store(at, value if to.dtype is dtype else bitcast(value, to.dtype), mask=mask)
+    to.store(at, value if to.dtype is dtype else kl.bitcast(value, to.dtype), mask=mask)
 
 
-@helper
-def encode_row(source: Pointer, keys: Pointer, first: Number, n: Number, descending: bool) -> Mask:
+@kl.helper
+def encode_row(
+    source: kl.Pointer, keys: kl.Pointer, first: kl.Number, n: kl.Number, descending: bool
+) -> kl.Mask:
     """Write a row's keys; return whether it has a NaN or −0, False for dtypes without these."""
     floating = source.dtype.kind == "float"
     lanes = LANES[keys.dtype]
     whole = n // lanes * lanes
-    found = constant(0, keys.dtype, lanes)
-    for i in loop_range(0, whole, lanes):
+    found = kl.constant(0, keys.dtype, lanes)
+    for i in kl.loop_range(0, whole, lanes):
         x = source.load(first + i, lanes)
         keys.store(first + i, key_of(x, descending).to(keys.dtype))
         if floating:
             found = found | is_special(x, keys.dtype)
-    any_found = vreduce("or", found)
-    for i in loop_range(whole, n):
+    any_found = kl.vreduce("or", found)
+    for i in kl.loop_range(whole, n):
         x = source[first + i]
         keys[first + i] = key_of(x, descending).to(keys.dtype)
         if floating:
@@ -195,36 +184,38 @@ def encode_row(source: Pointer, keys: Pointer, first: Number, n: Number, descend
     return any_found != 0 if floating else False
 
 
-def is_special(x: Number, word: DType) -> Number:
+def is_special(x: kl.Number, word: DType) -> kl.Number:
     """Return 1 for NaN and −0, else 0, as a word."""
     bits = UNSIGNED[x.dtype.itemsize]
-    raw = bitcast(x, bits)
-    minus_zero = raw == constant(1 << (x.dtype.itemsize * 8 - 1), bits)
-    return select(is_nan(raw, x.dtype) | minus_zero, constant(1, word), constant(0, word))
+    raw = kl.bitcast(x, bits)
+    minus_zero = raw == kl.constant(1 << (x.dtype.itemsize * 8 - 1), bits)
+    return kl.select(is_nan(raw, x.dtype) | minus_zero, kl.constant(1, word), kl.constant(0, word))
 
 
-def is_nan(raw: Number, dtype: DType) -> Number:
+def is_nan(raw: kl.Number, dtype: DType) -> kl.Number:
     """Return whether bits are those of a NaN."""
     bits = dtype.itemsize * 8
-    magnitude = raw & constant((1 << (bits - 1)) - 1, raw.dtype)
-    return magnitude > constant(infinity_bits(dtype), raw.dtype)
+    magnitude = raw & kl.constant((1 << (bits - 1)) - 1, raw.dtype)
+    return magnitude > kl.constant(infinity_bits(dtype), raw.dtype)
 
 
-@helper
-def put_special(source: Pointer, to: Pointer, first: Number, n: Number, descending: bool) -> None:
+@kl.helper
+def put_special(
+    source: kl.Pointer, to: kl.Pointer, first: kl.Number, n: kl.Number, descending: bool
+) -> None:
     """Write a row's zeros and NaN at their sorted positions, in their order in the source."""
     dtype = source.dtype
     bits = UNSIGNED[dtype.itemsize]
     # The key of zero; NaN have the greatest key.
-    zero = constant((1 << (dtype.itemsize * 8 - 1)) - int(descending), bits)
+    zero = kl.constant((1 << (dtype.itemsize * 8 - 1)) - int(descending), bits)
     zeros, others = first, first + n
-    for i in loop_range(first, first + n):
+    for i in kl.loop_range(first, first + n):
         x = source[i]
         zeros = zeros + (key_of(x, descending) < zero).to(int64)
-        others = others - is_nan(bitcast(x, bits), dtype).to(int64)
-    for i in loop_range(first, first + n):
+        others = others - is_nan(kl.bitcast(x, bits), dtype).to(int64)
+    for i in kl.loop_range(first, first + n):
         x = source[i]
-        raw = bitcast(x, bits)
+        raw = kl.bitcast(x, bits)
         if is_nan(raw, dtype):
             to[others] = x if to.dtype is dtype else raw
             others = others + 1
@@ -237,22 +228,22 @@ def put_special(source: Pointer, to: Pointer, first: Number, n: Number, descendi
 class RowParts(Generic[N]):
     """Rows of n elements in ``parts`` of ``length``; ``items`` parts in all, ``turns`` a unit."""
 
-    items: SizeOf[N]
-    turns: SizeOf[N]
-    parts: SizeOf[N]
-    n: SizeOf[N]
-    length: SizeOf[N]
+    items: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    parts: kl.SizeOf[N]
+    n: kl.SizeOf[N]
+    length: kl.SizeOf[N]
 
 
-@kernel
+@kl.kernel
 def front_candidates(
-    source: In,
-    pool: InOut,
-    spare: InOut,
-    front: Out,
-    over: RowParts[Number],
-    count: Size,
-    room: Size,
+    source: kl.In,
+    pool: kl.InOut,
+    spare: kl.InOut,
+    front: kl.Out,
+    over: RowParts[kl.Number],
+    count: kl.Size,
+    room: kl.Size,
     *,
     descending: bool,
 ) -> None:
@@ -261,20 +252,20 @@ def front_candidates(
     Every part has at least ``count`` elements; the last part of a row may be shorter. A unit has
     ``room`` candidates of ``pool`` and of ``spare``, at least ``count`` and 3 steps.
     """
-    unit = absolute_position()
+    unit = kl.absolute_position()
     candidates, aside = pool.at(unit * room), spare.at(unit * room)
     lanes = lanes_of(_LANES)
     begin = unit * over.turns
-    for item in loop_range(begin, min(begin + over.turns, over.items)):
+    for item in kl.loop_range(begin, kl.min(begin + over.turns, over.items)):
         row = item // over.parts
         start = row * over.n
         at = (item - row * over.parts) * over.length
-        last = min(at + over.length, over.n)
-        filled = constant(0, int64)
+        last = kl.min(at + over.length, over.n)
+        filled = kl.constant(0, int64)
         # The first steps are taken whole; then elements below the threshold, the last candidate.
-        below = constant(0, uint32)
-        stop = min(at + (room - STEP) // STEP * STEP, last)
-        for i in loop_range(at, stop, _LANES):
+        below = kl.constant(0, uint32)
+        stop = kl.min(at + (room - STEP) // STEP * STEP, last)
+        for i in kl.loop_range(at, stop, _LANES):
             inside = (i + lanes) < last
             key = key_of(source.load(start + i, _LANES, mask=inside), descending)
             filled = add_candidates(
@@ -292,24 +283,24 @@ def front_candidates(
             quick_select(candidates, aside, 0 * filled, filled, count - 1)
             below = (candidates[count - 1] >> 32).to(uint32)
             filled = count + 0
-        for i in loop_range(0, count):
+        for i in kl.loop_range(0, count):
             front[item * count + i] = candidates[i]
 
 
-@helper
+@kl.helper
 def add_step(
-    source: Pointer,
-    start: Number,
-    at: Number,
-    last: Number,
-    below: Number,
-    candidates: Pointer,
-    filled: Number,
+    source: kl.Pointer,
+    start: kl.Number,
+    at: kl.Number,
+    last: kl.Number,
+    below: kl.Number,
+    candidates: kl.Pointer,
+    filled: kl.Number,
     descending: bool,
-) -> Number:
+) -> kl.Number:
     """Add the elements of a step with keys below ``below``; return the number of candidates."""
     lanes = lanes_of(_LANES)
-    limit = splat(below, _LANES)
+    limit = kl.splat(below, _LANES)
     offsets = [at + k * _LANES for k in range(_TOGETHER)]
     keys, masks = [], []
     for offset in offsets:
@@ -327,8 +318,8 @@ def add_step(
 
 
 def add_candidates(
-    candidates: Pointer, filled: Number, key: Number, index: Number, mask: Number
-) -> Number:
+    candidates: kl.Pointer, filled: kl.Number, key: kl.Number, index: kl.Number, mask: kl.Number
+) -> kl.Number:
     """Add keys and indices of the lanes of a mask; return the number of candidates."""
     key, index = (compress(v, mask) for v in (key, index))
     for half, pairs in enumerate(pair_up(key, index)):
@@ -336,16 +327,16 @@ def add_candidates(
     return filled + count_lanes(mask)
 
 
-@kernel
+@kl.kernel
 def front_results(
-    source: In,
-    front: InOut,
-    spare: InOut,
-    values: Out,
-    indices: Out,
-    over: RowTurns[Number],
-    candidates: Size,
-    count: Size,
+    source: kl.In,
+    front: kl.InOut,
+    spare: kl.InOut,
+    values: kl.Out,
+    indices: kl.Out,
+    over: RowTurns[kl.Number],
+    candidates: kl.Size,
+    count: kl.Size,
     *,
     wanted: tuple[bool, bool],
 ) -> None:
@@ -354,11 +345,11 @@ def front_results(
     ``wanted``: whether values and indices are written. ``source`` and ``values`` hold elements as
     bits.
     """
-    begin = absolute_position() * over.turns
-    for row in loop_range(begin, min(begin + over.turns, over.rows)):
+    begin = kl.absolute_position() * over.turns
+    for row in kl.loop_range(begin, kl.min(begin + over.turns, over.rows)):
         first = row * candidates
         quick_sort(front, spare.at(begin * candidates), first, first + candidates)
-        for i in loop_range(0, count):
+        for i in kl.loop_range(0, count):
             index = (front[first + i] & 0xFFFFFFFF).to(int64)
             if wanted[0]:
                 values[row * count + i] = source[row * over.n + index]

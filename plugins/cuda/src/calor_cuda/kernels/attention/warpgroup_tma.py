@@ -23,25 +23,7 @@ from calor_cuda.kernels.attention.warpgroup_tma_plan import (
     take_turn,
 )
 from calor_cuda.kernels.warpgroup import following
-from calor_kernel.language import (
-    Band,
-    Number,
-    Out,
-    Pointer,
-    Size,
-    helper,
-    kernel,
-    launch_attributes,
-    max,
-    min,
-    range,
-    registers,
-    role,
-    select,
-    unit_index,
-    wait_mma,
-    wait_puts,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.attention.mma import next_block
 from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.mma_tiles import (
@@ -59,14 +41,14 @@ from calor_kernel.library.attention.operands import KernelOperands, ScoreForm, U
 from calor_kernel.library.gemm.mma import Sums
 
 
-@kernel
+@kl.kernel
 def attend_tma(
-    out: Out,
-    total: Out,
-    value_width: Size,
-    batches: Size,
-    band: Size,
-    steps: HeadSteps[Number],
+    out: kl.Out,
+    total: kl.Out,
+    value_width: kl.Size,
+    batches: kl.Size,
+    band: kl.Size,
+    steps: HeadSteps[kl.Number],
     g: KernelOperands,
     *,
     plan: TmaPlan,
@@ -77,7 +59,7 @@ def attend_tma(
     ``steps``: the strides of the result. ``band``: the heads, of all batches, whose tiles are
     computed at the same time.
     """
-    launch_attributes(cubes_per_core=1)
+    kl.launch_attributes(cubes_per_core=1)
     block, of_keys = plan.block, (batches, g.key_heads, g.keys)
     of_queries = batches, g.heads, g.queries
     q_map = lines_map(g.query, (*of_queries, g.features), g.query_strides[:3], plan.rows)
@@ -89,11 +71,11 @@ def attend_tma(
     (results,), (queries,), (keys, values) = cube.results, cube.own, cube.steps
     count = cube.count
 
-    with role(0, registers=plan.registers[0]):
-        if unit_index() == 0:
+    with kl.role(0, registers=plan.registers[0]):
+        if kl.unit_index() == 0:
             cube.issue(g, form.causal)
-    with role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
-        group = unit_index() // 128 - 1
+    with kl.role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
+        group = kl.unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, form)
         stage, parity = count * 0, count * 0
@@ -103,7 +85,7 @@ def attend_tma(
         (first_rows,) = cube.matrices(0)
         plan.add_scores(opening, first_rows, row, keys.at(0), plan.features)
         begin_turns(group, plan)
-        for turn in range(count):
+        for turn in kl.range(count):
             tile, phase = plan.place(turn)
             queries.full.wait(tile, phase)
             place = cube.coordinates.at(tile * 4)
@@ -115,12 +97,12 @@ def attend_tma(
             sums = plan.sums(plan.values)
             largest = sums[0][0].band(plan.axis, -math.inf)
             powers = sums[0][0].band(plan.axis)
-            wait_mma(opening[0][0])
+            kl.wait_mma(opening[0][0])
             keys.release(stage)
             mask.adjust_before(opening, first + row, 0, reach, plan)
             online_softmax(opening[0], largest, powers, factor, plan.axis)
             weights = plan.weights(opening, plan.values)
-            for begin in range(block, stop, block):
+            for begin in kl.range(block, stop, block):
                 before, phase = stage, parity
                 stage, parity = following(stage, parity, plan.stages)
                 keys.full.wait(stage, parity)
@@ -130,12 +112,12 @@ def attend_tma(
                 values.full.wait(before, phase)
                 plan.multiply(sums, weights, values.at(before), plan.values)
                 give_turn(group, plan)
-                wait_mma(scores[0][0], pending=1)
+                kl.wait_mma(scores[0][0], pending=1)
                 keys.release(stage)
                 mask.adjust_before(scores, first + row, begin, reach, plan)
                 # This overlaps with the preceding block's products, which then release its values.
                 correction = online_softmax(scores[0], largest, powers, factor, plan.axis)
-                wait_mma(sums[0][0], after=[powers])
+                kl.wait_mma(sums[0][0], after=[powers])
                 values.release(before)
                 sums[0][0].map_band(lambda x, f: x * f, correction)
                 set_weights(weights, plan.weights(scores, plan.values))
@@ -150,38 +132,38 @@ def attend_tma(
             if more:
                 queries.full.wait(coming, phase)
                 keys.full.wait(stage, parity)
-            (coming_rows,) = cube.matrices(select(more, coming, tile))
-            at = keys.at(select(more, stage, before))
+            (coming_rows,) = cube.matrices(kl.select(more, coming, tile))
+            at = keys.at(kl.select(more, stage, before))
             scores_of_next = plan.sums(block)
             plan.add_scores(scores_of_next, coming_rows, row, at, plan.features)
             opening[0][0].parts[0] = scores_of_next[0][0].parts[0]
-            wait_mma(sums[0][0], pending=1)
+            kl.wait_mma(sums[0][0], pending=1)
             values.release(before)
             row_at = (n * g.heads + head) * g.queries
             finish(sums[0], largest, powers, total, row_at, first + row, g, form, plan)
-            wait_puts(read=True)
+            kl.wait_puts(read=True)
             store_rows(sums, results, o_map, (n, head), first + row, plan)
-        wait_mma()
+        kl.wait_mma()
         end_turns(group, plan)
-        wait_puts()
+        kl.wait_puts()
 
 
-@kernel
+@kl.kernel
 def query_gradient_tma(
-    up: Upstream[Pointer],
-    for_query: Out,
-    value_width: Size,
-    batches: Size,
-    band: Size,
-    up_steps: HeadSteps[Number],
-    steps: HeadSteps[Number],
+    up: Upstream[kl.Pointer],
+    for_query: kl.Out,
+    value_width: kl.Size,
+    batches: kl.Size,
+    band: kl.Size,
+    up_steps: HeadSteps[kl.Number],
+    steps: HeadSteps[kl.Number],
     g: KernelOperands,
     *,
     plan: TmaPlan,
     form: ScoreForm,
 ) -> None:
     """Compute the gradients of tiles of queries, of heads in bands, the longest rows first."""
-    launch_attributes(cubes_per_core=1)
+    kl.launch_attributes(cubes_per_core=1)
     block, of_keys = plan.block, (batches, g.key_heads, g.keys)
     of_queries = batches, g.heads, g.queries
     q_map = lines_map(g.query, (*of_queries, g.features), g.query_strides[:3], plan.rows)
@@ -195,16 +177,16 @@ def query_gradient_tma(
     (results,), (queries, upstreams), (keys, values) = cube.results, cube.own, cube.steps
     count = cube.count
 
-    with role(0, registers=plan.registers[0]):
-        if unit_index() == 0:
+    with kl.role(0, registers=plan.registers[0]):
+        if kl.unit_index() == 0:
             cube.issue(g, form.causal)
-    with role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
-        group = unit_index() // 128 - 1
+    with kl.role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
+        group = kl.unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, form)
         stage, parity = count * 0, count * 0
         begin_turns(group, plan)
-        for turn in range(count):
+        for turn in kl.range(count):
             tile, phase = plan.place(turn)
             queries.full.wait(tile, phase)
             place = cube.coordinates.at(tile * 4)
@@ -223,14 +205,14 @@ def query_gradient_tma(
             values.full.wait(stage, parity)
             plan.add_scores(opening, mine[0], row, keys.at(stage), rooms[0])
             plan.add_scores(slopes, mine[1], row, values.at(stage), rooms[1])
-            wait_mma(opening[0][0], pending=1)
+            kl.wait_mma(opening[0][0], pending=1)
             mask.adjust_before(opening, first + row, 0, reach, plan)
             weigh(opening[0][0], factor, shift)
-            wait_mma(slopes[0][0], after=[opening[0][0]])
+            kl.wait_mma(slopes[0][0], after=[opening[0][0]])
             values.release(stage)
             score_gradients(slopes[0][0], opening[0][0], along)
             weights = plan.weights(slopes, rooms[0])
-            for begin in range(block, plan.end(first, g, form.causal), block):
+            for begin in kl.range(block, plan.end(first, g, form.causal), block):
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
                 keys.full.wait(stage, parity)
@@ -241,47 +223,47 @@ def query_gradient_tma(
                 plan.add_scores(inner, mine[1], row, values.at(stage), rooms[1])
                 plan.multiply(sums, weights, keys.at(before), rooms[0])
                 give_turn(group, plan)
-                wait_mma(scores[0][0], pending=2)
+                kl.wait_mma(scores[0][0], pending=2)
                 mask.adjust_before(scores, first + row, begin, reach, plan)
                 weigh(scores[0][0], factor, shift)
-                wait_mma(inner[0][0], pending=1, after=[scores[0][0]])
+                kl.wait_mma(inner[0][0], pending=1, after=[scores[0][0]])
                 values.release(stage)
                 score_gradients(inner[0][0], scores[0][0], along)
                 made = plan.weights(inner, rooms[0])
-                wait_mma(sums[0][0], after=[one[0] for one in made])
+                kl.wait_mma(sums[0][0], after=[one[0] for one in made])
                 keys.release(before)
                 set_weights(weights, made)
             queries.release(tile)
             upstreams.release(tile)
             plan.multiply(sums, weights, keys.at(stage), rooms[0])
-            wait_mma(sums[0][0])
+            kl.wait_mma(sums[0][0])
             keys.release(stage)
             stage, parity = following(stage, parity, plan.stages)
             scale_sums(sums, g.scale)
-            wait_puts(read=True)
+            kl.wait_puts(read=True)
             store_rows(sums, results, o_map, (n, head), first + row, plan)
         end_turns(group, plan)
-        wait_puts()
+        kl.wait_puts()
 
 
-@kernel
+@kl.kernel
 def key_gradient_tma(
-    up: Upstream[Pointer],
-    for_key: Out,
-    for_value: Out,
-    value_width: Size,
-    batches: Size,
-    band: Size,
-    up_steps: HeadSteps[Number],
-    key_steps: HeadSteps[Number],
-    value_steps: HeadSteps[Number],
+    up: Upstream[kl.Pointer],
+    for_key: kl.Out,
+    for_value: kl.Out,
+    value_width: kl.Size,
+    batches: kl.Size,
+    band: kl.Size,
+    up_steps: HeadSteps[kl.Number],
+    key_steps: HeadSteps[kl.Number],
+    value_steps: HeadSteps[kl.Number],
     g: KernelOperands,
     *,
     plan: TmaPlan,
     form: ScoreForm,
 ) -> None:
     """Compute the gradients of tiles of keys and values, of heads in bands, the longest first."""
-    launch_attributes(cubes_per_core=1)
+    kl.launch_attributes(cubes_per_core=1)
     block, of_keys = plan.block, (batches, g.key_heads, g.keys)
     of_queries = batches, g.heads, g.queries
     q_map = lines_map(g.query, (*of_queries, g.features), g.query_strides[:3], block)
@@ -297,16 +279,16 @@ def key_gradient_tma(
     results, order, count, coordinates = cube.results, cube.order, cube.count, cube.coordinates
     whole = (g.queries + block - 1) // block
 
-    with role(0, registers=plan.registers[0]):
-        unit = unit_index()
+    with kl.role(0, registers=plan.registers[0]):
+        unit = kl.unit_index()
         if unit < 32:
             stage, parity = count * 0, count * 0 + 1
-            for turn in range(count):
+            for turn in kl.range(count):
                 # Most queries attend to the first keys. A tile has at least one step, even if it is
                 # hidden.
                 number, down = order.place(turn)
                 first = down * plan.rows
-                start = min(first // block, whole - 1) if form.causal else first * 0
+                start = kl.min(first // block, whole - 1) if form.causal else first * 0
                 n, head = number // g.key_heads, number % g.key_heads
                 if unit == 0:
                     tile, phase = plan.place(turn)
@@ -315,12 +297,12 @@ def key_gradient_tma(
                     place[0], place[1], place[2], place[3] = n, head, first, start
                     keys.fetch((n, head), first, tile, phase ^ 1)
                     values.fetch((n, head), first, tile, phase ^ 1)
-                for member in range(head * g.group, head * g.group + g.group):
+                for member in kl.range(head * g.group, head * g.group + g.group):
                     row_at = (n * g.heads + member) * g.queries
-                    for base in range(start * block, g.queries, block):
+                    for base in kl.range(start * block, g.queries, block):
                         # The producer's units load these numbers while one of them issues the TMA
                         # copies.
-                        places = [base + unit + more for more in range(0, block, 32)]
+                        places = [base + unit + more for more in kl.range(0, block, 32)]
                         shifts, deltas = (
                             [row.load(row_at + at, mask=at < g.queries) for at in places]
                             for row in (up.total, up.delta)
@@ -329,20 +311,20 @@ def key_gradient_tma(
                             queries.fetch((n, member), base, stage, parity)
                             upstreams.fetch((n, member), base, stage, parity)
                         sides.empty.wait(stage, parity)
-                        for i in range(block // 32):
+                        for i in kl.range(block // 32):
                             to = sides.at(stage).at(unit + 32 * i)
                             to[0] = finite(shifts[i]) * -LOG2_E
                             to[block] = deltas[i]
                         sides.full.arrive(stage)
                         stage, parity = following(stage, parity, plan.stages)
-    with role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
-        group = unit_index() // 128 - 1
+    with kl.role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
+        group = kl.unit_index() // 128 - 1
         row = group * OWN
         factor = exponent(g, form)
         stage, parity = count * 0, count * 0
-        here = registers(2, stage.dtype)
+        here = kl.registers(2, stage.dtype)
         begin_turns(group, plan)
-        for turn in range(count):
+        for turn in kl.range(count):
             tile, phase = plan.place(turn)
             keys.full.wait(tile, phase)
             place = coordinates.at(tile * 4)
@@ -354,7 +336,7 @@ def key_gradient_tma(
             before = stage
             # At least one step, so that sums always come from products. If the compiler sees
             # another way to them, it serialises the products.
-            for step in range(max((whole - start) * g.group, 1)):
+            for step in kl.range(kl.max((whole - start) * g.group, 1)):
                 queries.full.wait(stage, parity)
                 upstreams.full.wait(stage, parity)
                 take_turn(group, plan)
@@ -364,7 +346,7 @@ def key_gradient_tma(
                 give_turn(group, plan)
                 sides.full.wait(stage, parity)
                 # The preceding step's products are done too.
-                wait_mma(scores[0][0], pending=1)
+                kl.wait_mma(scores[0][0], pending=1)
                 if step > 0:
                     queries.release(before)
                     upstreams.release(before)
@@ -374,7 +356,7 @@ def key_gradient_tma(
                 weigh(scores[0][0], factor, side_of(scores, sides.at(stage), plan))
                 weights = plan.weights(scores, rooms[1])
                 plan.multiply(value_sums, weights, upstreams.at(stage), rooms[1])
-                wait_mma(inner[0][0], pending=1)
+                kl.wait_mma(inner[0][0], pending=1)
                 side = side_of(inner, sides.at(stage).at(block), plan)
                 score_gradients(inner[0][0], scores[0][0], side)
                 sides.release(stage)
@@ -383,22 +365,22 @@ def key_gradient_tma(
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
                 next_block(here, start, whole - start)
-            wait_mma(value_sums[0][0], key_sums[0][0])
+            kl.wait_mma(value_sums[0][0], key_sums[0][0])
             for ring, at in ((keys, tile), (values, tile), (queries, before), (upstreams, before)):
                 ring.release(at)
             scale_sums(key_sums, g.scale)
-            wait_puts(read=True)
+            kl.wait_puts(read=True)
             store_rows(key_sums, results[0], to_keys, (n, head), first + row, plan)
             store_rows(value_sums, results[1], to_values, (n, head), first + row, plan)
         end_turns(group, plan)
-        wait_puts()
+        kl.wait_puts()
 
 
-@helper
-def side_of(scores: Sums, source: Pointer, plan: MmaPlan) -> Band:
+@kl.helper
+def side_of(scores: Sums, source: kl.Pointer, plan: MmaPlan) -> kl.Band:
     """Return the numbers for a unit's columns of scores."""
     made = scores[0][0].band(1 - plan.axis)
     _, right = plan.places(scores[0][0])
-    for k in range(len(made.keys)):
+    for k in kl.range(len(made.keys)):
         made.items[k] = source[right + made.keys[k]]
     return made

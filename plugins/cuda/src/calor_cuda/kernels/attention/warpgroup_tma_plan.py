@@ -15,45 +15,20 @@ from typing import Generic, TypeVar
 from calor.dtypes import DType, float32
 from calor_cuda.kernels.matmul.tma_store import store_part
 from calor_cuda.kernels.warpgroup import following
-from calor_kernel.language import (
-    Fragment,
-    Index,
-    Layout,
-    Mbarriers,
-    Number,
-    Pointer,
-    SharedMatrix,
-    SizeOf,
-    Swizzle,
-    Swizzled,
-    TensorMap,
-    arrive,
-    barrier,
-    cube_count,
-    cube_position,
-    helper,
-    lane_position,
-    min,
-    operand_of,
-    range,
-    select,
-    shared,
-    tensor_map,
-    unit_index,
-)
+from calor_kernel import language as kl
 from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.operands import KernelOperands
 from calor_kernel.library.gemm.mma import Sums, add_products
 
 N = TypeVar("N")
 
-Weights = list[list[Fragment]]
+Weights = list[list[kl.Fragment]]
 """Weights of a block as operands, for each step of a product."""
 
 # Elements of a line of shared memory for the instructions, and rows of a warp group.
 LINE, OWN = 64, 64
 # The swizzle of a line's pieces of 16 bytes.
-_SWIZZLE = Swizzle(3, 3, 3)
+_SWIZZLE = kl.Swizzle(3, 3, 3)
 # Registers of producer units, by the number of consumer warp groups.
 PRODUCER = {1: 56, 2: 24, 3: 32}
 CONSUMER = {1: 240, 2: 240, 3: 160}
@@ -95,7 +70,7 @@ class TmaPlan(MmaPlan):
             -(self.producer_registers - producer) // (8 * self.groups)
         ) * 8
 
-    def place(self, turn: Number) -> tuple[Index, Number]:
+    def place(self, turn: kl.Number) -> tuple[kl.Index, kl.Number]:
         """Return the position of a tile's own rows, and the parity of their barrier's phase."""
         return (0, turn % 2) if self.own_tiles == 1 else (turn % 2, turn // 2 % 2)
 
@@ -109,29 +84,32 @@ class TmaPlan(MmaPlan):
         """The units of a cube."""
         return 32 * self.planes + 128
 
-    @helper
+    @kl.helper
     def weights(self, scores: Sums, room: int) -> Weights:
         """Return weights as operands, for each step of the products with rows of ``room``."""
         shape = self.shape(room)
-        return [[operand_of(scores[0], shape, "a", first=p)] for p in range(0, self.block, shape.k)]
+        return [
+            [kl.operand_of(scores[0], shape, "a", first=p)]
+            for p in kl.range(0, self.block, shape.k)
+        ]
 
-    @helper
-    def multiply(self, sums: Sums, weights: Weights, rows: Pointer, room: int) -> None:
+    @kl.helper
+    def multiply(self, sums: Sums, weights: Weights, rows: kl.Pointer, room: int) -> None:
         """Start adding weights times a block's rows."""
         add_products(sums, weights, self.panel(self.block, room).matrix(rows), self.block)
 
-    @helper
-    def end(self, first: Number, g: KernelOperands, causal: bool) -> Number:
+    @kl.helper
+    def end(self, first: kl.Number, g: KernelOperands, causal: bool) -> kl.Number:
         """Return the end of the keys that a tile's queries attend to."""
-        return min(g.keys, first + self.rows) if causal else g.keys
+        return kl.min(g.keys, first + self.rows) if causal else g.keys
 
 
 @dataclass(frozen=True, slots=True)
 class HeadSteps(Generic[N]):
     """The strides of heads and batches of a dense operand."""
 
-    head: SizeOf[N]
-    batch: SizeOf[N]
+    head: kl.SizeOf[N]
+    batch: kl.SizeOf[N]
 
     def rows(self, width: N) -> tuple[N, N, N]:
         """Return the strides of batches, heads and rows of a width."""
@@ -142,20 +120,20 @@ class HeadSteps(Generic[N]):
 class Stages:
     """Stages of ``size`` elements in shared memory; producers fill and warp groups release them."""
 
-    memory: Pointer
+    memory: kl.Pointer
     size: int
-    full: Mbarriers
-    empty: Mbarriers
+    full: kl.Mbarriers
+    empty: kl.Mbarriers
 
-    def at(self, stage: Index) -> Pointer:
+    def at(self, stage: kl.Index) -> kl.Pointer:
         """Return the memory of a stage."""
         return self.memory.at(stage * self.size)
 
-    @helper
-    def release(self, stage: Index) -> None:
+    @kl.helper
+    def release(self, stage: kl.Index) -> None:
         """Release a stage for a plane."""
-        barrier("plane")
-        if lane_position() == 0:
+        kl.barrier("plane")
+        if kl.lane_position() == 0:
             self.empty.arrive(stage)
 
 
@@ -164,29 +142,33 @@ class Ring(Stages):
     """Stages of panels of ``count`` rows that TMA fills from a ``source``."""
 
     count: int
-    source: TensorMap
+    source: kl.TensorMap
 
-    @helper
+    @kl.helper
     def fetch(
-        self, place: tuple[Number, Number], first: Number, stage: Index, parity: Number
+        self,
+        place: tuple[kl.Number, kl.Number],
+        first: kl.Number,
+        stage: kl.Index,
+        parity: kl.Number,
     ) -> None:
         """Issue copies of a panel of a batch and head, from row ``first`` on, line by line."""
         self.empty.wait(stage, parity)
         self.full.expect(stage, self.size * self.memory.dtype.itemsize)
-        for line in range(self.size // (self.count * LINE)):
+        for line in kl.range(self.size // (self.count * LINE)):
             to = self.at(stage).at(line * self.count * LINE)
             self.source.fetch(to, (*place, first, line * LINE), self.full, stage)
         self.full.arrive(stage)
 
 
-@helper
+@kl.helper
 def lines_map(
-    operand: Pointer, sizes: Sequence[Number], strides: Sequence[Number], count: int
-) -> TensorMap:
+    operand: kl.Pointer, sizes: Sequence[kl.Number], strides: Sequence[kl.Number], count: int
+) -> kl.TensorMap:
     """Return the tensor map of an operand of four axes: boxes of ``count`` rows of a line each."""
     whole = (1, 1, count, LINE)
-    at = Swizzled(_SWIZZLE, Layout(whole, (0, 0, LINE, 1)))
-    return tensor_map(operand, sizes, (*strides, 1), whole, at)
+    at = kl.Swizzled(_SWIZZLE, kl.Layout(whole, (0, 0, LINE, 1)))
+    return kl.tensor_map(operand, sizes, (*strides, 1), whole, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,26 +179,26 @@ class TileOrder:
     stay in the cache. Cubes take them in serpentine order, so that all have equal work.
     """
 
-    down: Number
-    heads: Number
-    band: Number
+    down: kl.Number
+    heads: kl.Number
+    band: kl.Number
 
-    @helper
-    def count(self) -> Number:
+    @kl.helper
+    def count(self) -> kl.Number:
         """Return the number of tiles of this cube."""
-        cube, cubes = cube_position(0), cube_count(0)
+        cube, cubes = kl.cube_position(0), kl.cube_count(0)
         whole, rest = self.down * self.heads // cubes, self.down * self.heads % cubes
-        last = select(whole % 2 == 1, cubes - 1 - cube, cube)
-        return whole + select(last < rest, 1, 0)
+        last = kl.select(whole % 2 == 1, cubes - 1 - cube, cube)
+        return whole + kl.select(last < rest, 1, 0)
 
-    @helper
-    def place(self, turn: Number) -> tuple[Number, Number]:
+    @kl.helper
+    def place(self, turn: kl.Number) -> tuple[kl.Number, kl.Number]:
         """Return the head, of all batches, and the index of this cube's tile in its head."""
-        cube, cubes = cube_position(0), cube_count(0)
-        number = turn * cubes + select(turn % 2 == 1, cubes - 1 - cube, cube)
+        cube, cubes = kl.cube_position(0), kl.cube_count(0)
+        number = turn * cubes + kl.select(turn % 2 == 1, cubes - 1 - cube, cube)
         of_band = self.down * self.band
         begin = number // of_band * self.band
-        within, wide = number % of_band, min(self.heads - begin, self.band)
+        within, wide = number % of_band, kl.min(self.heads - begin, self.band)
         return begin + within % wide, within // wide
 
 
@@ -230,15 +212,15 @@ class Cube:
     """
 
     plan: TmaPlan
-    results: Sequence[Pointer]
+    results: Sequence[kl.Pointer]
     own: Sequence[Ring]
     steps: Sequence[Ring]
     numbers: Stages
     order: TileOrder
-    count: Number
-    coordinates: Pointer
+    count: kl.Number
+    coordinates: kl.Pointer
 
-    def matrices(self, tile: Index) -> list[SharedMatrix]:
+    def matrices(self, tile: kl.Index) -> list[kl.SharedMatrix]:
         """Return a tile's own rows of each operand as matrices."""
         plan, rooms = self.plan, self.plan.rooms[: len(self.own)]
         return [
@@ -246,12 +228,12 @@ class Cube:
             for room, ring in zip(rooms, self.own, strict=True)
         ]
 
-    @helper
+    @kl.helper
     def issue(self, g: KernelOperands, causal: bool) -> None:
         """Issue the copies of the tiles of queries, and of the keys that each attends to."""
         plan, order, own = self.plan, self.order, self.own
         stage, parity = self.count * 0, self.count * 0 + 1
-        for turn in range(self.count):
+        for turn in kl.range(self.count):
             number, down = order.place(turn)
             # The last rows of a head attend to most keys.
             n, head, first = (
@@ -266,16 +248,17 @@ class Cube:
             for ring in own:
                 ring.fetch((n, head), first, tile, phase ^ 1)
             at = (n, head // g.group)
-            for begin in range(0, plan.end(first, g, causal), plan.block):
+            for begin in kl.range(0, plan.end(first, g, causal), plan.block):
                 for step in self.steps:
                     step.fetch(at, begin, stage, parity)
                 stage, parity = following(stage, parity, plan.stages)
 
 
-@helper
+@kl.helper
 def cube_of(
-    plan: TmaPlan, own: Sequence[TensorMap], steps: Sequence[TensorMap], results: Sequence[int],
-    rows: Number, heads: Number, batches: Number, band: Number, numbers: bool = False,
+    plan: TmaPlan, own: Sequence[kl.TensorMap], steps: Sequence[kl.TensorMap],
+    results: Sequence[int], rows: kl.Number, heads: kl.Number, batches: kl.Number,
+    band: kl.Number, numbers: bool = False,
 ) -> Cube:  # fmt: skip
     """Return the cube of a kernel with tiles of some rows and heads.
 
@@ -283,16 +266,16 @@ def cube_of(
     results. ``numbers``: whether a step has two numbers for each row.
     """
     block, stages = plan.block, plan.stages
-    results_at = [shared(plan.rows * room, plan.dtype, align=1024) for room in results]
+    results_at = [kl.shared(plan.rows * room, plan.dtype, align=1024) for room in results]
     own_sizes = [plan.rows * room for room in plan.rooms[: len(own)]]
     step_sizes = [block * room for room in plan.rooms]
-    own_at = [shared(plan.own_tiles * size, plan.dtype, align=1024) for size in own_sizes]
-    steps_at = [shared(stages * size, plan.dtype, align=1024) for size in step_sizes]
-    numbers_at = shared(stages * 2 * block, float32, align=16) if numbers else None
+    own_at = [kl.shared(plan.own_tiles * size, plan.dtype, align=1024) for size in own_sizes]
+    steps_at = [kl.shared(stages * size, plan.dtype, align=1024) for size in step_sizes]
+    numbers_at = kl.shared(stages * 2 * block, float32, align=16) if numbers else None
 
-    def barriers(count: int, arrivals: int = 1) -> tuple[Mbarriers, Mbarriers]:
-        full = Mbarriers(count, arrivals, meet=False)
-        return full, Mbarriers(count, 4 * plan.groups, meet=False)
+    def barriers(count: int, arrivals: int = 1) -> tuple[kl.Mbarriers, kl.Mbarriers]:
+        full = kl.Mbarriers(count, arrivals, meet=False)
+        return full, kl.Mbarriers(count, 4 * plan.groups, meet=False)
 
     own_rings = [
         Ring(memory, size, *barriers(plan.own_tiles), plan.rows, source)
@@ -305,69 +288,69 @@ def cube_of(
     sides: Stages = step_rings[0]
     if numbers_at is not None:
         sides = Stages(numbers_at, 2 * block, *barriers(stages, 32))
-    barrier()
+    kl.barrier()
     order = TileOrder((rows + plan.rows - 1) // plan.rows, heads * batches, band)
     count = order.count()
-    coordinates = shared(4 * plan.own_tiles, count.dtype)
+    coordinates = kl.shared(4 * plan.own_tiles, count.dtype)
     return Cube(plan, results_at, own_rings, step_rings, sides, order, count, coordinates)
 
 
-@helper
+@kl.helper
 def set_weights(weights: Weights, others: Weights) -> None:
     """Set weights to others once the products with them are done."""
     for old, new in zip(weights, others, strict=True):
         old[0].parts[0] = new[0].parts[0]
 
 
-@helper
+@kl.helper
 def store_rows(
-    sums: Sums, results: Pointer, to: TensorMap, place: tuple[Number, Number], row: Number,
-    plan: TmaPlan,
+    sums: Sums, results: kl.Pointer, to: kl.TensorMap, place: tuple[kl.Number, kl.Number],
+    row: kl.Number, plan: TmaPlan,
 ) -> None:  # fmt: skip
     """Write a warp group's rows through its own lines of ``results``, to a position on.
 
     The lines are free after ``wait_puts(read=True)``; the first barrier passes this on to all.
     """
-    group, lines = unit_index() // 128 - 1, sums[0][0].shape.n // LINE
+    group, lines = kl.unit_index() // 128 - 1, sums[0][0].shape.n // LINE
     own = results.at(group * OWN * LINE * lines)
-    barrier("warpgroup")
-    for line in range(lines):
+    kl.barrier("warpgroup")
+    for line in kl.range(lines):
         store_part(sums[0][0], own.at(line * OWN * LINE), line * LINE, LINE, _SWIZZLE)
-    barrier("warpgroup")
-    for line in range(lines):
-        to.put(own.at(line * OWN * LINE), (*place, row, line * LINE), unit_index() % 128, 128)
+    kl.barrier("warpgroup")
+    for line in kl.range(lines):
+        to.put(own.at(line * OWN * LINE), (*place, row, line * LINE), kl.unit_index() % 128, 128)
 
 
 # Two warp groups alternate with one barrier each; the other warp group arrives at it.
-@helper
-def begin_turns(group: Number, plan: TmaPlan) -> None:
+@kl.helper
+def begin_turns(group: kl.Number, plan: TmaPlan) -> None:
     """Let the first warp group begin."""
     if plan.alternating and (group == 1):
-        arrive(1, 256)
+        kl.arrive(1, 256)
 
 
-@helper
-def take_turn(group: Number, plan: TmaPlan) -> None:
+@kl.helper
+def take_turn(group: kl.Number, plan: TmaPlan) -> None:
     """Wait until the other warp group has issued its products."""
     if plan.alternating:
         if group == 0:
-            barrier(name=1, count=256)
+            kl.barrier(name=1, count=256)
         else:
-            barrier(name=2, count=256)
+            kl.barrier(name=2, count=256)
 
 
-@helper
-def give_turn(group: Number, plan: TmaPlan) -> None:
+@kl.helper
+def give_turn(group: kl.Number, plan: TmaPlan) -> None:
     """Let the other warp group go on."""
     if plan.alternating:
         if group == 0:
-            arrive(2, 256)
+            kl.arrive(2, 256)
         else:
-            arrive(1, 256)
+            kl.arrive(1, 256)
 
 
-@helper
-def end_turns(group: Number, plan: TmaPlan) -> None:
+@kl.helper
+def end_turns(group: kl.Number, plan: TmaPlan) -> None:
     """Take the last turn, so that no unit waits at a barrier."""
     if plan.alternating and (group == 0):
-        barrier(name=1, count=256)
+        kl.barrier(name=1, count=256)

@@ -25,38 +25,7 @@ from calor_cuda.kernels.conv.implicit_gemm_tma_plan import (
     Writes,
 )
 from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
-from calor_kernel.language import (
-    Fragment,
-    In,
-    Index,
-    Layout,
-    Mbarriers,
-    Number,
-    Out,
-    Pointer,
-    SharedMatrix,
-    Size,
-    SizeOf,
-    StrideOf,
-    Swizzled,
-    assume_multiple,
-    barrier,
-    constant,
-    cube_count,
-    cube_position,
-    fragment,
-    helper,
-    kernel,
-    lane_position,
-    launch_attributes,
-    pack,
-    range,
-    role,
-    select,
-    shared,
-    tensor_map,
-    unit_index,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of
 
@@ -74,34 +43,34 @@ class Window(Generic[N]):
     + i * move`` from the stride times its pixel.
     """
 
-    taps: SizeOf[N]
-    columns: SizeOf[N]
-    first: StrideOf[N]
-    down: StrideOf[N]
-    across: StrideOf[N]
-    start_down: StrideOf[N]
-    start_across: StrideOf[N]
-    move_down: StrideOf[N]
-    move_across: StrideOf[N]
+    taps: kl.SizeOf[N]
+    columns: kl.SizeOf[N]
+    first: kl.StrideOf[N]
+    down: kl.StrideOf[N]
+    across: kl.StrideOf[N]
+    start_down: kl.StrideOf[N]
+    start_across: kl.StrideOf[N]
+    move_down: kl.StrideOf[N]
+    move_across: kl.StrideOf[N]
 
 
-@kernel
+@kl.kernel
 def conv_tma(
-    w: In,
-    x: In,
-    c: Out,
-    w_sizes: tuple[Size, ...],
-    w_row: Size,
-    x_sizes: tuple[Size, ...],
-    x_strides: tuple[Size, ...],
-    x_column: Size,
-    window: Window[Number],
-    pixels: tuple[Size, ...],
-    c_row: Size,
-    c_image: Size,
-    share: Size,
-    part_step: Size,
-    cells: tuple[Size, ...],
+    w: kl.In,
+    x: kl.In,
+    c: kl.Out,
+    w_sizes: tuple[kl.Size, ...],
+    w_row: kl.Size,
+    x_sizes: tuple[kl.Size, ...],
+    x_strides: tuple[kl.Size, ...],
+    x_column: kl.Size,
+    window: Window[kl.Number],
+    pixels: tuple[kl.Size, ...],
+    c_row: kl.Size,
+    c_image: kl.Size,
+    share: kl.Size,
+    part_step: kl.Size,
+    cells: tuple[kl.Size, ...],
     *,
     plan: TmaPlan,
     strides: tuple[int, int],
@@ -114,50 +83,54 @@ def conv_tma(
     terms; y selects the part. ``cells``: rows and columns of the result if its pixels are cells;
     with alternating phases, their row stride in the result and the first row.
     """
-    launch_attributes(cubes_per_core=1)
+    kl.launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
     w_at = plan.swizzled(plan.rows, depth)
     # The rows of a phase in a warp group are one box.
     w_rows = plan.rows if plan.row_phases is None else 64 // plan.writes.phases
-    w_map = tensor_map(
+    w_map = kl.tensor_map(
         w, w_sizes, (w_row, 1), (w_rows, depth), plan.swizzled(w_rows, depth),
         rounded=plan.shape.tf32,
     )  # fmt: skip
     box = (some_images, some_rows, 1, some_columns, depth)
-    x_map = tensor_map(
+    x_map = kl.tensor_map(
         x, x_sizes, (*x_strides, 1), box, plan.swizzled(*box), rounded=plan.shape.tf32
     )
     w_size, x_size = plan.rows * depth, plan.columns * depth
     nbytes = (w_size + plan.pixels * depth) * plan.dtype.itemsize
-    left = shared(plan.stages * w_size, plan.dtype, align=1024)
-    right = shared(plan.stages * x_size, plan.dtype, align=1024)
-    staged = shared(plan.rows * PITCH, plan.result, align=16)
+    left = kl.shared(plan.stages * w_size, plan.dtype, align=1024)
+    right = kl.shared(plan.stages * x_size, plan.dtype, align=1024)
+    staged = kl.shared(plan.rows * PITCH, plan.result, align=16)
     # The rest of the columns has no box; it is multiplied but never written.
     rest = (plan.columns - plan.pixels) * depth
-    for at in range(unit_index(), plan.stages * rest, plan.units) if rest else ():
+    for at in kl.range(kl.unit_index(), plan.stages * rest, plan.units) if rest else ():
         right[at // rest * x_size + plan.pixels * depth + at % rest] = 0
-    full = Mbarriers(plan.stages, 1, meet=False)
-    empty = Mbarriers(plan.stages, 4 * plan.groups)
-    right_at = Swizzled(w_at.swizzle, Layout((depth, plan.columns), (1, depth)))
+    full = kl.Mbarriers(plan.stages, 1, meet=False)
+    empty = kl.Mbarriers(plan.stages, 4 * plan.groups)
+    right_at = kl.Swizzled(w_at.swizzle, kl.Layout((depth, plan.columns), (1, depth)))
     ring = Ring(left, right, (w_size, x_size), right_at, full, empty, plan.stages, depth)
     (high, wide), (channels, terms), images = pixels, w_sizes, x_sizes[0]
     downs, acrosses = -(-high // some_rows), -(-wide // some_columns)
     rows = -(-channels // plan.channels)
     whole = rows * downs * acrosses * -(-images // some_images)
-    every, split = cube_count(0), cube_position(1)
+    every, split = kl.cube_count(0), kl.cube_position(1)
 
-    def first_of(tile: Number) -> tuple[Number, Number, Number, Number]:
+    def first_of(tile: kl.Number) -> tuple[kl.Number, kl.Number, kl.Number, kl.Number]:
         """Return the channel, image, row and column at which a tile begins."""
         row, place = tile % rows * plan.channels, tile // rows
         across = place % acrosses * some_columns
         down = place // acrosses % downs * some_rows
         return row, place // acrosses // downs * some_images, down, across
 
-    with role(0, registers=ASKING[plan.groups]):
-        if unit_index() == 0:
+    with kl.role(0, registers=ASKING[plan.groups]):
+        if kl.unit_index() == 0:
 
             def copy(
-                stage: Number, first: tuple[Number, ...], some: Number, i: Number, j: Number
+                stage: kl.Number,
+                first: tuple[kl.Number, ...],
+                some: kl.Number,
+                i: kl.Number,
+                j: kl.Number,
             ) -> None:
                 row, some_image, down, across = first
                 rows_at = left.at(stage * w_size)
@@ -167,7 +140,7 @@ def conv_tma(
                 else:
                     tap = some * plan.row_phases.taps + window.first + i * window.down
                     found = terms_of(plan.row_phases, tap, j, window.across, terms // depth)
-                    for piece in range(plan.rows // w_rows):
+                    for piece in kl.range(plan.rows // w_rows):
                         group, phase = piece // len(found), piece % len(found)
                         of = row + group * w_rows, found[phase] * depth
                         w_map.fetch(rows_at.at(piece * w_rows * depth), of, full, stage)
@@ -180,25 +153,25 @@ def conv_tma(
                 x_map.fetch(right.at(stage * x_size), seen, full, stage)
 
             stage, parity = images * 0, images * 0 + 1
-            for tile in range(cube_position(0), whole, every):
+            for tile in kl.range(kl.cube_position(0), whole, every):
                 first = first_of(tile)
-                for number in range(share):
+                for number in kl.range(share):
                     step = split * share + number
                     some, tap = step // window.taps, step % window.taps
                     i, j = tap // window.columns, tap % window.columns
                     stage, parity = ring.load(stage, parity, nbytes, copy, first, some, i, j)
-    with role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
+    with kl.role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
-        top = (unit_index() // 128 - 1) * 64
+        top = (kl.unit_index() // 128 - 1) * 64
         stage, parity = images * 0, images * 0
 
-        def left_of(stage: Number) -> Callable[[int], SharedMatrix]:
-            lefts = SharedMatrix(left.at(stage * w_size), w_at)
+        def left_of(stage: kl.Number) -> Callable[[int], kl.SharedMatrix]:
+            lefts = kl.SharedMatrix(left.at(stage * w_size), w_at)
             return lambda p: lefts.tile((shape.m, shape.k), (top, p))
 
-        for tile in range(cube_position(0), whole, every):
+        for tile in kl.range(kl.cube_position(0), whole, every):
             row, *pixel = first_of(tile)
-            sums = fragment(shape, "c")
+            sums = kl.fragment(shape, "c")
             stage, parity = ring.multiply(sums, shape, share, 1, stage, parity, left_of)
             start, part = split * part_step, staged.at(top * PITCH)
             own = row + top // plan.writes.phases
@@ -207,10 +180,10 @@ def conv_tma(
             write(sums, part, c, to, (own, *pixel), limits, cells, plan)
 
 
-@helper
+@kl.helper
 def terms_of(
-    row_phases: RowPhases, tap: Number, column: Number, step: Number, beyond: Number
-) -> list[Number]:
+    row_phases: RowPhases, tap: kl.Number, column: kl.Number, step: kl.Number, beyond: kl.Number
+) -> list[kl.Number]:
     """Return the tap index of each phase that reads a window column.
 
     For a phase that does not read it the index is ``beyond`` all terms, where TMA reads zeros.
@@ -218,12 +191,12 @@ def terms_of(
     made = []
     for first, start, count in row_phases.phases:
         seen = (column >= start) & (column < start + count)
-        made.append(select(seen, tap + first + (column - start) * step, beyond))
+        made.append(kl.select(seen, tap + first + (column - start) * step, beyond))
     return made
 
 
-@helper
-def whole_and_rest(place: Number, stride: int) -> tuple[Number, Index]:
+@kl.helper
+def whole_and_rest(place: kl.Number, stride: int) -> tuple[kl.Number, kl.Index]:
     """Return the group of a position, possibly before the first, and the position in the group."""
     if stride == 1:
         return place, place * 0
@@ -231,15 +204,15 @@ def whole_and_rest(place: Number, stride: int) -> tuple[Number, Index]:
     return safe // stride - _BEFORE, safe % stride
 
 
-@helper
+@kl.helper
 def write(
-    sums: Fragment,
-    part: Pointer,
-    c: Pointer,
-    to: tuple[Number, Number, Number],
-    first: Sequence[Number],
-    limits: tuple[Number, Number, Number, Number],
-    cells: Sequence[Number],
+    sums: kl.Fragment,
+    part: kl.Pointer,
+    c: kl.Pointer,
+    to: tuple[kl.Number, kl.Number, kl.Number],
+    first: Sequence[kl.Number],
+    limits: tuple[kl.Number, kl.Number, kl.Number, kl.Number],
+    cells: Sequence[kl.Number],
     plan: TmaPlan,
 ) -> None:
     """Write a warp group's sums; ``first``: the channel, image, row and column of the tile.
@@ -250,22 +223,22 @@ def write(
     (start, c_row, c_image), (channels, images, high, wide) = to, limits
     how, (_, some_rows, some_columns) = plan.writes, plan.box
     below, right = sums.lane_place()
-    lane, plane = lane_position(), unit_index() // _LANES % _PLANES
+    lane, plane = kl.lane_position(), kl.unit_index() // _LANES % _PLANES
     # Lanes with pixels of one channel, and channels that a plane writes at a time.
     side = min(_LANES, _PART // how.run)
     together = _LANES // side
     own, near, rows = plane, lane * how.run, _ROWS // how.phases
     if together > 1:
         own, near = plane * together + lane // side, lane % side * how.run
-    for begin in range(0, plan.columns, _PART):
-        barrier("warpgroup")
+    for begin in kl.range(0, plan.columns, _PART):
+        kl.barrier("warpgroup")
         for _, far in columns_of([sums]):
             if begin <= far < begin + _PART:
                 for r, found in rows_of(sums, far):
                     place = (below + r) * PITCH + right + (far - begin)
-                    part.store(assume_multiple(place, 2), pack(found).to(c.dtype))
-        barrier("warpgroup")
-        for far in range(0, min(_PART, plan.columns - begin), side * how.run):
+                    part.store(kl.assume_multiple(place, 2), kl.pack(found).to(c.dtype))
+        kl.barrier("warpgroup")
+        for far in kl.range(0, min(_PART, plan.columns - begin), side * how.run):
             place = begin + far + near
             line, x = place // some_columns, place % some_columns + first[3]
             image, y = line // some_rows + first[1], line % some_rows + first[2]
@@ -277,38 +250,38 @@ def write(
                 at = lead + (y * wide + x)
                 if how.phases > 1:
                     at = lead + (y * cells[0] + cells[1] + x * how.phases)
-                for row in range(0, rows, _PLANES * together):
+                for row in kl.range(0, rows, _PLANES * together):
                     value = alternating(part, (own + row) * PITCH + far + near, how)
                     if not how.ragged or (first[0] + own + row < channels):
                         if how.cells is None:
-                            there = assume_multiple(at + row * c_row, value.width)
+                            there = kl.assume_multiple(at + row * c_row, value.width)
                             c.store(there, value)
                         else:
                             there = lead + row * c_row
                             store_cells(c, how.cells, value, there, (y, x), cells)
 
 
-@helper
-def alternating(part: Pointer, at: Number, how: Writes) -> Number:
+@kl.helper
+def alternating(part: kl.Pointer, at: kl.Number, how: Writes) -> kl.Number:
     """Return the sums of a run of pixels, with all phases of each pixel."""
     step = _ROWS // how.phases * PITCH
     found = [
-        part.load(assume_multiple(at + number * step, how.run), how.run)
-        for number in range(how.phases)
+        part.load(kl.assume_multiple(at + number * step, how.run), how.run)
+        for number in kl.range(how.phases)
     ]
     if how.phases == 1:
         return found[0]
-    return pack([value[k] for k in range(how.run) for value in found])
+    return kl.pack([value[k] for k in kl.range(how.run) for value in found])
 
 
-@helper
+@kl.helper
 def store_cells(
-    c: Pointer,
+    c: kl.Pointer,
     cells: Cells,
-    value: Number,
-    start: Number,
-    place: tuple[Number, Number],
-    sizes: Sequence[Number],
+    value: kl.Number,
+    start: kl.Number,
+    place: tuple[kl.Number, kl.Number],
+    sizes: Sequence[kl.Number],
 ) -> None:
     """Write adjacent cells from a row and column of cells on.
 
@@ -316,13 +289,13 @@ def store_cells(
     """
     (high, wide), across = sizes, cells.sizes[1]
     top, left = place[0] * cells.sizes[0], place[1] * across
-    for down in range(cells.sizes[0]):
-        made = [constant(0, value.dtype)] * (value.width * across)
+    for down in kl.range(cells.sizes[0]):
+        made = [kl.constant(0, value.dtype)] * (value.width * across)
         if down == cells.at[0]:
-            made[cells.at[1] :: across] = [value[k] for k in range(value.width)]
+            made[cells.at[1] :: across] = [value[k] for k in kl.range(value.width)]
         y = top + down
-        for far in range(0, len(made), cells.access):
+        for far in kl.range(0, len(made), cells.access):
             x = left + far
             if not cells.cut or ((y < high) & (x < wide)):
-                at = assume_multiple(start + (y * wide + x), cells.access)
-                c.store(at, pack(made[far : far + cells.access]))
+                at = kl.assume_multiple(start + (y * wide + x), cells.access)
+                c.store(at, kl.pack(made[far : far + cells.access]))

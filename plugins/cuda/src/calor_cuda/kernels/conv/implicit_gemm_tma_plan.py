@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, float32
 from calor_cuda.kernels.warpgroup import LINE
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.language import Layout, Swizzle, Swizzled
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Correlation
@@ -130,10 +130,10 @@ class TmaPlan:
         staged = self.rows * PITCH * int(self.result.itemsize)
         return LINE * self.stages * (self.rows + self.columns) + staged + 1024
 
-    def swizzled(self, *sizes: int) -> Swizzled:
+    def swizzled(self, *sizes: int) -> kl.Swizzled:
         """Return the swizzled layout of lines along the last axis."""
         bits = {2: 3, 4: 2}[int(self.dtype.itemsize)]
-        return Swizzled(Swizzle(3, bits, 3), Layout.rows(*sizes))
+        return kl.Swizzled(kl.Swizzle(3, bits, 3), kl.Layout.rows(*sizes))
 
     def tiles(self, problem: Correlation) -> int:
         """Return the number of tiles of a problem."""

@@ -11,63 +11,51 @@ two adjacent rows, and the units of half a plane access every bank of shared mem
 from __future__ import annotations
 
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
-from calor_kernel.language import (
-    Fragment,
-    Index,
-    Number,
-    Pointer,
-    assume_multiple,
-    fragment,
-    helper,
-    lane_position,
-    pack,
-    shuffle,
-    unit_index,
-)
+from calor_kernel import language as kl
 
 # Rows in a line of shared memory, and elements of a box of such lines.
 _LINE, _BOX = 32, 1024
 
 
-@helper
-def place_of_rows() -> tuple[Number, Number]:
+@kl.helper
+def place_of_rows() -> tuple[kl.Number, kl.Number]:
     """Return the box of a unit's two rows, of its warp group's two, and their offset in it.
 
     The index of a row in sixteen, and that of the plane, are permuted bit by bit.
     """
-    row, plane = lane_position() // 4, unit_index() // 32 % 4
+    row, plane = kl.lane_position() // 4, kl.unit_index() // 32 % 4
     first = row % 2 * 2 + row // 2 % 2 * 16 + row // 4 * 8 + plane % 2 * 4
     return plane // 2, first
 
 
-@helper
-def rows_in_registers(left: Pointer, at: Index, plan: TmaPlan) -> list[Fragment]:
+@kl.helper
+def rows_in_registers(left: kl.Pointer, at: kl.Index, plan: TmaPlan) -> list[kl.Fragment]:
     """Return a step's fragments of A: boxes of the K axis by 32 rows."""
     shape = plan.shape
     box, first = place_of_rows()
-    deep = lane_position() % 4
+    deep = kl.lane_position() % 4
     # Pieces of four elements of a line are swizzled by the line's index modulo eight.
     line = at + box * _BOX + deep * _LINE
     near = line + (first ^ deep * 4)
     far = line + 4 * _LINE + (first ^ deep * 4 ^ 16)
     made = []
     for p in range(0, plan.depth, shape.k):
-        pieces = [left.load(assume_multiple(place + p * _LINE, 2), 2) for place in (near, far)]
-        found = fragment(shape, "a")
-        found.parts[0] = pack([piece[i] for piece in pieces for i in range(2)])
+        pieces = [left.load(kl.assume_multiple(place + p * _LINE, 2), 2) for place in (near, far)]
+        found = kl.fragment(shape, "a")
+        found.parts[0] = kl.pack([piece[i] for piece in pieces for i in range(2)])
         made.append(found)
     return made
 
 
-@helper
-def store_turned(sums: Fragment, target: Pointer, start: int, plan: TmaPlan) -> None:
+@kl.helper
+def store_turned(sums: kl.Fragment, target: kl.Pointer, start: int, plan: TmaPlan) -> None:
     """Store some columns of sums as lines of the result's transpose, two boxes of 32 by 32."""
     box, first = place_of_rows()
-    column = lane_position() % 4 * 2
+    column = kl.lane_position() % 4 * 2
     for q in range(2):
         line = column + q
         begin = box * _BOX + line * _LINE + (first ^ line * 4)
         for block in range(0, plan.part, 8):
             register = (start + block) // 2 + q
-            pair = shuffle(sums.parts[0], (register, register + 2))
-            target.store(assume_multiple(begin + block * _LINE, 2), pair.to(plan.result))
+            pair = kl.shuffle(sums.parts[0], (register, register + 2))
+            target.store(kl.assume_multiple(begin + block * _LINE, 2), pair.to(plan.result))

@@ -18,24 +18,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
-from calor_kernel.language import (
-    Fragment,
-    Index,
-    Mask,
-    Number,
-    Pointer,
-    SizeOf,
-    assume_multiple,
-    barrier,
-    constant,
-    fence,
-    helper,
-    loop_range,
-    pack,
-    quotient,
-    select,
-    shuffle,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.loops import DeviceRange
 
 N = TypeVar("N")
@@ -51,11 +34,11 @@ class Piece:
     the tile.
     """
 
-    tile: Index
-    start: Index
-    length: Index
-    begin: Index
-    ends: Mask
+    tile: kl.Index
+    start: kl.Index
+    length: kl.Index
+    begin: kl.Index
+    ends: kl.Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +48,25 @@ class Split(Generic[N]):
     Further ``rounds`` of whole tiles begin with the tile of index ``tiles``.
     """
 
-    tiles: SizeOf[N]
-    each: SizeOf[N]
-    more: SizeOf[N]
-    rounds: SizeOf[N]
+    tiles: kl.SizeOf[N]
+    each: kl.SizeOf[N]
+    more: kl.SizeOf[N]
+    rounds: kl.SizeOf[N]
 
 
 class WholeTiles:
     """Cube ``first`` computes every ``step``-th of ``tiles``, with all ``deep`` elements of K."""
 
-    def __init__(self, first: Number, step: Number, tiles: Number, deep: Number) -> None:
+    def __init__(
+        self, first: kl.Number, step: kl.Number, tiles: kl.Number, deep: kl.Number
+    ) -> None:
         self.first, self.step, self.tiles, self.deep = first, step, tiles, deep
 
     def turns(self) -> DeviceRange:
         """Return the number of a cube's pieces."""
-        return loop_range(self.first, self.tiles, self.step)
+        return kl.loop_range(self.first, self.tiles, self.step)
 
-    def piece(self, turn: Number) -> Piece:
+    def piece(self, turn: kl.Number) -> Piece:
         """Return the piece with index ``turn``."""
         return Piece(turn, 0, self.deep, 0, True)
 
@@ -95,13 +80,13 @@ class Shares:
 
     def __init__(
         self,
-        first: Number,
-        cubes: Number,
-        deep: Number,
+        first: kl.Number,
+        cubes: kl.Number,
+        deep: kl.Number,
         depth: int,
-        sums: Pointer,
-        flags: Pointer,
-        split: Split[Number],
+        sums: kl.Pointer,
+        flags: kl.Pointer,
+        split: Split[kl.Number],
     ) -> None:
         self.sums, self.flags = sums, flags
         self.tiles, self.rounds = split.tiles, split.rounds
@@ -109,46 +94,53 @@ class Shares:
         self.cube, self.cubes, self.depth = first, cubes, depth
         self.steps = -(-deep // depth)
         self.begin, self.end = self.share(first), self.share(first + 1)
-        self.last = quotient(self.end - 1, self.steps)
-        self.pieces = self.last - quotient(self.begin, self.steps) + 1
+        self.last = kl.quotient(self.end - 1, self.steps)
+        self.pieces = self.last - kl.quotient(self.begin, self.steps) + 1
 
-    def share(self, cube: Number) -> Number:
+    def share(self, cube: kl.Number) -> kl.Number:
         """Return the first step of a cube's share."""
-        return cube * self.each + select(cube < self.more, cube, self.more)
+        return cube * self.each + kl.select(cube < self.more, cube, self.more)
 
     def turns(self) -> DeviceRange:
         """Return the number of a cube's pieces."""
-        return loop_range(0, self.pieces + self.rounds, 1)
+        return kl.loop_range(0, self.pieces + self.rounds, 1)
 
-    def piece(self, turn: Number) -> Piece:
+    def piece(self, turn: kl.Number) -> Piece:
         """Return the piece with index ``turn``: at least one step."""
         shared = turn < self.pieces
         # Tiles of shares go down, so that sums for other cubes are computed first.
-        tile = select(
+        tile = kl.select(
             shared, self.last - turn, self.tiles + self.cube + (turn - self.pieces) * self.cubes
         )
-        at = select(shared, tile, 0) * self.steps
-        begin = select(shared & (self.begin > at), self.begin - at, 0)
-        end = select(shared & (self.end - at < self.steps), self.end - at, self.steps)
-        count = select(end > begin, end - begin, 1)
+        at = kl.select(shared, tile, 0) * self.steps
+        begin = kl.select(shared & (self.begin > at), self.begin - at, 0)
+        end = kl.select(shared & (self.end - at < self.steps), self.end - at, self.steps)
+        count = kl.select(end > begin, end - begin, 1)
         return Piece(tile, begin * self.depth, count * self.depth, begin, end == self.steps)
 
 
-@helper
-def hand_over(schedule: Shares, sums: Fragment, group: Index, unit: Index, plan: TmaPlan) -> None:
+@kl.helper
+def hand_over(
+    schedule: Shares, sums: kl.Fragment, group: kl.Index, unit: kl.Index, plan: TmaPlan
+) -> None:
     """Write a warp group's sums of a tile that another cube ends, and set its flag."""
     at = place_of_sums(schedule.cube, group, unit, plan)
     put_sums(schedule.sums, at, sums, 0, sums.width)
-    barrier("warpgroup")
+    kl.barrier("warpgroup")
     if unit == 0:
         flags = schedule.flags
         place = schedule.cube * plan.groups + group
-        flags.store(place, constant(1, flags.dtype), order="release", scope="device")
+        flags.store(place, kl.constant(1, flags.dtype), order="release", scope="device")
 
 
-@helper
+@kl.helper
 def take_over(
-    schedule: Shares, sums: Fragment, piece: Piece, group: Index, unit: Index, plan: TmaPlan
+    schedule: Shares,
+    sums: kl.Fragment,
+    piece: Piece,
+    group: kl.Index,
+    unit: kl.Index,
+    plan: TmaPlan,
 ) -> None:
     """Add the sums of the steps before to a warp group's sums, in the order of the steps.
 
@@ -165,31 +157,31 @@ def take_over(
             place = one * plan.groups + group
             while flags.load(place, order="relaxed", scope="device") == 0:
                 pass
-            fence("device", "acquire")
-            flags.store(place, constant(0, flags.dtype), order="relaxed", scope="device")
-        barrier("warpgroup")
+            kl.fence("device", "acquire")
+            flags.store(place, kl.constant(0, flags.dtype), order="relaxed", scope="device")
+        kl.barrier("warpgroup")
         # For narrow tiles, registers suffice to load the sums of two cubes at a time.
-        for one in loop_range(cube, schedule.cube, unroll=2 if sums.width <= 64 else 1):
+        for one in kl.loop_range(cube, schedule.cube, unroll=2 if sums.width <= 64 else 1):
             at = place_of_sums(one, group, unit, plan)
             sums.parts[0] = sums.parts[0] + taken_sums(schedule.sums, at, 0, sums.width)
 
 
-def place_of_sums(cube: Number, group: Index, unit: Index, plan: TmaPlan) -> Number:
+def place_of_sums(cube: kl.Number, group: kl.Index, unit: kl.Index, plan: TmaPlan) -> kl.Number:
     """Return the position of a unit's first sums; a warp group's units are adjacent."""
     return (cube * plan.groups + group) * (64 * plan.columns) + unit * _WIDE
 
 
-def put_sums(memory: Pointer, at: Number, sums: Fragment, first: int, count: int) -> None:
+def put_sums(memory: kl.Pointer, at: kl.Number, sums: kl.Fragment, first: int, count: int) -> None:
     """Write some of a unit's registers of sums, the first of them to ``at``."""
     for q in range(first, first + count, _WIDE):
-        part = shuffle(sums.parts[0], range(q, q + _WIDE))
-        memory.store(assume_multiple(at + q * 128, _WIDE), part, align=16)
+        part = kl.shuffle(sums.parts[0], range(q, q + _WIDE))
+        memory.store(kl.assume_multiple(at + q * 128, _WIDE), part, align=16)
 
 
-def taken_sums(memory: Pointer, at: Number, first: int, count: int) -> Number:
+def taken_sums(memory: kl.Pointer, at: kl.Number, first: int, count: int) -> kl.Number:
     """Return sums that another unit wrote with ``put_sums``."""
     parts = [
-        memory.load(assume_multiple(at + q * 128, _WIDE), _WIDE, align=16)
+        memory.load(kl.assume_multiple(at + q * 128, _WIDE), _WIDE, align=16)
         for q in range(first, first + count, _WIDE)
     ]
-    return pack([part[i] for part in parts for i in range(_WIDE)])
+    return kl.pack([part[i] for part in parts for i in range(_WIDE)])

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calor.dtypes import DType, bfloat16, float16, float32
+from calor_kernel import language as kl
 from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Scratch
-from calor_kernel.language import In, Out, Size, absolute_position, kernel
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 
@@ -25,10 +25,10 @@ _LEAST = 1024
 _WIDE, _UNITS, _NBYTES = 4, 256, 16
 
 
-@kernel
-def add_parts(parts: In, c: Out, count: Size, *, many: int) -> None:
+@kl.kernel
+def add_parts(parts: kl.In, c: kl.Out, count: kl.Size, *, many: int) -> None:
     """Add ``many`` adjacent arrays of ``count`` elements each, in their order."""
-    i = absolute_position() * _WIDE
+    i = kl.absolute_position() * _WIDE
     if i < count:
         total = parts.load(i, _WIDE, align=_NBYTES)
         for part in range(1, many):

@@ -8,28 +8,17 @@ from __future__ import annotations
 
 from calor_cuda.kernels.matmul.register_a import store_turned
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
-from calor_kernel.language import (
-    Fragment,
-    Index,
-    Pointer,
-    Swizzle,
-    assume_multiple,
-    barrier,
-    helper,
-    shuffle,
-    unit_index,
-    wait_puts,
-)
+from calor_kernel import language as kl
 from calor_kernel.language.tensor_maps import TensorMap
 
 
-@helper
+@kl.helper
 def write_tile(
     c_map: TensorMap,
-    parts: Pointer,
-    sums: Fragment,
-    there: tuple[Index, Index, Index],
-    group: Index,
+    parts: kl.Pointer,
+    sums: kl.Fragment,
+    there: tuple[kl.Index, kl.Index, kl.Index],
+    group: kl.Index,
     plan: TmaPlan,
 ) -> None:
     """Write a warp group's sums. ``there``: the product, row and column of the tile."""
@@ -37,38 +26,40 @@ def write_tile(
         write_part(c_map, parts, sums, there, group, part, plan.pending, plan)
 
 
-@helper
+@kl.helper
 def write_part(
     c_map: TensorMap,
-    parts: Pointer,
-    sums: Fragment,
-    there: tuple[Index, Index, Index],
-    group: Index,
+    parts: kl.Pointer,
+    sums: kl.Fragment,
+    there: tuple[kl.Index, kl.Index, kl.Index],
+    group: kl.Index,
     part: int,
     pending: int,
     plan: TmaPlan,
 ) -> None:
     """Write a part of a warp group's columns, while ``pending`` copies may be in flight."""
-    unit, part_size = unit_index() % 128, 64 * plan.part
+    unit, part_size = kl.unit_index() % 128, 64 * plan.part
     batch, row, column = there
     top, start = group * 64, part * plan.part
     place = parts.at((group * PARTS + part % PARTS) * part_size)
-    wait_puts(pending, read=True)
-    barrier("warpgroup")
+    kl.wait_puts(pending, read=True)
+    kl.barrier("warpgroup")
     if plan.transposed:
         store_turned(sums, place, start, plan)
-        barrier("warpgroup")
+        kl.barrier("warpgroup")
         for block in range(64 // plan.part):
             to = (batch, column + start, row + top + block * plan.part)
             c_map.put(place.at(block * plan.part * plan.part), to, unit, 128)
     else:
         store_part(sums, place, start, plan.part, plan.swizzle(plan.result))
-        barrier("warpgroup")
+        kl.barrier("warpgroup")
         c_map.put(place, (batch, row + top, column + start), unit, 128)
 
 
-@helper
-def store_part(sums: Fragment, target: Pointer, start: int, part: int, swizzle: Swizzle) -> None:
+@kl.helper
+def store_part(
+    sums: kl.Fragment, target: kl.Pointer, start: int, part: int, swizzle: kl.Swizzle
+) -> None:
     """Store some columns of sums in the layout of TMA.
 
     The pieces of a line are swizzled by the row's index modulo eight. It is the same for all sums
@@ -78,8 +69,8 @@ def store_part(sums: Fragment, target: Pointer, start: int, part: int, swizzle: 
     begin = row * part
     within = column ^ (row % 8 << swizzle.base)
     for block in range(0, part, 8):
-        place = assume_multiple(begin + (within ^ block), 2)
+        place = kl.assume_multiple(begin + (within ^ block), 2)
         for down in (0, 1):
             register = (start + block) // 2 + 2 * down
-            pair = shuffle(sums.parts[0], (register, register + 1))
+            pair = kl.shuffle(sums.parts[0], (register, register + 1))
             target.store(place + 8 * down * part, pair.to(target.dtype))

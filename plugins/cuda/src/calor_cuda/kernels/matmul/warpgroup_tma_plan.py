@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from calor.dtypes import DType
 from calor_cuda.kernels.warpgroup import LINE
-from calor_kernel.language import Layout, Swizzle, Swizzled
+from calor_kernel import language as kl
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 
 # Itemsize of operands that the matrix unit reads from shared memory along the K axis alone.
@@ -87,11 +87,11 @@ class TmaPlan:
         """The shared memory of a cube."""
         return LINE * (self.stages * (self.rows + self.columns) + PARTS * self.rows) + 1024
 
-    def swizzle(self, dtype: DType) -> Swizzle:
+    def swizzle(self, dtype: DType) -> kl.Swizzle:
         """Return the swizzle of a line's pieces of 16 bytes."""
-        return Swizzle(3, {1: 4, 2: 3, 4: 2}[int(dtype.itemsize)], 3)
+        return kl.Swizzle(3, {1: 4, 2: 3, 4: 2}[int(dtype.itemsize)], 3)
 
-    def layout(self, first: bool) -> Swizzled:
+    def layout(self, first: bool) -> kl.Swizzled:
         """Return the layout of (row, column) in the tile of a, or of b."""
         size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
         line = self.depth
@@ -100,7 +100,9 @@ class TmaPlan:
         if along:
             deep, place = (line, 1), (size, line)
         sides = (place, deep) if first else (deep, place)
-        return Swizzled(self.swizzle(self.dtype), Layout(*map(tuple, zip(*sides, strict=True))))
+        return kl.Swizzled(
+            self.swizzle(self.dtype), kl.Layout(*map(tuple, zip(*sides, strict=True)))
+        )
 
     def box(self, first: bool) -> tuple[int, int]:
         """Return the rows and columns of a copy, in the operand's own layout."""
