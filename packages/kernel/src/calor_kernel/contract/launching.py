@@ -132,13 +132,14 @@ def launch(kernel: KernelFunction, grid: Grid, effort: Effort, /, **arguments: o
             f"kernel {kernel.name} does not declare its parameters; annotate them as In, Out, "
             f"InOut, Size, Stride or Element"
         )
-    known = ", ".join([*declared.forms, *sorted(declared.keywords)])
     for name in arguments:
         if name not in declared.forms and name not in declared.keywords:
-            raise LaunchError(kernel.name, name, f"there is none of this name; there are {known}")
-    for name in (*declared.forms, *sorted(declared.required)):
+            problem = f"there is none of this name; there are {declared.known}"
+            raise LaunchError(kernel.name, name, problem)
+    for name in declared.required:
         if name not in arguments:
-            raise LaunchError(kernel.name, name, f"it has no argument; the kernel takes {known}")
+            problem = f"it has no argument; the kernel takes {declared.known}"
+            raise LaunchError(kernel.name, name, problem)
     made = _Made(kernel, grid.index)
     for name, form in declared.forms.items():
         try:
