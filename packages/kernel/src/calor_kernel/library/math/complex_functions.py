@@ -14,6 +14,7 @@ from math import pi
 from typing import Final
 
 from calor_kernel import language as kl
+from calor_kernel.library.math import circular, exponential, hyperbolic
 from calor_kernel.library.math.base import (
     INFINITY,
     NAN,
@@ -29,13 +30,7 @@ from calor_kernel.library.math.base import (
     two_sum,
 )
 from calor_kernel.library.math.circular import atan2, sincos
-from calor_kernel.library.math.circular import sin as real_sin
-from calor_kernel.library.math.circular import tan as real_tan
-from calor_kernel.library.math.exponential import exp as real_exp
-from calor_kernel.library.math.exponential import expm1 as real_expm1
-from calor_kernel.library.math.exponential import log1p as real_log1p
 from calor_kernel.library.math.exponential import log_of_sum
-from calor_kernel.library.math.hyperbolic import asinh as real_asinh
 from calor_kernel.library.math.hyperbolic import sinhcosh
 from calor_kernel.library.math.power import hypot
 
@@ -119,7 +114,7 @@ def root(z: Complex) -> Complex:
 def exp(z: Complex) -> Complex:
     """Return e**z."""
     a, b = z
-    size = real_exp(a)
+    size = exponential.exp(a)
     sine, cosine = sincos(b)
     # At 0 no direction matters; on the real axis the result is real.
     vanishes = a == -INFINITY
@@ -136,10 +131,10 @@ def expm1(z: Complex) -> Complex:
     """Return e**z − 1, with full precision near 0."""
     a, b = z
     sine, cosine = sincos(b)
-    half = real_sin(b * 0.5)
-    along = real_expm1(a) + 0.0
+    half = circular.sin(b * 0.5)
+    along = exponential.expm1(a) + 0.0
     real = along * cosine - half * half * 2.0
-    imag = real_exp(a) * sine
+    imag = exponential.exp(a) * sine
     axis, ends = b == 0.0, (abs(a) == INFINITY) & ~finite(b)
     nothing = kl.constant(0.0, a.dtype, a.width)
     imag = kl.select((a == -INFINITY) & ends, nothing, imag)
@@ -271,12 +266,12 @@ def tanh(z: Complex) -> Complex:
     far = abs(a) > limit
     size = kl.select(far, limit, abs(a))
     s, _ = sinhcosh(size)
-    t = real_tan(b)
+    t = circular.tan(b)
     steep = kl.fma(t, t, 1.0)
     under = kl.fma(steep * s, s, 1.0)
     real = steep * kl.sqrt(kl.fma(s, s, 1.0)) * s / under
     sine, cosine = sincos(b)
-    small = sine * cosine * 4.0 * real_exp(abs(a) * -2.0)
+    small = sine * cosine * 4.0 * exponential.exp(abs(a) * -2.0)
     endless = abs(a) == INFINITY
     nothing = kl.constant(0.0, a.dtype, a.width)
     real = kl.select(far & (finite(b) | endless), 1.0, kl.select(a == 0.0, nothing, real))
@@ -316,7 +311,7 @@ def asin(z: Complex) -> Complex:
     """Return the arc sine."""
     low, high = _roots(z)
     real = atan2(z[0], low[0] * high[0] - low[1] * high[1])
-    imag = real_asinh(low[0] * high[1] - low[1] * high[0])
+    imag = hyperbolic.asinh(low[0] * high[1] - low[1] * high[0])
     endless = _endless(z)
     real = kl.select(z[0] == 0.0, z[0], kl.select(endless, atan2(z[0], abs(z[1])), real))
     return real, kl.select(endless, _infinite(z[1]), imag)
@@ -326,7 +321,7 @@ def asin(z: Complex) -> Complex:
 def acos(z: Complex) -> Complex:
     """Return the arc cosine."""
     low, high = _roots(z)
-    imag = real_asinh(high[0] * low[1] - high[1] * low[0])
+    imag = hyperbolic.asinh(high[0] * low[1] - high[1] * low[0])
     endless = _endless(z)
     angle = kl.select(endless, atan2(abs(z[1]), z[0]), atan2(low[0], high[0]) * 2.0)
     return _upright(z, angle), kl.select(endless, _infinite(-z[1]), imag)
@@ -337,7 +332,7 @@ def acosh(z: Complex) -> Complex:
     """Return the inverse hyperbolic cosine, with a real part that is not negative."""
     low = root((z[0] - 1.0, z[1]))
     high = root((z[0] + 1.0, z[1]))
-    real = real_asinh(low[0] * high[0] + low[1] * high[1])
+    real = hyperbolic.asinh(low[0] * high[0] + low[1] * high[1])
     endless = _endless(z)
     angle = kl.select(endless, atan2(z[1], z[0]), atan2(low[1], high[0]) * 2.0)
     return kl.select(endless, INFINITY, real), _upright(z, angle)
@@ -352,7 +347,7 @@ def atanh(z: Complex) -> Complex:
     size, height = above(abs(a), limit), above(abs(b), limit)
     less, more = 1.0 - size, 1.0 + size
     # For a positive argument the logarithm amplifies no error.
-    real = real_log1p(size * 4.0 / kl.fma(less, less, height * height)) * 0.25
+    real = exponential.log1p(size * 4.0 / kl.fma(less, less, height * height)) * 0.25
     nothing = kl.constant(0.0, a.dtype, a.width)
     real = sign_as(kl.select(_endless(z) | (a == 0.0), nothing, real), a)
     imag = atan2(height * 2.0, kl.fma(less, more, -(height * height))) * 0.5

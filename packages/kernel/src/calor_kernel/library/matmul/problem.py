@@ -149,25 +149,18 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
     free_a, free_b = free_axes(a, contract[0], batch[0]), free_axes(b, contract[1], batch[1])
     rows, columns = merged(a, free_a), merged(b, free_b)
     order = summed_order(a, contract[0])
-    depth_a = merged(a, [contract[0][i] for i in order])
-    depth_b = merged(b, [contract[1][i] for i in order])
+    summed_a, summed_b = ([axes[i] for i in order] for axes in contract)
+    depth_a, depth_b = merged(a, summed_a), merged(b, summed_b)
     shared = _two(a, b, batch)
-    copy_a = rows is None or depth_a is None
-    copy_b = columns is None or depth_b is None
-    if shared is None:
-        copy_a = copy_b = True
-    if copy_a or copy_b:
-        summed = tuple(contract[0][i] for i in order), tuple(contract[1][i] for i in order)
+    if rows is None or columns is None or depth_a is None or depth_b is None or shared is None:
+        # Axes of a batch that do not merge are those of both operands.
+        copy_a = shared is None or rows is None or depth_a is None
+        copy_b = shared is None or columns is None or depth_b is None
         return None, (
-            _ordered(a, (*batch[0], *free_a, *summed[0])) if copy_a else None,
-            _ordered(b, (*batch[1], *free_b, *summed[1])) if copy_b else None,
+            _ordered(a, (*batch[0], *free_a, *summed_a)) if copy_a else None,
+            _ordered(b, (*batch[1], *free_b, *summed_b)) if copy_b else None,
         )
-    assert rows is not None
-    assert columns is not None
-    assert depth_a is not None
-    assert depth_b is not None
-    assert shared is not None
-    (outer, inner) = shared
+    outer, inner = shared
     left = Operand((outer[1], inner[1]), rows[1], depth_a[1], a.offset, a.dtype)
     right = Operand((outer[2], inner[2]), columns[1], depth_b[1], b.offset, b.dtype)
     (result,) = request.outputs
