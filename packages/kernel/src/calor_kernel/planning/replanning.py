@@ -106,7 +106,6 @@ class Resized(Plan):
         return self.full if self._calls > self.patience else None
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
-        """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
         self._calls += 1
         if self._calls > self.patience or self.engine.profiler is not None:
             return self.full(inputs, into)

@@ -66,7 +66,6 @@ class SizedPlanner(Planner):
         self._arrays: dict[int, Piece] = {}
 
     def draft(self, units: Sequence[Unit] | None = None) -> Draft:
-        """Return the graph as tasks; CompileError if a family refuses an op that it claimed."""
         made = super().draft(units)
         end: int = self._aligned(len(self.constants))
         for number, piece in self._arrays.items():
@@ -78,18 +77,18 @@ class SizedPlanner(Planner):
         if node.op.name == "iota" and is_size(result.size):
             return False  # Computed at each call, because its size is an argument of a launch.
         number = node.outputs[0]
-        if number in self.loose and node.op.name == "constant":
+        if number not in self.loose:
+            return super()._source(node, result)
+        if node.op.name == "constant":
             piece = self._arrays[number] = Piece("constant", result.nbytes)
             self.values[number] = Value(piece, View.dense(result))
             return True
-        if number in self.loose:
-            # Its constant must not be shared with an equal one.
-            known, self._known = self._known, {}
-            made = super()._source(node, result)
-            self._known = known
-            self.places[number] = self.values[number].piece.number
-            return made
-        return super()._source(node, result)
+        # Its constant must not be shared with an equal one.
+        known, self._known = self._known, {}
+        made = super()._source(node, result)
+        self._known = known
+        self.places[number] = self.values[number].piece.number
+        return made
 
 
 def sizes_in(value: Any) -> tuple[Size, ...]:

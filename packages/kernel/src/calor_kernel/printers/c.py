@@ -44,7 +44,6 @@ class KernelPrinter(Printer):
     """Prints the operations and regions of one kernel."""
 
     def operation(self, operation: Operation, block: Block) -> None:
-        """Print one operation."""
         name = operation.name
         if name == "constant":
             self.texts[operation.result] = self.constant(operation)
@@ -110,7 +109,6 @@ class KernelPrinter(Printer):
             yield
 
     def repeat(self, operation: Operation, block: Block) -> None:
-        """Print ``while``."""
         question, body = operation.regions
         self.carry(operation, operation.operands, [question.arguments, body.arguments])
         self.settle_for(operation)

@@ -88,7 +88,6 @@ class Engine(engine.Engine):
 
     @cached_property
     def described(self) -> Info:
-        """The device info for core."""
         return _described(self)
 
     def restart(self) -> None:
