@@ -16,7 +16,6 @@ from calor.graph.attributes import exact
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.choices import is_size
-from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.sizes import Size, Trace
 from calor_kernel.contract.work import View, Work
 from calor_kernel.planning.engine import Engine
@@ -144,17 +143,15 @@ class Symbolic(NamedTuple):
     patches: Sequence[tuple[int, int]]
 
 
-def plan_symbolic(
-    engine: Engine, graph: Graph, trace: Trace, fusers: Sequence[Fuser], loose: Mapping[int, int]
-) -> Symbolic:
+def plan_symbolic(engine: Engine, graph: Graph, trace: Trace, loose: Mapping[int, int]) -> Symbolic:
     """Plan a graph whose numbers are sizes of a trace.
 
     ``loose``: the constants whose bytes are known later, with a number for each.
     """
     lowerings = SizedLowerings(engine.device.info, engine.tuner.wants)
-    planner = SizedPlanner(lowerings, graph, fusers, engine.deterministic, loose=loose)
+    planner = SizedPlanner(lowerings, graph, engine.fusers, engine.deterministic, loose=loose)
     with trace.tables():
-        units = cover(graph, fusers, engine.device.info)
+        units = cover(graph, engine.fusers, engine.device.info)
     draft = planner.draft(units)
     works = [chosen(engine, task) for task in draft.tasks]
     recorder = Recorder(engine, draft, works, draft.status(works, engine.device.info.align))
