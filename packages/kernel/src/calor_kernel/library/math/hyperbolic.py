@@ -78,18 +78,13 @@ def _sum(main: Pair, other: Pair, h: _Halves) -> kl.Number:
 @within(0.8, 0.85)
 def sinh(x: kl.Number) -> kl.Number:
     """Return the hyperbolic sine, within 1 ulp."""
-    form = format_of(x)
-    h = _halves(abs(x), form)
-    result = sign_as(_sum(h.less, h.more, h), x)
-    return kl.select(abs(x) < _NOTHING[form.number], x, result)
+    return sinhcosh(x)[0]
 
 
 @within(0.75, 0.75)
 def cosh(x: kl.Number) -> kl.Number:
     """Return the hyperbolic cosine, within 1 ulp."""
-    form = format_of(x)
-    h = _halves(abs(x), form)
-    return _sum(h.more, h.less, h)
+    return sinhcosh(x)[1]
 
 
 @exactly
