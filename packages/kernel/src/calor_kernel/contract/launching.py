@@ -193,12 +193,18 @@ class _Made:
             self.signature.append(_scalar(given.dtype))
             self.given.append(given.number)
             return
-        whole = given.number if isinstance(given, Multiple) else given
+        number: Any = given.number if isinstance(given, Multiple) else given
         divisor = given.divisor if isinstance(given, Multiple) else 1
         positive = kind.nonnegative or (isinstance(given, Multiple) and given.nonnegative)
-        number = self._integer(name, kind, whole)
-        if not is_size(number) and number % divisor:
-            raise self._fail(name, f"{number} is no multiple of {divisor}")
+        # A symbolic size gets no guard here.
+        if not is_size(number):
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise self._fail(name, f"it is a number ({kind.name}), and {number!r} is none")
+            if kind.nonnegative and number < 0:
+                problem = f"it is at least 0 ({kind.name}), not {number}; declare a Stride"
+                raise self._fail(name, problem)
+            if number % divisor:
+                raise self._fail(name, f"{number} is no multiple of {divisor}")
         if kind is DIVISOR:
             self.signature += FastDivmod.declared(self.index)
             self.given += FastDivmod.arguments(number, self.index)
@@ -206,14 +212,3 @@ class _Made:
         dtype = kind.dtype or self.index
         self.signature.append(_scalar(dtype, divisor, positive))
         self.given.append(number)
-
-    def _integer(self, name: str, kind: Quantity, given: Any) -> int:
-        """Return an integer, or a symbolic size without a guard."""
-        if is_size(given):
-            known: int = given
-            return known
-        if not isinstance(given, int) or isinstance(given, bool):
-            raise self._fail(name, f"it is a number ({kind.name}), and {given!r} is none")
-        if kind.nonnegative and given < 0:
-            raise self._fail(name, f"it is at least 0 ({kind.name}), not {given}; declare a Stride")
-        return given

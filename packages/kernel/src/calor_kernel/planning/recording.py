@@ -240,12 +240,10 @@ class Recorder:
         """Return the slot and the byte offset of a piece."""
         if piece.kind == "input":
             return self.slots.inputs[piece.number], 0
-        if piece.kind == "constant":
-            return self.slots.constants, piece.number
-        if piece.kind == "host":
-            return self.slots.block, piece.number
-        if piece.kind == "kept":
-            return self.slots.kept, piece.number
+        slots = self.slots
+        own = {"constant": slots.constants, "host": slots.block, "kept": slots.kept}
+        if piece.kind in own:
+            return own[piece.kind], piece.number
         while piece in layout.merged:
             piece = layout.merged[piece]
         start = layout.offsets.get(piece)

@@ -109,6 +109,7 @@ class KernelPrinter(Printer):
             yield
 
     def repeat(self, operation: Operation, block: Block) -> None:
+        """Print ``while``."""
         question, body = operation.regions
         self.carry(operation, operation.operands, [question.arguments, body.arguments])
         self.settle_for(operation)
