@@ -11,7 +11,8 @@ from typing import Final
 from calor_cpu.llvm import binding
 from calor_cpu.pool import default_threads
 from calor_cpu.target import VARIABLE, target_of
-from calor_kernel.device.diagnosis import Row, found, kernels_kept, package
+from calor_kernel.device.diagnosis import Row, found, package
+from calor_kernel.device.images import image_storage
 
 INSTALL: Final = "pip install llvmlite brings it"
 _WIDE: Final = 32
@@ -20,7 +21,7 @@ _WIDE: Final = 32
 def diagnosis() -> list[Row]:
     """Return rows of components and their state."""
     looks = [("LLVM", _llvm), ("processor", _processor), ("threads", _threads)]
-    return found([*looks, ("kernels", kernels_kept)])
+    return found([*looks, ("kernels", _kernels)])
 
 
 def _llvm() -> str:
@@ -45,3 +46,15 @@ def _threads() -> str:
     if used > allowed:
         return f"{told} and this process may use {allowed}: set CALOR_CPU_THREADS to that"
     return told
+
+
+def _kernels() -> str:
+    """Return the directory of compiled kernels, or the remedy if it is not writable."""
+    directory = image_storage().directory
+    if directory is None:
+        return "CALOR_CACHE says that none are kept: each process compiles its own"
+    # A missing directory is created in its nearest existing parent.
+    nearest = next(p for p in (directory, *directory.parents) if p.exists())
+    if os.access(nearest, os.W_OK):
+        return f"kept in {directory}"
+    return f"{directory} cannot be written: each process compiles its own; set CALOR_CACHE_DIR"

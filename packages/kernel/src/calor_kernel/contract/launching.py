@@ -132,13 +132,14 @@ def launch(kernel: KernelFunction, grid: Grid, effort: Effort, /, **arguments: o
             f"kernel {kernel.name} does not declare its parameters; annotate them as In, Out, "
             f"InOut, Size, Stride or Element"
         )
-    known = ", ".join([*declared.forms, *sorted(declared.keywords)])
     for name in arguments:
         if name not in declared.forms and name not in declared.keywords:
-            raise LaunchError(kernel.name, name, f"there is none of this name; there are {known}")
-    for name in (*declared.forms, *sorted(declared.required)):
+            problem = f"there is none of this name; there are {declared.known}"
+            raise LaunchError(kernel.name, name, problem)
+    for name in declared.required:
         if name not in arguments:
-            raise LaunchError(kernel.name, name, f"it has no argument; the kernel takes {known}")
+            problem = f"it has no argument; the kernel takes {declared.known}"
+            raise LaunchError(kernel.name, name, problem)
     made = _Made(kernel, grid.index)
     for name, form in declared.forms.items():
         try:
@@ -192,12 +193,18 @@ class _Made:
             self.signature.append(_scalar(given.dtype))
             self.given.append(given.number)
             return
-        whole = given.number if isinstance(given, Multiple) else given
+        number: Any = given.number if isinstance(given, Multiple) else given
         divisor = given.divisor if isinstance(given, Multiple) else 1
         positive = kind.nonnegative or (isinstance(given, Multiple) and given.nonnegative)
-        number = self._integer(name, kind, whole)
-        if not is_size(number) and number % divisor:
-            raise self._fail(name, f"{number} is no multiple of {divisor}")
+        # A symbolic size gets no guard here.
+        if not is_size(number):
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise self._fail(name, f"it is a number ({kind.name}), and {number!r} is none")
+            if kind.nonnegative and number < 0:
+                problem = f"it is at least 0 ({kind.name}), not {number}; declare a Stride"
+                raise self._fail(name, problem)
+            if number % divisor:
+                raise self._fail(name, f"{number} is no multiple of {divisor}")
         if kind is DIVISOR:
             self.signature += FastDivmod.declared(self.index)
             self.given += FastDivmod.arguments(number, self.index)
@@ -205,14 +212,3 @@ class _Made:
         dtype = kind.dtype or self.index
         self.signature.append(_scalar(dtype, divisor, positive))
         self.given.append(number)
-
-    def _integer(self, name: str, kind: Quantity, given: Any) -> int:
-        """Return an integer, or a symbolic size without a guard."""
-        if is_size(given):
-            known: int = given
-            return known
-        if not isinstance(given, int) or isinstance(given, bool):
-            raise self._fail(name, f"it is a number ({kind.name}), and {given!r} is none")
-        if kind.nonnegative and given < 0:
-            raise self._fail(name, f"it is at least 0 ({kind.name}), not {given}; declare a Stride")
-        return given

@@ -7,12 +7,10 @@ error with that advice.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 from calor.errors import CalorError
-from calor_kernel.device.images import image_storage
 
 Row = tuple[str, str]
 Look = Callable[[], str]
@@ -53,15 +51,3 @@ def package(name: str, missing: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return f"not installed; {missing}"
-
-
-def kernels_kept() -> str:
-    """Return the directory of compiled kernels, or the remedy if it is not writable."""
-    directory = image_storage().directory
-    if directory is None:
-        return "CALOR_CACHE says that none are kept: each process compiles its own"
-    # A missing directory is created in its nearest existing parent.
-    nearest = next(p for p in (directory, *directory.parents) if p.exists())
-    if os.access(nearest, os.W_OK):
-        return f"kept in {directory}"
-    return f"{directory} cannot be written: each process compiles its own; set CALOR_CACHE_DIR"

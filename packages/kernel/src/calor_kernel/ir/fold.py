@@ -233,17 +233,13 @@ def _identity(name: str, operands: Sequence[Value], numbers: Sequence[Any]) -> A
         return a
     if name in ("add", "or", "xor") and m == 0:
         return b
-    if name == "mul" and 0 in (m, n):
+    if name in ("mul", "and") and 0 in (m, n):
         return 0
     if name in ("mul", "quotient") and n == 1:
         return a
     if name == "mul" and m == 1:
         return b
-    if name == "modulo" and n == 1:
-        return 0
-    if name == "and" and 0 in (m, n):
-        return 0
-    return None
+    return 0 if name == "modulo" and n == 1 else None
 
 
 # The result of a binary operation on two equal operands.

@@ -88,10 +88,6 @@ def _results(operation: Operation) -> Complaints:
             yield f"its result is {operation.result.type}, not {wanted}"
 
 
-def _nothing(operation: Operation) -> Complaints:
-    yield from ()
-
-
 def _types(operation: Operation) -> str:
     return ", ".join(str(v.type) for v in operation.operands)
 
@@ -372,6 +368,6 @@ OPERATION_RULES: Final[Mapping[str, Check]] = MappingProxyType(
         "row": _row,
         "operands": _operands,
         "results": _results,
-        "shapes": lambda operation: SHAPES.get(operation.name, _nothing)(operation),
+        "shapes": lambda o: SHAPES[o.name](o) if o.name in SHAPES else iter(()),
     }
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
-from calor.dtypes import DType
+from calor.dtypes import DType, uint8, uint16, uint32, uint64
 
 Space = Literal["global", "shared", "private"]
+# The unsigned dtypes by their bytes.
+UNSIGNED: Final[Mapping[int, DType]] = MappingProxyType({1: uint8, 2: uint16, 4: uint32, 8: uint64})
 
 
 @dataclass(frozen=True, slots=True)

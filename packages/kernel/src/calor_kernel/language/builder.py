@@ -109,7 +109,6 @@ class Builder(Emitter[Number]):
 
     # Making operations.
     def new(self, type: Type, known: Any = None, home: Block | None = None) -> Number:
-        """Return a fresh value, of a block if it is no constant."""
         made = Number(self, type, "", known)
         made.home = home
         return made
@@ -270,7 +269,6 @@ class Builder(Emitter[Number]):
         return a if a.dtype is dtype else self.emit("bitcast", (a,), (Type(dtype, width),))[0]
 
     def splat(self, a: Any, width: int) -> Number:
-        """Return a vector with a scalar broadcast to every lane."""
         value = self.coerce(a)
         if width in (1, value.width):
             return value

@@ -180,12 +180,17 @@ Form = One | Group | Several | Maybe
 class Declaration:
     """The run-time parameters of a kernel by name, and its build-time parameters.
 
-    ``required``: the build-time parameters without a default.
+    ``required``: the parameters without a default.
     """
 
     forms: Mapping[str, Form]
     keywords: frozenset[str]
-    required: frozenset[str]
+    required: tuple[str, ...]
+
+    @property
+    def known(self) -> str:
+        """The names of all parameters, for messages."""
+        return ", ".join([*self.forms, *sorted(self.keywords)])
 
     def names(self, counts: tuple[int, ...]) -> list[str]:
         """Return the names of the parameters of a build."""
@@ -217,7 +222,7 @@ def declaration_of(function: Callable[..., None]) -> Declaration | None:
             forms[parameter.name] = form_of(_evaluated(function, parameter.annotation))
     declared = {name: form for name, form in forms.items() if form is not None}
     if len(declared) == len(forms):
-        return Declaration(declared, frozenset(keywords), frozenset(required))
+        return Declaration(declared, frozenset(keywords), (*declared, *sorted(required)))
     if declared:
         missing = ", ".join(name for name, form in forms.items() if form is None)
         raise KernelTypeError(

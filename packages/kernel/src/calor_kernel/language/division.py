@@ -127,9 +127,7 @@ def unravel(
 ) -> tuple[Number, ...]: ...
 
 
-def unravel(
-    index: Number | int, sizes: Sequence[Number | int | FastDivmod]
-) -> tuple[Number | int, ...]:
+def unravel(index: Any, sizes: Sequence[Any]) -> Any:
     """Return the coordinates of a nonnegative index into an array, the last axis fastest.
 
     ``sizes`` are Python numbers, device numbers or FastDivmods; the first is unused, because the
@@ -157,9 +155,7 @@ def offset_of(
 ) -> Number: ...
 
 
-def offset_of(
-    position: Sequence[Number | int], strides: Sequence[Number | int], start: Number | int = 0
-) -> Number | int:
+def offset_of(position: Sequence[Any], strides: Sequence[Any], start: Any = 0) -> Any:
     """Return a start plus the sum of coordinates times strides, of Python or device numbers.
 
     >>> offset_of((1, 2, 3), (12, 4, 1))

@@ -196,23 +196,24 @@ def fence(scope: Scope | Literal["device"] = "device", order: str = "acq_rel") -
     current().emit("fence", (), (), {"scope": scope, "order": order})
 
 
-def plane_shuffle(value: Any, lane: Any, kind: str = "index") -> Number:
-    """Return the value of another lane of the plane: "index", "xor", "up" or "down"."""
+def _together(name: str, value: Any, kind: str, *others: Any) -> Number:
+    """Return an operation over the units of a plane; the value itself if there is one unit."""
     builder = current()
     made = builder.coerce(value)
     if builder.plane == 1:
         return made
-    other = builder.coerce(lane)
-    return builder.emit("plane_shuffle", (made, other), (made.type,), {"kind": kind})[0]
+    operands = [made, *map(builder.coerce, others)]
+    return builder.emit(name, operands, (made.type,), {"kind": kind})[0]
+
+
+def plane_shuffle(value: Any, lane: Any, kind: str = "index") -> Number:
+    """Return the value of another lane of the plane: "index", "xor", "up" or "down"."""
+    return _together("plane_shuffle", value, kind, lane)
 
 
 def plane_reduce(kind: str, value: Any) -> Number:
     """Return the reduction of all lanes' values in every lane."""
-    builder = current()
-    made = builder.coerce(value)
-    if builder.plane == 1:
-        return made
-    return builder.emit("plane_reduce", (made,), (made.type,), {"kind": kind})[0]
+    return _together("plane_reduce", value, kind)
 
 
 def plane_scan(kind: str, value: Any, *, exclusive: bool = False) -> Number:

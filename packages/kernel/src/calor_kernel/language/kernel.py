@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, update_wrapper
+from functools import cache, cached_property, update_wrapper
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from calor.dtypes import DType, int64
@@ -37,10 +37,8 @@ class KernelFunction:
         self.function = function
         self.name = function.__name__
         parameters = inspect.signature(function).parameters.values()
-        kinds = [p.kind for p in parameters]
-        if inspect.Parameter.VAR_KEYWORD in kinds:
+        if inspect.Parameter.VAR_KEYWORD in [p.kind for p in parameters]:
             raise KernelTypeError(f"kernel {self.name} names its build-time parameters; no **")
-        self._rewritten: Callable[..., None] | None = None
 
     @cached_property
     def declaration(self) -> Declaration | None:
@@ -55,12 +53,10 @@ class KernelFunction:
         """A kernel is pickled by its name, as functions are."""
         return self.function.__qualname__
 
-    @property
+    @cached_property
     def body(self) -> Callable[..., None]:
         """The rewritten function."""
-        if self._rewritten is None:
-            self._rewritten = rewrite(self.function)
-        return self._rewritten
+        return rewrite(self.function)
 
     def build(
         self,
@@ -166,12 +162,10 @@ def helper(function: Callable[P, R]) -> Callable[P, R]:
     Functions without ``if``, ``for``, ``while``, ``and`` or ``not`` on device values do not need
     it.
     """
-    rewritten: list[Callable[..., Any]] = []
+    body = cache(lambda: rewrite(function))
 
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        if not rewritten:
-            rewritten.append(rewrite(function))
-        return cast(R, rewritten[0](*arguments, **keywords))
+        return cast(R, body()(*arguments, **keywords))
 
     update_wrapper(call, function)
     return call

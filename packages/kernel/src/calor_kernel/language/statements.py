@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable
 from math import gcd
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 from calor.dtypes import bool_
 from calor_kernel.errors import KernelSyntaxError, KernelTypeError
@@ -219,41 +219,32 @@ def print_(*values: Any) -> None:
     builder.emit("print", [v for v in values if isinstance(v, Number)], (), {"text": text})
 
 
-def _extreme(name: str, plain: Callable[..., Any], values: Values, said: dict[str, Any]) -> Any:
-    if len(values) == 1 and not isinstance(values[0], Number):
-        values = tuple(values[0])
-    if said or not any(isinstance(v, Number) for v in values):
-        return plain(values, **said)
-    made = values[0]
-    for value in values[1:]:
-        made = current().binary(name, made, value)
-    return made
+class _Extreme(Protocol):
+    @overload
+    def __call__(self, first: int, *others: int) -> int: ...
+
+    @overload
+    def __call__(self, first: Number | float, *others: Number | float) -> Number: ...
 
 
-@overload
-def min_(first: int, *others: int) -> int: ...
+def _extreme(name: str, plain: Callable[..., Any], meaning: str) -> _Extreme:
+    def extreme(*values: Any, **said: Any) -> Any:
+        if len(values) == 1 and not isinstance(values[0], Number):
+            values = tuple(values[0])
+        if said or not any(isinstance(v, Number) for v in values):
+            return plain(values, **said)
+        made = values[0]
+        for value in values[1:]:
+            made = current().binary(name, made, value)
+        return made
+
+    extreme.__name__, extreme.__doc__ = f"{name}_", meaning
+    return extreme
 
 
-@overload
-def min_(first: Number | float, *others: Number | float) -> Number: ...
-
-
-def min_(*values: Any, **said: Any) -> Any:
-    """Return the smallest, of device values lane by lane; NaN if any is NaN."""
-    return _extreme("min", builtins.min, values, said)
-
-
-@overload
-def max_(first: int, *others: int) -> int: ...
-
-
-@overload
-def max_(first: Number | float, *others: Number | float) -> Number: ...
-
-
-def max_(*values: Any, **said: Any) -> Any:
-    """Return the greatest, of device values lane by lane; NaN if any is NaN."""
-    return _extreme("max", builtins.max, values, said)
+_MEANING = "Return the {}, of device values lane by lane; NaN if any is NaN."
+min_ = _extreme("min", builtins.min, _MEANING.format("smallest"))
+max_ = _extreme("max", builtins.max, _MEANING.format("greatest"))
 
 
 def abs_(value: Any) -> Any:

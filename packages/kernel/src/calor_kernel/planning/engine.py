@@ -102,7 +102,7 @@ class Engine(ABC):
     @property
     @abstractmethod
     def fusers(self) -> tuple[Fuser, ...]:
-        """The fusers beside the library's own."""
+        """The fusers, the library's own first."""
 
     @property
     @abstractmethod

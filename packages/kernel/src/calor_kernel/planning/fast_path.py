@@ -21,7 +21,6 @@ from calor_kernel.device.pool import Pool
 from calor_kernel.device.protocol import Device
 from calor_kernel.planning.plan import Plan, Short
 
-_new = object.__new__
 _HANDLE: Final = Look((KernelBuffer, AdoptedBuffer), {}, "handle")
 _PLAINLY: Final = KernelBuffer.__del__
 _LOCK: Final = threading.Lock()
@@ -74,14 +73,7 @@ def short_way(plan: Plan) -> Short | None:
                 blocks.append(words)
             return None
         pool.in_use += nbytes
-        made = _new(KernelBuffer)
-        made.pool = pool
-        made.handle = handle
-        made.idle = idle
-        made.nbytes = nbytes
-        made.outcomes = ()
-        made.stamp = 0
-        made._window = None
+        made = KernelBuffer(pool, handle, idle, nbytes)
         block = words.block.handle
         try:
             if noting:
@@ -137,7 +129,7 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Short:
         "required": plan.base.required,
         "idle": idle,
         "nbytes": nbytes,
-        "new": _new,
+        "new": object.__new__,
         "pending": pending,
         "KernelBuffer": KernelBuffer,
         "native": native,

@@ -8,10 +8,11 @@ the layer. On a device with handles of parts, such a value is a part.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
-from calor.graph.graph import Graph, Node
+from calor.graph.graph import Graph
+from calor_kernel.contract.movement import view_of
+from calor_kernel.contract.work import View
 from calor_kernel.device.buffers import OPEN
 from calor_kernel.device.pool import SMALLEST
 from calor_kernel.device.protocol import Memory
@@ -45,28 +46,14 @@ def places_of(graph: Graph, align: int) -> dict[int, Place]:
             place = found[source]
         else:
             continue
-        skipped = _skipped(graph, node) if node.op.name == "slice" else 0
-        nbytes = graph.specs[node.outputs[0]].nbytes
-        if skipped is not None and nbytes and not (place.offset + skipped) % align:
-            found[node.outputs[0]] = Place(place.source, place.offset + skipped, nbytes)
+        given, spec = View.dense(graph.specs[source]), graph.specs[node.outputs[0]]
+        view = view_of(node.op.name, given, node.attributes, spec)
+        if view is None or not view.is_dense or not spec.nbytes:
+            continue
+        offset = place.offset + view.offset * spec.dtype.itemsize
+        if offset % align == 0:
+            found[node.outputs[0]] = Place(place.source, offset, spec.nbytes)
     return found
-
-
-def _skipped(graph: Graph, node: Node) -> int | None:
-    """Return the byte offset of a slice; None if it is not contiguous."""
-    spec = graph.specs[node.inputs[0]]
-    shape, options = spec.shape, node.attributes
-    starts, stops = options["starts"], options["stops"]
-    if any(step != 1 for step in options["steps"]):
-        return None
-    taken = [b - a for a, b in zip(starts, stops, strict=True)]
-    # The first axis with more than one index taken; the axes behind it are taken whole.
-    first = next((axis for axis, n in enumerate(taken) if n != 1), len(taken))
-    if tuple(taken[first + 1 :]) != tuple(shape[first + 1 :]):
-        return None
-    strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    elements = sum(a * n for a, n in zip(starts, strides, strict=True))
-    return int(elements * spec.dtype.itemsize)
 
 
 class Part:

@@ -63,7 +63,7 @@ class Planner:
         ``units``: the covering of the graph, if known.
         """
         graph = self.graph
-        hosts = self._inputs()
+        hosts, end = self._inputs()
         if units is None:
             units = cover(graph, self.fusers, self.lowerings.info)
         for unit in units:
@@ -72,13 +72,12 @@ class Planner:
             else:
                 self._group(unit)
         outputs = self._outputs()
-        end = hosts[-1][2] + self._aligned(hosts[-1][1].nbytes) if hosts else 0
         return Draft(graph, self.tasks, outputs, bytes(self.constants), hosts, end)
 
     def _aligned(self, nbytes: int) -> int:
         return -(-greatest(nbytes, 1) // self.align) * self.align
 
-    def _inputs(self) -> list[tuple[int, Spec, int]]:
+    def _inputs(self) -> tuple[list[tuple[int, Spec, int]], int]:
         hosts: list[tuple[int, Spec, int]] = []
         end = 0
         for number in self.graph.inputs:
@@ -90,7 +89,7 @@ class Planner:
             else:
                 piece = Piece("input", known.nbytes, number)
             self.values[number] = Value(piece, View.dense(known))
-        return hosts
+        return hosts, end
 
     def _node(self, node: Node) -> None:
         name, specs = node.op.name, self.graph.specs

@@ -117,15 +117,8 @@ class Recorder:
         self.status = status
         self.align = engine.device.info.align
         given = [i for i in draft.graph.inputs if i not in draft.graph.host]
-        self.slots = Slots(
-            {i: n for n, i in enumerate(given)},
-            len(given),
-            len(given) + 1,
-            len(given) + 2,
-            len(given) + 3,
-            len(given) + 4,
-            len(given) + 4 + len(draft.outputs),
-        )
+        n, inputs = len(given), {i: n for n, i in enumerate(given)}
+        self.slots = Slots(inputs, n, n + 1, n + 2, n + 3, n + 4, n + 4 + len(draft.outputs))
 
     def record(
         self,
@@ -247,12 +240,10 @@ class Recorder:
         """Return the slot and the byte offset of a piece."""
         if piece.kind == "input":
             return self.slots.inputs[piece.number], 0
-        if piece.kind == "constant":
-            return self.slots.constants, piece.number
-        if piece.kind == "host":
-            return self.slots.block, piece.number
-        if piece.kind == "kept":
-            return self.slots.kept, piece.number
+        slots = self.slots
+        own = {"constant": slots.constants, "host": slots.block, "kept": slots.kept}
+        if piece.kind in own:
+            return own[piece.kind], piece.number
         while piece in layout.merged:
             piece = layout.merged[piece]
         start = layout.offsets.get(piece)

@@ -16,8 +16,6 @@ from functools import cached_property
 from typing import Any, Final
 
 from calor.graph.graph import Graph
-from calor_kernel.contract.fuser import Fuser
-from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
 from calor_kernel.planning.operand_cache import Keeper, preparations
@@ -38,18 +36,11 @@ _NO_TARGETS: Final[dict[int, int]] = {}
 _PREPARING: Final = 3
 _CALLS: Final = 16
 _Make = Callable[[Graph], Plan]
-# The library's own fusers: unused results are not computed.
-_FUSERS: Final[tuple[Fuser, ...]] = (SortFuser(),)
-
-
-def fusers_of(engine: Engine) -> tuple[Fuser, ...]:
-    """Return the fusers for a device."""
-    return (*_FUSERS, *engine.fusers)
 
 
 def plan_anew(engine: Engine, graph: Graph) -> Plan:
     """Return a fresh plan of a graph without control flow; CompileError."""
-    planner = Planner(engine.lowerings, graph, fusers_of(engine), engine.deterministic)
+    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
     plan = Plan(engine, planner.draft())
     plan.keeper = Keeper.of(plan)
     plan.short = short_way(plan)
@@ -106,7 +97,6 @@ class Resized(Plan):
         return self.full if self._calls > self.patience else None
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
-        """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
         self._calls += 1
         if self._calls > self.patience or self.engine.profiler is not None:
             return self.full(inputs, into)
@@ -235,10 +225,10 @@ class Replanning:
         if not varying:
             return
         seen, loose = known.seen, known.loose
-        engine, fusers = self.engine, fusers_of(self.engine)
+        engine = self.engine
         habits = None if engine.deterministic else known.habits
         template = attempt(
-            lambda: template_of(engine, graph, structure, seen, varying, loose, fusers, habits)
+            lambda: template_of(engine, graph, structure, seen, varying, loose, habits)
         )
         if template is not None:
             self.made += 1

@@ -16,7 +16,6 @@ from calor.graph.attributes import exact
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.choices import is_size
-from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.sizes import Size, Trace
 from calor_kernel.contract.work import View, Work
 from calor_kernel.planning.engine import Engine
@@ -66,7 +65,6 @@ class SizedPlanner(Planner):
         self._arrays: dict[int, Piece] = {}
 
     def draft(self, units: Sequence[Unit] | None = None) -> Draft:
-        """Return the graph as tasks; CompileError if a family refuses an op that it claimed."""
         made = super().draft(units)
         end: int = self._aligned(len(self.constants))
         for number, piece in self._arrays.items():
@@ -78,18 +76,18 @@ class SizedPlanner(Planner):
         if node.op.name == "iota" and is_size(result.size):
             return False  # Computed at each call, because its size is an argument of a launch.
         number = node.outputs[0]
-        if number in self.loose and node.op.name == "constant":
+        if number not in self.loose:
+            return super()._source(node, result)
+        if node.op.name == "constant":
             piece = self._arrays[number] = Piece("constant", result.nbytes)
             self.values[number] = Value(piece, View.dense(result))
             return True
-        if number in self.loose:
-            # Its constant must not be shared with an equal one.
-            known, self._known = self._known, {}
-            made = super()._source(node, result)
-            self._known = known
-            self.places[number] = self.values[number].piece.number
-            return made
-        return super()._source(node, result)
+        # Its constant must not be shared with an equal one.
+        known, self._known = self._known, {}
+        made = super()._source(node, result)
+        self._known = known
+        self.places[number] = self.values[number].piece.number
+        return made
 
 
 def sizes_in(value: Any) -> tuple[Size, ...]:
@@ -145,17 +143,15 @@ class Symbolic(NamedTuple):
     patches: Sequence[tuple[int, int]]
 
 
-def plan_symbolic(
-    engine: Engine, graph: Graph, trace: Trace, fusers: Sequence[Fuser], loose: Mapping[int, int]
-) -> Symbolic:
+def plan_symbolic(engine: Engine, graph: Graph, trace: Trace, loose: Mapping[int, int]) -> Symbolic:
     """Plan a graph whose numbers are sizes of a trace.
 
     ``loose``: the constants whose bytes are known later, with a number for each.
     """
     lowerings = SizedLowerings(engine.device.info, engine.tuner.wants)
-    planner = SizedPlanner(lowerings, graph, fusers, engine.deterministic, loose=loose)
+    planner = SizedPlanner(lowerings, graph, engine.fusers, engine.deterministic, loose=loose)
     with trace.tables():
-        units = cover(graph, fusers, engine.device.info)
+        units = cover(graph, engine.fusers, engine.device.info)
     draft = planner.draft(units)
     works = [chosen(engine, task) for task in draft.tasks]
     recorder = Recorder(engine, draft, works, draft.status(works, engine.device.info.align))

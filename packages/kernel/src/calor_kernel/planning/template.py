@@ -18,7 +18,6 @@ from calor.graph.graph import Graph
 from calor.interning import remember
 from calor.specs import spec
 from calor_kernel.contract.choices import is_size
-from calor_kernel.contract.fuser import Fuser
 from calor_kernel.contract.sizes import LEAST, MOST, Size, TooManyGuards, Trace
 from calor_kernel.contract.work import Build
 from calor_kernel.device.kernels import Kernels
@@ -237,7 +236,6 @@ def template_of(
     seen: Sequence[tuple[int, ...]],
     varying: Collection[int],
     loose: Collection[int],
-    fusers: Sequence[Fuser],
     habits: dict[Any, Any] | None,
 ) -> Template | None:
     """Return the template of a graph; None if host arrays differ in size.
@@ -254,7 +252,7 @@ def template_of(
         for k, node in enumerate(sources)
         if k in loose or (node.op.name == "constant" and is_size(sized.specs[node.outputs[0]].size))
     }
-    made = plan_symbolic(engine, sized, trace, fusers, differing)
+    made = plan_symbolic(engine, sized, trace, differing)
     if any(is_size(spec.nbytes) for _, spec, _ in made.recorder.draft.hosts):
         return None
     fixed = getter([k for k, node in enumerate(sources) if node.outputs[0] not in differing])

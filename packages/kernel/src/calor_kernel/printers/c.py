@@ -44,7 +44,6 @@ class KernelPrinter(Printer):
     """Prints the operations and regions of one kernel."""
 
     def operation(self, operation: Operation, block: Block) -> None:
-        """Print one operation."""
         name = operation.name
         if name == "constant":
             self.texts[operation.result] = self.constant(operation)

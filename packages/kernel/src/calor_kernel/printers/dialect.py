@@ -27,7 +27,7 @@ from calor.dtypes import (
 )
 from calor.errors import CompileError
 from calor_kernel.ir.nodes import Kernel, Memory, Operation, Parameter
-from calor_kernel.ir.types import Type
+from calor_kernel.ir.types import UNSIGNED, Type
 from calor_kernel.printers import numbers
 from calor_kernel.printers.expressions import ATOM, SUM, UNARY, Expression, choice, infix, prefix
 
@@ -38,7 +38,6 @@ Statement = Callable[..., None]
 Values = Sequence[tuple[Expression, DType]]
 
 _LINE: Final = 70
-UNSIGNED = MappingProxyType({1: uint8, 2: uint16, 4: uint32, 8: uint64})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

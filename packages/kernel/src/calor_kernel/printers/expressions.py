@@ -7,22 +7,10 @@ once. Reads of memory are tracked, so that they never move across a write.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 # Precedence of C's operators, the strongest last.
-CHOICE: Final = 3
-OR: Final = 4
-AND: Final = 5
-BIT_OR: Final = 6
-BIT_XOR: Final = 7
-BIT_AND: Final = 8
-EQUAL: Final = 9
-ORDER: Final = 10
-SHIFT: Final = 11
-SUM: Final = 12
-PRODUCT: Final = 13
-UNARY: Final = 14
-ATOM: Final = 16
+CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND = range(6)
+EQUAL, ORDER, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(6, 13)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,7 @@ _PLACES: Final = MappingProxyType(
         "cube_x": "index % cubes_x",
         "cube_y": "index / cubes_x % cubes_y",
         "cube_z": "index / cubes_x / cubes_y",
-        "cubes_x": "cubes_x",
-        "cubes_y": "cubes_y",
-        "cubes_z": "cubes_z",
+        **{f"cubes_{axis}": f"cubes_{axis}" for axis in "xyz"},
     }
 )
 _POSITIONS: Final = MappingProxyType({"cube_position": "cube", "cube_count": "cubes"})

@@ -150,10 +150,6 @@ class Printer(ABC):
     def operation(self, operation: Operation, block: Block) -> None:
         """Print one operation."""
 
-    @abstractmethod
-    def repeat(self, operation: Operation, block: Block) -> None:
-        """Print ``while``."""
-
     def constant(self, operation: Operation) -> Expression:
         """Return a number, or a vector of numbers."""
         number, type = operation.attributes["value"], operation.result.type

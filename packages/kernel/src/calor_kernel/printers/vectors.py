@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calor.dtypes import uint8, uint16, uint32, uint64
 from calor_kernel.ir.nodes import Operation
-from calor_kernel.ir.types import Type
+from calor_kernel.ir.types import UNSIGNED, Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.printer import Printer
 
 # Operations defined by lanes only, also for scalars, which have one lane.
 OF_LANES = frozenset(("splat", "extract", "insert", "shuffle", "pack", "vreduce", "dot"))
-_BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 
 
 def vector(printer: Printer, operation: Operation, wide: bool) -> Expression:
@@ -106,9 +104,9 @@ def _regrouped(
     """Return the same bits regrouped into other lanes, the least significant first."""
     dialect, scalars = printer.dialect, printer.scalars
     small, large = sorted((source.dtype.itemsize, result.dtype.itemsize))
-    narrow, wide = _BITS[small], _BITS[large]
+    narrow, wide = UNSIGNED[small], UNSIGNED[large]
     parts = large // small
-    bits = [scalars.bitcast(lane, source.dtype, _BITS[source.dtype.itemsize]) for lane in lanes]
+    bits = [scalars.bitcast(lane, source.dtype, UNSIGNED[source.dtype.itemsize]) for lane in lanes]
     shifts = [Expression(str(8 * small * k), bare=True) for k in range(parts)]
     made = []
     if source.dtype.itemsize == large:
@@ -122,5 +120,5 @@ def _regrouped(
             for part, shift in zip(wider[1:], shifts[1:], strict=True):
                 total = ex.infix("|", ex.BIT_OR, total, ex.infix("<<", ex.SHIFT, part, shift))
             made.append(total)
-    unsigned = _BITS[result.dtype.itemsize]
+    unsigned = UNSIGNED[result.dtype.itemsize]
     return [scalars.bitcast(m, unsigned, result.dtype) for m in made]

@@ -239,8 +239,7 @@ class Trial:
     def close(self) -> None:
         """Free the memory."""
         while self.held:
-            handle, room = self.held.pop()
-            self.engine.pool.give(handle, room, 0)
+            self.engine.pool.give(*self.held.pop(), 0)
 
 
 def _sample(view: View, rng: np.random.Generator) -> np.ndarray[Any, Any]:

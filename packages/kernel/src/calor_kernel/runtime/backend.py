@@ -78,7 +78,6 @@ class KernelBackend(Backend):
         return index in self._engines
 
     def enumerate(self) -> int:
-        """Return the number of devices."""
         return self._count()
 
     def diagnosis(self) -> Sequence[tuple[str, str]]:
@@ -189,7 +188,6 @@ class KernelBackend(Backend):
         return MemoryFigures(figures.in_use, figures.peak, figures.limit)
 
     def set_memory_limit(self, index: int, limit: int | None) -> None:
-        """Set the limit of bytes in use."""
         self.engine(index).pool.set_limit(limit)
 
     def communicator(self, indices: Sequence[int]) -> Communicator:
@@ -233,7 +231,6 @@ class KernelBackend(Backend):
         self.engine(index).synchronize()
 
     def close(self) -> None:
-        """Close every device that was opened."""
         for engine in self._engines.values():
             engine.device.close()
         self._engines.clear()

@@ -11,21 +11,12 @@ from typing import Final
 
 from calor.dtypes import float32
 from calor.errors import CalorError
+from calor_kernel import language as kl
 from calor_kernel.contract.cost import Ceilings, ceilings_of
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Launch, Output
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.device.storage import Lines
-from calor_kernel.language import (
-    Out,
-    Size,
-    absolute_position,
-    fma,
-    kernel,
-    loop_range,
-    registers,
-    splat,
-)
 from calor_kernel.library.copying import copy_dense
 from calor_kernel.planning.engine import Engine
 
@@ -35,18 +26,18 @@ _CHAINS: Final = 16
 _TURNS: Final = 1 << 14
 
 
-@kernel
-def multiply_add(y: Out, turns: Size, *, width: int, chains: int) -> None:
+@kl.kernel
+def multiply_add(y: kl.Out, turns: kl.Size, *, width: int, chains: int) -> None:
     """Run independent chains of multiply-adds, and write the sums."""
-    sums = registers(chains, float32, width)
-    a, b = splat(0.999, width), splat(0.001, width)
-    for _ in loop_range(turns):
+    sums = kl.registers(chains, float32, width)
+    a, b = kl.splat(0.999, width), kl.splat(0.001, width)
+    for _ in kl.loop_range(turns):
         for i in range(chains):
-            sums[i] = fma(sums[i], a, b)
+            sums[i] = kl.fma(sums[i], a, b)
     total = sums[0]
     for i in range(1, chains):
         total = total + sums[i]
-    y.store(absolute_position() * width, total)
+    y.store(kl.absolute_position() * width, total)
 
 
 def measured(engine: Engine, lines: Lines) -> Ceilings:
@@ -91,13 +82,9 @@ def _bandwidth(engine: Engine, width: int, units: int) -> float:
         copy_dense,
         Grid.line(-(-number // chunk), units),
         Effort("", 0, 2 * _BYTES),
-        source=Bound(Input(0), float32),
-        target=Bound(Output(), float32),
-        count=number,
-        chunk=chunk,
-        width=width,
-        fill=False,
-    )
+        source=Bound(Input(0), float32), target=Bound(Output(), float32), count=number,
+        chunk=chunk, width=width, fill=False,
+    )  # fmt: skip
     return 2 * _BYTES / _best(engine, made, _BYTES, _BYTES)
 
 
@@ -108,9 +95,6 @@ def _flops(engine: Engine, width: int, units: int) -> float:
         multiply_add,
         Grid.line(cubes, units),
         Effort("", flops),
-        y=Bound(Output(), float32),
-        turns=_TURNS,
-        width=width,
-        chains=_CHAINS,
-    )
+        y=Bound(Output(), float32), turns=_TURNS, width=width, chains=_CHAINS,
+    )  # fmt: skip
     return flops / _best(engine, made, cubes * units * width * 4)

@@ -22,6 +22,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import MOVEMENTS
 from calor_kernel.contract.work import LOWERINGS
 from calor_kernel.device.protocol import Device
+from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning import engine
 from calor_kernel.planning.compiling import STRUCTURAL
 from calor_kernel.planning.control import FLOWS
@@ -60,8 +61,9 @@ class Engine(engine.Engine):
 
     @cached_property
     def fusers(self) -> tuple[Fuser, ...]:
-        """The backend's own fusers, by default the installed ones."""
-        return tuple(installed_fusers().values() if self.own_fusers is None else self.own_fusers)
+        """The library's fuser, which drops unused results, and the backend's or installed ones."""
+        others = installed_fusers().values() if self.own_fusers is None else self.own_fusers
+        return (SortFuser(), *others)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -88,7 +90,6 @@ class Engine(engine.Engine):
 
     @cached_property
     def described(self) -> Info:
-        """The device info for core."""
         return _described(self)
 
     def restart(self) -> None:

@@ -29,7 +29,6 @@ class _Folded(Rewriter):
     """Replaces positions and counts of cubes by functions of the launch's parameters."""
 
     def run(self, kernel: Kernel) -> Kernel:
-        """Return the rewritten kernel."""
         values = [Value(Type(int64), name, nonnegative=True) for name in COUNTS]
         counts = [Parameter(n, COUNT, v) for n, v in zip(COUNTS, values, strict=True)]
         self._counts = values

@@ -12,16 +12,15 @@ from math import gcd
 from types import MappingProxyType
 from typing import Any, Final
 
-from calor.dtypes import DType, uint8, uint16, uint32, uint64
+from calor.dtypes import DType
 from calor_kernel.ir.nodes import Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import CONTROL, Parts, Rewriter
-from calor_kernel.ir.types import Type
+from calor_kernel.ir.types import UNSIGNED, Type
 
 Widths = Callable[[DType], Sequence[int]]
 Rule = Callable[["Splitter", Operation], Sequence[Parts]]
 
-_UNSIGNED = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 _PER_UNIT = frozenset(("plane_reduce", "plane_scan"))
 
 
@@ -245,7 +244,7 @@ def _joined(splitter: Splitter, parts: Parts, first: int, group: int, dtype: DTy
     if splitter.sizes(Type(source, group)) == (group,):
         value = splitter.take(parts, first, group)
         return splitter.emit("bitcast", (value,), (Type(dtype),))[0]
-    wide, narrow = _UNSIGNED[dtype.itemsize], _UNSIGNED[source.itemsize]
+    wide, narrow = UNSIGNED[dtype.itemsize], UNSIGNED[source.itemsize]
     total: Value | None = None
     for i in range(group):
         lane = splitter.convert(splitter.take(parts, first + i, 1), narrow, "bitcast")
@@ -261,7 +260,7 @@ def _parted(splitter: Splitter, value: Value, group: int, dtype: DType) -> Itera
     if splitter.sizes(Type(dtype, group)) == (group,):
         yield splitter.emit("bitcast", (value,), (Type(dtype, group),))[0]
         return
-    wide, narrow = _UNSIGNED[value.type.dtype.itemsize], _UNSIGNED[dtype.itemsize]
+    wide, narrow = UNSIGNED[value.type.dtype.itemsize], UNSIGNED[dtype.itemsize]
     bits = splitter.convert(value, wide, "bitcast")
     for i in range(group):
         lane = splitter.make("shr", bits, splitter.like(8 * i * dtype.itemsize, bits))

@@ -8,7 +8,7 @@ saves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final
@@ -31,7 +31,7 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.library.elementwise.links import Links
+from calor_kernel.library.elementwise.links import Links, once
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
 from calor_kernel.library.redirection import redirected
@@ -134,13 +134,16 @@ class _Chain:
     """The chain so far.
 
     ``places``: for each computing node, the path from its result to the chain's computation;
-    ``nodes``: these and the movement between; ``results``: the nodes whose values are written.
+    ``nodes``: these and the movement between; ``results``: the nodes whose values are written;
+    ``operands``: for each value that is read, with the path of its reader, the node that computes
+    it and the path from there.
     """
 
     root: int
     places: dict[int, Path] = field(default_factory=dict)
     nodes: frozenset[int] = frozenset()
     results: frozenset[int] = frozenset()
+    operands: dict[tuple[int, Path], tuple[int, Path]] = field(default_factory=dict)
     weight: int = 0
 
 
@@ -151,21 +154,19 @@ class _Search(Links):
         super().__init__(graph)
         self.ceilings = ceilings_of(info)
         self.elementwise = [self._computes(n) for n in range(len(graph.nodes))]
-        # Asked for every node that may join a chain.
-        self._known: dict[int, tuple[int, Path, tuple[int, ...]]] = {}
 
     def group(self, chain: _Chain) -> Group:
         """Return a chain as a group of the planner."""
         graph = self.graph
         order, written = sorted(chain.places), sorted(chain.results)
-        read = [(n, v, self._operand(chain, n, v)) for n in order for v in graph.nodes[n].inputs]
-        keys = dict.fromkeys(key for _, _, key in read if key is not None)
+        read = [(n, v, (v, chain.places[n])) for n in order for v in graph.nodes[n].inputs]
+        keys = dict.fromkeys(key for _, _, key in read if key in chain.operands)
         operands = {key: k for k, key in enumerate(keys)}
         inputs = tuple(sorted({value for value, _ in operands}))
         made = {n: len(operands) + k for k, n in enumerate(order)}
         values: dict[int, list[int]] = {n: [] for n in order}
         for n, v, key in read:
-            values[n].append(made[self.behind(v)[0]] if key is None else operands[key])
+            values[n].append(operands[key] if key in operands else made[self.behind(v)[0]])
         steps = []
         for n in order:
             node = graph.nodes[n]
@@ -186,13 +187,6 @@ class _Search(Links):
     def _result(self, number: int) -> Spec:
         return self.graph.specs[self.graph.nodes[number].outputs[0]]
 
-    def _operand(self, chain: _Chain, number: int, value: int) -> tuple[int, Path] | None:
-        """Return the operand that a node reads, None for a value of the chain."""
-        source, path, _ = self.behind(value)
-        if source in chain.places and chain.places[source] == (*path, *chain.places[number]):
-            return None
-        return value, chain.places[number]
-
     def _computes(self, number: int) -> bool:
         """Return whether a node is elementwise; a view needs no launch."""
         node = self.graph.nodes[number]
@@ -208,14 +202,9 @@ class _Search(Links):
         move = Move(node.op.name, tuple(sorted(node.attributes.items())), self._result(number))
         return None if move.apply(View.dense(self.graph.specs[node.inputs[0]])) is None else move
 
+    @once
     def behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         """Return the node that computes a value, −1 for none, and the movement between."""
-        found = self._known.get(value)
-        if found is None:
-            found = self._known[value] = self._behind(value)
-        return found
-
-    def _behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         path: Path = ()
         between: tuple[int, ...] = ()
         while True:
@@ -250,8 +239,14 @@ class _Search(Links):
     def _with(self, chain: _Chain, number: int, path: Path, between: Sequence[int]) -> _Chain:
         places, nodes = chain.places | {number: path}, chain.nodes | {number, *between}
         weight = chain.weight + ROWS[self.graph.nodes[number].op.name].weight
-        made = _Chain(chain.root, places, nodes, weight=weight)
-        made.results = frozenset(n for n in places if self._outside(made, n))
+        read = dict(chain.operands)
+        for value in self.graph.nodes[number].inputs:
+            source, first, _ = self.behind(value)
+            read[value, path] = source, (*first, *path)
+        # Of the earlier operands and results, the new node can only remove some.
+        operands = {key: (n, way) for key, (n, way) in read.items() if places.get(n) != way}
+        made = _Chain(chain.root, places, nodes, operands=operands, weight=weight)
+        made.results = frozenset(n for n in (*chain.results, number) if self._outside(made, n))
         return made
 
     def _grown(
@@ -268,10 +263,7 @@ class _Search(Links):
         # Values that others read must have the chain's shape, and the chain must stay convex.
         if any(made.places[n] for n in made.results) or len(made.results) > _RESULTS:
             return None
-        read = ((n, v) for n in made.places for v in self.graph.nodes[n].inputs)
-        inputs = {key for n, v in read if (key := self._operand(made, n, v)) is not None}
-        values = {value for value, _ in inputs}
-        return None if len(inputs) > _OPERANDS or self._cyclic(made, values) else made
+        return None if len(made.operands) > _OPERANDS or self._cyclic(made) else made
 
     def _outside(self, chain: _Chain, number: int) -> bool:
         """Return whether a node outside the chain reads a node's value."""
@@ -282,7 +274,7 @@ class _Search(Links):
                 return True
             for reader in self.readers.get(value, ()):
                 if reader in chain.places:
-                    if self._operand(chain, reader, value) is not None:
+                    if (value, chain.places[reader]) in chain.operands:
                         return True
                 elif reader in chain.nodes:
                     waiting.append(self.graph.nodes[reader].outputs[0])
@@ -290,10 +282,11 @@ class _Search(Links):
                     return True
         return False
 
-    def _cyclic(self, chain: _Chain, inputs: Collection[int]) -> bool:
+    def _cyclic(self, chain: _Chain) -> bool:
         """Return whether a path leads from the chain out of it and back."""
-        if any(self.behind(value)[0] in chain.places for value in inputs):
+        if any(source in chain.places for source, _ in chain.operands.values()):
             return True
         if len(chain.results) == 1:
             return False
-        return len(self.graph.nodes) > _LARGE or self.depend(inputs, chain.nodes)
+        read = (value for value, _ in chain.operands)
+        return len(self.graph.nodes) > _LARGE or self.depend(read, chain.nodes)

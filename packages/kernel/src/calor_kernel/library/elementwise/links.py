@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 from calor.graph.graph import Graph
+
+L = TypeVar("L", bound="Links")
+T = TypeVar("T")
 
 
 class Links:
@@ -19,6 +24,8 @@ class Links:
             for value in dict.fromkeys(node.inputs):
                 self.readers.setdefault(value, []).append(i)
         self.wanted = frozenset(graph.outputs)
+        # The answers to queries that are computed once.
+        self.known: defaultdict[str, dict[int, Any]] = defaultdict(dict)
 
     @cached_property
     def _above(self) -> list[int]:
@@ -36,3 +43,17 @@ class Links:
         mine = sum(1 << n for n in nodes)
         makers = {self.maker[v] for v in values if v in self.maker}
         return any(self._above[n] & mine for n in makers)
+
+
+def once(query: Callable[[L, int], T]) -> Callable[[L, int], T]:
+    """Compute the answer to a query of a node or a value once, since searches repeat it."""
+    name = query.__name__
+
+    @wraps(query)
+    def answer(links: L, number: int) -> T:
+        known: dict[int, T] = links.known[name]
+        if number not in known:
+            known[number] = query(links, number)
+        return known[number]
+
+    return answer

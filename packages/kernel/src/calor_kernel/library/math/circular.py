@@ -20,25 +20,8 @@ from typing import Final, NamedTuple
 
 from calor.dtypes import int32, int64, uint32, uint64
 from calor_kernel import language as kl
-from calor_kernel.library.math.base import (
-    INFINITY,
-    NAN,
-    Format,
-    Pair,
-    Table,
-    exactly,
-    fast_two_sum,
-    format_of,
-    is_negative,
-    polynomial,
-    ratio,
-    root,
-    sign_as,
-    some,
-    two_product,
-    two_sum,
-    within,
-)
+from calor_kernel.library.math import base
+from calor_kernel.library.math.base import Format, Pair, Table, exactly, within
 from calor_kernel.library.math.coefficients import ASIN, ATAN, COS, SIN
 
 _TWO_OVER_PI: Final = 0.6366197723675814
@@ -72,7 +55,7 @@ def reduced_angle(x: kl.Number, form: Format) -> Angle:
     """Return a nonnegative argument's quadrant and remainder; NaN for infinities and NaN."""
     r, rest, quadrant = _near(x, form)
     large = x >= _LARGE[form.number]
-    if some(large):
+    if base.some(large):
         far = _far(x, form)
         r = kl.select(large, far.r, r)
         rest = kl.select(large, far.rest, rest)
@@ -84,18 +67,18 @@ def _near(x: kl.Number, form: Format) -> Angle:
     total = kl.fma(x, _TWO_OVER_PI, form.magic)
     n = total - form.magic
     first, second, third = _HALF_PI[form.number]
-    step, error = two_product(n, kl.constant(second, x.dtype, x.width))
-    r, rest = two_sum(kl.fma(n, -first, x), -step)
+    step, error = base.two_product(n, kl.constant(second, x.dtype, x.width))
+    r, rest = base.two_sum(kl.fma(n, -first, x), -step)
     return Angle(r, rest - kl.fma(n, third, error), kl.bitcast(total, form.signed))
 
 
 def _far(x: kl.Number, form: Format) -> Angle:
     parts = _far32(x) if form.fraction == 23 else _far64(x)
     first, second = _HALF_PI[form.number][:2]
-    turn, error = fast_two_sum(parts.r, parts.rest)
-    r, lost = two_product(turn, kl.constant(first, x.dtype, x.width))
+    turn, error = base.fast_two_sum(parts.r, parts.rest)
+    r, lost = base.two_product(turn, kl.constant(first, x.dtype, x.width))
     rest = lost + kl.fma(turn, second, error * first)
-    return Angle(kl.select(x < INFINITY, r, NAN), rest, parts.quadrant)
+    return Angle(kl.select(x < base.INFINITY, r, base.NAN), rest, parts.quadrant)
 
 
 def _window(start: kl.Number, words: int, first: int) -> list[kl.Number]:
@@ -130,7 +113,7 @@ def _far32(x: kl.Number) -> Angle:
     a = kl.cast(left >> 6, x.dtype) * 2.0**-24
     b = kl.cast(((left & 63) << 18) | kl.bitcast(total >> 14, int32), x.dtype) * 2.0**-48
     c = kl.cast(kl.bitcast(total & 0x3FFF, int32), x.dtype) * 2.0**-62
-    turn, error = fast_two_sum(a, b)
+    turn, error = base.fast_two_sum(a, b)
     return Angle(turn, error + c, kl.bitcast(quadrant, int32))
 
 
@@ -145,8 +128,8 @@ def _far64(x: kl.Number) -> Angle:
     a = kl.cast(left >> 9, x.dtype) * 2.0**-53
     b = kl.cast(((left & 511) << 44) | kl.bitcast(low >> 20, int64), x.dtype) * 2.0**-106
     c = kl.cast(kl.bitcast(low & 0xFFFFF, int64), x.dtype) * 2.0**-126
-    turn, error = two_sum(a, b)
-    turn, error = fast_two_sum(turn, error + c)
+    turn, error = base.two_sum(a, b)
+    turn, error = base.fast_two_sum(turn, error + c)
     return Angle(turn, error, kl.bitcast(quadrant, int64))
 
 
@@ -184,8 +167,8 @@ def _turn(angle: Angle, form: Format) -> _Turn:
     near_one = 1.0 - half
     lost = kl.fma(kl.fma(r, r, -z), -0.5, (1.0 - near_one) - half)
     # The rest is multiplied by the slope of the sine, the cosine.
-    sine = kl.fma(r * z, polynomial(z, SIN[form.number]), rest * near_one)
-    cosine = kl.fma(z * z, polynomial(z, COS[form.number]), lost - r * rest)
+    sine = kl.fma(r * z, base.polynomial(z, SIN[form.number]), rest * near_one)
+    cosine = kl.fma(z * z, base.polynomial(z, COS[form.number]), lost - r * rest)
     return _Turn((r, sine), (near_one, cosine))
 
 
@@ -210,7 +193,7 @@ def _chosen(angle: Angle, form: Format, quadrant: kl.Number) -> kl.Number:
 @within(0.75, 0.75)
 def sin(x: kl.Number) -> kl.Number:
     """Return the sine of an angle in radians, within 1 ulp; NaN for infinities."""
-    form = format_of(x)
+    form = base.format_of(x)
     angle = reduced_angle(abs(x), form)
     return _negated_as(_chosen(angle, form, angle.quadrant), x, form)
 
@@ -218,7 +201,7 @@ def sin(x: kl.Number) -> kl.Number:
 @within(0.75, 0.75)
 def cos(x: kl.Number) -> kl.Number:
     """Return the cosine of an angle in radians, within 1 ulp; NaN for infinities."""
-    form = format_of(x)
+    form = base.format_of(x)
     angle = reduced_angle(abs(x), form)
     return _chosen(angle, form, angle.quadrant + 1)
 
@@ -226,7 +209,7 @@ def cos(x: kl.Number) -> kl.Number:
 @exactly
 def sincos(x: kl.Number) -> tuple[kl.Number, kl.Number]:
     """Return the sine and the cosine of an angle in radians, each within 1 ulp."""
-    form = format_of(x)
+    form = base.format_of(x)
     angle = reduced_angle(abs(x), form)
     sine = _negated_as(_chosen(angle, form, angle.quadrant), x, form)
     return sine, _chosen(angle, form, angle.quadrant + 1)
@@ -235,14 +218,14 @@ def sincos(x: kl.Number) -> tuple[kl.Number, kl.Number]:
 @within(0.95, 0.85)
 def tan(x: kl.Number) -> kl.Number:
     """Return the tangent of an angle in radians, within 1 ulp; NaN for infinities."""
-    form = format_of(x)
+    form = base.format_of(x)
     angle = reduced_angle(abs(x), form)
     turn = _turn(angle, form)
-    sine, cosine = fast_two_sum(*turn.sine), fast_two_sum(*turn.cosine)
+    sine, cosine = base.fast_two_sum(*turn.sine), base.fast_two_sum(*turn.cosine)
     odd = (angle.quadrant & 1) != 0
     over = (kl.select(odd, cosine[0], sine[0]), kl.select(odd, cosine[1], sine[1]))
     under = (kl.select(odd, sine[0], cosine[0]), kl.select(odd, sine[1], cosine[1]))
-    first, rest = ratio(over, under)
+    first, rest = base.ratio(over, under)
     return _negated_as(_signed(first + rest, angle.quadrant << 1, form), x, form)
 
 
@@ -259,27 +242,27 @@ def _arc(size: kl.Number, form: Format) -> tuple[kl.Number, kl.Number, kl.Number
     outer = size > 0.5
     z = kl.select(outer, (1.0 - size) * 0.5, size * size)
     nothing = kl.constant(0.0, size.dtype, size.width)
-    half, missing = root((z, nothing))
+    half, missing = base.root((z, nothing))
     v = kl.select(outer, half, size)
-    rest = kl.fma(v * z, polynomial(z, ASIN[form.number]), kl.select(outer, missing, nothing))
+    rest = kl.fma(v * z, base.polynomial(z, ASIN[form.number]), kl.select(outer, missing, nothing))
     return v, rest, outer
 
 
 @within(0.7, 0.75)
 def asin(x: kl.Number) -> kl.Number:
     """Return the arc sine, within 1 ulp; NaN beyond ±1."""
-    form = format_of(x)
+    form = base.format_of(x)
     v, rest, outer = _arc(abs(x), form)
     high, low = _HALF_PI[form.number][:2]
-    total, error = fast_two_sum(kl.constant(high, x.dtype, x.width), v * -2.0)
+    total, error = base.fast_two_sum(kl.constant(high, x.dtype, x.width), v * -2.0)
     far = total + (error + kl.fma(rest, -2.0, low))
-    return sign_as(kl.select(outer, far, v + rest), x)
+    return base.sign_as(kl.select(outer, far, v + rest), x)
 
 
 @within(0.7, 0.75)
 def acos(x: kl.Number) -> kl.Number:
     """Return the arc cosine in [0, π], within 1 ulp; NaN beyond ±1."""
-    form = format_of(x)
+    form = base.format_of(x)
     v, rest, outer = _arc(abs(x), form)
     high, low = _HALF_PI[form.number][:2]
     negative = x < 0.0
@@ -288,17 +271,17 @@ def acos(x: kl.Number) -> kl.Number:
     turn = kl.select(outer, kl.select(negative, 2.0, kl.constant(0.0, x.dtype, x.width)), 1.0)
     back = kl.select(outer ^ negative, twice, -twice)
     back = kl.select(outer & negative, -twice, back)
-    total, error = two_sum(turn * high, v * back)
+    total, error = base.two_sum(turn * high, v * back)
     return total + (error + kl.fma(rest, back, turn * low))
 
 
-def _arc_tangent(t: Pair, base: kl.Number, base_rest: kl.Number, form: Format) -> kl.Number:
-    """Return base + atan(t) for |t| ≤ tan(π/8); |base| is 0 or larger."""
+def _arc_tangent(t: Pair, start: kl.Number, start_rest: kl.Number, form: Format) -> kl.Number:
+    """Return start + atan(t) for |t| ≤ tan(π/8); |start| is 0 or larger."""
     first, rest = t
     z = first * first
-    tail = kl.fma(first * z, polynomial(z, ATAN[form.number]), rest * (1.0 - z))
-    total, error = fast_two_sum(base, first)
-    return total + (error + (tail + base_rest))
+    tail = kl.fma(first * z, base.polynomial(z, ATAN[form.number]), rest * (1.0 - z))
+    total, error = base.fast_two_sum(start, first)
+    return total + (error + (tail + start_rest))
 
 
 def _reduced(a: kl.Number, b: kl.Number, form: Format) -> tuple[Pair, kl.Number, kl.Number]:
@@ -306,20 +289,20 @@ def _reduced(a: kl.Number, b: kl.Number, form: Format) -> tuple[Pair, kl.Number,
     middle = a > b * _EIGHTH
     steep = a > b * _MANY_EIGHTHS
     zero = kl.constant(0.0, a.dtype, a.width)
-    total, total_rest = two_sum(a, b)
-    left, left_rest = two_sum(a, -b)
+    total, total_rest = base.two_sum(a, b)
+    left, left_rest = base.two_sum(a, -b)
     over = kl.select(steep, -b, kl.select(middle, left, a))
     under = kl.select(steep, a, kl.select(middle, total, b))
     inside = middle & ~steep
     over_rest = kl.select(inside, left_rest, zero)
     under_rest = kl.select(inside, total_rest, zero)
-    return ratio((over, over_rest), (under, under_rest)), inside, steep
+    return base.ratio((over, over_rest), (under, under_rest)), inside, steep
 
 
 @within(0.7, 0.65)
 def atan(x: kl.Number) -> kl.Number:
     """Return the arc tangent, within 1 ulp."""
-    form = format_of(x)
+    form = base.format_of(x)
     size = abs(x)
     # Beyond this the result is constant; the inverse of the limit is a normal number.
     limit = 2.0 ** (form.fraction + 10)
@@ -327,36 +310,36 @@ def atan(x: kl.Number) -> kl.Number:
     t, inside, steep = _reduced(size, kl.constant(1.0, x.dtype, x.width), form)
     high, low = _HALF_PI[form.number][:2]
     nothing = kl.constant(0.0, x.dtype, x.width)
-    base = kl.select(steep, high, kl.select(inside, high / 2, nothing))
+    start = kl.select(steep, high, kl.select(inside, high / 2, nothing))
     rest = kl.select(steep, low, kl.select(inside, low / 2, nothing))
-    return sign_as(_arc_tangent(t, base, rest, form), x)
+    return base.sign_as(_arc_tangent(t, start, rest, form), x)
 
 
 @within(0.85, 0.85)
 def atan2(y: kl.Number, x: kl.Number) -> kl.Number:
     """Return the angle of the point (x, y) in [−π, π], within 1 ulp, as C's ``atan2``."""
-    form = format_of(y)
+    form = base.format_of(y)
     a, b = abs(y), abs(x)
     most = kl.select(a > b, a, b)
     one = kl.constant(1.0, x.dtype, x.width)
     # Infinities are directions; other numbers are scaled to have normal inverses.
-    endless = most == INFINITY
+    endless = most == base.INFINITY
     # Small ones are scaled so far that a quotient's error is not subnormal.
     scale = kl.select(most > 2.0 ** (form.bias // 2), one * 2.0**-8, 2.0 ** (form.bias // 3))
-    a = kl.select(endless, kl.select(a == INFINITY, one, 0.0), a * scale)
-    b = kl.select(endless, kl.select(b == INFINITY, one, 0.0), b * scale)
+    a = kl.select(endless, kl.select(a == base.INFINITY, one, 0.0), a * scale)
+    b = kl.select(endless, kl.select(b == base.INFINITY, one, 0.0), b * scale)
     b = kl.select(most == 0.0, one, b)
     (t, t_rest), inside, steep = _reduced(a, b, form)
-    back = is_negative(x)
+    back = base.is_negative(x)
     high, low = _HALF_PI[form.number][:2]
     three, three_low = _THREE_QUARTERS[form.number]
     nothing = kl.constant(0.0, x.dtype, x.width)
     middle = kl.select(back, three, high / 2 * one)
     middle_low = kl.select(back, three_low, low / 2 * one)
     flat, flat_low = kl.select(back, high * 2, nothing), kl.select(back, low * 2, nothing)
-    base = kl.select(steep, high, kl.select(inside, middle, flat))
+    start = kl.select(steep, high, kl.select(inside, middle, flat))
     rest = kl.select(steep, low, kl.select(inside, middle_low, flat_low))
     turned = (kl.select(back, -t, t), kl.select(back, -t_rest, t_rest))
-    result = _arc_tangent(turned, base, rest, form)
-    result = kl.select((x != x) | (y != y), NAN, result)
-    return sign_as(result, y)
+    result = _arc_tangent(turned, start, rest, form)
+    result = kl.select((x != x) | (y != y), base.NAN, result)
+    return base.sign_as(result, y)

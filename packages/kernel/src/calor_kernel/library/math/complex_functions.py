@@ -14,28 +14,10 @@ from math import pi
 from typing import Final
 
 from calor_kernel import language as kl
-from calor_kernel.library.math.base import (
-    INFINITY,
-    NAN,
-    Format,
-    Pair,
-    above,
-    exactly,
-    fast_two_sum,
-    format_of,
-    power_of_two,
-    sign_as,
-    two_product,
-    two_sum,
-)
+from calor_kernel.library.math import base, circular, exponential, hyperbolic
+from calor_kernel.library.math.base import Format, Pair, exactly
 from calor_kernel.library.math.circular import atan2, sincos
-from calor_kernel.library.math.circular import sin as real_sin
-from calor_kernel.library.math.circular import tan as real_tan
-from calor_kernel.library.math.exponential import exp as real_exp
-from calor_kernel.library.math.exponential import expm1 as real_expm1
-from calor_kernel.library.math.exponential import log1p as real_log1p
 from calor_kernel.library.math.exponential import log_of_sum
-from calor_kernel.library.math.hyperbolic import asinh as real_asinh
 from calor_kernel.library.math.hyperbolic import sinhcosh
 from calor_kernel.library.math.power import hypot
 
@@ -50,7 +32,7 @@ def larger(a: kl.Number, b: kl.Number) -> kl.Number:
 
 def finite(x: kl.Number) -> kl.Number:
     """Return whether x is neither infinite nor NaN."""
-    return abs(x) < INFINITY
+    return abs(x) < base.INFINITY
 
 
 def exponent_of(size: kl.Number, form: Format) -> kl.Number:
@@ -63,14 +45,14 @@ def exponent_of(size: kl.Number, form: Format) -> kl.Number:
 def scaled_by(z: Complex, n: kl.Number, form: Format) -> Complex:
     """Return z · 2**n with parts rounded once."""
     half = n >> 1
-    first, second = power_of_two(half, form), power_of_two(n - half, form)
+    first, second = base.power_of_two(half, form), base.power_of_two(n - half, form)
     return z[0] * first * second, z[1] * first * second
 
 
 @exactly
 def divide(z: Complex, w: Complex) -> Complex:
     """Return z / w; both are scaled near 1, so that no square over- or underflows."""
-    form = format_of(z[0])
+    form = base.format_of(z[0])
     up = exponent_of(larger(abs(z[0]), abs(z[1])), form)
     down = exponent_of(larger(abs(w[0]), abs(w[1])), form)
     a, b = scaled_by(z, -up, form)
@@ -90,7 +72,7 @@ def _products(a: kl.Number, b: kl.Number, c: kl.Number, d: kl.Number) -> kl.Numb
 @exactly
 def sign(z: Complex) -> Complex:
     """Return z / |z|, and 0 at 0."""
-    form = format_of(z[0])
+    form = base.format_of(z[0])
     nothing = kl.constant(0.0, z[0].dtype, z[0].width)
     a, b = scaled_by(z, -exponent_of(larger(abs(z[0]), abs(z[1])), form), form)
     size = hypot(a, b)
@@ -101,7 +83,7 @@ def sign(z: Complex) -> Complex:
 @exactly
 def root(z: Complex) -> Complex:
     """Return the square root with a real part that is not negative."""
-    form = format_of(z[0])
+    form = base.format_of(z[0])
     n = exponent_of(larger(abs(z[0]), abs(z[1])), form) >> 1
     a, b = scaled_by(z, -(n + n), form)
     main = kl.sqrt((abs(a) + hypot(a, b)) * 0.5)
@@ -110,22 +92,22 @@ def root(z: Complex) -> Complex:
     right = a >= 0.0
     real, imag = kl.select(right, main, other), kl.select(right, other, main)
     real, imag = scaled_by((real, imag), n, form)
-    endless = abs(z[1]) == INFINITY
-    real, imag = kl.select(endless, INFINITY, real), kl.select(endless, INFINITY, imag)
-    return real, sign_as(abs(imag), z[1])
+    endless = abs(z[1]) == base.INFINITY
+    real, imag = kl.select(endless, base.INFINITY, real), kl.select(endless, base.INFINITY, imag)
+    return real, base.sign_as(abs(imag), z[1])
 
 
 @exactly
 def exp(z: Complex) -> Complex:
     """Return e**z."""
     a, b = z
-    size = real_exp(a)
+    size = exponential.exp(a)
     sine, cosine = sincos(b)
     # At 0 no direction matters; on the real axis the result is real.
-    vanishes = a == -INFINITY
+    vanishes = a == -base.INFINITY
     nothing = kl.constant(0.0, a.dtype, a.width)
     # The size is infinite and the direction is unknown.
-    lost = (a == INFINITY) & ~finite(b)
+    lost = (a == base.INFINITY) & ~finite(b)
     real = kl.select(vanishes, nothing, kl.select(lost, size, size * cosine))
     imag = kl.select(vanishes, nothing, size * sine)
     return kl.select(b == 0.0, size, real), kl.select(b == 0.0, b, imag)
@@ -136,13 +118,13 @@ def expm1(z: Complex) -> Complex:
     """Return e**z − 1, with full precision near 0."""
     a, b = z
     sine, cosine = sincos(b)
-    half = real_sin(b * 0.5)
-    along = real_expm1(a) + 0.0
+    half = circular.sin(b * 0.5)
+    along = exponential.expm1(a) + 0.0
     real = along * cosine - half * half * 2.0
-    imag = real_exp(a) * sine
-    axis, ends = b == 0.0, (abs(a) == INFINITY) & ~finite(b)
+    imag = exponential.exp(a) * sine
+    axis, ends = b == 0.0, (abs(a) == base.INFINITY) & ~finite(b)
     nothing = kl.constant(0.0, a.dtype, a.width)
-    imag = kl.select((a == -INFINITY) & ends, nothing, imag)
+    imag = kl.select((a == -base.INFINITY) & ends, nothing, imag)
     return kl.select(axis | ends, along, real), kl.select(axis, b, imag)
 
 
@@ -151,17 +133,19 @@ def _log_size(longer: kl.Number, less: kl.Number, more: kl.Number, shorter: kl.N
 
     Near 1 it is the logarithm of 1 + less · more + shorter², which keeps the digits.
     """
-    form = format_of(longer)
+    form = base.format_of(longer)
     size = hypot(longer, shorter)
     near = (size > 0.5) & (size < 2.0)
     one = kl.constant(1.0, longer.dtype, longer.width)
-    product, error = two_product(kl.select(near, less, 0.0 * one), kl.select(near, more, 0.0 * one))
-    square, rest = two_product(
+    product, error = base.two_product(
+        kl.select(near, less, 0.0 * one), kl.select(near, more, 0.0 * one)
+    )
+    square, rest = base.two_product(
         kl.select(near, shorter, 0.0 * one), kl.select(near, shorter, 0.0 * one)
     )
-    w, lost = two_sum(product, square)
-    total, left = two_sum(one, w)
-    total, left = fast_two_sum(total, left + (lost + (error + rest)))
+    w, lost = base.two_sum(product, square)
+    total, left = base.two_sum(one, w)
+    total, left = base.fast_two_sum(total, left + (lost + (error + rest)))
     result = log_of_sum(kl.select(near, total, size), kl.select(near, left, 0.0 * one), form)
     return kl.select(near, result * 0.5, result)
 
@@ -213,7 +197,7 @@ def power(z: Complex, w: Complex) -> Complex:
     made = exp((_products(c, size, -d, angle), _products(c, angle, d, size)))
     zero = (z[0] == 0.0) & (z[1] == 0.0)
     nothing = kl.constant(0.0, c.dtype, c.width)
-    at_zero = kl.select(c > 0.0, nothing, NAN)
+    at_zero = kl.select(c > 0.0, nothing, base.NAN)
     constant_ = (c == 0.0) & (d == 0.0)
     real = kl.select(constant_, 1.0, kl.select(zero, at_zero, made[0]))
     return real, kl.select(constant_, nothing, kl.select(zero, at_zero, made[1]))
@@ -248,7 +232,7 @@ def _times(zero: kl.Number, size: kl.Number) -> kl.Number:
 def sinh(z: Complex) -> Complex:
     """Return the hyperbolic sine."""
     (s, c), (sine, cosine) = sinhcosh(z[0]), sincos(z[1])
-    lost = (abs(z[0]) == INFINITY) & ~finite(z[1])
+    lost = (abs(z[0]) == base.INFINITY) & ~finite(z[1])
     return kl.select(lost, s, _times(s, cosine)), _times(sine, c)
 
 
@@ -257,9 +241,9 @@ def cosh(z: Complex) -> Complex:
     """Return the hyperbolic cosine."""
     (s, c), (sine, cosine) = sinhcosh(z[0]), sincos(z[1])
     imag = kl.select(
-        s == 0.0, s * sign_as(kl.constant(1.0, s.dtype, s.width), sine), _times(sine, s)
+        s == 0.0, s * base.sign_as(kl.constant(1.0, s.dtype, s.width), sine), _times(sine, s)
     )
-    lost = (abs(z[0]) == INFINITY) & ~finite(z[1])
+    lost = (abs(z[0]) == base.INFINITY) & ~finite(z[1])
     return kl.select(lost, c, c * cosine), imag
 
 
@@ -267,21 +251,21 @@ def cosh(z: Complex) -> Complex:
 def tanh(z: Complex) -> Complex:
     """Return the hyperbolic tangent."""
     a, b = z
-    limit = _FLAT[format_of(a).number]
+    limit = _FLAT[base.format_of(a).number]
     far = abs(a) > limit
     size = kl.select(far, limit, abs(a))
     s, _ = sinhcosh(size)
-    t = real_tan(b)
+    t = circular.tan(b)
     steep = kl.fma(t, t, 1.0)
     under = kl.fma(steep * s, s, 1.0)
     real = steep * kl.sqrt(kl.fma(s, s, 1.0)) * s / under
     sine, cosine = sincos(b)
-    small = sine * cosine * 4.0 * real_exp(abs(a) * -2.0)
-    endless = abs(a) == INFINITY
+    small = sine * cosine * 4.0 * exponential.exp(abs(a) * -2.0)
+    endless = abs(a) == base.INFINITY
     nothing = kl.constant(0.0, a.dtype, a.width)
     real = kl.select(far & (finite(b) | endless), 1.0, kl.select(a == 0.0, nothing, real))
-    small = kl.select(endless, sign_as(nothing, b), small)
-    return sign_as(real, a), kl.select(b == 0.0, b, kl.select(far, small, t / under))
+    small = kl.select(endless, base.sign_as(nothing, b), small)
+    return base.sign_as(real, a), kl.select(b == 0.0, b, kl.select(far, small, t / under))
 
 
 @exactly
@@ -292,7 +276,7 @@ def cos(z: Complex) -> Complex:
 
 def _endless(z: Complex) -> kl.Number:
     """Return whether a part is infinite; such a number is a direction."""
-    return (abs(z[0]) == INFINITY) | (abs(z[1]) == INFINITY)
+    return (abs(z[0]) == base.INFINITY) | (abs(z[1]) == base.INFINITY)
 
 
 def _upright(z: Complex, angle: kl.Number) -> kl.Number:
@@ -302,7 +286,7 @@ def _upright(z: Complex, angle: kl.Number) -> kl.Number:
 
 def _infinite(x: kl.Number) -> kl.Number:
     """Return infinity with the sign of x."""
-    return sign_as(kl.constant(INFINITY, x.dtype, x.width), x)
+    return base.sign_as(kl.constant(base.INFINITY, x.dtype, x.width), x)
 
 
 def _roots(z: Complex) -> tuple[Complex, Complex]:
@@ -316,7 +300,7 @@ def asin(z: Complex) -> Complex:
     """Return the arc sine."""
     low, high = _roots(z)
     real = atan2(z[0], low[0] * high[0] - low[1] * high[1])
-    imag = real_asinh(low[0] * high[1] - low[1] * high[0])
+    imag = hyperbolic.asinh(low[0] * high[1] - low[1] * high[0])
     endless = _endless(z)
     real = kl.select(z[0] == 0.0, z[0], kl.select(endless, atan2(z[0], abs(z[1])), real))
     return real, kl.select(endless, _infinite(z[1]), imag)
@@ -326,7 +310,7 @@ def asin(z: Complex) -> Complex:
 def acos(z: Complex) -> Complex:
     """Return the arc cosine."""
     low, high = _roots(z)
-    imag = real_asinh(high[0] * low[1] - high[1] * low[0])
+    imag = hyperbolic.asinh(high[0] * low[1] - high[1] * low[0])
     endless = _endless(z)
     angle = kl.select(endless, atan2(abs(z[1]), z[0]), atan2(low[0], high[0]) * 2.0)
     return _upright(z, angle), kl.select(endless, _infinite(-z[1]), imag)
@@ -337,10 +321,10 @@ def acosh(z: Complex) -> Complex:
     """Return the inverse hyperbolic cosine, with a real part that is not negative."""
     low = root((z[0] - 1.0, z[1]))
     high = root((z[0] + 1.0, z[1]))
-    real = real_asinh(low[0] * high[0] + low[1] * high[1])
+    real = hyperbolic.asinh(low[0] * high[0] + low[1] * high[1])
     endless = _endless(z)
     angle = kl.select(endless, atan2(z[1], z[0]), atan2(low[1], high[0]) * 2.0)
-    return kl.select(endless, INFINITY, real), _upright(z, angle)
+    return kl.select(endless, base.INFINITY, real), _upright(z, angle)
 
 
 @exactly
@@ -348,15 +332,15 @@ def atanh(z: Complex) -> Complex:
     """Return the inverse hyperbolic tangent."""
     a, b = z
     # For larger numbers the limit avoids overflow of squares, and the result is ±πi/2 anyway.
-    limit = 2.0 ** (format_of(a).bias // 2 - 2)
-    size, height = above(abs(a), limit), above(abs(b), limit)
+    limit = 2.0 ** (base.format_of(a).bias // 2 - 2)
+    size, height = base.above(abs(a), limit), base.above(abs(b), limit)
     less, more = 1.0 - size, 1.0 + size
     # For a positive argument the logarithm amplifies no error.
-    real = real_log1p(size * 4.0 / kl.fma(less, less, height * height)) * 0.25
+    real = exponential.log1p(size * 4.0 / kl.fma(less, less, height * height)) * 0.25
     nothing = kl.constant(0.0, a.dtype, a.width)
-    real = sign_as(kl.select(_endless(z) | (a == 0.0), nothing, real), a)
+    real = base.sign_as(kl.select(_endless(z) | (a == 0.0), nothing, real), a)
     imag = atan2(height * 2.0, kl.fma(less, more, -(height * height))) * 0.5
-    return real, sign_as(kl.select(abs(b) == INFINITY, pi / 2, imag), b)
+    return real, base.sign_as(kl.select(abs(b) == base.INFINITY, pi / 2, imag), b)
 
 
 sin, tan, asinh, atan = _rotated(sinh), _rotated(tanh), _rotated(asin), _rotated(atanh)

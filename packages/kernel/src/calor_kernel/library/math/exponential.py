@@ -17,23 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from calor_kernel import language as kl
-from calor_kernel.library.math.base import (
-    INFINITY,
-    NAN,
-    Format,
-    Pair,
-    Table,
-    above,
-    below,
-    fast_two_sum,
-    format_of,
-    polynomial,
-    power_of_two,
-    some,
-    two_product,
-    two_sum,
-    within,
-)
+from calor_kernel.library.math import base
+from calor_kernel.library.math.base import Format, Pair, Table, within
 from calor_kernel.library.math.coefficients import EXP, EXP2, EXPM1, LOG
 
 LOG2_E: Final = 1.4426950408889634
@@ -64,28 +49,28 @@ def scaled(x: kl.Number, bits: kl.Number, form: Format) -> kl.Number:
 @within(1.0, 1.0)
 def exp(x: kl.Number) -> kl.Number:
     """Return e**x, within 1 ulp."""
-    form = format_of(x)
+    form = base.format_of(x)
     low, high = _EXP_ENDS[form.number]
-    x = above(below(x, low), high)
+    x = base.above(base.below(x, low), high)
     magic = form.magic + 2 * form.bias
     total = kl.fma(x, LOG2_E, magic)
     n = total - magic
     first, second = LOG_2[form.number]
     r = kl.fma(n, -second, kl.fma(n, -first, x))
-    p = kl.fma(r * r, polynomial(r, EXP[form.number]), r) + 1.0
+    p = kl.fma(r * r, base.polynomial(r, EXP[form.number]), r) + 1.0
     return scaled(p, kl.bitcast(total, form.signed), form)
 
 
 @within(0.85, 0.8)
 def exp2(x: kl.Number) -> kl.Number:
     """Return 2**x, within 1 ulp; whole powers are exact."""
-    form = format_of(x)
+    form = base.format_of(x)
     low, high = _EXP2_ENDS[form.number]
-    x = above(below(x, low), high)
+    x = base.above(base.below(x, low), high)
     magic = form.magic + 2 * form.bias
     total = x + magic
     r = x - (total - magic)
-    p = kl.fma(r, polynomial(r, EXP2[form.number]), 1.0)
+    p = kl.fma(r, base.polynomial(r, EXP2[form.number]), 1.0)
     return scaled(p, kl.bitcast(total, form.signed), form)
 
 
@@ -118,20 +103,20 @@ def expm1_parts(x: kl.Number, form: Format) -> tuple[kl.Number, kl.Number]:
     The second is accurate to about 2**−5 of an ulp of the first.
     """
     r, rest, n = reduced(x, form)
-    half = power_of_two(n - 1, form)
-    tail = kl.fma(r * r, polynomial(r, EXPM1[form.number]), rest)
+    half = base.power_of_two(n - 1, form)
+    tail = kl.fma(r * r, base.polynomial(r, EXPM1[form.number]), rest)
     # The leading terms of half · exp(r) − 1/2 are exact; the first is the larger, or 0.
-    first, lost = two_sum(half, -0.5)
-    total, error = fast_two_sum(first, half * r)
+    first, lost = base.two_sum(half, -0.5)
+    total, error = base.fast_two_sum(first, half * r)
     return total, kl.fma(half, tail, error + lost)
 
 
 @within(0.9, 1.1)
 def expm1(x: kl.Number) -> kl.Number:
     """Return e**x − 1, within 1 ulp, also near 0."""
-    form = format_of(x)
+    form = base.format_of(x)
     low, high = _EXPM1_ENDS[form.number]
-    total, error = expm1_parts(above(below(x, low), high), form)
+    total, error = expm1_parts(base.above(base.below(x, low), high), form)
     result = (total + error) * 2.0
     return kl.select(abs(x) < NOTHING[form.number], x, result)
 
@@ -179,7 +164,7 @@ def parted(x: kl.Number, form: Format, lost: kl.Number | None = None) -> tuple[k
     low, high = 1 << form.fraction, (2 * form.bias + 1) << form.fraction
     rare = (kl.bitcast(x, form.unsigned) - low) >= high - low
     lift = kl.constant(0, form.signed, x.width)
-    if some(rare):
+    if base.some(rare):
         # Denormals are made normal; the results of zeros and others are replaced later.
         small = x < form.tiny
         x = kl.select(small, x * 2.0 ** (form.fraction + 2), x)
@@ -191,7 +176,7 @@ def parted(x: kl.Number, form: Format, lost: kl.Number | None = None) -> tuple[k
         # For a large sum the correction is negligible, whatever its scale. The slope of the
         # logarithm is 1 / (1 + f), to two digits.
         slope = kl.fma(f, kl.fma(f, 0.72, -0.97), 1.0)
-        rest = kl.fma(lost * power_of_two(-above(e, 64), form), slope, rest)
+        rest = kl.fma(lost * base.power_of_two(-base.above(e, 64), form), slope, rest)
     return rare, Parts(e - lift, f, rest)
 
 
@@ -199,35 +184,37 @@ def log_rest(f: kl.Number, form: Format) -> kl.Number:
     """Return log(1 + f) − f for 1 + f in [√½, √2]."""
     square = f * f
     if form.fraction == 23:
-        return kl.fma(f * -0.5, f, f * square * polynomial(f, LOG[0]))
+        return kl.fma(f * -0.5, f, f * square * base.polynomial(f, LOG[0]))
     s = f / (f + 2.0)
     z = s * s
     half = square * 0.5
-    return kl.fma(s, kl.fma(z, polynomial(z, LOG[1]), half), -half)
+    return kl.fma(s, kl.fma(z, base.polynomial(z, LOG[1]), half), -half)
 
 
 def natural(parts: Parts, form: Format) -> Pair:
     """Return the logarithm as the sum of two numbers."""
     first, second = LOG_2[form.number]
     e = kl.cast(parts.e, form.dtype)
-    total, error = fast_two_sum(e * first, parts.f)
+    total, error = base.fast_two_sum(e * first, parts.f)
     return total, kl.fma(e, second, parts.rest) + error
 
 
 @kl.helper
 def _finished(x: kl.Number, rare: kl.Number, result: kl.Number) -> kl.Number:
     """Return the result, with the special cases 0, infinity, NaN and negative numbers."""
-    if some(rare):
-        nothing = kl.constant(NAN, x.dtype, x.width)
-        result = kl.select(x > 0.0, result, kl.select(x == 0.0, -INFINITY, nothing))
-        result = kl.select(x < INFINITY, result, kl.select(x == INFINITY, INFINITY, nothing))
+    if base.some(rare):
+        nothing = kl.constant(base.NAN, x.dtype, x.width)
+        result = kl.select(x > 0.0, result, kl.select(x == 0.0, -base.INFINITY, nothing))
+        result = kl.select(
+            x < base.INFINITY, result, kl.select(x == base.INFINITY, base.INFINITY, nothing)
+        )
     return result
 
 
 @within(0.9, 0.85)
 def log(x: kl.Number) -> kl.Number:
     """Return the natural logarithm, within 1 ulp; −inf at 0, NaN below."""
-    form = format_of(x)
+    form = base.format_of(x)
     rare, parts = parted(x, form)
     total, rest = natural(parts, form)
     return _finished(x, rare, total + rest)
@@ -237,19 +224,19 @@ def _based(parts: Parts, whole: tuple[float, float], scale: Table, form: Format)
     """Return the logarithm to another base: ``whole`` is that of 2, ``scale`` that of e."""
     first, second = scale[form.number]
     e = kl.cast(parts.e, form.dtype)
-    product, error = two_product(parts.f, kl.constant(first, form.dtype, e.width))
+    product, error = base.two_product(parts.f, kl.constant(first, form.dtype, e.width))
     rest = kl.fma(parts.f, second, kl.fma(parts.rest, first, error))
     if whole[1]:
         rest = kl.fma(e, whole[1], rest)
         e = e * whole[0]
-    total, lost = fast_two_sum(e, product)
+    total, lost = base.fast_two_sum(e, product)
     return total + (lost + rest)
 
 
 @within(1.0, 1.1)
 def log2(x: kl.Number) -> kl.Number:
     """Return the logarithm to the base 2, within 1 ulp; exact for powers of two."""
-    form = format_of(x)
+    form = base.format_of(x)
     rare, parts = parted(x, form)
     return _finished(x, rare, _based(parts, (1.0, 0.0), _LOG2_E, form))
 
@@ -257,7 +244,7 @@ def log2(x: kl.Number) -> kl.Number:
 @within(1.0, 0.9)
 def log10(x: kl.Number) -> kl.Number:
     """Return the logarithm to the base 10, within 1 ulp."""
-    form = format_of(x)
+    form = base.format_of(x)
     rare, parts = parted(x, form)
     first, second = _LOG10_2[form.number]
     return _finished(x, rare, _based(parts, (first, second), _LOG10_E, form))
@@ -275,7 +262,7 @@ def log_of_sum(
 @within(0.95, 0.95)
 def log1p(x: kl.Number) -> kl.Number:
     """Return log(1 + x), within 1 ulp, also near 0; −inf at −1, NaN below."""
-    form = format_of(x)
+    form = base.format_of(x)
     total = x + 1.0
     lost = kl.select(x > 1.0, 1.0 - (total - x), x - (total - 1.0))
     return kl.select(abs(x) < 2.0 ** -(form.fraction + 3), x, log_of_sum(total, lost, form))

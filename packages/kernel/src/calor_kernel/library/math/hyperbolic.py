@@ -11,25 +11,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from calor_kernel import language as kl
-from calor_kernel.library.math.base import (
-    INFINITY,
-    NAN,
-    Format,
-    Pair,
-    above,
-    bits_of,
-    exactly,
-    fast_two_sum,
-    format_of,
-    polynomial,
-    power_of_two,
-    ratio,
-    root,
-    sign_as,
-    two_product,
-    two_sum,
-    within,
-)
+from calor_kernel.library.math import base
+from calor_kernel.library.math.base import Format, Pair, exactly, within
 from calor_kernel.library.math.coefficients import COSH, EXP, SINH, TANH
 from calor_kernel.library.math.exponential import LOG2_E, expm1_parts, log_of_sum, reduced
 
@@ -57,20 +40,20 @@ class _Halves(NamedTuple):
 
 
 def _halves(size: kl.Number, form: Format) -> _Halves:
-    r, rest, n = reduced(above(size, _ENDS[form.number]), form)
-    up = power_of_two(n - 2, form)
+    r, rest, n = reduced(base.above(size, _ENDS[form.number]), form)
+    up = base.power_of_two(n - 2, form)
     # The other power is negligible long before it is subnormal.
-    down = power_of_two(-2 - above(n, 100), form)
+    down = base.power_of_two(-2 - base.above(n, 100), form)
     z = r * r
-    even = z * polynomial(z, COSH[form.number])
-    odd = kl.fma(z * r, polynomial(z, SINH[form.number]), rest)
-    return _Halves(fast_two_sum(up, -down), fast_two_sum(up, down), r, even, odd)
+    even = z * base.polynomial(z, COSH[form.number])
+    odd = kl.fma(z * r, base.polynomial(z, SINH[form.number]), rest)
+    return _Halves(base.fast_two_sum(up, -down), base.fast_two_sum(up, down), r, even, odd)
 
 
 def _sum(main: Pair, other: Pair, h: _Halves) -> kl.Number:
     """Return 2 · (main · cosh(r) + other · sinh(r)) of the reduced argument."""
-    product, error = two_product(other[0], h.r)
-    total, lost = fast_two_sum(main[0], product)
+    product, error = base.two_product(other[0], h.r)
+    total, lost = base.fast_two_sum(main[0], product)
     tail = kl.fma(main[0], h.even, kl.fma(other[0], h.odd, lost + error))
     return (total + (tail + kl.fma(other[1], h.r, main[1]))) * 2.0
 
@@ -78,36 +61,31 @@ def _sum(main: Pair, other: Pair, h: _Halves) -> kl.Number:
 @within(0.8, 0.85)
 def sinh(x: kl.Number) -> kl.Number:
     """Return the hyperbolic sine, within 1 ulp."""
-    form = format_of(x)
-    h = _halves(abs(x), form)
-    result = sign_as(_sum(h.less, h.more, h), x)
-    return kl.select(abs(x) < _NOTHING[form.number], x, result)
+    return sinhcosh(x)[0]
 
 
 @within(0.75, 0.75)
 def cosh(x: kl.Number) -> kl.Number:
     """Return the hyperbolic cosine, within 1 ulp."""
-    form = format_of(x)
-    h = _halves(abs(x), form)
-    return _sum(h.more, h.less, h)
+    return sinhcosh(x)[1]
 
 
 @exactly
 def sinhcosh(x: kl.Number) -> tuple[kl.Number, kl.Number]:
     """Return the hyperbolic sine and cosine, each within 1 ulp."""
-    form = format_of(x)
+    form = base.format_of(x)
     h = _halves(abs(x), form)
-    sine = sign_as(_sum(h.less, h.more, h), x)
+    sine = base.sign_as(_sum(h.less, h.more, h), x)
     return kl.select(abs(x) < _NOTHING[form.number], x, sine), _sum(h.more, h.less, h)
 
 
 @within(1.1, 0.9)
 def tanh(x: kl.Number) -> kl.Number:
     """Return the hyperbolic tangent, within 1 ulp."""
-    form = format_of(x)
-    size = above(abs(x), _TANH_ENDS[form.number])
+    form = base.format_of(x)
+    size = base.above(abs(x), _TANH_ENDS[form.number])
     result = _tanh32(size, form) if form.fraction == 23 else _tanh64(size, form)
-    return sign_as(result, x)
+    return base.sign_as(result, x)
 
 
 def _tanh32(size: kl.Number, form: Format) -> kl.Number:
@@ -116,24 +94,24 @@ def _tanh32(size: kl.Number, form: Format) -> kl.Number:
     It needs no second number for the remainder of 2x.
     """
     z = size * size
-    near = kl.fma(size * z, polynomial(z, TANH[0]), size)
+    near = kl.fma(size * z, base.polynomial(z, TANH[0]), size)
     # 2x = n · log 2 + r, with n − 1 + bias in the low bits of the total.
     double = size + size
     magic = form.magic + (form.bias - 1)
     total = kl.fma(double, LOG2_E, magic)
     n = total - magic
     r = kl.fma(n, -_LOG_2, double)
-    half = kl.bitcast(bits_of(total) << form.fraction, form.dtype)
-    less = kl.fma(r * r, polynomial(r, EXP[0]), r)
+    half = kl.bitcast(base.bits_of(total) << form.fraction, form.dtype)
+    less = kl.fma(r * r, base.polynomial(r, EXP[0]), r)
     # Half of exp(2x) + 1.
     return kl.select(size < _NEAR, near, 1.0 - 1.0 / kl.fma(half, less, half + 0.5))
 
 
 def _tanh64(size: kl.Number, form: Format) -> kl.Number:
     # With t = (exp(2x) − 1) / 2 it is t / (t + 1).
-    over = fast_two_sum(*expm1_parts(size * 2.0, form))
-    under, lost = two_sum(over[0], 1.0)
-    first, rest = ratio(over, (under, lost + over[1]))
+    over = base.fast_two_sum(*expm1_parts(size * 2.0, form))
+    under, lost = base.two_sum(over[0], 1.0)
+    first, rest = base.ratio(over, (under, lost + over[1]))
     return first + rest
 
 
@@ -145,8 +123,8 @@ def _result(
     z: kl.Number, rest: kl.Number, large: kl.Number, size: kl.Number, form: Format
 ) -> kl.Number:
     """Return log(1 + z + rest), or log(2 · size) if that is large."""
-    total, lost = two_sum(z, 1.0)
-    total, lost = fast_two_sum(total, lost + rest)
+    total, lost = base.two_sum(z, 1.0)
+    total, lost = base.fast_two_sum(total, lost + rest)
     nothing = kl.constant(0.0, size.dtype, size.width)
     more = kl.select(large, kl.constant(1, form.signed, size.width), 0)
     return log_of_sum(kl.select(large, size, total), kl.select(large, nothing, lost), form, more)
@@ -155,41 +133,41 @@ def _result(
 @within(1.0, 0.9)
 def asinh(x: kl.Number) -> kl.Number:
     """Return the inverse hyperbolic sine, within 1 ulp."""
-    form = format_of(x)
+    form = base.format_of(x)
     size = abs(x)
     large = size > _LARGE[form.number]
-    usual = above(size, _LARGE[form.number])
-    square, error = two_product(usual, usual)
-    total, lost = two_sum(square, 1.0)
-    s, s_rest = root((total, lost + error))
-    z, z_rest = two_sum(usual, s - 1.0)
+    usual = base.above(size, _LARGE[form.number])
+    square, error = base.two_product(usual, usual)
+    total, lost = base.two_sum(square, 1.0)
+    s, s_rest = base.root((total, lost + error))
+    z, z_rest = base.two_sum(usual, s - 1.0)
     result = _result(z, z_rest + s_rest, large, size, form)
-    return kl.select(size < _NOTHING[form.number], x, sign_as(result, x))
+    return kl.select(size < _NOTHING[form.number], x, base.sign_as(result, x))
 
 
 @within(1.0, 0.9)
 def acosh(x: kl.Number) -> kl.Number:
     """Return the inverse hyperbolic cosine, within 1 ulp; NaN below 1."""
-    form = format_of(x)
+    form = base.format_of(x)
     large = x > _LARGE[form.number]
-    t = above(x, _LARGE[form.number]) - 1.0
-    square, error = two_product(t, t)
-    total, lost = two_sum(square, t * 2.0)
-    s, s_rest = root((total, lost + error))
-    z, z_rest = two_sum(t, s)
-    return kl.select(x >= 1.0, _result(z, z_rest + s_rest, large, x, form), NAN)
+    t = base.above(x, _LARGE[form.number]) - 1.0
+    square, error = base.two_product(t, t)
+    total, lost = base.two_sum(square, t * 2.0)
+    s, s_rest = base.root((total, lost + error))
+    z, z_rest = base.two_sum(t, s)
+    return kl.select(x >= 1.0, _result(z, z_rest + s_rest, large, x, form), base.NAN)
 
 
 @within(1.0, 0.9)
 def atanh(x: kl.Number) -> kl.Number:
     """Return the inverse hyperbolic tangent, within 1 ulp; ±inf at ±1, NaN beyond."""
-    form = format_of(x)
+    form = base.format_of(x)
     size = abs(x)
     nothing = kl.constant(0.0, x.dtype, x.width)
-    under, lost = two_sum(-size, 1.0)
+    under, lost = base.two_sum(-size, 1.0)
     # log((1 + x) / (1 − x)) / 2 = log(1 + 2 x / (1 − x)) / 2
-    z, rest = ratio((size * 2.0, nothing), (under, lost))
+    z, rest = base.ratio((size * 2.0, nothing), (under, lost))
     result = _result(z, rest, size > 2.0, size, form) * 0.5
-    ends = kl.select(size == 1.0, INFINITY, kl.constant(NAN, x.dtype, x.width))
+    ends = kl.select(size == 1.0, base.INFINITY, kl.constant(base.NAN, x.dtype, x.width))
     result = kl.select(size < 1.0, result, ends)
-    return kl.select(size < _NOTHING[form.number], x, sign_as(result, x))
+    return kl.select(size < _NOTHING[form.number], x, base.sign_as(result, x))

@@ -18,26 +18,8 @@ from __future__ import annotations
 from typing import Final
 
 from calor_kernel import language as kl
-from calor_kernel.library.math.base import (
-    INFINITY,
-    NAN,
-    Format,
-    Pair,
-    Table,
-    above,
-    below,
-    bits_of,
-    fast_two_sum,
-    format_of,
-    is_negative,
-    polynomial,
-    power_of_two,
-    root,
-    sign_as,
-    some,
-    two_product,
-    within,
-)
+from calor_kernel.library.math import base
+from calor_kernel.library.math.base import Format, Pair, Table, within
 from calor_kernel.library.math.coefficients import EXP2, POWER
 from calor_kernel.library.math.exponential import decomposed, exp, log1p, scaled
 
@@ -85,7 +67,7 @@ def _log2(e: kl.Number, m: kl.Number, form: Format) -> Pair:
     z = (square, kl.fma(s, s, -square))
     terms = _TERMS[: 2 + form.number]
     first, second = terms[-1][form.number]
-    rest = polynomial(square, POWER[form.number])
+    rest = base.polynomial(square, POWER[form.number])
     total = kl.fma(square, rest, first)
     series: Pair = (total, kl.fma(square, rest, first - total) + second)
     for term in terms[-2::-1]:
@@ -103,12 +85,12 @@ def _log2(e: kl.Number, m: kl.Number, form: Format) -> Pair:
 @kl.helper
 def power(x: kl.Number, y: kl.Number) -> kl.Number:
     """Return x to the power of y, within 1 ulp, as C's ``pow``."""
-    form = format_of(x)
+    form = base.format_of(x)
     low, high = 1 << form.fraction, (2 * form.bias + 1) << form.fraction
     rare = (kl.bitcast(x, form.unsigned) - low) >= high - low
     size = x
     lift = kl.constant(0, form.signed, x.width)
-    if some(rare):
+    if base.some(rare):
         size = abs(x)
         small = size < form.tiny
         size = kl.select(small, size * 2.0 ** (form.fraction + 2), size)
@@ -119,9 +101,9 @@ def power(x: kl.Number, y: kl.Number) -> kl.Number:
     error = kl.fma(y, second, kl.fma(y, first, -exponent))
     total = exponent + form.magic
     near = _exp2(exponent - (total - form.magic), error, form)
-    result = kl.bitcast(bits_of(near) + (bits_of(total) << form.fraction), form.dtype)
+    result = kl.bitcast(base.bits_of(near) + (base.bits_of(total) << form.fraction), form.dtype)
     rare = rare | ~(abs(exponent) < _USUAL[form.number])
-    if some(rare):
+    if base.some(rare):
         result = _special(x, y, _far(exponent, error, form), form)
     return result
 
@@ -129,7 +111,7 @@ def power(x: kl.Number, y: kl.Number) -> kl.Number:
 def _exp2(r: kl.Number, error: kl.Number, form: Format) -> kl.Number:
     """Return 2 to the power of r in [−½, ½] and its error, which the last terms ignore."""
     table = EXP2[form.number]
-    last = polynomial(r, table[3:])
+    last = base.polynomial(r, table[3:])
     r = r + error
     for c in table[2::-1]:
         last = kl.fma(last, r, c)
@@ -140,7 +122,7 @@ def _far(exponent: kl.Number, error: kl.Number, form: Format) -> kl.Number:
     """Return 2 to the power of a sum of two numbers of any size; the same in the usual range."""
     limit = _ENDS[form.number]
     error = kl.select(abs(exponent) < limit, error, 0.0)
-    exponent = above(below(exponent, -limit), limit)
+    exponent = base.above(base.below(exponent, -limit), limit)
     magic = form.magic + 2 * form.bias
     total = exponent + magic
     near = _exp2(exponent - (total - magic), error, form)
@@ -153,16 +135,16 @@ def _special(x: kl.Number, y: kl.Number, result: kl.Number, form: Format) -> kl.
     nothing = kl.constant(0.0, x.dtype, x.width)
     # For 0 and infinity, and for infinite powers, the result is 0 or infinite.
     grows = (size > 1.0) ^ (y < 0.0)
-    endless = abs(y) == INFINITY
-    extreme = (size == 0.0) | (size == INFINITY) | endless
-    result = kl.select(extreme, kl.select(grows, INFINITY, nothing), result)
+    endless = abs(y) == base.INFINITY
+    extreme = (size == 0.0) | (size == base.INFINITY) | endless
+    result = kl.select(extreme, kl.select(grows, base.INFINITY, nothing), result)
     whole = kl.trunc(y) == y
     half = y * 0.5
     odd = whole & (kl.trunc(half) != half)
     flipped = kl.bitcast(kl.bitcast(result, form.signed) ^ -form.sign, form.dtype)
-    result = kl.select(is_negative(x) & odd, flipped, result)
-    result = kl.select((x < 0.0) & (size < INFINITY) & ~whole, NAN, result)
-    result = kl.select((x != x) | (y != y), NAN, result)
+    result = kl.select(base.is_negative(x) & odd, flipped, result)
+    result = kl.select((x < 0.0) & (size < base.INFINITY) & ~whole, base.NAN, result)
+    result = kl.select((x != x) | (y != y), base.NAN, result)
     # 1 to any power is 1, and so is −1 to an infinite power.
     return kl.select((x == 1.0) | (y == 0.0) | ((size == 1.0) & endless), 1.0, result)
 
@@ -170,7 +152,7 @@ def _special(x: kl.Number, y: kl.Number, result: kl.Number, form: Format) -> kl.
 @within(0.8, 0.6)
 def hypot(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return √(a² + b²), within 1 ulp; infinite where a or b is."""
-    form = format_of(a)
+    form = base.format_of(a)
     a, b = abs(a), abs(b)
     # If one is NaN the order is arbitrary; NaN propagates either way.
     longer, shorter = kl.select(a > b, a, b), kl.select(a > b, b, a)
@@ -179,12 +161,12 @@ def hypot(a: kl.Number, b: kl.Number) -> kl.Number:
     drop, lift = 2.0 ** -(form.bias * 2 // 3), 2.0 ** (form.bias * 3 // 4)
     scale = kl.select(large, drop, kl.select(small, lift, one))
     back = kl.select(large, 1.0 / drop, kl.select(small, 1.0 / lift, one))
-    square, error = two_product(longer * scale, longer * scale)
-    other, other_error = two_product(shorter * scale, shorter * scale)
-    total, lost = fast_two_sum(square, other)
-    first, rest = root((total, lost + (error + other_error)), 2.0 ** -(form.bias - 27))
+    square, error = base.two_product(longer * scale, longer * scale)
+    other, other_error = base.two_product(shorter * scale, shorter * scale)
+    total, lost = base.fast_two_sum(square, other)
+    first, rest = base.root((total, lost + (error + other_error)), 2.0 ** -(form.bias - 27))
     result = (first + rest) * back
-    return kl.select((a == INFINITY) | (b == INFINITY), INFINITY, result)
+    return kl.select((a == base.INFINITY) | (b == base.INFINITY), base.INFINITY, result)
 
 
 @within(2.0, 2.0, "the larger operand")
@@ -223,35 +205,37 @@ def _remainder_of_sizes(a: kl.Number, b: kl.Number, form: Format) -> kl.Number:
     low, divisor = _parted(b, form)
     apart = e - low
     apart = kl.select(apart < 0, 0, apart)
-    apart = kl.select((b > 0.0) & (a < INFINITY), apart, 0)
+    apart = kl.select((b > 0.0) & (a < base.INFINITY), apart, 0)
     step = kl.select(apart > most, most, apart)
-    r = _step(m * power_of_two(step, form), divisor)
+    r = _step(m * base.power_of_two(step, form), divisor)
     apart = apart - step
-    while some(apart > 0):
+    while base.some(apart > 0):
         step = kl.select(apart > most, most, apart)
-        r = _step(r * power_of_two(step, form), divisor)
+        r = _step(r * base.power_of_two(step, form), divisor)
         apart = apart - step
     less = a < b
     # In two steps, since the power may exceed the exponents of normal numbers.
     half = low >> 1
-    return kl.select(less, a, r * power_of_two(half, form) * power_of_two(low - half, form))
+    return kl.select(
+        less, a, r * base.power_of_two(half, form) * base.power_of_two(low - half, form)
+    )
 
 
 @within(0.0, 0.0)
 def fmod(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return the exact remainder of the quotient rounded toward zero, with the sign of a."""
-    form = format_of(a)
+    form = base.format_of(a)
     size, other = abs(a), abs(b)
     rest = _remainder_of_sizes(size, other, form)
-    rest = kl.select(other == INFINITY, size, rest)
-    fine = (other > 0.0) & (size < INFINITY)
-    return kl.select(fine, sign_as(rest, a), NAN)
+    rest = kl.select(other == base.INFINITY, size, rest)
+    fine = (other > 0.0) & (size < base.INFINITY)
+    return kl.select(fine, base.sign_as(rest, a), base.NAN)
 
 
 def _down(a: kl.Number, b: kl.Number) -> Pair:
     """Return fmod, and 1 if the quotient rounded down is 1 less than rounded toward zero."""
     rest = fmod(a, b)
-    other = (rest != 0.0) & (is_negative(rest) ^ is_negative(b))
+    other = (rest != 0.0) & (base.is_negative(rest) ^ base.is_negative(b))
     return rest, kl.select(other, kl.constant(1.0, a.dtype, a.width), 0.0)
 
 
@@ -260,7 +244,7 @@ def remainder(a: kl.Number, b: kl.Number) -> kl.Number:
     """Return a − b · floor(a / b), rounded once, with the sign of b; NaN for b = 0."""
     rest, less = _down(a, b)
     moved = kl.select(less != 0.0, rest + b, rest)
-    return kl.select(rest == 0.0, sign_as(abs(rest), b), moved)
+    return kl.select(rest == 0.0, base.sign_as(abs(rest), b), moved)
 
 
 @within(1.0, 1.0)
@@ -271,5 +255,7 @@ def floor_divide(a: kl.Number, b: kl.Number) -> kl.Number:
     whole = kl.floor(quotient)
     whole = kl.select(quotient - whole > 0.5, whole + 1.0, whole)
     ratio = a / b
-    whole = kl.select(quotient == 0.0, sign_as(kl.constant(0.0, a.dtype, a.width), ratio), whole)
+    whole = kl.select(
+        quotient == 0.0, base.sign_as(kl.constant(0.0, a.dtype, a.width), ratio), whole
+    )
     return kl.select(b == 0.0, ratio, whole)

@@ -19,24 +19,8 @@ from math import pi
 from typing import Final
 
 from calor_kernel import language as kl
-from calor_kernel.library.math.base import (
-    INFINITY,
-    NAN,
-    Format,
-    Pair,
-    Table,
-    above,
-    fast_two_sum,
-    format_of,
-    is_negative,
-    polynomial,
-    power_of_two,
-    sign_as,
-    some,
-    two_product,
-    two_sum,
-    within,
-)
+from calor_kernel.library.math import base
+from calor_kernel.library.math.base import Format, Pair, Table, within
 from calor_kernel.library.math.circular import cos, sin
 from calor_kernel.library.math.coefficients import (
     DIGAMMA,
@@ -80,14 +64,14 @@ _ZERO: Final[Table] = (
 
 def _log(x: kl.Number, form: Format) -> Pair:
     _, parts = parted(x, form)
-    return fast_two_sum(*natural(parts, form))
+    return base.fast_two_sum(*natural(parts, form))
 
 
 def _lgamma_above(x: kl.Number, form: Format) -> kl.Number:
     """Return log Γ(x) for x > 0."""
     one = kl.constant(1.0, x.dtype, x.width)
     large = x >= _LARGE[form.number]
-    inside = above(x, _LARGE[form.number])
+    inside = base.above(x, _LARGE[form.number])
     # Γ(x) = Γ(place) · factors, or divided by them below 3/2.
     place, factors = inside, one
     for _ in range(_STEPS[form.number]):
@@ -100,19 +84,21 @@ def _lgamma_above(x: kl.Number, form: Format) -> kl.Number:
     u = kl.select(low, kl.select(small, x, x - 1.0), place - 2.0)
     # The leading term keeps its error, since below 3/2 the logarithm nearly cancels it.
     slope, slope_rest = _SLOPE[form.number]
-    near, near_rest = two_product(u, slope * one)
-    near_rest = near_rest + u * kl.fma(u, polynomial(u, LGAMMA[form.number]), slope_rest)
-    near, near_rest = fast_two_sum(near, near_rest)
+    near, near_rest = base.two_product(u, slope * one)
+    near_rest = near_rest + u * kl.fma(u, base.polynomial(u, LGAMMA[form.number]), slope_rest)
+    near, near_rest = base.fast_two_sum(near, near_rest)
     high, rest = _log(kl.select(large, x, factors), form)
-    moved, error = two_sum(kl.select(low, -high, high), near)
+    moved, error = base.two_sum(kl.select(low, -high, high), near)
     middle = moved + (error + (kl.select(low, -rest, rest) + near_rest))
     # (x − 1/2) (log x − 1) + (log 2π − 1) / 2 + …
     inverse = 1.0 / x
-    series = polynomial(inverse * inverse, _STIRLING[form.number]) * inverse
-    less, lost = fast_two_sum(high, -one)
-    product, part = two_product(x - 0.5, less)
+    series = base.polynomial(inverse * inverse, _STIRLING[form.number]) * inverse
+    less, lost = base.fast_two_sum(high, -one)
+    product, part = base.two_product(x - 0.5, less)
     far = product + (kl.fma(x - 0.5, rest + lost, part) + (series + (_HALF_LOG_TWO_PI - 0.5)))
-    far = kl.select(x == INFINITY, INFINITY, kl.select(product == INFINITY, INFINITY, far))
+    far = kl.select(
+        x == base.INFINITY, base.INFINITY, kl.select(product == base.INFINITY, base.INFINITY, far)
+    )
     return kl.select(large, far, middle)
 
 
@@ -123,27 +109,27 @@ def lgamma(x: kl.Number) -> kl.Number:
 
     Below 0 the error is within 4 ulp of the larger of 1 and log Γ(1 − x).
     """
-    form = format_of(x)
+    form = base.format_of(x)
     size = abs(x)
     result = _lgamma_above(size, form)
     reflected = x < 0.0
-    if some(reflected):
+    if base.some(reflected):
         turn = abs(size - kl.rint(size))
         # Γ(x) Γ(1 − x) sin(πx) = π; large numbers are integers, where there is a pole.
-        other = log(sin(turn * pi) * above(size, 2.0**60))
+        other = log(sin(turn * pi) * base.above(size, 2.0**60))
         first, second = _LOG_PI[form.number]
         below = ((first - other) + second) - result
         # Near 0 both are −log |x|; there the reflection's sine may underflow.
         result = kl.select(reflected & (size > 2.0**-60), below, result)
-        result = kl.select(reflected & (turn == 0.0), INFINITY, result)
-    result = kl.select(x == 0.0, INFINITY, result)
-    return kl.select(x == x, kl.select(size == INFINITY, INFINITY, result), NAN)
+        result = kl.select(reflected & (turn == 0.0), base.INFINITY, result)
+    result = kl.select(x == 0.0, base.INFINITY, result)
+    return kl.select(x == x, kl.select(size == base.INFINITY, base.INFINITY, result), base.NAN)
 
 
 def _digamma_above(x: kl.Number, form: Format) -> kl.Number:
     """Return digamma of x ≥ 0."""
     large = x >= _LARGE[form.number]
-    place = above(x, _LARGE[form.number])
+    place = base.above(x, _LARGE[form.number])
     nothing = kl.constant(0.0, x.dtype, x.width)
     # The sum of 1 / (x − k) as one fraction.
     over, under = nothing, nothing + 1.0
@@ -158,11 +144,11 @@ def _digamma_above(x: kl.Number, form: Format) -> kl.Number:
     # The distance from the zero; x + 1 would round small x away.
     off = kl.select(low, (x - (first - 1.0)) - second, (place - first) - second) - third
     middle = kl.select(low, x - 0.5, place - 1.5)
-    unit = off * polynomial(middle, DIGAMMA[form.number])
+    unit = off * base.polynomial(middle, DIGAMMA[form.number])
     inverse = 1.0 / kl.select(large, x, under)
     value = unit + over * inverse
     square = inverse * inverse
-    series = kl.fma(polynomial(square, _DIGAMMA_SERIES[form.number]), square, inverse * 0.5)
+    series = kl.fma(base.polynomial(square, _DIGAMMA_SERIES[form.number]), square, inverse * 0.5)
     return kl.select(large, log(x) - series, value)
 
 
@@ -174,17 +160,19 @@ def digamma(x: kl.Number) -> kl.Number:
     Below 0 the error is within 5 ulp of the larger of 1 and the terms of the reflection. The result
     is ∓inf at ±0, and NaN at the negative integers and −inf.
     """
-    form = format_of(x)
-    reflected = is_negative(x)
+    form = base.format_of(x)
+    reflected = base.is_negative(x)
     result = _digamma_above(kl.select(reflected, 1.0 - x, x), form)
-    if some(reflected):
+    if base.some(reflected):
         turn = x - kl.rint(x)
         angle = turn * pi
         below = result - cos(angle) / sin(angle) * pi
         result = kl.select(reflected, below, result)
-        result = kl.select(reflected & (turn == 0.0), NAN, result)
-    result = kl.select(x == 0.0, kl.select(reflected, INFINITY, -INFINITY + (x - x)), result)
-    return kl.select(x > -INFINITY, result, NAN)
+        result = kl.select(reflected & (turn == 0.0), base.NAN, result)
+    result = kl.select(
+        x == 0.0, kl.select(reflected, base.INFINITY, -base.INFINITY + (x - x)), result
+    )
+    return kl.select(x > -base.INFINITY, result, base.NAN)
 
 
 # Beyond, the error function is 1.
@@ -197,22 +185,22 @@ _TAIL: Final = 16.0
 @within(1.0, 0.9)
 def erf(x: kl.Number) -> kl.Number:
     """Return the error function, within 1 ulp."""
-    form = format_of(x)
-    near = kl.fma(x, polynomial(x * x, ERF_NEAR[form.number]), x)
-    size = above(abs(x), _ENDS[form.number])
+    form = base.format_of(x)
+    near = kl.fma(x, base.polynomial(x * x, ERF_NEAR[form.number]), x)
+    size = base.above(abs(x), _ENDS[form.number])
     # exp(−x²); its result is a normal number here.
     r, rest, n = reduced(-size * size, form)
-    fade = kl.fma(r * r, polynomial(r, EXP[form.number]), r + rest) + 1.0
-    fade = fade * power_of_two(n, form)
-    far = kl.fma(fade, -polynomial(size - 2.0, ERF_FAR[form.number]), 1.0)
+    fade = kl.fma(r * r, base.polynomial(r, EXP[form.number]), r + rest) + 1.0
+    fade = fade * base.power_of_two(n, form)
+    far = kl.fma(fade, -base.polynomial(size - 2.0, ERF_FAR[form.number]), 1.0)
     # NaN is not above 1, and takes the near branch.
-    return kl.select(size > 1.0, sign_as(far, x), near)
+    return kl.select(size > 1.0, base.sign_as(far, x), near)
 
 
 @within(2.5, 3.0)
 def erfinv(x: kl.Number) -> kl.Number:
     """Return the inverse of the error function, within 3 ulp; ±inf at ±1, NaN beyond."""
-    form = format_of(x)
+    form = base.format_of(x)
     size = abs(x)
     # 1 − x² as a sum: if x² is near 1, its rounding error matters.
     square = x * x
@@ -225,10 +213,10 @@ def erfinv(x: kl.Number) -> kl.Number:
     w = -log_of_sum(kl.select(outer, product, total), kl.select(outer, nothing, lost), form)
     number = form.number
     root = kl.sqrt(w)
-    value = polynomial(w - 2.5, ERFINV_MIDDLE[number])
-    value = kl.select(w > _MIDDLE[number], polynomial(root - 3.0, ERFINV_TAIL[number]), value)
+    value = base.polynomial(w - 2.5, ERFINV_MIDDLE[number])
+    value = kl.select(w > _MIDDLE[number], base.polynomial(root - 3.0, ERFINV_TAIL[number]), value)
     if number:
-        value = kl.select(w > _TAIL, polynomial(root - 5.0, ERFINV_END[number]), value)
+        value = kl.select(w > _TAIL, base.polynomial(root - 5.0, ERFINV_END[number]), value)
     result = x * value
-    ends = kl.select(size == 1.0, x * INFINITY, kl.constant(NAN, x.dtype, x.width))
+    ends = kl.select(size == 1.0, x * base.INFINITY, kl.constant(base.NAN, x.dtype, x.width))
     return kl.select(size < 1.0, result, ends)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from math import inf
 
 from calor.dtypes import (
     DType,
@@ -66,10 +65,7 @@ def accumulator(product: Product) -> DType:
     if dtype is bool_:
         return int32
     if dtype.kind == "float":
-        return max(
-            (float32 if t.itemsize <= 2 else t for t in (dtype, product.a.dtype)),
-            key=lambda t: t.itemsize,
-        )
+        return max(float32, dtype, product.a.dtype, key=lambda t: t.itemsize)
     if dtype.kind == "uint":
         return uint64 if dtype is uint64 else uint32
     return int64 if dtype is int64 else int32
@@ -101,19 +97,9 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
     worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
     pack_b = not columns or worth
-    block_rows, block_panels = blocks_of(product, info, rows, lanes * vectors)
-    return Packed(
-        accumulate,
-        lanes,
-        rows,
-        vectors,
-        group,
-        pack_a,
-        pack_b,
-        max(groups, 1) if whole else depth,
-        block_rows,
-        block_panels,
-    )
+    depth = max(groups, 1) if whole else depth
+    blocks = blocks_of(product, info, rows, lanes * vectors)
+    return Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
 
 
 def blocks_of(product: Product, info: DeviceInfo, rows: int, width: int) -> tuple[int, int]:
@@ -148,12 +134,7 @@ def tile_rows(m: int, most: int) -> int:
     """Return the height of a tile with the least waste for ``m`` rows, the highest of equals."""
     if m <= most:
         return HEIGHTS[bisect_left(HEIGHTS, m)]
-    found, least_cost = 0, inf
-    for rows in _HIGH[most]:
-        cost = -(-m // rows) * (rows + 0.35)
-        if cost < least_cost:
-            found, least_cost = rows, cost
-    return found
+    return min(_HIGH[most], key=lambda rows: _tile_cost(rows, m, most))
 
 
 @dataclass(frozen=True, slots=True)

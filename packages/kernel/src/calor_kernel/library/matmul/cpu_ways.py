@@ -8,7 +8,8 @@ the device or the product is dropped with a reason.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from calor_kernel.contract.info import DeviceInfo
@@ -43,15 +44,8 @@ _DOT_ROWS, _STREAM_ROWS = 48, 8
 
 
 Works = Iterator[Work | Dropped]
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A blueprint of register tiles with its name and its priority group."""
-
-    name: str
-    group: int
-    blueprint: Packed
+# A blueprint of register tiles after its name and its priority group.
+Named = tuple[str, int, Packed]
 
 
 def _dots_refusal(task: Task, request: Request) -> str | None:
@@ -119,17 +113,16 @@ def _tiles(task: Task, request: Request) -> Works:
     base = packed(task.product, task.info)
     if 1 in request.kept:
         base = replace(base, pack_b=True)
-    yield _tile_work(task, Named("tiles", 0, base))
-    for one in tile_variants(task.product, base, task.info):
-        yield _tile_work(task, one) if isinstance(one, Named) else one
+    for one in chain([("tiles", 0, base)], _neighbours(task.product, base, task.info)):
+        if isinstance(one, Dropped):
+            yield one
+        else:
+            name, group, blueprint = one
+            made, launches = packed_launches(task, blueprint)
+            yield made.work(*launches, name=name, group=group)
 
 
-def _tile_work(task: Task, one: Named) -> Work:
-    made, launches = packed_launches(task, one.blueprint)
-    return made.work(*launches, name=one.name, group=one.group)
-
-
-def tile_variants(product: Product, base: Packed, info: DeviceInfo) -> Iterator[Named | Dropped]:
+def _neighbours(product: Product, base: Packed, info: DeviceInfo) -> Iterator[Named | Dropped]:
     """Yield neighbours of a blueprint of register tiles: tiles, packing, passes, blocks."""
     registers = registers_of(info)
     tiles = TILES[registers]
@@ -140,7 +133,7 @@ def tile_variants(product: Product, base: Packed, info: DeviceInfo) -> Iterator[
         elif vectors != base.vectors:
             rows = tile_rows(product.m, most)
             made = _tiled(product, base, info, rows, vectors)
-            yield Named(name, 1 if abs(vectors - base.vectors) == 1 else 2, made)
+            yield name, 1 if abs(vectors - base.vectors) == 1 else 2, made
     at = HEIGHTS.index(base.rows)
     for name, place in (("lower tiles", at - 1), ("higher tiles", at + 1)):
         if not 0 <= place < len(HEIGHTS):
@@ -151,17 +144,17 @@ def tile_variants(product: Product, base: Packed, info: DeviceInfo) -> Iterator[
         elif rows > product.m:
             yield Dropped(name, "the product has fewer rows")
         else:
-            yield Named(name, 1, _tiled(product, base, info, rows, base.vectors))
+            yield name, 1, _tiled(product, base, info, rows, base.vectors)
     yield from _packings(product, base)
     yield from _passes(product, base)
     for steps in _UNROLLS:
-        yield Named(f"unroll {steps}", 2, replace(base, unroll=steps))
+        yield f"unroll {steps}", 2, replace(base, unroll=steps)
     panels = -(-product.n // base.width)
     if base.block_panels * 2 <= panels:
         made = replace(base, block_panels=base.block_panels * 2)
-        yield Named("wider blocks", 2, made)
+        yield "wider blocks", 2, made
     if base.block_panels > 1:
-        yield Named("narrower blocks", 2, replace(base, block_panels=base.block_panels // 2))
+        yield "narrower blocks", 2, replace(base, block_panels=base.block_panels // 2)
 
 
 def _tiled(product: Product, base: Packed, info: DeviceInfo, rows: int, vectors: int) -> Packed:
@@ -173,13 +166,13 @@ def _packings(product: Product, base: Packed) -> Iterator[Named | Dropped]:
     """Yield the opposite choices of packing: B, which tiles read most, and A."""
     accumulate = accumulator(product)
     if not base.pack_b:
-        yield Named("b packed", 1, replace(base, pack_b=True))
+        yield "b packed", 1, replace(base, pack_b=True)
     elif product.b.free != 1 or base.group > 1 or product.b.dtype is not accumulate:
         yield Dropped("b as it lies", "vectors of b do not lie as the tiles read them")
     else:
-        yield Named("b as it lies", 1, replace(base, pack_b=False))
+        yield "b as it lies", 1, replace(base, pack_b=False)
     if not base.pack_a:
-        yield Named("a packed", 2, replace(base, pack_a=True))
+        yield "a packed", 2, replace(base, pack_a=True)
 
 
 def _passes(product: Product, base: Packed) -> Iterator[Named | Dropped]:
@@ -190,9 +183,9 @@ def _passes(product: Product, base: Packed) -> Iterator[Named | Dropped]:
         return
     for depth in _DEPTHS:
         if depth < groups and depth != base.depth:
-            yield Named(f"depth {depth}", 2, replace(base, depth=depth))
+            yield f"depth {depth}", 2, replace(base, depth=depth)
     if base.depth < groups:
-        yield Named("whole depth", 2, replace(base, depth=groups))
+        yield "whole depth", 2, replace(base, depth=groups)
 
 
 WAYS: Final[tuple[Way[Task], ...]] = (

@@ -100,13 +100,13 @@ def scaled_rows(
     m, n, k, rows, streams, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.streams, plan.lanes
     vectors, room, accumulate = plan.vectors, plan.room, plan.accumulate
     batch = kl.cube_position(2)
-    outer, inner = batches.split(batch)
+    place = batch // batches.inner, batch % batches.inner
     row = kl.cube_position(1) * rows
-    a_start = batches.a_start(outer, inner)
+    a_start = batches.a.at(*place)
     a_at = [a_start + kl.min(row + r, m - 1) * a_row for r in kl.range(rows)]
     first = kl.cube_position(0) * block
     count = kl.min(block, n - first)
-    b_at = batches.b_start(outer, inner) + first
+    b_at = batches.b.at(*place) + first
     sums = kl.private(rows * room, accumulate, align=64)
     span = lanes * vectors
     whole = count // span * span

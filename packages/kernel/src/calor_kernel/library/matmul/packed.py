@@ -18,7 +18,7 @@ from calor_kernel.contract.work import Launch
 from calor_kernel.library.matmul.blueprints import Packed
 from calor_kernel.library.matmul.packing import iota, pack_operand
 from calor_kernel.library.matmul.problem import Operand
-from calor_kernel.library.matmul.task import Sizes, Task
+from calor_kernel.library.matmul.task import Placed, Sizes, Task
 
 N = TypeVar("N")
 
@@ -29,9 +29,7 @@ class Rows(Generic[N]):
 
     row: kl.StrideOf[N]
     batch_inner: kl.SizeOf[N]
-    outer: kl.StrideOf[N]
-    inner: kl.StrideOf[N]
-    base: kl.StrideOf[N]
+    place: Placed[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,7 @@ class Panels(Generic[N]):
 
     panel: kl.StrideOf[N]
     depth: kl.StrideOf[N]
-    outer: kl.StrideOf[N]
-    inner: kl.StrideOf[N]
-    base: kl.StrideOf[N]
+    place: Placed[N]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +75,8 @@ def packed_matmul(
     width = vectors * lanes
     b_depth: kl.Index = width * group if plan.pack_b else of_b.depth
     batch = kl.cube_position(2)
-    outer, inner = batch // of_a.batch_inner, batch % of_a.batch_inner
-    a_start = of_a.base + outer * of_a.outer + inner * of_a.inner
-    b_start = of_b.base + outer * of_b.outer + inner * of_b.inner
+    place = batch // of_a.batch_inner, batch % of_a.batch_inner
+    a_start, b_start = of_a.place.at(*place), of_b.place.at(*place)
     c_start = batch * m * n
     panels = (n + width - 1) // width
     first_panel = kl.cube_position(0) * block_panels
@@ -238,15 +233,15 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         launches.append(pack_operand(*sizes, of, wide, lanes, group, element, *places))
         return Bound(target, element), whole
 
-    of_a = Rows(p.a.free, p.batch[1], *p.a.batch, p.a.offset)
+    of_a = Rows(p.a.free, p.batch[1], Placed(*p.a.batch, p.a.offset))
     if plan.pack_a:
         a, whole = packed(0, p.m, p.a, plan.rows, plan.rows)
-        of_a = Rows(groups * group, p.batch[1], whole * p.batch[1], whole, 0)
-    of_b = Panels(width, p.b.depth, *p.b.batch, p.b.offset)
+        of_a = Rows(groups * group, p.batch[1], Placed(whole * p.batch[1], whole, 0))
+    of_b = Panels(width, p.b.depth, Placed(*p.b.batch, p.b.offset))
     if plan.pack_b:
         b, whole = packed(1, p.n, p.b, width, plan.lanes)
         row = width * group
-        of_b = Panels(groups * row, row, whole * p.batch[1], whole, 0)
+        of_b = Panels(groups * row, row, Placed(whole * p.batch[1], whole, 0))
     # The whole K axis is one pass if it is not much longer than one.
     depth = plan.depth if plan.depth < groups else 1 << 40
     panels = -(-p.n // width)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import DType, bfloat16, float16, float32, int8, int32
+from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Request, View, row_major
 
 Axes = tuple[int, ...]
@@ -28,6 +29,17 @@ class Operand:
     depth: int
     offset: int
     dtype: DType
+
+    def in_accesses(self, count: int, size: int, k: int) -> bool:
+        """Return whether accesses of ``count`` elements divide it; ``size``: of its free axis."""
+        if self.depth == 1:
+            dense, other = k, self.free
+        elif self.free == 1:
+            dense, other = size, self.depth
+        else:
+            return False
+        numbers = (dense, other, self.offset, *self.batch)
+        return all(number % count == 0 for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,35 +114,20 @@ class Product:
 
 def merged(view: View, axes: Sequence[int]) -> tuple[int, int] | None:
     """Return (size, stride) of axes merged in their order; None if no stride fits."""
-    size, stride = 1, 0
-    for axis in reversed(axes):
-        n, s = view.shape[axis], view.strides[axis]
-        if n == 1:
-            continue
-        if size == 1:
-            stride = s
-        elif s != stride * size:
-            return None
-        size *= n
-    return size, stride
+    sizes, steps = [view.shape[a] for a in axes], [view.strides[a] for a in axes]
+    shape, (strides,) = coalesced(sizes, steps)
+    if len(shape) > 1:
+        return None
+    return (shape[0], strides[0]) if shape else (1, 0)
 
 
 def _two(a: View, b: View, axes: tuple[Axes, Axes]) -> list[tuple[int, int, int]] | None:
     """Return at most two batch axes as (size, stride of a, stride of b), None for more."""
-    found: list[tuple[int, int, int]] = []
-    for i, j in zip(*axes, strict=True):
-        n = a.shape[i]
-        if n == 1:
-            continue
-        if found:
-            size, left, right = found[-1]
-            if left == a.strides[i] * n and right == b.strides[j] * n:
-                found[-1] = (size * n, a.strides[i], b.strides[j])
-                continue
-        found.append((n, a.strides[i], b.strides[j]))
-    if len(found) > 2:
+    left, right = [a.strides[i] for i in axes[0]], [b.strides[j] for j in axes[1]]
+    shape, strides = coalesced([a.shape[i] for i in axes[0]], left, right)
+    if len(shape) > 2:
         return None
-    return [(1, 0, 0)] * (2 - len(found)) + found
+    return [(1, 0, 0)] * (2 - len(shape)) + list(zip(shape, *strides, strict=True))
 
 
 def free_axes(view: View, contract: Axes, batch: Axes) -> Axes:
@@ -149,25 +146,18 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
     free_a, free_b = free_axes(a, contract[0], batch[0]), free_axes(b, contract[1], batch[1])
     rows, columns = merged(a, free_a), merged(b, free_b)
     order = summed_order(a, contract[0])
-    depth_a = merged(a, [contract[0][i] for i in order])
-    depth_b = merged(b, [contract[1][i] for i in order])
+    summed_a, summed_b = ([axes[i] for i in order] for axes in contract)
+    depth_a, depth_b = merged(a, summed_a), merged(b, summed_b)
     shared = _two(a, b, batch)
-    copy_a = rows is None or depth_a is None
-    copy_b = columns is None or depth_b is None
-    if shared is None:
-        copy_a = copy_b = True
-    if copy_a or copy_b:
-        summed = tuple(contract[0][i] for i in order), tuple(contract[1][i] for i in order)
+    if rows is None or columns is None or depth_a is None or depth_b is None or shared is None:
+        # Axes of a batch that do not merge are those of both operands.
+        copy_a = shared is None or rows is None or depth_a is None
+        copy_b = shared is None or columns is None or depth_b is None
         return None, (
-            _ordered(a, (*batch[0], *free_a, *summed[0])) if copy_a else None,
-            _ordered(b, (*batch[1], *free_b, *summed[1])) if copy_b else None,
+            _ordered(a, (*batch[0], *free_a, *summed_a)) if copy_a else None,
+            _ordered(b, (*batch[1], *free_b, *summed_b)) if copy_b else None,
         )
-    assert rows is not None
-    assert columns is not None
-    assert depth_a is not None
-    assert depth_b is not None
-    assert shared is not None
-    (outer, inner) = shared
+    outer, inner = shared
     left = Operand((outer[1], inner[1]), rows[1], depth_a[1], a.offset, a.dtype)
     right = Operand((outer[2], inner[2]), columns[1], depth_b[1], b.offset, b.dtype)
     (result,) = request.outputs
@@ -209,20 +199,12 @@ def copied(request: Request, number: int, view: View) -> Request:
 
 def in_accesses(product: Product, count: int) -> bool:
     """Return whether accesses of ``count`` elements divide the operands and the result."""
-
-    def fits(operand: Operand, size: int) -> bool:
-        if operand.depth == 1:
-            dense, other = product.k, operand.free
-        elif operand.free == 1:
-            dense, other = size, operand.depth
-        else:
-            return False
-        numbers = (dense, other, operand.offset, *operand.batch)
-        return all(number % count == 0 for number in numbers)
-
     if product.n % count:
         return False
-    return fits(product.a, product.m) and fits(product.b, product.n)
+    left, right = product.a, product.b
+    return left.in_accesses(count, product.m, product.k) and right.in_accesses(
+        count, product.n, product.k
+    )
 
 
 def narrow(product: Product) -> bool:

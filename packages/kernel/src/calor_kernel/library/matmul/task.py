@@ -40,60 +40,60 @@ class Strides(Generic[N]):
 
 
 @dataclass(frozen=True, slots=True)
-class Batches(Generic[N]):
-    """Strides of both operands along the batch axes, of which one has ``inner``; their start."""
+class Placed(Generic[N]):
+    """Strides of an operand along the two batch axes, and its start."""
 
-    inner: kl.SizeOf[N]
-    a_outer: kl.StrideOf[N]
-    a_inner: kl.StrideOf[N]
-    a_base: kl.StrideOf[N]
-    b_outer: kl.StrideOf[N]
-    b_inner: kl.StrideOf[N]
-    b_base: kl.StrideOf[N]
-
-    def starts(self: Batches[kl.Number], batch: kl.Number) -> tuple[kl.Number, kl.Number]:
-        """Return the positions of a product's operands."""
-        place = self.split(batch)
-        return self.a_start(*place), self.b_start(*place)
-
-    def split(self: Batches[kl.Number], batch: kl.Number) -> tuple[kl.Number, kl.Number]:
-        """Return the position of a product along both batch axes."""
-        return batch // self.inner, batch % self.inner
-
-    def a_start(self: Batches[kl.Number], outer: kl.Number, inner: kl.Number) -> kl.Number:
-        """Return the position of a product's left operand."""
-        return self.a_base + outer * self.a_outer + inner * self.a_inner
-
-    def b_start(self: Batches[kl.Number], outer: kl.Number, inner: kl.Number) -> kl.Number:
-        """Return the position of a product's right operand."""
-        return self.b_base + outer * self.b_outer + inner * self.b_inner
-
-
-@dataclass(frozen=True, slots=True)
-class Matrices(Generic[N]):
-    """Strides of the matrices of one operand, along K, columns and batch axes, and their start."""
-
-    depth: kl.StrideOf[N]
-    column: kl.StrideOf[N]
-    batch_inner: kl.SizeOf[N]
     outer: kl.StrideOf[N]
     inner: kl.StrideOf[N]
     base: kl.StrideOf[N]
 
     @staticmethod
+    def of(operand: Operand, divisor: int = 0) -> Placed[Given]:
+        """Return the numbers of an operand, with a divisor or with their signs."""
+        outer, inner, base = (
+            Multiple(n, divisor) if divisor else signed(n) for n in (*operand.batch, operand.offset)
+        )
+        return Placed(outer, inner, base)
+
+    def at(self: Placed[kl.Number], outer: kl.Number, inner: kl.Number) -> kl.Number:
+        """Return the position of a product's operand."""
+        return self.base + outer * self.outer + inner * self.inner
+
+
+@dataclass(frozen=True, slots=True)
+class Batches(Generic[N]):
+    """The places of both operands along the batch axes, of which one has ``inner`` elements."""
+
+    inner: kl.SizeOf[N]
+    a: Placed[N]
+    b: Placed[N]
+
+    def starts(self: Batches[kl.Number], batch: kl.Number) -> tuple[kl.Number, kl.Number]:
+        """Return the positions of a product's operands."""
+        place = batch // self.inner, batch % self.inner
+        return self.a.at(*place), self.b.at(*place)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices(Generic[N]):
+    """The matrices of one operand: strides along K and columns, and the place of each."""
+
+    depth: kl.StrideOf[N]
+    column: kl.StrideOf[N]
+    batch_inner: kl.SizeOf[N]
+    place: Placed[N]
+
+    @staticmethod
     def of(operand: Operand, batch: tuple[int, int]) -> Matrices[Given]:
         """Return the strides of an operand."""
-        outer, inner = map(signed, operand.batch)
-        depth, column, base = map(signed, (operand.depth, operand.free, operand.offset))
-        return Matrices(depth, column, batch[1], outer, inner, base)
+        depth, column = signed(operand.depth), signed(operand.free)
+        return Matrices(depth, column, batch[1], Placed.of(operand))
 
     def start(self: Matrices[kl.Number], batch: kl.Number) -> kl.Number:
         """Return the position of a matrix."""
-        return (
-            self.base
-            + batch // self.batch_inner * self.outer
-            + batch % self.batch_inner * self.inner
-        )
+        place = self.place
+        outer = place.base + batch // self.batch_inner * place.outer
+        return outer + batch % self.batch_inner * place.inner
 
 
 def signed(stride: int) -> Multiple:
@@ -140,13 +140,9 @@ class Task:
         return Strides(*map(signed, (a.free, a.depth, b.depth, b.free)))
 
     def batches(self, a_divisor: int = 0, b_divisor: int = 0) -> Batches[Given]:
-        """Return the strides of the batch axes, with each operand's divisor or with their signs."""
+        """Return the places of both operands, with each one's divisor or with their signs."""
         p = self.product
-        left, right = (*p.a.batch, p.a.offset), (*p.b.batch, p.b.offset)
-        if not a_divisor:
-            return Batches(p.batch[1], *map(signed, left), *map(signed, right))
-        lefts = (Multiple(n, a_divisor) for n in left)
-        return Batches(p.batch[1], *lefts, *(Multiple(n, b_divisor) for n in right))
+        return Batches(p.batch[1], Placed.of(p.a, a_divisor), Placed.of(p.b, b_divisor))
 
     def tiles(self, rows: int, columns: int) -> tuple[int, int, int]:
         """Return the tiles along columns and rows, and of all products: a cube for each."""

@@ -106,11 +106,7 @@ def instruction_of(product: Product, info: DeviceInfo) -> str | None:
 def _access(operand: Operand, size: int, k: int) -> int:
     """Return the elements of an access of an operand: 16 bytes, or one element."""
     count = 16 // int(operand.dtype.itemsize)
-    dense, other = (k, operand.free) if operand.depth == 1 else (size, operand.depth)
-    if 1 not in (operand.depth, operand.free):
-        return 1
-    numbers = (dense, other, operand.offset, *operand.batch)
-    return count if all(number % count == 0 for number in numbers) else 1
+    return count if operand.in_accesses(count, size, k) else 1
 
 
 def warp_mma_launch(task: Task) -> Launch:

@@ -6,14 +6,14 @@ other node reads the results of its movement ops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from calor.graph.graph import Node
 from calor_kernel.contract.movement import MOVEMENTS, view_of
 from calor_kernel.contract.work import View, row_major
-from calor_kernel.library.elementwise.links import Links
+from calor_kernel.library.elementwise.links import Links, once
 from calor_kernel.library.elementwise.operations import ROWS
 from calor_kernel.library.reduce.composites import COMPOSITES
 from calor_kernel.library.reduce.reduction_ops import EXTREMES, TOTALS, TRUTHS
@@ -52,6 +52,7 @@ class Rows:
 class Search(Links):
     """A graph, with the queries of growing groups."""
 
+    @once
     def _reduction(self, number: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the shape and the axes that a node reduces, None if it is no reduction."""
         node = self.graph.nodes[number]
@@ -66,6 +67,7 @@ class Search(Links):
         axes = (attributes["axis"],) if "axis" in attributes else tuple(sorted(attributes["axes"]))
         return x.shape, axes
 
+    @once
     def _move(self, number: int) -> Node | None:
         """Return a node if it is a movement op."""
         node = self.graph.nodes[number]
@@ -76,6 +78,7 @@ class Search(Links):
             return None
         return node if view_of(node.op.name, View.dense(x), node.attributes, result) else None
 
+    @once
     def _elementwise(self, number: int) -> bool:
         node = self.graph.nodes[number]
         if node.op.name not in ROWS or self._move(number) is not None:
@@ -93,6 +96,7 @@ class Search(Links):
         squeezed = [n for n in shape if n != 1]
         return "row" if squeezed == [n for n in group.rows if n != 1] else None
 
+    @once
     def behind(self, value: int) -> tuple[int, list[int]]:
         """Return the value behind movement ops, and their nodes."""
         between: list[int] = []
@@ -200,13 +204,19 @@ class Search(Links):
         between = group.between.union(*(moves for _, moves in linked))
         computing = group.computing | {number}
         grown = replace(group, roles=roles, computing=computing, between=between)
-        return grown if self._right(grown) else None
+        return grown if self._right(grown, node.outputs) else None
 
-    def _right(self, group: Rows) -> bool:
-        """Return whether a group may be one launch once it is closed."""
+    @once
+    def _sources(self, number: int) -> frozenset[int]:
+        """Return the values behind the operands of a node."""
+        return frozenset(self.behind(v)[0] for v in self.graph.nodes[number].inputs)
+
+    def _right(self, group: Rows, new: Sequence[int]) -> bool:
+        """Return whether a group with new values may be one launch once it is closed."""
         if len(group.computing) > _STEPS or len(self.results(group)) > _RESULTS:
             return False
-        if any(self.links(group, number) is None for number in group.computing):
+        readers = (n for n in group.computing if not self._sources(n).isdisjoint(new))
+        if any(self.links(group, number) is None for number in readers):
             return False
         outside = self.inputs(group)
         return len(outside) <= _OPERANDS and not self.depend(outside, group.nodes)
