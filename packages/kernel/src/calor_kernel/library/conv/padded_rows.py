@@ -13,13 +13,7 @@ from math import gcd, prod
 from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Place, launch
-from calor_kernel.contract.work import (
-    Argument,
-    Input,
-    Output,
-    Scratch,
-    row_major,
-)
+from calor_kernel.contract.work import Output, row_major
 from calor_kernel.library.conv.phase_planes import PlaneAxis, pad_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.row_axes import AxisNumbers, LineNumbers
@@ -107,12 +101,6 @@ def effort(problem: Correlation, label: str) -> Effort:
 def three(problem: Correlation) -> tuple[Axis, ...]:
     """Return the spatial axes as depth, height and width."""
     return (_NO_AXIS,) * (3 - len(problem.axes)) + problem.axes
-
-
-def moved(place: Argument, by: int) -> Argument:
-    """Return a buffer argument that begins ``by`` elements later."""
-    assert isinstance(place, Input | Output | Scratch)
-    return type(place)(place.number, place.offset + by)
 
 
 def adjacent(axes: Sequence[Axis], depth: Lead | None = None) -> bool:

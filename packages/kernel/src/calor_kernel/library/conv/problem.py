@@ -186,14 +186,13 @@ class Convolution:
     """A convolution or one of its gradients, for the ways of the family.
 
     ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
-    operands may be rounded to TF32. ``cells``: the only part of ``seen`` that has taps, if any.
+    operands may be rounded to TF32.
     """
 
     problem: Correlation
     seen: Correlation
     info: DeviceInfo
     rounded: bool = False
-    cells: Part | None = None
 
 
 def thinned(problem: Correlation) -> Correlation:
@@ -236,25 +235,6 @@ def undivided(problem: Correlation) -> list[Part]:
         offsets = tuple(offset for _, offset, _ in chosen)
         found.append(Part(part, offsets, tuple(axis.divide for axis in problem.axes)))
     return found
-
-
-def in_cells(problem: Correlation) -> Part | None:
-    """Return the only part of a problem that has taps, None if there are several or no others.
-
-    Its positions are one in each cell of ``steps``; the last cells may reach beyond the result.
-    """
-    known = all(type(axis.count) is int for axis in problem.axes)
-    if not known or all(axis.divide == 1 for axis in problem.axes):
-        return None
-    parts = undivided(problem)
-    seen = [part for part in parts if part.problem.depth.size]
-    if len(seen) != 1 or len(parts) == 1:
-        return None
-    (part,) = seen
-    counts = [-(-axis.count // by) for axis, by in zip(problem.axes, part.steps, strict=True)]
-    axes = zip(part.problem.axes, counts, strict=True)
-    made = tuple(replace(axis, count=count) for axis, count in axes)
-    return replace(part, problem=replace(part.problem, axes=made))
 
 
 def _parts(axis: Axis) -> list[tuple[Axis, int, int]]:
