@@ -272,7 +272,7 @@ def _window(row: list[Part]) -> Correlation | None:
     return replace(problem, axes=(*problem.axes[:-1], replace(axes[0], start=first, terms=terms)))
 
 
-def _shift(axis: Axis, first: int) -> int:
+def _shift(axis: Axis[int], first: int) -> int:
     """Return the window column of an axis's first tap, relative to ``first``."""
     return int((axis.start - first) // axis.summed)
 
