@@ -39,12 +39,6 @@ def _share(total: int, info: DeviceInfo) -> int:
     return least(greatest(total // (8 * info.cores), _LEAST), _MOST)
 
 
-def _block(flops: int, tile: int, count: int, info: DeviceInfo) -> int:
-    """Return how many of ``count`` rows a cube computes, in whole tiles; ``flops``: of a panel."""
-    tiles = greatest(1, _share(flops, info) * count // greatest(flops * tile, 1))
-    return least(tiles * tile, count)
-
-
 @dataclass(frozen=True, slots=True)
 class Shift:
     """Tiles of (rows, vectors): output channels by vectors of output pixels.
@@ -183,44 +177,34 @@ def across_tile(
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowWeights:
-    """Tiles of ``rows`` channels of one operand by ``vectors`` vectors of the other's channels.
-
-    A tile has all taps of a filter row.
-    """
+class Narrow:
+    """Tiles of ``rows`` by ``vectors`` vectors of channels."""
 
     rows: int
     vectors: int
 
     def block(self, flops: int, rows: int, info: DeviceInfo) -> int:
-        """Return the rows of a cube; ``flops``: the operations of a panel."""
-        return _block(flops, self.rows, rows, info)
+        """Return the rows of a cube, in whole tiles; ``flops``: the operations of a panel."""
+        tiles = greatest(1, _share(flops, info) * rows // greatest(flops * self.rows, 1))
+        return least(tiles * self.rows, rows)
 
 
-def narrow_weights(
-    rows: int, columns: int, taps: int, lanes: int, info: DeviceInfo
-) -> NarrowWeights:
-    """Return the tiles for channels of both operands, and taps of a filter row."""
+def narrow_weights(rows: int, columns: int, taps: int, lanes: int, info: DeviceInfo) -> Narrow:
+    """Return the tiles for channels of both operands: all taps of a filter row.
+
+    Rows are channels of one operand, vectors of the other.
+    """
     sums = 24 if _registers(info) == 32 else 10
     # Vectors that are read stay in registers beside the sums, one for each tap of a pixel.
     vectors = 2 if columns > lanes and sums >= 8 * taps else 1
-    return NarrowWeights(min(rows, max(1, sums // (taps * vectors))), vectors)
-
-
-@dataclass(frozen=True, slots=True)
-class Narrow:
-    """Tiles of a pixel row of ``together`` images by ``vectors`` vectors of output channels."""
-
-    together: int
-    vectors: int
-
-    def block(self, flops: int, images: int, info: DeviceInfo) -> int:
-        """Return the images of a cube; ``flops``: the operations of a panel."""
-        return _block(flops, self.together, images, info)
+    return Narrow(min(rows, max(1, sums // (taps * vectors))), vectors)
 
 
 def narrow_tile(width: int, outputs: int, taps: int, lanes: int, info: DeviceInfo) -> Narrow | None:
-    """Return the tiles for rows of ``width`` pixels; None if registers are too few."""
+    """Return the tiles for rows of ``width`` pixels; None if registers are too few.
+
+    A tile's rows are a pixel row of as many images; vectors are of output channels.
+    """
     many = _registers(info)
     vectors = 2 if many == 32 and -(-outputs // lanes) % 2 == 0 and taps <= 3 else 1
     # Registers beside the sums hold the weights of a filter row, and an element of the input.

@@ -356,5 +356,5 @@ def depthwise_input(problem: Correlation, info: DeviceInfo) -> Launch:
     )
 
 
-def _extent(axis: Axis) -> Extent[int]:
+def _extent(axis: Axis[int]) -> Extent[int]:
     return Extent(axis.start, axis.count, axis.size)

@@ -7,44 +7,16 @@ alone. On a CPU a unit computes a vector of elements and gathers their operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from typing import Generic
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Output, Work
-from calor_kernel.language.declared import N
-from calor_kernel.library.conv.problem import PARTS, Correlation, accumulator
+from calor_kernel.library.conv.problem import PARTS, Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.vector_tiles import multiply_add
 
-
-@dataclass(frozen=True, slots=True)
-class LeadNumbers(Generic[N]):
-    """The numbers of a :class:`calor_kernel.library.conv.problem.Lead`."""
-
-    size: kl.SizeOf[N]
-    a: kl.StrideOf[N]
-    b: kl.StrideOf[N]
-
-
-@dataclass(frozen=True, slots=True)
-class AxisNumbers(Generic[N]):
-    """The numbers of a :class:`calor_kernel.library.conv.problem.Axis`."""
-
-    count: kl.SizeOf[N]
-    terms: kl.SizeOf[N]
-    result: kl.SizeOf[N]
-    summed: kl.StrideOf[N]
-    start: kl.StrideOf[N]
-    divide: kl.SizeOf[N]
-    size: kl.SizeOf[N]
-    a: kl.StrideOf[N]
-    b: kl.StrideOf[N]
-
-
-Axes = Sequence[AxisNumbers[kl.Number]]
+Axes = Sequence[Axis[kl.Number]]
 
 
 @kl.kernel
@@ -53,8 +25,8 @@ def direct(
     b: kl.In,
     c: kl.Out,
     count: kl.Size,
-    leads: tuple[LeadNumbers[kl.Number], ...],
-    axes: tuple[AxisNumbers[kl.Number], ...],
+    leads: tuple[Lead[kl.Number], ...],
+    axes: tuple[Axis[kl.Number], ...],
     *,
     width: int,
     complexes: bool,
@@ -164,8 +136,8 @@ def direct_work(problem: Correlation, info: DeviceInfo) -> Work:
         b=Bound(Input(1, b.offset * parts), part),
         c=Bound(Output(), part),
         count=count,
-        leads=[LeadNumbers(*astuple(lead)) for lead in (*problem.leads, problem.depth)],
-        axes=[AxisNumbers(*astuple(axis)) for axis in problem.axes],
+        leads=(*problem.leads, problem.depth),
+        axes=problem.axes,
         width=width,
         complexes=parts == 2,
         divided=any(axis.divide > 1 for axis in problem.axes),

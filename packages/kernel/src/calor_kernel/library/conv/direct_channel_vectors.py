@@ -247,12 +247,12 @@ def within_padding(problem: Correlation, steps: Steps, info: DeviceInfo) -> Seen
     return Seen(memory, lines.steps, lines.units)
 
 
-def _reach(axis: Axis) -> int:
+def _reach(axis: Axis[int]) -> int:
     """Return the last input index that a window reads."""
     return axis.start + (axis.count - 1) * axis.result + (axis.terms - 1) * axis.summed
 
 
-def _padded(axis: Axis) -> Axis:
+def _padded(axis: Axis[int]) -> Axis[int]:
     """Return the axis of a copy that covers all windows, from the first index to the last."""
     extent = _reach(axis) - axis.start + 1
     return Axis(extent, 1, 1, 1, axis.start, 1, axis.size, axis.a, 0)

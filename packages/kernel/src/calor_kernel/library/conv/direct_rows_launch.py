@@ -106,7 +106,7 @@ def rows_refusal(problem: Correlation, to: Placement, info: DeviceInfo) -> str |
         return "its windows are those of a gradient"
     if depthwise_refusal(problem, to) is None:
         return None
-    found = _rows(problem, axes, to, info)
+    found = _rows(problem, to, info)
     if found.pieces > _MOST_PIECES:
         return f"a vector of output pixels meets more than {_MOST_PIECES} rows"
     return None if max(found.lines.inside) < 1 << 31 else "its images have too many pixels"
@@ -122,8 +122,8 @@ class _Rows:
     room: int
 
 
-def _rows(problem: Correlation, axes: Sequence[Axis], to: Placement, info: DeviceInfo) -> _Rows:
-    _, lanes = vectors(problem, info)
+def _rows(problem: Correlation, to: Placement, info: DeviceInfo) -> _Rows:
+    axes, (_, lanes) = three(problem), vectors(problem, info)
     taps = prod(a.terms for a in axes)
     room = 1 if taps == 1 else max(16, 1 << (taps - 1).bit_length())
     masks = room * 8 * lanes <= _MASKS
@@ -140,7 +140,7 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
         return
     images, groups, rows = problem.leads
     accumulate, lanes = vectors(problem, info)
-    found = _rows(problem, axes, to, info)
+    found = _rows(problem, to, info)
     lines = found.lines
     x = operand(0, problem.a)
     if found.copied:
@@ -202,7 +202,7 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
     )
 
 
-def _pieces(lines: Lines, axes: Sequence[Axis], to: Placement, lanes: int) -> int:
+def _pieces(lines: Lines, axes: Sequence[Axis[int]], to: Placement, lanes: int) -> int:
     """Return the maximum of rows in a vector of pixels, 0 if the result has the line's layout."""
     deep, high, wide = axes
     if deep.count == 1 and high.count == 1:

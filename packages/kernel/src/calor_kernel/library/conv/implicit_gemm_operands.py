@@ -34,7 +34,7 @@ class Last:
     room: int
 
 
-def two_axes(problem: Correlation) -> tuple[Axis, Axis]:
+def two_axes(problem: Correlation) -> tuple[Axis[int], Axis[int]]:
     """Return the spatial axes as height and width."""
     _, down, across = three(problem)
     return down, across
@@ -57,7 +57,12 @@ def gradient_of(problem: Correlation, steps: Steps, info: DeviceInfo) -> Last:
 
 
 def _last(
-    source: Bound, axes: Sequence[Lead], steps: Steps, info: DeviceInfo, whole: bool, rounded: bool
+    source: Bound,
+    axes: Sequence[Lead[int]],
+    steps: Steps,
+    info: DeviceInfo,
+    whole: bool,
+    rounded: bool,
 ) -> Last:
     """Return (leads, channels, rows, columns) with dense channels, copied if they are not dense.
 
@@ -189,7 +194,7 @@ def numbers_of(
     )
 
 
-def windows_of(axes: tuple[Axis, Axis], block: int) -> Windows[int | Multiple, int]:
+def windows_of(axes: tuple[Axis[int], Axis[int]], block: int) -> Windows[int | Multiple, int]:
     """Return the windows of two axes; ``block``: the channels of a tap before the next one."""
     down, across = axes
     pixels, taps = down.count * across.count, down.terms * across.terms

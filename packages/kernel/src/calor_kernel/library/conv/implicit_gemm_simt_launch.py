@@ -325,7 +325,7 @@ def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceIn
     return steps.work()
 
 
-def _inside(axis: Axis) -> bool:
+def _inside(axis: Axis[int]) -> bool:
     """Return whether all positions that an axis reads are inside the image."""
     last = (axis.count - 1) * axis.result + (axis.terms - 1) * axis.summed + axis.start
     forward = axis.result >= 0 and axis.summed >= 0

@@ -42,7 +42,6 @@ from calor_kernel.library.conv.problem import (
     for_input,
     for_weight,
     forward,
-    in_cells,
     thinned,
 )
 from calor_kernel.library.conv.small_width_launch import (
@@ -202,6 +201,4 @@ def _lowered(
     rounded = not exact and problem.a.dtype is float32
     if info.max_units == 1:
         return ranked(ways, Convolution(problem, problem, info), request)
-    seen = thinned(problem)
-    one = Convolution(problem, seen, info, rounded, in_cells(seen))
-    return ranked(_OF_UNITS, one, request)
+    return ranked(_OF_UNITS, Convolution(problem, thinned(problem), info, rounded), request)

@@ -13,13 +13,7 @@ from math import gcd, prod
 from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Place, launch
-from calor_kernel.contract.work import (
-    Argument,
-    Input,
-    Output,
-    Scratch,
-    row_major,
-)
+from calor_kernel.contract.work import Output, row_major
 from calor_kernel.library.conv.phase_planes import PlaneAxis, pad_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.row_axes import AxisNumbers, LineNumbers
@@ -46,12 +40,12 @@ class Lines:
     length: int
     rows: int
 
-    def count(self, axes: Sequence[Axis]) -> int:
+    def count(self, axes: Sequence[Axis[int]]) -> int:
         """Return the number of positions from the first to the last output pixel."""
         deep, high, wide = (a.count for a in axes)
         return ((deep - 1) * self.rows + high - 1) * self.length + wide
 
-    def numbers(self, axes: Sequence[Axis]) -> LineNumbers[int]:
+    def numbers(self, axes: Sequence[Axis[int]]) -> LineNumbers[int]:
         """Return the numbers of a launch."""
         rows = zip(axes, self.jumps, self.first, self.units, self.inside, strict=True)
         made = tuple(
@@ -62,14 +56,14 @@ class Lines:
         )
         return LineNumbers(self.count(axes), self.length, self.rows, made)
 
-    def sees_padding(self, axes: Sequence[Axis]) -> bool:
+    def sees_padding(self, axes: Sequence[Axis[int]]) -> bool:
         """Return whether a tap reads beyond the lines."""
         return any(
             shift_of(a, 0) < first or a.count - 1 + shift_of(a, a.terms - 1) >= inside
             for a, first, inside in zip(axes, self.first, self.inside, strict=True)
         )
 
-    def wraps(self, axes: Sequence[Axis], lanes: int) -> int:
+    def wraps(self, axes: Sequence[Axis[int]], lanes: int) -> int:
         """Return how many row ends a vector of pixels may span."""
         if axes[0].count == 1 and axes[1].count == 1:
             return 0
@@ -104,18 +98,12 @@ def effort(problem: Correlation, label: str) -> Effort:
     return Effort(label, 2 * problem.size * problem.terms, nbytes)
 
 
-def three(problem: Correlation) -> tuple[Axis, ...]:
+def three(problem: Correlation) -> tuple[Axis[int], ...]:
     """Return the spatial axes as depth, height and width."""
     return (_NO_AXIS,) * (3 - len(problem.axes)) + problem.axes
 
 
-def moved(place: Argument, by: int) -> Argument:
-    """Return a buffer argument that begins ``by`` elements later."""
-    assert isinstance(place, Input | Output | Scratch)
-    return type(place)(place.number, place.offset + by)
-
-
-def adjacent(axes: Sequence[Axis], depth: Lead | None = None) -> bool:
+def adjacent(axes: Sequence[Axis[int]], depth: Lead[int] | None = None) -> bool:
     """Return whether the weights of a channel are adjacent, or with ``depth`` those of a row."""
     step = 1
     sizes = [(axis.terms, axis.b) for axis in reversed(axes)]
@@ -126,24 +114,24 @@ def adjacent(axes: Sequence[Axis], depth: Lead | None = None) -> bool:
     return True
 
 
-def is_flat(axes: Sequence[Axis]) -> bool:
+def is_flat(axes: Sequence[Axis[int]]) -> bool:
     """Return whether there are at most two spatial axes, with dense rows of the input."""
     deep, _, wide = axes
     flat = deep.count == 1 and deep.terms == 1 and deep.size == 1 and deep.start == 0
     return flat and (wide.a == 1 or wide.size == 1)
 
 
-def shift_of(axis: Axis, k: int) -> int:
+def shift_of(axis: Axis[int], k: int) -> int:
     """Return the shift of tap k from the output pixel, in the tap's phase."""
     return (k * axis.summed + axis.start) // axis.result
 
 
-def phases_of(axis: Axis) -> int:
+def phases_of(axis: Axis[int]) -> int:
     """Return the number of input phases that the taps of an axis read."""
     return min(axis.terms, axis.result // gcd(axis.result, axis.summed))
 
 
-def lines_in_place(problem: Correlation, axes: Sequence[Axis]) -> Lines | None:
+def lines_in_place(problem: Correlation, axes: Sequence[Axis[int]]) -> Lines | None:
     """Return the operand's own memory as lines, None if it must be copied."""
     deep, high, wide = axes
     if any(axis.result != 1 for axis in axes):
@@ -169,7 +157,7 @@ def lines_in_place(problem: Correlation, axes: Sequence[Axis]) -> Lines | None:
     return lines if lines.count(axes) <= wanted + wanted // 2 else None
 
 
-def lines_copied(problem: Correlation, axes: Sequence[Axis], masks: bool) -> Lines:
+def lines_copied(problem: Correlation, axes: Sequence[Axis[int]], masks: bool) -> Lines:
     """Return the lines of ``pad_planes``, with or without padding on them."""
     first, extents = [], []
     for axis in axes:
@@ -199,7 +187,7 @@ def lines_copied(problem: Correlation, axes: Sequence[Axis], masks: bool) -> Lin
 
 def pad(
     problem: Correlation,
-    axes: Sequence[Axis],
+    axes: Sequence[Axis[int]],
     lines: Lines,
     source: Bound,
     steps: Steps,

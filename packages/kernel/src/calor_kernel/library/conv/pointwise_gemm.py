@@ -51,7 +51,7 @@ def product_of(problem: Correlation, rounded: bool) -> Product | None:
     return Product(batch, outputs.size, places, p.depth.size, weights, seen, p.a.dtype, rounded)
 
 
-def _plain(axis: Axis) -> bool:
+def _plain(axis: Axis[int]) -> bool:
     """Return whether each output pixel reads only the input pixel at its position."""
     moves = axis.terms == axis.divide == axis.result == 1
     return moves and axis.start == 0 and axis.count == axis.size

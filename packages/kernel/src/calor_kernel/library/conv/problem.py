@@ -11,60 +11,54 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, prod
+from typing import Generic
 
-from calor.dtypes import (
-    DType,
-    complex64,
-    complex128,
-    float32,
-    float64,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
+from calor.dtypes import DType, complex64, complex128, float32, float64
 from calor.specs import Spec
+from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Request, View
+from calor_kernel.language.declared import N
+from calor_kernel.library.reduce.reduction_ops import working
 
 PARTS = {complex64: float32, complex128: float64}
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(Generic[N]):
     """An axis with the same index in result and operands: its size and strides (0 if absent)."""
 
-    size: int
-    a: int
-    b: int
+    size: kl.SizeOf[N]
+    a: kl.StrideOf[N]
+    b: kl.StrideOf[N]
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Generic[N]):
     """A spatial axis: output i sums over j the product of b at j and a at their position.
 
     That position is ``(result * i + summed * j + start) / divide``, if it is an integer below
     ``size``.
     """
 
-    count: int
-    terms: int
-    result: int
-    summed: int
-    start: int
-    divide: int
-    size: int
-    a: int
-    b: int
+    count: kl.SizeOf[N]
+    terms: kl.SizeOf[N]
+    result: kl.SizeOf[N]
+    summed: kl.StrideOf[N]
+    start: kl.StrideOf[N]
+    divide: kl.SizeOf[N]
+    size: kl.SizeOf[N]
+    a: kl.StrideOf[N]
+    b: kl.StrideOf[N]
 
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
     """``c[lead, i] = Σ a[lead, depth, place(i, j)] · b[lead, depth, j]`` over depth and j."""
 
-    leads: tuple[Lead, Lead, Lead]
-    depth: Lead
-    axes: tuple[Axis, ...]
+    leads: tuple[Lead[int], Lead[int], Lead[int]]
+    depth: Lead[int]
+    axes: tuple[Axis[int], ...]
     a: View
     b: View
     by_weight: bool = False
@@ -91,13 +85,7 @@ class Correlation:
 
 def accumulator(dtype: DType) -> DType:
     """Return the dtype of the sums: wider than half types, 32 or 64 bits for integers."""
-    if dtype.kind == "complex":
-        return PARTS[dtype]
-    if dtype.kind == "float":
-        return float32 if dtype.itemsize < 4 else dtype
-    if dtype.kind == "uint":
-        return uint64 if dtype is uint64 else uint32
-    return int64 if dtype is int64 else int32
+    return PARTS[dtype] if dtype in PARTS else working("sum", dtype, dtype)
 
 
 def _grouped(view: View, groups: int) -> tuple[int, int]:
@@ -186,14 +174,13 @@ class Convolution:
     """A convolution or one of its gradients, for the ways of the family.
 
     ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
-    operands may be rounded to TF32. ``cells``: the only part of ``seen`` that has taps, if any.
+    operands may be rounded to TF32.
     """
 
     problem: Correlation
     seen: Correlation
     info: DeviceInfo
     rounded: bool = False
-    cells: Part | None = None
 
 
 def thinned(problem: Correlation) -> Correlation:
@@ -238,26 +225,7 @@ def undivided(problem: Correlation) -> list[Part]:
     return found
 
 
-def in_cells(problem: Correlation) -> Part | None:
-    """Return the only part of a problem that has taps, None if there are several or no others.
-
-    Its positions are one in each cell of ``steps``; the last cells may reach beyond the result.
-    """
-    known = all(type(axis.count) is int for axis in problem.axes)
-    if not known or all(axis.divide == 1 for axis in problem.axes):
-        return None
-    parts = undivided(problem)
-    seen = [part for part in parts if part.problem.depth.size]
-    if len(seen) != 1 or len(parts) == 1:
-        return None
-    (part,) = seen
-    counts = [-(-axis.count // by) for axis, by in zip(problem.axes, part.steps, strict=True)]
-    axes = zip(part.problem.axes, counts, strict=True)
-    made = tuple(replace(axis, count=count) for axis, count in axes)
-    return replace(part, problem=replace(part.problem, axes=made))
-
-
-def _parts(axis: Axis) -> list[tuple[Axis, int, int]]:
+def _parts(axis: Axis[int]) -> list[tuple[Axis[int], int, int]]:
     """Return the axis of each part, its first output position and its first element of b.
 
     Output position i has tap j if s divides ``i + summed * j + start``; that holds for each ``s /

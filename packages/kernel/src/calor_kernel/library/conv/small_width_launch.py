@@ -54,8 +54,8 @@ def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1)
     p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
     if p is None:
         return "no tile fits the registers"
-    if images.size < p.together:
-        return f"it has fewer than {p.together} images"
+    if images.size < p.rows:
+        return f"it has fewer than {p.rows} images"
     if images.size * high.count * wide.count < fewest:
         return f"it has fewer than {fewest} output pixels"
     return None
@@ -104,7 +104,7 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
         launch(
             small_width_forward,
             Grid((greatest(1, images.size // block), panels, groups.size)),
-            effort(problem, f"conv small width {p.together}x{wide.count}x{span}"),
+            effort(problem, f"conv small width {p.rows}x{wide.count}x{span}"),
             x=operand(0, problem.a),
             w=packed,
             c=Bound(Output(), problem.a.dtype),
@@ -119,7 +119,7 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
             down=_slide(high),
             along=Row(_slide(wide), wide.divide),
             divide=high.divide,
-            together=p.together,
+            together=p.rows,
             vectors=p.vectors,
             lanes=lanes,
             accumulate=accumulate,
@@ -127,7 +127,7 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     )
 
 
-def _upwards(axis: Axis) -> tuple[Axis, int]:
+def _upwards(axis: Axis[int]) -> tuple[Axis[int], int]:
     """Return the axis with taps in ascending order, and the offset of its first tap's weights."""
     if axis.summed >= 0:
         return axis, 0
@@ -247,12 +247,12 @@ def small_width_weight_steps(forward: Correlation, steps: Steps, info: DeviceInf
     )
 
 
-def _is_narrow(axes: Sequence[Axis], lanes: int) -> bool:
+def _is_narrow(axes: Sequence[Axis[int]], lanes: int) -> bool:
     """Return whether images have dense pixels, and rows of few pixels."""
     wide = axes[2]
     few = wide.count <= lanes and wide.size <= lanes and 1 < wide.terms <= _TAPS
     return is_flat(axes) and few and lanes >= 4 and not lanes & (lanes - 1)
 
 
-def _slide(axis: Axis) -> Slide[int]:
+def _slide(axis: Axis[int]) -> Slide[int]:
     return Slide(axis.count, axis.terms, axis.result, axis.summed, axis.start, axis.size)

@@ -183,7 +183,7 @@ def weight_rows_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
 
 
 def _seen_lines(
-    forward: Correlation, axes: Sequence[Axis], info: DeviceInfo
+    forward: Correlation, axes: Sequence[Axis[int]], info: DeviceInfo
 ) -> tuple[Lines, bool, int, int]:
     """Return the input's rows, whether they are copied, pixels in whole vectors, and the taps."""
     _, lanes = vectors(forward, info)
@@ -260,7 +260,7 @@ def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
 
 
 def _gradient_steps(
-    forward: Correlation, axes: Sequence[Axis], lines: Lines
+    forward: Correlation, axes: Sequence[Axis[int]], lines: Lines
 ) -> Strides[int] | None:
     """Return the strides of the output gradient if its rows have the input's layout, else None."""
     deep, high, wide = axes
@@ -272,7 +272,7 @@ def _gradient_steps(
     return Strides(images.b, groups.b, rows.b)
 
 
-def _as_input(forward: Correlation, axes: Sequence[Axis], lines: Lines) -> Correlation:
+def _as_input(forward: Correlation, axes: Sequence[Axis[int]], lines: Lines) -> Correlation:
     """Return the problem of copying the result's gradient to rows as long as the input's."""
     images, groups, rows = forward.leads
     extents = (axes[0].count, lines.rows, lines.length)

@@ -49,13 +49,13 @@ def transforms(request: Request) -> Sequence[Work] | Refusal:
             shape[axis] = n
         if halved and kind == "r2c":
             shape[axis] = n // 2 + 1
-        to = Output(0) if i == len(order) - 1 else plan.memory(2 * prod(shape))
+        to = Output(0) if i == len(order) - 1 else plan.memory(2 * prod(shape) * part.itemsize)
         form: Form = "pairs"
         if halved and kind in ("r2c", "c2r"):
             form = "half" if kind == "r2c" else "real"
         transform(plan, rows, source, plan.end(to, form, inverse))
         source = plan.end(to, "pairs", inverse)
-    return [Work(tuple(plan.launches), tuple(plan.scratch))]
+    return [plan.work()]
 
 
 def transform(
@@ -88,19 +88,9 @@ def convolve(plan: Plan, shape: Rows[int], source: End, target: End) -> None:
     wide = replace(shape, n=long)
     first, second = plan.apart(wide), plan.apart(wide)
     alone = shape.inner == 1
-    plan.over(
-        chirp_rows,
-        long * shape.inner,
-        shape,
-        source=source.read,
-        target=first.written,
-        table=chirp,
-        over=shape,
-        long=long,
-        alone=alone,
-        end=source.storage,
-        out=False,
-    )
+    rows = {"table": chirp, "over": shape, "long": long, "alone": alone}
+    into = {"source": source.read, "target": first.written, "end": source.storage, "out": False}
+    plan.over(chirp_rows, long * shape.inner, shape, **rows, **into)
     transform(plan, wide, first, second)
     # With real and imaginary parts exchanged, the next transform is the inverse one.
     plan.over(
@@ -114,19 +104,9 @@ def convolve(plan: Plan, shape: Rows[int], source: End, target: End) -> None:
         alone=alone,
     )
     transform(plan, wide, first, second)
-    plan.over(
-        chirp_rows,
-        shape.n * shape.inner,
-        shape,
-        source=Read(second.second, second.first),
-        target=target.written,
-        table=chirp,
-        over=shape,
-        long=long,
-        alone=alone,
-        end=target.storage,
-        out=True,
-    )
+    back = Read(second.second, second.first)
+    out = {"source": back, "target": target.written, "end": target.storage, "out": True}
+    plan.over(chirp_rows, shape.n * shape.inner, shape, **rows, **out)
 
 
 def transform_by_steps(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, int32
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
-from calor_kernel.contract.work import Input, Launch, Output, Scratch
+from calor_kernel.contract.work import Input, Output, Scratch
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.fft.kernels import turns
 from calor_kernel.library.fft.step_layout import Form, Read, Rows, Storage, Vectors, Written
 from calor_kernel.library.fft.tiles import reversed_digits
+from calor_kernel.library.steps import Steps
 
 # Factors of a step, in the order in which they are tried.
 _FACTORS = (8, 4, 2, 3, 5, 7, 11, 13)
@@ -66,22 +67,16 @@ def convolution_length(n: int) -> int:
     return long
 
 
-class Plan:
+class Plan(Steps):
     """Launches and scratch memory of one request."""
 
     def __init__(self, info: DeviceInfo, dtype: DType) -> None:
+        super().__init__()
         self.info = info
         self.dtype = dtype
-        self.launches: list[Launch] = []
-        self.scratch: list[int] = []
         self.units = min(info.max_units, 128)
         self.width = 1 if self.units > 1 else max(1, info.vector_bytes // dtype.itemsize)
         self._tables: dict[tuple[object, ...], Bound] = {}
-
-    def memory(self, count: int) -> Scratch:
-        """Return memory for some real numbers."""
-        self.scratch.append(max(count, 1) * self.dtype.itemsize)
-        return Scratch(len(self.scratch) - 1)
 
     def end(self, memory: Input | Output | Scratch, form: Form, swapped: bool = False) -> End:
         """Return an end whose numbers are in one piece of memory."""
@@ -91,28 +86,35 @@ class Plan:
     def apart(self, shape: Rows[int]) -> End:
         """Return memory for numbers of the form "apart"."""
         count = size_of(shape)
-        first = self.memory(2 * count)
-        second = replace(first, offset=count)
-        return End(Bound(first, self.dtype), Bound(second, self.dtype), Storage("apart"))
+        first = self.room(max(2 * count, 1), self.dtype)
+        second = Bound(Scratch(len(self.scratch) - 1, count), self.dtype)
+        return End(first, second, Storage("apart"))
 
     def table(self, n: int, chirp: bool = False) -> Bound:
         """Return the twiddle factors of a length; they are computed once."""
-        found = self._tables.get((n, chirp))
-        if found is None:
-            found = self._tables[n, chirp] = Bound(self.memory(2 * n), self.dtype)
-            effort = Effort("fft turns", 0, 2 * n * self.dtype.itemsize)
-            self.prepare(turns, n, effort, table=found, n=n, count=n, chirp=chirp)
-        return found
+        given = {"n": n, "count": n, "chirp": chirp}
+        return self._filled(turns, (n, chirp), n, 2 * n, self.dtype, given)
 
     def order(self, n: int, factors: Sequence[int]) -> Bound:
         """Return the positions of the results of a transform in place; they are computed once."""
-        key = (n, tuple(factors))
+        given = {"n": n, "factors": digits_of(factors)}
+        return self._filled(reversed_digits, (n, tuple(factors)), n, n, int32, given)
+
+    def _filled(
+        self,
+        kernel: KernelFunction,
+        key: tuple[object, ...],
+        units: int,
+        count: int,
+        dtype: DType,
+        given: Mapping[str, object],
+    ) -> Bound:
+        """Return a table of ``count`` elements, which ``units`` units compute once."""
         found = self._tables.get(key)
         if found is None:
-            self.scratch.append(n * int32.itemsize)
-            found = self._tables[key] = Bound(Scratch(len(self.scratch) - 1), int32)
-            given = {"order": found, "n": n, "factors": digits_of(factors)}
-            self.prepare(reversed_digits, n, Effort("fft reversed_digits", 0, 4 * n), **given)
+            found = self._tables[key] = self.room(count, dtype)
+            effort = Effort(f"fft {kernel.name}", 0, count * dtype.itemsize)
+            self.prepare(kernel, units, effort, table=found, **given)
         return found
 
     def prepare(

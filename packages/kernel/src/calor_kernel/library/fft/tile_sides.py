@@ -70,9 +70,11 @@ class Side:
     there: tuple[list[kl.Number], list[kl.Number]]
     lanes: int
 
-    # Elements of all lanes.
-    def read(self, i: kl.Number, half: int) -> Pair:
+    # Elements of all lanes. Of real forms an element has both halves.
+    def read(self, i: kl.Number, half: int = 0) -> Pair:
         """Return element i of the lanes of a half."""
+        if self.storage.form == "real":
+            return self._read_real(i, 0), self._read_real(i, 1)
         there, lanes = self.there[half][0], self.lanes
         at = self.starts[half][0] + i * self.step
         if self.storage.form == "apart":
@@ -81,8 +83,17 @@ class Side:
             return load_pairs(self.memory, at, lanes, there)
         return load_each(self.memory, at, there)
 
-    def write(self, i: kl.Number, half: int, value: Pair) -> None:
+    def _read_real(self, i: kl.Number, half: int) -> kl.Number:
+        at = self.starts[half][0] + i * self.step
+        return self.memory.first.load(at, self.lanes, mask=self.there[half][0])
+
+    def write(self, i: kl.Number, value: Pair, half: int = 0) -> None:
         """Write element i of the lanes of a half."""
+        if self.storage.form == "real":
+            for one, real in enumerate(value):
+                at = self.starts[one][0] + i * self.step
+                self.memory.first.store(at, real, mask=self.there[one][0])
+            return
         there, lanes = self.there[half][0], self.lanes
         at = self.starts[half][0] + i * self.step
         if self.storage.form == "apart":
@@ -92,52 +103,42 @@ class Side:
         else:
             store_each(self.memory, at, value, there)
 
-    def read_real(self, i: kl.Number, half: int) -> kl.Number:
-        """Return the real element i of the lanes of a half."""
-        at = self.starts[half][0] + i * self.step
-        return self.memory.first.load(at, self.lanes, mask=self.there[half][0])
-
-    def write_real(self, i: kl.Number, half: int, value: kl.Number) -> None:
-        """Write the real element i of the lanes of a half."""
-        at = self.starts[half][0] + i * self.step
-        self.memory.first.store(at, value, mask=self.there[half][0])
-
     # Blocks of as many elements as lanes, of rows with adjacent elements.
-    def read_block(self, i: kl.Number, count: kl.Number, half: int) -> list[Pair]:
+    def read_block(self, i: kl.Number, count: kl.Number, half: int = 0) -> list[Pair]:
         """Return elements from i on; rows have ``count`` elements."""
         inside = along(i, self.lanes) < count
-        load = load_apart if self.storage.form == "apart" else load_pairs
-        rows = [load(self.memory, start + i, self.lanes, inside) for start in self.starts[half]]
+        if self.storage.form == "real":
+            load = self.memory.first.load
+            halves = [
+                transpose([load(start + i, self.lanes, mask=inside) for start in starts])
+                for starts in self.starts
+            ]
+            return list(zip(*halves, strict=True))
+        load_row = load_apart if self.storage.form == "apart" else load_pairs
+        rows = [load_row(self.memory, start + i, self.lanes, inside) for start in self.starts[half]]
         parts = transpose([r for r, _ in rows]), transpose([i for _, i in rows])
         return list(zip(*parts, strict=True))
 
-    def write_block(self, i: kl.Number, count: kl.Number, half: int, values: list[Pair]) -> None:
+    def write_block(
+        self, i: kl.Number, count: kl.Number, values: list[Pair], half: int = 0
+    ) -> None:
         """Write elements from i on; rows have ``count`` elements."""
         lanes = self.lanes
         inside = along(i, lanes) < count
-        real, imaginary = transpose([v[0] for v in values]), transpose([v[1] for v in values])
+        parts = transpose([v[0] for v in values]), transpose([v[1] for v in values])
+        if self.storage.form == "real":
+            for one, rows in enumerate(parts):
+                for start, there, row in zip(self.starts[one], self.there[one], rows, strict=True):
+                    mask = inside & kl.splat(there, lanes)
+                    self.memory.first.store(start + i, row, mask=mask)
+            return
         for lane, start in enumerate(self.starts[half]):
             mask = inside & kl.splat(self.there[half][lane], lanes)
-            value = real[lane], imaginary[lane]
+            value = parts[0][lane], parts[1][lane]
             if self.storage.form == "apart":
                 store_apart(self.memory, start + i, value, mask)
             else:
                 store_pairs(self.memory, start, i, value, lanes, mask)
-
-    def read_real_block(self, i: kl.Number, count: kl.Number, half: int) -> list[kl.Number]:
-        """Return real elements from i on."""
-        inside = along(i, self.lanes) < count
-        rows = [self.memory.first.load(s + i, self.lanes, mask=inside) for s in self.starts[half]]
-        return transpose(rows)
-
-    def write_real_block(
-        self, i: kl.Number, count: kl.Number, half: int, values: list[kl.Number]
-    ) -> None:
-        """Write real elements from i on."""
-        inside = along(i, self.lanes) < count
-        for lane, row in enumerate(transpose(values)):
-            mask = inside & kl.splat(self.there[half][lane], self.lanes)
-            self.memory.first.store(self.starts[half][lane] + i, row, mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +168,10 @@ class Lanes:
         rest = self.tile // across
         return rest // self.counts.middle, rest % self.counts.middle
 
-    def starts(
-        self, mode: Mode, steps: Steps[kl.Number]
-    ) -> tuple[list[kl.Number], list[kl.Number]]:
-        """Return the lanes' first elements, of both halves."""
-        return self.start(mode, steps, 0), self.start(mode, steps, 1)
+    def side(self, memory: Memory, storage: Storage, mode: Mode, steps: Steps[kl.Number]) -> Side:
+        """Return the memory of the lanes."""
+        starts = self.start(mode, steps, 0), self.start(mode, steps, 1)
+        return Side(memory, storage, mode, steps.element, starts, self.there(mode), self.lanes)
 
     @kl.helper
     def start(self, mode: Mode, steps: Steps[kl.Number], half: int) -> list[kl.Number]:

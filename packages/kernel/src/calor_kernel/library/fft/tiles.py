@@ -60,20 +60,11 @@ def load_tile(tile: Tile, side: Side, n: kl.Number) -> None:
     elif side.mode == "along":
         # What is beyond the last element is written beyond it.
         for i in kl.loop_range(0, n, lanes):
-            if side.storage.form == "real":
-                halves = side.read_real_block(i, n, 0), side.read_real_block(i, n, 1)
-                values = list(zip(*halves, strict=True))
-            else:
-                values = side.read_block(i, n, 0)
-            for j, value in enumerate(values):
+            for j, value in enumerate(side.read_block(i, n)):
                 tile.put(i + j, side.storage.exchanged(value))
     else:
         for i in kl.loop_range(n):
-            if side.storage.form == "real":
-                value = side.read_real(i, 0), side.read_real(i, 1)
-            else:
-                value = side.read(i, 0)
-            tile.put(i, side.storage.exchanged(value))
+            tile.put(i, side.storage.exchanged(side.read(i)))
 
 
 def put_bins(tile: Tile, side: Side, k: kl.Number, n: kl.Number, one: Pair, two: Pair) -> None:
@@ -97,31 +88,22 @@ def store_tile(
             taken = [kl.min(f + i, count - 1) for i in range(lanes)]
             if side.storage.form == "half":
                 bins = [get_bins(tile, side, k, n, order) for k in taken]
-                side.write_block(f, count, 0, [b[0] for b in bins])
-                side.write_block(f, count, 1, [b[1] for b in bins])
+                side.write_block(f, count, [b[0] for b in bins], 0)
+                side.write_block(f, count, [b[1] for b in bins], 1)
             else:
                 values = [side.storage.exchanged(tile.get(order[k])) for k in taken]
-                if side.storage.form == "real":
-                    side.write_real_block(f, count, 0, [v[0] for v in values])
-                    side.write_real_block(f, count, 1, [v[1] for v in values])
-                else:
-                    side.write_block(f, count, 0, values)
+                side.write_block(f, count, values)
     else:
         for f in kl.loop_range(count):
             if side.storage.form == "half":
                 one, two = get_bins(tile, side, f, n, order)
-                side.write(f, 0, one)
-                side.write(f, 1, two)
+                side.write(f, one, 0)
+                side.write(f, two, 1)
             else:
                 value = tile.get(order[f])
                 if between is not None:
                     value = multiply(value, between.at(f))
-                value = side.storage.exchanged(value)
-                if side.storage.form == "real":
-                    side.write_real(f, 0, value[0])
-                    side.write_real(f, 1, value[1])
-                else:
-                    side.write(f, 0, value)
+                side.write(f, side.storage.exchanged(value))
 
 
 def get_bins(
@@ -259,24 +241,8 @@ def transform_tiles(
     begin = kl.cube_position() * share
     for number in kl.loop_range(begin, kl.min(begin + share, tiles)):
         here = Lanes(number, counts, width, lanes, build.flat)
-        loads = Side(
-            source,
-            read,
-            build.read_mode,
-            steps.element,
-            here.starts(build.read_mode, steps),
-            here.there(build.read_mode),
-            lanes,
-        )
-        stores = Side(
-            target,
-            write,
-            build.write_mode,
-            to_steps.element,
-            here.starts(build.write_mode, to_steps),
-            here.there(build.write_mode),
-            lanes,
-        )
+        loads = here.side(source, read, build.read_mode, steps)
+        stores = here.side(target, write, build.write_mode, to_steps)
         load_tile(tile, loads, n)
         before, left = n * 0 + 1, factors
         while left > 0:
@@ -292,7 +258,7 @@ def transform_tiles(
 
 
 @kl.kernel
-def reversed_digits(order: kl.Out, n: kl.Size, factors: kl.Size) -> None:
+def reversed_digits(table: kl.Out, n: kl.Size, factors: kl.Size) -> None:
     """Write the positions of the results of a transform in place: their digits reversed."""
     f = kl.absolute_position()
     if f < n:
@@ -303,4 +269,4 @@ def reversed_digits(order: kl.Out, n: kl.Size, factors: kl.Size) -> None:
             position = position + kl.modulo(rest, radix) * m
             rest = kl.quotient(rest, radix)
             left = left >> 5
-        order[f] = position.to(order.dtype)
+        table[f] = position.to(table.dtype)

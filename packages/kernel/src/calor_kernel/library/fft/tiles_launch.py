@@ -59,34 +59,25 @@ def transform_by_tiles(
         return False
     n, lanes = shape.n, shape.rows * shape.inner
     few = lanes < plan.width and n >= _SPLIT
-    if source.storage.form == "real" or target.storage.form == "real":
-        if n <= _LONGEST and not few:
-            _short(plan, shape, source, target, prepares)
-            return True
-        return shape.inner == 1 and n % 2 == 0 and _real(plan, shape, source, target)
     if n <= _LONGEST and not few:
         _short(plan, shape, source, target, prepares)
         return True
+    if "real" in (source.storage.form, target.storage.form):
+        return shape.inner == 1 and n % 2 == 0 and _real(plan, shape, source, target)
     return _long(plan, shape, source, target, prepares)
 
 
 def _short(plan: Plan, shape: Rows[int], source: End, target: End, prepares: bool) -> None:
     """Transform lengths of which a vector fits private memory."""
     n, inner = shape.n, shape.inner
-    lengths = [n // 2 + 1 if end.storage.form == "half" else n for end in (source, target)]
-    if inner == 1:
-        lanes = LaneGrid(1, 1, shape.rows)
-        ends = [
-            LaneEnd(end, Steps(0, 0, long, 1))
-            for end, long in zip((source, target), lengths, strict=True)
-        ]
-    else:
-        lanes = LaneGrid(shape.rows, 1, inner)
-        ends = [
-            LaneEnd(end, Steps(long * inner, 0, 1, inner))
-            for end, long in zip((source, target), lengths, strict=True)
-        ]
-    _launch(plan, n, lanes, ends[0], ends[1], prepares)
+    lanes = LaneGrid(1, 1, shape.rows) if inner == 1 else LaneGrid(shape.rows, 1, inner)
+
+    def lane_end(end: End) -> LaneEnd:
+        long = n // 2 + 1 if end.storage.form == "half" else n
+        steps = Steps(0, 0, long, 1) if inner == 1 else Steps(long * inner, 0, 1, inner)
+        return LaneEnd(end, steps)
+
+    _launch(plan, n, lanes, lane_end(source), lane_end(target), prepares)
 
 
 def _long(plan: Plan, shape: Rows[int], source: End, target: End, prepares: bool) -> bool:

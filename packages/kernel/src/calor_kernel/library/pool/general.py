@@ -9,37 +9,59 @@ vector of results and gathers their operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
+from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Slide
-from calor_kernel.library.pool.problem import Lead, Reduction
+from calor_kernel.library.pool.problem import Lead
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 Slides = Sequence[Slide[kl.Number]]
-Leads = Sequence[Lead[kl.Number]]
 
 
-def results(
-    count: kl.Number, width: int, leads: Leads, sizes: Sequence[kl.Number]
-) -> tuple[kl.Number, kl.Number, kl.Mask, Sequence[kl.Number], Sequence[kl.Number]]:
-    """Return the first result of this unit, the indices of all of them, and which exist.
+@dataclass(frozen=True, slots=True)
+class Sliding(Generic[N]):
+    """``count`` results along sliding and leading axes.
 
-    Then their positions along the sliding axes, and those of their planes in each operand. Indices
-    beyond the end are clamped to the last one.
+    ``strides``: those of each operand along the sliding axes.
     """
-    first = kl.absolute_position() * width
-    index = first + kl.constant(tuple(kl.range(width)), first.dtype) if width > 1 else first
-    inside = index < count
-    index = kl.select(inside, index, count - 1)
-    place = kl.unravel(index, [*(a.size for a in leads), *sizes])
-    steps = zip(*(a.strides for a in leads), strict=True)
-    bases = [kl.offset_of(place[: len(leads)], list(step), index * 0) for step in steps]
-    return first, index, inside, place[len(leads) :], bases
 
+    count: kl.SizeOf[N]
+    slides: tuple[Slide[N], ...]
+    strides: tuple[tuple[kl.StrideOf[N], ...], ...]
+    leads: tuple[Lead[N], ...]
 
-def starts_of(places: Sequence[kl.Number], slides: Slides) -> list[kl.Number]:
-    """Return the windows' starts along each sliding axis."""
-    return [p * s.stride + s.start for p, s in zip(places, slides, strict=True)]
+    def results(
+        self: Sliding[kl.Number], width: int, sizes: Sequence[kl.Number]
+    ) -> tuple[kl.Number, kl.Number, kl.Mask, Sequence[kl.Number], Sequence[kl.Number]]:
+        """Return the first result of this unit, the indices of all of them, and which exist.
+
+        Then their positions along the sliding axes, of ``sizes``, and those of their planes in each
+        operand. Indices beyond the end are clamped to the last one.
+        """
+        first = kl.absolute_position() * width
+        index = first + kl.constant(tuple(kl.range(width)), first.dtype) if width > 1 else first
+        inside = index < self.count
+        index = kl.select(inside, index, self.count - 1)
+        place = kl.unravel(index, [*(a.size for a in self.leads), *sizes])
+        lead = len(self.leads)
+        steps = zip(*(a.strides for a in self.leads), strict=True)
+        bases = [kl.offset_of(place[:lead], list(step), index * 0) for step in steps]
+        return first, index, inside, place[lead:], bases
+
+    def windows(
+        self: Sliding[kl.Number], width: int
+    ) -> tuple[kl.Number, kl.Mask, list[kl.Number], Sequence[kl.Number], kl.Number]:
+        """Return the first window of this unit, and which exist.
+
+        Then their starts along the sliding axes, those of their planes in each operand, and 0.
+        """
+        first, index, inside, place, bases = self.results(width, [s.count for s in self.slides])
+        starts = [p * s.stride + s.start for p, s in zip(place, self.slides, strict=True)]
+        return first, inside, starts, bases, index * 0
 
 
 @kl.helper
@@ -94,91 +116,59 @@ def seeing(
 
 @kl.kernel
 def reduce_windows(
-    x: kl.In,
-    c: kl.Out,
-    count: kl.Size,
-    slides: tuple[Slide[kl.Number], ...],
-    strides: tuple[tuple[kl.Stride, ...], ...],
-    leads: tuple[Lead[kl.Number], ...],
-    *,
-    width: int,
-    by: Reduction,
+    x: kl.In, c: kl.Out, over: Sliding[kl.Number], *, width: int, by: ReductionOp
 ) -> None:
-    """Reduce ``width`` windows. ``strides``: those of x along the slides."""
-    first, _, inside, place, bases = results(count, width, leads, [s.count for s in slides])
-    total = kl.registers(1, by.wide, width, by.identity)
+    """Reduce ``width`` windows of x."""
+    first, inside, starts, bases, _ = over.windows(width)
+    total = kl.registers(1, by.dtype, width, by.identity)
 
     def take(places: Sequence[kl.Number], tap: kl.Index | None, valid: kl.Mask) -> None:
-        value = x.load(places[0], mask=valid, other=by.identity).to(by.wide)
-        total[0] = by.take(total[0], value)
+        value = x.load(places[0], mask=valid, other=by.identity).to(by.dtype)
+        total[0] = by.combine(total[0], value)
 
-    each_position(slides, starts_of(place, slides), strides, bases, None, inside, seen, take)
+    each_position(over.slides, starts, over.strides, bases, None, inside, seen, take)
     c.store(first, total[0].to(c.dtype), mask=inside)
 
 
 @kl.kernel
 def choose_positions(
-    x: kl.In,
-    chosen: kl.Out,
-    count: kl.Size,
-    slides: tuple[Slide[kl.Number], ...],
-    strides: tuple[tuple[kl.Stride, ...], ...],
-    leads: tuple[Lead[kl.Number], ...],
-    *,
-    width: int,
-    by: Reduction,
+    x: kl.In, chosen: kl.Out, over: Sliding[kl.Number], *, width: int, by: ReductionOp
 ) -> None:
     """Write the index of each window's extreme, counted from 1; 0 if all is padding."""
-    first, index, inside, place, bases = results(count, width, leads, [s.count for s in slides])
-    starts = starts_of(place, slides)
-    number = choice(x, slides, starts, strides[0], bases[0], index * 0, inside, by)
+    first, inside, _, _, number = choice(x, over, width, by)
     chosen.store(first, number.to(chosen.dtype), mask=inside)
 
 
 @kl.kernel
 def pick_positions(
-    u: kl.In,
-    x: kl.In,
-    c: kl.Out,
-    count: kl.Size,
-    slides: tuple[Slide[kl.Number], ...],
-    strides: tuple[tuple[kl.Stride, ...], ...],
-    leads: tuple[Lead[kl.Number], ...],
-    *,
-    width: int,
-    by: Reduction,
+    u: kl.In, x: kl.In, c: kl.Out, over: Sliding[kl.Number], *, width: int, by: ReductionOp
 ) -> None:
     """Write the value of u at the extreme of each window of x, 0 if all is padding.
 
-    ``strides``: those of x along the slides, and those of u.
+    ``over.strides``: those of x and of u.
     """
-    first, index, inside, place, bases = results(count, width, leads, [s.count for s in slides])
-    starts = starts_of(place, slides)
-    number = choice(x, slides, starts, strides[0], bases[0], index * 0, inside, by)
+    first, inside, starts, bases, number = choice(x, over, width, by)
     some = number > 0
-    taps = kl.unravel(kl.select(some, number - 1, 0), [s.window for s in slides])
-    there = [start + k * s.dilation for start, k, s in zip(starts, taps, slides, strict=True)]
-    value = u.load(kl.offset_of(there, strides[1], bases[1]), mask=inside & some)
+    taps = kl.unravel(kl.select(some, number - 1, 0), [s.window for s in over.slides])
+    there = [start + k * s.dilation for start, k, s in zip(starts, taps, over.slides, strict=True)]
+    value = u.load(kl.offset_of(there, over.strides[1], bases[1]), mask=inside & some)
     c.store(first, value, mask=inside)
 
 
 def choice(
-    x: kl.Pointer,
-    slides: Slides,
-    starts: Sequence[kl.Number],
-    strides: Sequence[kl.Number],
-    base: kl.Number,
-    zero: kl.Number,
-    inside: kl.Mask,
-    by: Reduction,
-) -> kl.Number:
-    """Return the position of each window's first extreme, counted from 1; 0 if all is padding."""
-    best = kl.registers(1, by.wide, zero.width)
+    x: kl.Pointer, over: Sliding[kl.Number], width: int, by: ReductionOp
+) -> tuple[kl.Number, kl.Mask, Sequence[kl.Number], Sequence[kl.Number], kl.Number]:
+    """Return the first result of this unit, which exist, their starts and those of their planes.
+
+    Then the position of each window's first extreme, counted from 1; 0 if all is padding.
+    """
+    first, inside, starts, bases, zero = over.windows(width)
+    best = kl.registers(1, by.dtype, zero.width)
     number = kl.registers(1, zero.dtype, zero.width)
 
     def compare(places: Sequence[kl.Number], tap: kl.Index | None, valid: kl.Mask) -> None:
         assert tap is not None
-        value = x.load(places[0], mask=valid).to(by.wide)
+        value = x.load(places[0], mask=valid).to(by.dtype)
         better = value > best[0] if by.kind == "max" else value < best[0]
         if value.dtype.kind == "float":
             better = better | ((value != value) & (best[0] == best[0]))
@@ -186,8 +176,8 @@ def choice(
         best[0] = kl.select(better, value, best[0])
         number[0] = kl.select(better, tap + 1, number[0])
 
-    each_position(slides, starts, [strides], [base], zero, inside, seen, compare)
-    return number[0]
+    each_position(over.slides, starts, over.strides[:1], bases[:1], zero, inside, seen, compare)
+    return first, inside, starts, bases, number[0]
 
 
 @kl.kernel
@@ -195,10 +185,7 @@ def gather_gradient(
     g: kl.In,
     chosen: kl.In,
     c: kl.Out,
-    count: kl.Size,
-    slides: tuple[Slide[kl.Number], ...],
-    strides: tuple[tuple[kl.Stride, ...], ...],
-    leads: tuple[Lead[kl.Number], ...],
+    over: Sliding[kl.Number],
     *,
     width: int,
     all_positions: bool,
@@ -206,11 +193,11 @@ def gather_gradient(
 ) -> None:
     """Sum, for ``width`` elements, the gradients of the windows that contain each of them.
 
-    Unless ``all_positions``, only windows with this element as ``chosen`` count. ``strides``: those
-    of g along the slides, and those of ``chosen``.
+    Unless ``all_positions``, only windows with this element as ``chosen`` count. ``over.strides``:
+    those of g and of ``chosen``.
     """
-    first, _, inside, place, bases = results(count, width, leads, [s.size for s in slides])
-    starts = [p - s.start for p, s in zip(place, slides, strict=True)]
+    first, _, inside, place, bases = over.results(width, [s.size for s in over.slides])
+    starts = [p - s.start for p, s in zip(place, over.slides, strict=True)]
     total = kl.registers(1, wide, width)
 
     def add(places: Sequence[kl.Number], tap: kl.Index | None, valid: kl.Mask) -> None:
@@ -218,5 +205,5 @@ def gather_gradient(
             valid = valid & (chosen.load(places[1], mask=valid).to(places[0].dtype) == tap)
         total[0] = total[0] + g.load(places[0], mask=valid).to(wide)
 
-    each_position(slides, starts, strides, bases, 1, inside, seeing, add)
+    each_position(over.slides, starts, over.strides, bases, 1, inside, seeing, add)
     c.store(first, total[0].to(c.dtype), mask=inside)

@@ -20,12 +20,13 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.pool.general import (
+    Sliding,
     choose_positions,
     gather_gradient,
     pick_positions,
     reduce_windows,
 )
-from calor_kernel.library.pool.problem import Reduction, Windows, leading, windows_of, working
+from calor_kernel.library.pool.problem import Windows, leading, reduction, windows_of
 from calor_kernel.library.pool.rows_launch import (
     choice_of_rows,
     gradient_of_rows,
@@ -54,7 +55,7 @@ def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
         return [Work(())]
     if kind == "sum":
         return _reductions(windows, u, kind, request.info)
-    result, by = Bound(Output(), u.dtype), Reduction.of(kind, x.dtype)
+    result, by = Bound(Output(), u.dtype), reduction(kind, x.dtype)
     given = {"u": operand(0, u), "x": operand(1, x), "by": by}
     return [Work((_general(pick_positions, windows, (x, u), result, request.info, **given),))]
 
@@ -91,7 +92,7 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
             g=operand(0, g),
             chosen=chosen[1],
             all_positions=every,
-            wide=working(g.dtype, "sum"),
+            wide=reduction("sum", g.dtype).dtype,
         )
     )
     return [Work(tuple(launches), scratch)]
@@ -100,7 +101,7 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
 def _choice(windows: Windows, x: View, kind: str, chosen: Bound, info: DeviceInfo) -> Launch:
     """Return the launch that finds the extreme of each window."""
     rows = choice_of_rows(windows, x, kind, chosen, info)
-    given = {"x": operand(1, x), "by": Reduction.of(kind, x.dtype)}
+    given = {"x": operand(1, x), "by": reduction(kind, x.dtype)}
     return rows or _general(choose_positions, windows, (x,), chosen, info, **given)
 
 
@@ -108,7 +109,7 @@ def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[
     made = reduction_of_tiles(windows, x, kind, info)
     made = made or reduction_of_rows(windows, x, kind, info)
     result = Bound(Output(), x.dtype)
-    given = {"x": operand(0, x), "by": Reduction.of(kind, x.dtype)}
+    given = {"x": operand(0, x), "by": reduction(kind, x.dtype)}
     return [Work((made or _general(reduce_windows, windows, (x,), result, info, **given),))]
 
 
@@ -126,15 +127,13 @@ def _general(
     units = min(info.max_units, 128)
     width = 1 if units > 1 else max(1, info.vector_bytes // 8)
     nbytes = windows.elements * views[0].dtype.itemsize + windows.windows * result.dtype.itemsize
+    strides = tuple(view.strides[lead:] for view in views)
     given["chosen" if function is choose_positions else "c"] = result
     return launch(
         function,
         Grid.line(-(-count // (units * width)), units),
         Effort(function.name, windows.windows * windows.places, nbytes),
-        count=count,
-        slides=windows.slides,
-        strides=[view.strides[lead:] for view in views],
-        leads=leading(views, lead),
+        over=Sliding(count, windows.slides, strides, tuple(leading(views, lead))),
         width=width,
         **given,
     )

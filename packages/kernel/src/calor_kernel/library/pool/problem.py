@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Generic
 
-from calor.dtypes import DType, float32, int32, int64, uint32, uint64
+from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.contract.work import Request, View
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Slide
+from calor_kernel.library.reduce.reduction_ops import ReductionOp, working
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,57 +91,6 @@ def leading(views: Sequence[View], lead: int) -> list[Lead[int]]:
     return found or [Lead(1, (0,) * len(views))]
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """The reduction of a window's elements: "sum", "max" or "min", in the type ``wide``.
-
-    ``identity`` is the result of a window of padding alone.
-    """
-
-    kind: str
-    wide: DType
-    identity: int | float
-
-    @staticmethod
-    def of(kind: str, dtype: DType) -> Reduction:
-        """Return the reduction of elements of a dtype."""
-        return Reduction(kind, working(dtype, kind), identity(dtype, kind))
-
-    def take(self, total: kl.Number, value: kl.Number) -> kl.Number:
-        """Return a total with a value added to it."""
-        if self.kind == "sum":
-            return total + value
-        return kl.max(total, value) if self.kind == "max" else kl.min(total, value)
-
-    def improves(self, value: kl.Number, best: kl.Number) -> kl.Mask:
-        """Return where a value is taken in place of the best one so far, of which the first counts.
-
-        Not less or equal means greater or NaN; after a NaN nothing is taken.
-        """
-        if self.wide.kind == "float":
-            within = value <= best if self.kind == "max" else value >= best
-            return ~within & (best == best)
-        return value > best if self.kind == "max" else value < best
-
-
-def working(dtype: DType, kind: str) -> DType:
-    """Return the type in which values of a dtype are compared and summed."""
-    if dtype.kind == "float":
-        return float32 if dtype.itemsize < 4 else dtype
-    if kind != "sum":
-        return dtype
-    if dtype.kind == "uint":
-        return uint64 if dtype is uint64 else uint32
-    return int64 if dtype is int64 else int32
-
-
-def identity(dtype: DType, kind: str) -> int | float:
-    """Return the result of a window of padding: 0, or the end of the dtype's range."""
-    if kind == "sum":
-        return 0
-    if dtype.kind == "float":
-        return float("-inf") if kind == "max" else float("inf")
-    bits: int = 8 * dtype.itemsize - (dtype.kind == "int")
-    if kind == "max":
-        return -(1 << bits) if dtype.kind == "int" else 0
-    return (1 << bits) - 1
+def reduction(kind: str, dtype: DType) -> ReductionOp:
+    """Return the reduction of a window's elements; its identity is that of padding alone."""
+    return ReductionOp(kind, working(kind, dtype, dtype))

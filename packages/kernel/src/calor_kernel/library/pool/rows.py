@@ -25,7 +25,7 @@ from calor_kernel.library.conv.row_windows import (
     write_phases,
 )
 from calor_kernel.library.conv.vector_tiles import below, within
-from calor_kernel.library.pool.problem import Reduction
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 
 @kl.kernel
@@ -40,13 +40,13 @@ def reduce_rows(
     dilation: int,
     lanes: int,
     block: int,
-    by: Reduction,
+    by: ReductionOp,
     stream: bool,
 ) -> None:
     """Reduce rows of windows, ``block`` windows together; ``stream``: results bypass the caches."""
     # Reads are whole vectors of windows, with two elements of each window.
     size = block * along.stride + (along.taps - 1) * along.dilation + 2 * lanes
-    buffer = kl.private(size, by.wide, align=64)
+    buffer = kl.private(size, by.dtype, align=64)
 
     def reduce_row(row: kl.Number, plane: kl.Number, group: kl.Index, y: kl.Number) -> None:
         top = y * over.stride + over.high.start
@@ -82,29 +82,29 @@ def fold(
     count: kl.Number,
     step: kl.Number,
     lanes: int,
-    by: Reduction,
+    by: ReductionOp,
 ) -> kl.Number:
     """Return a vector of ``count`` rows reduced onto each other; the identity beyond the row."""
-    total = kl.constant(by.identity, by.wide, lanes)
+    total = kl.constant(by.identity, by.dtype, lanes)
     # Hardware does not predict reads of rows below each other well.
     ahead = AHEAD // x.dtype.itemsize
     if (column >= 0) and (column + lanes <= width):
         for k in kl.range(count):
             x.prefetch(at + k * step + column + ahead, locality=3)
-            total = by.take(total, x.load(at + k * step + column, lanes).to(by.wide))
+            total = by.combine(total, x.load(at + k * step + column, lanes).to(by.dtype))
     else:
         inside = within(column, lanes, width)
         for k in kl.range(count):
             value = x.load(at + k * step + column, lanes, mask=inside, other=by.identity)
-            total = by.take(total, value.to(by.wide))
+            total = by.combine(total, value.to(by.dtype))
     return total
 
 
 def reduced(
-    buffer: kl.Pointer, at: kl.Number, along: Along, lanes: int, by: Reduction
+    buffer: kl.Pointer, at: kl.Number, along: Along, lanes: int, by: ReductionOp
 ) -> kl.Number:
     """Return the reduced windows of a row, from the one that begins at ``at`` on."""
-    return reduce(by.take, read_taps(buffer, at, along, lanes))
+    return reduce(by.combine, read_taps(buffer, at, along, lanes))
 
 
 @kl.kernel
@@ -118,7 +118,7 @@ def choose_rows(
     along: Along,
     dilation: int,
     lanes: int,
-    by: Reduction,
+    by: ReductionOp,
 ) -> None:
     """Write the index of each window's extreme, counted from 1; 0 if all is padding."""
     width = over.wide.size
@@ -131,7 +131,7 @@ def choose_rows(
             left = o * along.stride + over.wide.start
             ask_ahead(x, at + left, row_step, over.stride, along, lanes)
             # If nothing beats the identity, the first position is the choice.
-            best = kl.registers(1, by.wide, lanes, by.identity)
+            best = kl.registers(1, by.dtype, lanes, by.identity)
             number = kl.registers(1, int32, lanes)
             if (left >= 0) and (left + along.spread(lanes) <= width):
                 number[0] = kl.splat(kl.cast(begin * along.taps + 1, int32), lanes)
@@ -162,13 +162,13 @@ def compare(
     places: Iterable[kl.Number],
     first: kl.Index,
     there: list[kl.Mask] | None,
-    by: Reduction,
+    by: ReductionOp,
 ) -> None:
     """Update the extremes by the taps of a row; their indices follow ``first``."""
     # All taps are read before the first is compared.
     for k, value in enumerate(list(places)):
-        value = value.to(by.wide)
-        better = by.improves(value, best[0])
+        value = value.to(by.dtype)
+        better = by.beats(value, best[0])
         if there is not None:
             better = better & there[k]
         best[0] = kl.select(better, value, best[0])

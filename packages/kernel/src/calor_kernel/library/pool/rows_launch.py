@@ -9,7 +9,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View
 from calor_kernel.library.conv.row_windows import Along, Back, Extent, GivenRows, SeenRows
 from calor_kernel.library.conv.vector_tiles import Slide
-from calor_kernel.library.pool.problem import Reduction, Windows, leading, working
+from calor_kernel.library.pool.problem import Windows, leading, reduction
 from calor_kernel.library.pool.rows import choose_rows, gather_rows, reduce_rows
 
 _NO_SLIDE = Slide(1, 1, 1, 1, 0, 1)
@@ -68,11 +68,11 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
     rows = rows_of(windows, x, info)
     if rows is None:
         return None
-    by = Reduction.of(kind, x.dtype)
-    lanes = max(1, info.vector_bytes // by.wide.itemsize)
+    by = reduction(kind, x.dtype)
+    lanes = max(1, info.vector_bytes // by.dtype.itemsize)
     nbytes = windows.windows * x.dtype.itemsize
     shared = info.native.get("shared_cache", 0)
-    whole = rows.wide.count % lanes == 0 and x.dtype is by.wide
+    whole = rows.wide.count % lanes == 0 and x.dtype is by.dtype
     stream = bool(shared) and nbytes > shared // 2 and whole
     nbytes += windows.elements * x.dtype.itemsize
     over, grid = _seen(rows, x)
@@ -101,7 +101,7 @@ def choice_of_rows(
     rows = rows_of(windows, x, info)
     if rows is None:
         return None
-    by = Reduction.of(kind, x.dtype)
+    by = reduction(kind, x.dtype)
     over, grid = _seen(rows, x)
     nbytes = windows.elements * x.dtype.itemsize + windows.windows * chosen.dtype.itemsize
     return launch(
@@ -115,7 +115,7 @@ def choice_of_rows(
         row_step=rows.row_step,
         along=rows.along,
         dilation=rows.high.dilation,
-        lanes=max(1, info.vector_bytes // max(by.wide.itemsize, 4)),
+        lanes=max(1, info.vector_bytes // max(by.dtype.itemsize, 4)),
         by=by,
     )
 
@@ -130,7 +130,7 @@ def gradient_of_rows(
     high, across = rows.high, rows.wide
     count = rows.planes * high.size
     turns = max(1, _GRAIN // max(across.size * g.dtype.itemsize, 1))
-    wide = working(g.dtype, "sum")
+    wide = reduction("sum", g.dtype).dtype
     nbytes = (windows.elements + windows.windows) * g.dtype.itemsize
     return launch(
         gather_rows,

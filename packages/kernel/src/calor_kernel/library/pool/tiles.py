@@ -18,7 +18,8 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View, row_major
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.conv.vector_tiles import below
-from calor_kernel.library.pool.problem import Reduction, Windows, working
+from calor_kernel.library.pool.problem import Windows, reduction
+from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Tile:
 
 @kl.kernel
 def reduce_tiles(
-    x: kl.In, c: kl.Out, windows: kl.Size, turns: kl.Size, *, tile: Tile, by: Reduction
+    x: kl.In, c: kl.Out, windows: kl.Size, turns: kl.Size, *, tile: Tile, by: ReductionOp
 ) -> None:
     """Reduce ``turns`` vectors of windows; there are ``windows`` in all."""
 
@@ -85,7 +86,7 @@ def reduce_tiles(
 
 @kl.kernel
 def give_tiles(
-    g: kl.In, x: kl.In, c: kl.Out, windows: kl.Size, turns: kl.Size, *, tile: Tile, by: Reduction
+    g: kl.In, x: kl.In, c: kl.Out, windows: kl.Size, turns: kl.Size, *, tile: Tile, by: ReductionOp
 ) -> None:
     """Write the gradients of ``turns`` vectors of windows to their extremes or all positions."""
 
@@ -114,17 +115,17 @@ def each_block(
             body(at, windows - at)
 
 
-def reduced(block: kl.Number, tile: Tile, by: Reduction) -> kl.Number:
+def reduced(block: kl.Number, tile: Tile, by: ReductionOp) -> kl.Number:
     """Return the reduced windows of a block: rows onto each other, then along the row."""
 
     def column(j: int) -> kl.Number:
-        rows = (kl.shuffle(block, tile.place(i, j)).to(by.wide) for i in kl.range(tile.high))
-        return reduce(by.take, rows)
+        rows = (kl.shuffle(block, tile.place(i, j)).to(by.dtype) for i in kl.range(tile.high))
+        return reduce(by.combine, rows)
 
-    return reduce(by.take, map(column, kl.range(tile.wide)))
+    return reduce(by.combine, map(column, kl.range(tile.wide)))
 
 
-def spread(given: kl.Number, block: kl.Number, tile: Tile, by: Reduction) -> kl.Number:
+def spread(given: kl.Number, block: kl.Number, tile: Tile, by: ReductionOp) -> kl.Number:
     """Return for each element of a block its window's gradient."""
     windows, numbers = tile.owners()
     made = kl.shuffle(given, windows)
@@ -136,14 +137,14 @@ def spread(given: kl.Number, block: kl.Number, tile: Tile, by: Reduction) -> kl.
 
 
 @kl.helper
-def choice(block: kl.Number, tile: Tile, by: Reduction) -> kl.Number:
+def choice(block: kl.Number, tile: Tile, by: ReductionOp) -> kl.Number:
     """Return the index of each window's extreme, the first one in row-major order."""
-    best = kl.shuffle(block, tile.place(0, 0)).to(by.wide)
+    best = kl.shuffle(block, tile.place(0, 0)).to(by.dtype)
     number = kl.constant(0, int32, tile.lanes)
     for place in kl.range(1, tile.places):
         i, j = place // tile.wide, place % tile.wide
-        value = kl.shuffle(block, tile.place(i, j)).to(by.wide)
-        better = by.improves(value, best)
+        value = kl.shuffle(block, tile.place(i, j)).to(by.dtype)
+        better = by.beats(value, best)
         best = kl.select(better, value, best)
         number = kl.select(better, kl.constant(place, int32, tile.lanes), number)
     return number
@@ -164,7 +165,7 @@ def tile_of(windows: Windows, views: tuple[View, ...], kind: str, info: DeviceIn
             return None
         if slide.stride != slide.window or (slide.dilation > 1 and slide.window > 1):
             return None
-    lanes = max(1, info.vector_bytes // working(views[-1].dtype, kind).itemsize)
+    lanes = max(1, info.vector_bytes // reduction(kind, views[-1].dtype).dtype.itemsize)
     row, places = windows.slides[-1].count, windows.places
     if places not in _PLACES or not row or lanes % row or lanes < 2:
         return None
@@ -207,6 +208,6 @@ def _launch(
         windows=windows.windows,
         turns=turns,
         tile=tile,
-        by=Reduction.of(kind, dtype),
+        by=reduction(kind, dtype),
         **memory,
     )

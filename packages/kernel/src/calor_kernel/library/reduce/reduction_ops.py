@@ -135,7 +135,7 @@ class ReductionOp:
 
     def beats(self, value: kl.Number, best: kl.Number) -> kl.Number:
         """Return whether a value beats the best one so far, which has the lower index."""
-        largest = self.kind == "argmax"
+        largest = self.kind in ("max", "argmax")
         if value.dtype.kind == "float":
             # A value that is not at most the best is above it, or one of the two is NaN.
             under = value <= best if largest else value >= best

@@ -57,7 +57,27 @@ _LITTLE, _TIMED, _TWO, _LEAST = 2, 4, 2, 32
 
 def tma_refusal(one: Convolution, request: Request) -> str | None:
     """Return why TMA cannot feed an implicit GEMM, None if it can."""
-    return _refusal(one.cells.problem if one.cells is not None else one.seen, one)
+    part = _in_cells(one.seen)
+    return _refusal(part.problem if part is not None else one.seen, one)
+
+
+def _in_cells(problem: Correlation) -> Part | None:
+    """Return the only part of a problem that has taps, None if there are several or no others.
+
+    Its positions are one in each cell of ``steps``; the last cells may reach beyond the result.
+    """
+    known = all(type(axis.count) is int for axis in problem.axes)
+    if not known or all(axis.divide == 1 for axis in problem.axes):
+        return None
+    parts = undivided(problem)
+    seen = [part for part in parts if part.problem.depth.size]
+    if len(seen) != 1 or len(parts) == 1:
+        return None
+    (part,) = seen
+    counts = [-(-axis.count // by) for axis, by in zip(problem.axes, part.steps, strict=True)]
+    axes = zip(part.problem.axes, counts, strict=True)
+    made = tuple(replace(axis, count=count) for axis, count in axes)
+    return replace(part, problem=replace(part.problem, axes=made))
 
 
 def _refusal(problem: Correlation, one: Convolution) -> str | None:
@@ -103,7 +123,8 @@ class _Form:
 
 def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that TMA can feed, the likeliest first."""
-    problem, part, info, wanted = one.seen, one.cells, one.info, request.candidates
+    problem, info, wanted = one.seen, one.info, request.candidates
+    part = _in_cells(problem)
     seen = part.problem if part is not None else problem
     found = plans_of(seen, problem.size, info, _rows_of(seen))
     several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
@@ -251,7 +272,7 @@ def _window(row: list[Part]) -> Correlation | None:
     return replace(problem, axes=(*problem.axes[:-1], replace(axes[0], start=first, terms=terms)))
 
 
-def _shift(axis: Axis, first: int) -> int:
+def _shift(axis: Axis[int], first: int) -> int:
     """Return the window column of an axis's first tap, relative to ``first``."""
     return int((axis.start - first) // axis.summed)
 

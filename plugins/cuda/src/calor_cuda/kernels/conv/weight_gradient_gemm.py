@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_cuda.kernels.conv.im2col import SightAxis, unfold_launch
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, operand
 from calor_kernel.contract.work import Dropped, Output, Request, Scratch, Work
-from calor_kernel.library.conv.im2col import SightAxis, unfold_launch
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
 from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of

@@ -84,7 +84,7 @@ def unfold(
 def unfold_launch(
     source: Bound,
     target: Bound,
-    leads: tuple[Lead, Lead],
+    leads: tuple[Lead[int], Lead[int]],
     places: tuple[int, int],
     taps: tuple[int, int],
     axes: tuple[SightAxis[int], SightAxis[int]],
