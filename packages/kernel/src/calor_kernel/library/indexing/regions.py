@@ -218,20 +218,11 @@ def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int,
     return 1, kl.max(1, kl.min(rows, grain // kl.max(row_bytes, 1)))
 
 
-def dense_copy(view: View, number: int, result: Spec, info: DeviceInfo) -> list[Launch]:
-    """Return the launches that copy an operand to the result, omitted if they share memory."""
-    candidates = lower_copy(Request("copy", {}, (view,), (result,), info))
-    assert not isinstance(candidates, Refusal)
-    return [
-        replace(
-            launch,
-            arguments=tuple(
-                replace(a, number=number) if isinstance(a, Input) else a for a in launch.arguments
-            ),
-            copies=number,
-        )
-        for launch in candidates[0].launches
-    ]
+def dense_copy(view: View, result: Spec, info: DeviceInfo) -> list[Launch]:
+    """Return the launches that copy the first operand to the result, if they share no memory."""
+    found = lower_copy(Request("copy", {}, (view,), (result,), info))
+    assert not isinstance(found, Refusal)
+    return list(found[0].launches)
 
 
 @lowering("concat", strided=True)
@@ -283,7 +274,7 @@ def lower_dynamic_update_slice(request: Request) -> Sequence[Work]:
     (result,) = request.outputs
     whole, info = View.dense(result), request.info
     part = DynamicPart.of(2, starts, whole, True)
-    launches = dense_copy(x, 0, result, info)
+    launches = dense_copy(x, result, info)
     launches += copy_launch(
         update, Input(1), Output(0), whole.strides, 0, info, "dynamic update", part
     )

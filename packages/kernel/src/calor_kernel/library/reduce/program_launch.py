@@ -30,7 +30,6 @@ from calor_kernel.contract.work import (
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
-from calor_kernel.library.redirection import redirected
 from calor_kernel.library.reduce.job import Job, Placed, Problem
 from calor_kernel.library.reduce.launches import (
     columns_launch,
@@ -46,6 +45,7 @@ from calor_kernel.library.reduce.program import (
     numbers_along,
     part_of,
 )
+from calor_kernel.library.steps import redirected
 
 # The number of elements from which wide rows gain more than the joining launches cost.
 _WORTH_MORE_LAUNCHES: Final = 4096
