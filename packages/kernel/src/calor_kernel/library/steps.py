@@ -9,7 +9,7 @@ from calor.dtypes import DType
 from calor.specs import Spec
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import (
     LOWERINGS,
     Argument,
@@ -22,6 +22,7 @@ from calor_kernel.contract.work import (
     View,
     Work,
 )
+from calor_kernel.language.kernel import KernelFunction
 
 
 def redirected(launch: Launch, memory: Mapping[Argument, Argument]) -> Launch:
@@ -52,6 +53,10 @@ class Steps:
         """Return new scratch memory for elements of a dtype."""
         return Bound(self.memory(count * dtype.itemsize), dtype)
 
+    def add(self, kernel: KernelFunction, grid: Grid, effort: Effort, **given: object) -> None:
+        """Add a launch."""
+        self.launches.append(launch(kernel, grid, effort, **given))
+
     def include(
         self,
         request: Request,
@@ -75,9 +80,8 @@ class Steps:
     def copy(self, view: View, source: Argument, target: Argument, info: DeviceInfo) -> None:
         """Add the launches that copy a view of a buffer argument densely to another."""
         result = spec_of(view.shape, view.dtype)
-        self.include(
-            Request("copy", {}, (), (), info), "copy", {}, [(view, source)], [(result, target)]
-        )
+        request = Request("copy", {}, (view,), (result,), info)
+        self.include(request, "copy", {}, [(view, source)], [(result, target)])
 
     def work(self, variant: str = "") -> Work:
         """Return the launches as work."""

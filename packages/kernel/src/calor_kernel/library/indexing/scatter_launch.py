@@ -15,7 +15,7 @@ from typing import Final
 from calor.dtypes import bool_, float32, int32, int64, real_of, uint8, uint32, uint64
 from calor.specs import Spec
 from calor_kernel.contract.choices import least, spec_of
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import (
     Argument,
     Failure,
@@ -186,20 +186,17 @@ class CooperativeScatter:
         self._update(owners, width)
         return None
 
-    def _add(self, kernel: KernelFunction, grid: Grid, effort: Effort, **given: object) -> None:
-        self.steps.launches.append(launch(kernel, grid, effort, **given))
-
     def _add_flat(self, kernel: KernelFunction, label: str, **given: object) -> None:
         """Add a launch with a unit for each update."""
         units = min(_UNITS, self.info.max_units)
         grid = Grid.line(-(-self.picks // units), units)
-        self._add(kernel, grid, Effort(label, 0, self.picks * 8), **self.found, **given)
+        self.steps.add(kernel, grid, Effort(label, 0, self.picks * 8), **self.found, **given)
 
     def _update(self, owners: Bound, width: int) -> None:
         length = self.length // width
         moved = self.picks * self.length
         nbytes = moved * (self.target.updates.dtype.itemsize + 2 * self.target.itemsize)
-        self._add(
+        self.steps.add(
             scatter_at_once,
             grid_of(self.info, self.picks, length),
             Effort(f"scatter {self.update}", moved, nbytes),
@@ -229,7 +226,7 @@ class CooperativeScatter:
         if refused:
             return refused
         moved = self.picks * self.length
-        self._add(
+        self.steps.add(
             update_segments,
             grid_of(self.info, self.picks, self.length),
             Effort(f"scatter {self.update} in order", moved, 3 * moved * self.target.itemsize),
@@ -270,7 +267,7 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     columns = columns + columns % 2 if target.pair else -(-columns // width) * width
     down = min(rows, max(1, info.cores // across))
     share = -(-rows // down)
-    own = launch(
+    target.steps.add(
         scatter_rows,
         Grid((-(-rows // share), -(-length // columns), 1)),
         Effort(f"scatter {update}", picks * length, 3 * picks * length * target.itemsize),
@@ -280,7 +277,6 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
         pair=target.pair,
         **target.given,
     )
-    target.steps.launches.append(own)
     return target.work(wrong)
 
 
@@ -315,10 +311,10 @@ def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     over = Updates(outers, picks, None if single else inner, size, outer_share, share)
     if single:
         effort = Effort(f"scatter elements {update}", count, 3 * count * target.itemsize)
-        own = launch(scatter_elements, grid, effort, over=over, owned=down > 1, **target.given)
+        own: dict[str, object] = {"owned": down > 1}
     else:
         effort = Effort(f"scatter along {update}", count, 3 * count * x.dtype.itemsize)
-        words, pair = target.words, target.pair
-        own = launch(scatter_along, grid, effort, over=over, words=words, pair=pair, **target.given)
-    target.steps.launches.append(own)
+        own = {"words": target.words, "pair": target.pair}
+    kernel = scatter_elements if single else scatter_along
+    target.steps.add(kernel, grid, effort, over=over, **own, **target.given)
     return target.work(wrong)

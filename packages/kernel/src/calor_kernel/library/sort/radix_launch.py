@@ -14,7 +14,7 @@ from typing import Final
 from calor.dtypes import DType, int32, int64, uint32
 from calor_kernel.contract.choices import greatest, spec_of
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import (
     Input,
     Output,
@@ -262,8 +262,7 @@ class _Radix:
     def _add(self, kernel: KernelFunction, cubes: int, nbytes: int, **given: object) -> None:
         """Add a launch; ``nbytes``: bytes that it moves for each element."""
         grid = Grid.line(cubes, self.tile.units, self.info.planes[0])
-        effort = Effort(f"sort {kernel.name}", 0, self.size * nbytes)
-        self.steps.launches.append(launch(kernel, grid, effort, **given))
+        self.steps.add(kernel, grid, Effort(f"sort {kernel.name}", 0, self.size * nbytes), **given)
 
 
 def add_scan(
