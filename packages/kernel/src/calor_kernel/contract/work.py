@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -277,3 +278,13 @@ def lowering(
         return function
 
     return register
+
+
+def deferred(module: str, name: str) -> Lowering:
+    """Return the lowering of this name in a module, which its first request imports."""
+
+    def lower(request: Request) -> Sequence[Work] | Refusal:
+        made: Sequence[Work] | Refusal = getattr(import_module(module), name)(request)
+        return made
+
+    return lower

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel import language as kl
-from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Build, Input, Output
 
@@ -65,8 +64,3 @@ def sum_of_members(members: int, dtype: DType, units: int, vector_bytes: int) ->
         accumulate=float32 if dtype in (float16, bfloat16) else dtype,
     )
     return made.build, units * width
-
-
-def build_for(info: DeviceInfo, members: int, dtype: DType) -> tuple[Build, int]:
-    """Return :func:`sum_of_members` for a device."""
-    return sum_of_members(members, dtype, min(info.max_units, 256), info.vector_bytes)

@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from calor.dtypes import DType
-from calor_kernel.contract.launching import Bound
-from calor_kernel.contract.work import Launch, Scratch, Work
+from calor.specs import Spec
+from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import (
+    LOWERINGS,
+    Argument,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    Scratch,
+    View,
+    Work,
+)
+from calor_kernel.language.kernel import KernelFunction
+
+
+def redirected(launch: Launch, memory: Mapping[Argument, Argument]) -> Launch:
+    """Return the launch with its buffers replaced; offsets are added."""
+    arguments: list[Argument] = []
+    for argument in launch.arguments:
+        if isinstance(argument, Input | Output | Scratch):
+            target = memory.get(replace(argument, offset=0))
+            if isinstance(target, Input | Output | Scratch):
+                argument = replace(target, offset=target.offset + argument.offset)
+        arguments.append(argument)
+    return replace(launch, arguments=tuple(arguments), copies=None)
 
 
 @dataclass
@@ -24,6 +52,36 @@ class Steps:
     def room(self, count: int, dtype: DType) -> Bound:
         """Return new scratch memory for elements of a dtype."""
         return Bound(self.memory(count * dtype.itemsize), dtype)
+
+    def add(self, kernel: KernelFunction, grid: Grid, effort: Effort, **given: object) -> None:
+        """Add a launch."""
+        self.launches.append(launch(kernel, grid, effort, **given))
+
+    def include(
+        self,
+        request: Request,
+        op: str,
+        attributes: Mapping[str, object],
+        operands: Sequence[tuple[View, Argument]],
+        results: Sequence[tuple[Spec, Argument]],
+    ) -> Refusal | None:
+        """Add the work of another op for a request; operands and results come with their memory."""
+        views, specs = tuple(view for view, _ in operands), tuple(spec for spec, _ in results)
+        asked = replace(request, op=op, attributes=attributes, inputs=views, outputs=specs)
+        found = LOWERINGS[op](asked)
+        if isinstance(found, Refusal):
+            return found
+        memory: dict[Argument, Argument] = {Input(k): x for k, (_, x) in enumerate(operands)}
+        memory |= {Output(k): x for k, (_, x) in enumerate(results)}
+        memory |= {Scratch(k): self.memory(nbytes) for k, nbytes in enumerate(found[0].scratch)}
+        self.launches += [redirected(launch, memory) for launch in found[0].launches]
+        return None
+
+    def copy(self, view: View, source: Argument, target: Argument, info: DeviceInfo) -> None:
+        """Add the launches that copy a view of a buffer argument densely to another."""
+        result = spec_of(view.shape, view.dtype)
+        request = Request("copy", {}, (view,), (result,), info)
+        self.include(request, "copy", {}, [(view, source)], [(result, target)])
 
     def work(self, variant: str = "") -> Work:
         """Return the launches as work."""

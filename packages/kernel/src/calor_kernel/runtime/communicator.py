@@ -19,7 +19,7 @@ from calor.errors import DeviceError
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.outcomes import inherit
 from calor_kernel.device.protocol import Handles, Links, Meeting, Slot, Step
-from calor_kernel.library.peer_sum import build_for
+from calor_kernel.library.peer_sum import sum_of_members
 from calor_kernel.planning.engine import Engine
 
 # The maximum bytes for one device to add everything, and for each of a few to add a part. The
@@ -120,7 +120,9 @@ class PeerSums:
     def _launch(self, call: Collective, hub: int, parts: int) -> Callable[..., None]:
         """Return the launcher of one member's part of a sum."""
         engine, members, spec = self.engines[hub], len(self.engines), call.given
-        build, chunk = build_for(engine.device.info, members, spec.dtype)
+        info = engine.device.info
+        units = min(info.max_units, 256)
+        build, chunk = sum_of_members(members, spec.dtype, units, info.vector_bytes)
         share = -(-spec.size // (parts * chunk)) * chunk
         first = min(hub * share, spec.size)
         count = min(share, spec.size - first)

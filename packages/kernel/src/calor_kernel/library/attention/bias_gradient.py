@@ -6,15 +6,15 @@ all batches and heads in a fixed order. Parts of broadcast rows and keys are add
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch
-from calor_kernel.contract.work import Launch, Output, Request
+from calor_kernel.contract.launching import Bound, Effort, Grid
+from calor_kernel.contract.work import Output, Request
+from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.cpu import weigh
 from calor_kernel.library.attention.cpu_tiles import (
     Tiles,
@@ -36,6 +36,7 @@ from calor_kernel.library.attention.operands import (
 )
 from calor_kernel.library.attention.problem import Attention
 from calor_kernel.library.attention.simt import SimtPlan, cube_memory, cube_of
+from calor_kernel.library.steps import Steps
 
 N = TypeVar("N")
 
@@ -67,31 +68,44 @@ class BiasParts:
         """Whether all queries share a row of the bias, and all keys a column."""
         return self.shape[2] != self.problem.queries, self.shape[3] != self.problem.keys
 
-    def effort(self, tile: str) -> Effort:
-        """Return the label and the work of the launch that computes the parts."""
-        p = self.problem
-        flops = 2 * p.pairs * (p.features + p.values)
-        return Effort(f"attention bias gradient {tile}", flops, least_bytes(p))
-
-    def blocks(
-        self, queries: int, keys: int, memory: Callable[[int, DType], Bound], request: Request
-    ) -> tuple[tuple[int, int, int], dict[str, object], list[Launch]]:
-        """Return the cubes of blocks of queries and keys, their arguments, and what follows."""
+    def add(
+        self,
+        steps: Steps,
+        kernel: KernelFunction,
+        block: tuple[int, int],
+        grid: Grid,
+        tile: str,
+        request: Request,
+        **own: object,
+    ) -> None:
+        """Add the launch of a kernel for each block of queries and keys, and what follows."""
         p, matrices = self.problem, self.shape[0] * self.shape[1]
-        down, across = -(-p.queries // queries), -(-p.keys // keys)
+        down, across = -(-p.queries // block[0]), -(-p.keys // block[1])
         sum_rows, sum_keys = self.summed
         height, width = down if sum_rows else p.queries, across if sum_keys else p.keys
-        parts = result = Bound(Output(0), self.dtype)
-        after = []
-        if (height, width) != self.shape[2:]:
+        result = Bound(Output(0), self.dtype)
+        whole = (height, width) == self.shape[2:]
+        added = matrices * height * width
+        parts = result if whole else steps.room(added, p.accumulate)
+        flops = 2 * p.pairs * (p.features + p.values)
+        steps.add(
+            kernel,
+            replace(grid, cubes=(down, across, matrices)),
+            Effort(f"attention bias gradient {tile}", flops, least_bytes(p)),
+            up=upstream_of(request),
+            parts=parts,
+            shape=BiasShape(p.batch, self.shape[0], self.shape[1], height, width),
+            value_width=p.values,
+            g=operands_of(p),
+            summed=self.summed,
+            **own,
+        )
+        if not whole:
             count, units = prod(self.shape), kl.min(request.info.max_units, 64)
-            added = matrices * height * width
-            parts = memory(added, p.accumulate)
-            nbytes = added * p.accumulate.itemsize
-            made = launch(
+            steps.add(
                 sum_parts,
                 Grid.line(-(-count // units), units),
-                Effort("attention bias gradient sum", added, nbytes),
+                Effort("attention bias gradient sum", added, added * p.accumulate.itemsize),
                 parts=parts,
                 target=result,
                 count=count,
@@ -101,16 +115,6 @@ class BiasParts:
                 own_width=self.shape[3],
                 accumulate=p.accumulate,
             )
-            after = [made]
-        own: dict[str, object] = {
-            "up": upstream_of(request),
-            "parts": parts,
-            "shape": BiasShape(p.batch, self.shape[0], self.shape[1], height, width),
-            "value_width": p.values,
-            "g": operands_of(p),
-            "summed": self.summed,
-        }
-        return (down, across, matrices), own, after
 
 
 Span = tuple[kl.Number, kl.Number]

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from calor.dtypes import DType
 from calor_kernel.contract.choices import choice, greatest, least
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch
-from calor_kernel.contract.work import Launch, Output, Request, Scratch, Work
+from calor_kernel.contract.launching import Bound, Effort, Grid
+from calor_kernel.contract.work import Output, Request, Work
 from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_cpu
 from calor_kernel.library.attention.cpu import PanelSteps, add_parts, attend_cpu, gradient_cpu
 from calor_kernel.library.attention.cpu_tiles import Tiles
@@ -30,6 +29,7 @@ from calor_kernel.library.attention.operands import (
 from calor_kernel.library.attention.problem import Attention, Operand
 from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
+from calor_kernel.library.steps import Steps
 
 # Rows of a register tile by its vectors, for 32 and for 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
@@ -164,18 +164,12 @@ class VectorRows:
     layout: tuple[bool, bool]
 
 
-class Packed:
-    """The packed operands of a work, with their launches and scratch memory."""
+class Packed(Steps):
+    """The launches of a work whose operands are packed."""
 
     def __init__(self, problem: Attention) -> None:
+        super().__init__()
         self.problem = problem
-        self.launches: list[Launch] = []
-        self.scratch: list[int] = []
-
-    def memory(self, count: int, dtype: DType) -> Bound:
-        """Return memory for some elements."""
-        self.scratch.append(greatest(count, 1) * dtype.itemsize)
-        return Bound(Scratch(len(self.scratch) - 1), dtype)
 
     def panels(self, tiles: Tiles) -> tuple[Bound, Bound]:
         """Return keys and values, transposed."""
@@ -211,7 +205,7 @@ class Packed:
         """Return memory with the panels of an operand of all heads."""
         p, (n, k) = self.problem, sizes
         count = -(-n // panel) * panel * k
-        target = self.memory(p.batch * p.key_heads * count, p.accumulate)
+        target = self.room(p.batch * p.key_heads * count, p.accumulate)
         if count:
             seen = Packable((operand.strides[0], operand.strides[1]), *strides, 0, operand.dtype)
             places = operand.bound.place, target.place
@@ -238,7 +232,7 @@ def forward_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator
     panels = p.key.bound if few else packed.transposed(p.key, p.features, b)
     values = packed.rows(p.value, p.values, b.value_vectors, b.lanes)
     flops = 2 * p.pairs * (p.features + p.values)
-    attend = launch(
+    packed.add(
         attend_cpu,
         Grid((-(-p.queries // share.queries), p.heads, p.batch)),
         Effort(f"attention {b.rows}x{b.panel}", flops, least_bytes(p)),
@@ -256,7 +250,7 @@ def forward_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator
         layout=values.layout,
         few=few,
     )
-    yield Work((*packed.launches, attend), tuple(packed.scratch))
+    yield packed.work()
 
 
 def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator[Work]:
@@ -270,55 +264,50 @@ def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterat
     count = p.rows * p.features
     alone = splits == 1 and p.dtype is p.accumulate
     result = Bound(Output(0), p.dtype)
-    for_query = result if alone else packed.memory(splits * count, p.accumulate)
-    launches = packed.launches
+    for_query = result if alone else packed.room(splits * count, p.accumulate)
     if p.keys:
         flops = 2 * p.pairs * (3 * p.features + 2 * p.values)
-        launches.append(
-            launch(
-                gradient_cpu,
-                Grid((splits, p.key_heads, p.batch)),
-                Effort(f"attention gradient {b.rows}x{b.panel}", flops, 2 * least_bytes(p)),
-                up=upstream_of(request),
-                key_panels=key_panels,
-                value_panels=value_panels,
-                key_columns=rows.bound,
-                for_query=for_query,
-                for_key=Bound(Output(1), p.dtype),
-                for_value=Bound(Output(2), p.dtype),
-                block_queries=share.queries,
-                block_keys=share.keys,
-                split=share.split,
-                split_step=count,
-                value_width=p.values,
-                key_steps=rows.steps,
-                g=operands_of(p),
-                tiles=b,
-                form=_form(p),
-                layout=rows.layout,
-            )
+        packed.add(
+            gradient_cpu,
+            Grid((splits, p.key_heads, p.batch)),
+            Effort(f"attention gradient {b.rows}x{b.panel}", flops, 2 * least_bytes(p)),
+            up=upstream_of(request),
+            key_panels=key_panels,
+            value_panels=value_panels,
+            key_columns=rows.bound,
+            for_query=for_query,
+            for_key=Bound(Output(1), p.dtype),
+            for_value=Bound(Output(2), p.dtype),
+            block_queries=share.queries,
+            block_keys=share.keys,
+            split=share.split,
+            split_step=count,
+            value_width=p.values,
+            key_steps=rows.steps,
+            g=operands_of(p),
+            tiles=b,
+            form=_form(p),
+            layout=rows.layout,
         )
     if not alone and count:
         nbytes = splits * count * p.accumulate.itemsize
-        launches.append(
-            launch(
-                add_parts,
-                Grid.line(-(-count // (_ADDED * b.lanes))),
-                Effort("attention gradient sum", splits * count, nbytes),
-                parts=for_query,
-                target=result,
-                count=count,
-                features=p.features,
-                queries=p.queries,
-                number=splits,
-                split=share.split,
-                width=b.lanes,
-                share=_ADDED,
-                causal=p.causal,
-                accumulate=p.accumulate,
-            )
+        packed.add(
+            add_parts,
+            Grid.line(-(-count // (_ADDED * b.lanes))),
+            Effort("attention gradient sum", splits * count, nbytes),
+            parts=for_query,
+            target=result,
+            count=count,
+            features=p.features,
+            queries=p.queries,
+            number=splits,
+            split=share.split,
+            width=b.lanes,
+            share=_ADDED,
+            causal=p.causal,
+            accumulate=p.accumulate,
         )
-    yield Work(tuple(launches), tuple(packed.scratch))
+    yield packed.work()
 
 
 def bias_gradient_by_tiles(parts: BiasParts, b: Tiles, request: Request) -> Iterator[Work]:
@@ -327,17 +316,18 @@ def bias_gradient_by_tiles(parts: BiasParts, b: Tiles, request: Request) -> Iter
     share = gradient_shares(p, b, request.info)
     packed = Packed(p)
     key_panels, value_panels = packed.panels(b)
-    cubes, own, after = parts.blocks(share.queries, share.keys, packed.memory, request)
-    made = launch(
+    parts.add(
+        packed,
         bias_gradient_cpu,
-        Grid(cubes),
-        parts.effort(f"{b.rows}x{b.panel}"),
+        (share.queries, share.keys),
+        Grid((1, 1, 1)),
+        f"{b.rows}x{b.panel}",
+        request,
         key_panels=key_panels,
         value_panels=value_panels,
         block_queries=share.queries,
         block_keys=share.keys,
         tiles=b,
         form=_form(p),
-        **own,
     )
-    yield Work((*packed.launches, made, *after), tuple(packed.scratch))
+    yield packed.work()

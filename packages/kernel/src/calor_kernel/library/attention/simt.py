@@ -211,6 +211,11 @@ def cube_of(
     return Cube(plan, form, g, value_width, dtype, left, right)
 
 
+def panel_of_cube(panels: kl.Number) -> tuple[kl.Number, kl.Number, kl.Number]:
+    """Return the batch, the head and the panel of features of a cube."""
+    return kl.cube_position(2), kl.cube_position(1) // panels, kl.cube_position(1) % panels
+
+
 @kl.kernel
 def attend_simt(
     out: kl.Out,
@@ -224,11 +229,7 @@ def attend_simt(
 ) -> None:
     """Compute a tile: rows from x, a head and a panel of the values' features from y, batch z."""
     dtype, rows, pitch, height = total.dtype, plan.rows, plan.pitch, plan.height
-    n, head, panel = (
-        kl.cube_position(2),
-        kl.cube_position(1) // panels,
-        kl.cube_position(1) % panels,
-    )
+    n, head, panel = panel_of_cube(panels)
     first = kl.cube_position(0) * height
     cube = cube_of(plan, form, g, value_width, dtype)
     query, key, value = cube.heads(n, head)
@@ -302,11 +303,7 @@ def query_gradient_simt(
 ) -> None:
     """Compute the gradient of a tile of queries, one panel of their features a cube."""
     dtype = up.total.dtype
-    n, head, panel = (
-        kl.cube_position(2),
-        kl.cube_position(1) // panels,
-        kl.cube_position(1) % panels,
-    )
+    n, head, panel = panel_of_cube(panels)
     first = kl.cube_position(0) * plan.height
     cube = cube_of(plan, form, g, value_width, dtype)
     query, key, value = cube.heads(n, head)
@@ -346,11 +343,7 @@ def key_gradient_simt(
 ) -> None:
     """Compute the gradients of a tile of keys and values, one panel of their features a cube."""
     dtype, height, width = up.total.dtype, plan.height, plan.width
-    n, key_head, panel = (
-        kl.cube_position(2),
-        kl.cube_position(1) // panels,
-        kl.cube_position(1) % panels,
-    )
+    n, key_head, panel = panel_of_cube(panels)
     begin = kl.cube_position(0) * plan.block
     cube = cube_of(plan, form, g, value_width, dtype)
     key, value = cube.key_heads(n, key_head)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
-from calor_kernel.contract.work import Launch, Output, Request, Scratch, Work
+from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_simt
 from calor_kernel.library.attention.operands import (
@@ -24,6 +23,7 @@ from calor_kernel.library.attention.simt import (
     key_gradient_simt,
     query_gradient_simt,
 )
+from calor_kernel.library.steps import Steps
 
 
 def simt_plan(problem: Attention, width: int, info: DeviceInfo) -> SimtPlan:
@@ -73,23 +73,11 @@ def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
 
 def bias_gradient_by_simt(parts: BiasParts, request: Request) -> Iterator[Work]:
     """Yield the work of the gradient of a bias."""
-    p, plan = parts.problem, simt_plan(parts.problem, 1, request.info)
-    scratch: list[int] = []
-
-    def memory(count: int, dtype: DType) -> Bound:
-        scratch.append(max(count, 1) * dtype.itemsize)
-        return Bound(Scratch(len(scratch) - 1), dtype)
-
-    cubes, own, after = parts.blocks(plan.height, plan.block, memory, request)
-    made = launch(
-        bias_gradient_simt,
-        Grid(cubes, (plan.across, plan.down, 1), request.info.planes[0]),
-        parts.effort("simt"),
-        plan=plan,
-        form=_form(p),
-        **own,
-    )
-    yield Work((made, *after), tuple(scratch))
+    p, plan, steps = parts.problem, simt_plan(parts.problem, 1, request.info), Steps()
+    block, kernel = (plan.height, plan.block), bias_gradient_simt
+    grid = Grid((1, 1, 1), (plan.across, plan.down, 1), request.info.planes[0])
+    parts.add(steps, kernel, block, grid, "simt", request, plan=plan, form=_form(p))
+    yield steps.work()
 
 
 def _form(problem: Attention) -> ScoreForm:

@@ -19,7 +19,6 @@ from calor_kernel.library.matmul.blueprints import dots
 from calor_kernel.library.matmul.gemv import dot_rows_launch
 from calor_kernel.library.matmul.problem import Operand, Product, merged
 from calor_kernel.library.matmul.task import Task, memory
-from calor_kernel.library.redirection import copy_to_scratch
 from calor_kernel.library.steps import Steps
 
 # Maximum of output pixels of an image, minimum of terms and of output channels.
@@ -69,7 +68,7 @@ def gemv_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
         columns = Operand((seen.steps.outer, 0), across[1], 1, 0, dtype)
     else:
         scratch = steps.memory(view.size * dtype.itemsize)
-        steps.launches += copy_to_scratch(view, source, scratch.number, info)
+        steps.copy(view, source, scratch, info)
         columns, source = Operand((count * terms, 0), terms, 1, 0, dtype), scratch
     weights = Operand((0, 0), rows.b, 1, problem.b.offset, problem.b.dtype)
     product = Product((images.size, 1), rows.size, count, terms, weights, columns, problem.a.dtype)

@@ -34,7 +34,7 @@ from calor_kernel.contract.work import (
 from calor_kernel.library.elementwise.links import Links, once
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
-from calor_kernel.library.redirection import redirected
+from calor_kernel.library.steps import redirected
 
 CHAIN: Final = "elementwise_chain"
 # Maximum of operands of a chain, since registers and parameters are limited.

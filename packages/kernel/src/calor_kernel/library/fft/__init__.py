@@ -5,16 +5,6 @@ Requirements: few programs transform, so what does is imported with the first qu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from calor_kernel.contract import work
 
-from calor_kernel.contract.work import Refusal, Request, Work, lowering
-
-__all__ = ["lower_fft"]
-
-
-@lowering("fft")
-def lower_fft(request: Request) -> Sequence[Work] | Refusal:
-    """Return the launches of a transform, axis by axis."""
-    from calor_kernel.library.fft.lowering import transforms
-
-    return transforms(request)
+work.lowering("fft")(work.deferred("calor_kernel.library.fft.lowering", "transforms"))

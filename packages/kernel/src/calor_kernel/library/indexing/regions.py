@@ -146,36 +146,34 @@ def as_index(start: kl.Number, limit: kl.Number) -> kl.Number:
 
 @dataclass(frozen=True, slots=True)
 class DynamicPart:
-    """A part of an array that begins at ``starts`` in memory, ``step`` apart.
+    """A part of an array that begins at ``starts``, the operand of this ``number``.
 
     ``into``: whether the array is the target of a copy, or else its source.
     """
 
-    starts: Bound
-    step: int
+    number: int
+    starts: View
     whole: View
     into: bool
 
-    @staticmethod
-    def of(number: int, starts: View, whole: View, into: bool) -> DynamicPart:
-        """Return the part for starts that are an operand."""
-        step = starts.strides[0] if starts.shape and starts.shape[0] else 1
-        return DynamicPart(operand(number, starts), step, whole, into)
+    @property
+    def step(self) -> int:
+        """The distance of the starts."""
+        return self.starts.strides[0] if self.starts.size else 1
 
 
 def copy_launch(
     view: View,
     source: Input,
-    target: Output,
     strides: Sequence[int],
     start: int,
     info: DeviceInfo,
     label: str,
     part: DynamicPart | None = None,
 ) -> list[Launch]:
-    """Return the launches that copy a view to a strided region of a buffer of the same dtype.
+    """Return the launches that copy a view to a strided region of the result.
 
-    ``strides`` and ``start``: strides and first element of the region in the target, in elements.
+    ``strides`` and ``start``: strides and first element of the region in the result, in elements.
     ``part``: the array of which one side is a part with starts in memory.
     """
     bits = as_bits(view, info)
@@ -196,7 +194,7 @@ def copy_launch(
     units, turns = share(rows, region.sizes[-1] * itemsize, info, _GRAIN)
     given: dict[str, object] = {
         "source": Bound(replace(source, offset=source.offset + bits.offset), bits.dtype),
-        "target": Bound(replace(target, offset=target.offset + start * count), bits.dtype),
+        "target": Bound(Output(0, start * count), bits.dtype),
         "rows": rows,
         "turns": turns,
         "width": width,
@@ -207,7 +205,7 @@ def copy_launch(
         return [launch(copy_region, grid, effort, region=region, fill=fill and width > 1, **given)]
     limits = tuple(n - m for n, m in zip(part.whole.shape, view.shape, strict=True))
     over = Starts(part.step, region, limits, tuple(s * count for s in part.whole.strides))
-    given |= {"starts": part.starts, "over": over, "into": part.into}
+    given |= {"starts": operand(part.number, part.starts), "over": over, "into": part.into}
     return [launch(copy_dynamic, grid, effort, **given)]
 
 
@@ -218,20 +216,11 @@ def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int,
     return 1, kl.max(1, kl.min(rows, grain // kl.max(row_bytes, 1)))
 
 
-def dense_copy(view: View, number: int, result: Spec, info: DeviceInfo) -> list[Launch]:
-    """Return the launches that copy an operand to the result, omitted if they share memory."""
-    candidates = lower_copy(Request("copy", {}, (view,), (result,), info))
-    assert not isinstance(candidates, Refusal)
-    return [
-        replace(
-            launch,
-            arguments=tuple(
-                replace(a, number=number) if isinstance(a, Input) else a for a in launch.arguments
-            ),
-            copies=number,
-        )
-        for launch in candidates[0].launches
-    ]
+def dense_copy(view: View, result: Spec, info: DeviceInfo) -> list[Launch]:
+    """Return the launches that copy the first operand to the result, if they share no memory."""
+    found = lower_copy(Request("copy", {}, (view,), (result,), info))
+    assert not isinstance(found, Refusal)
+    return list(found[0].launches)
 
 
 @lowering("concat", strided=True)
@@ -243,7 +232,7 @@ def lower_concat(request: Request) -> Sequence[Work]:
     start = 0
     for number, view in enumerate(request.inputs):
         at = start * strides[axis]
-        launches += copy_launch(view, Input(number), Output(0), strides, at, request.info, "concat")
+        launches += copy_launch(view, Input(number), strides, at, request.info, "concat")
         start += view.shape[axis]
     return [Work(tuple(launches))]
 
@@ -258,10 +247,10 @@ def lower_pad(request: Request) -> Sequence[Work]:
     everywhere = View(result.shape, (0,) * len(result.shape), value.dtype, value.offset)
     launches: list[Launch] = []
     if x.size != result.size:
-        launches += copy_launch(everywhere, Input(1), Output(0), whole, 0, request.info, "pad fill")
+        launches += copy_launch(everywhere, Input(1), whole, 0, request.info, "pad fill")
     start = sum(n * p for n, p in zip(low, whole, strict=True))
     strides = [p * (i + 1) for p, i in zip(whole, interior, strict=True)]
-    launches += copy_launch(x, Input(0), Output(0), strides, start, request.info, "pad")
+    launches += copy_launch(x, Input(0), strides, start, request.info, "pad")
     return [Work(tuple(launches))]
 
 
@@ -270,9 +259,9 @@ def lower_dynamic_slice(request: Request) -> Sequence[Work]:
     """Copy the part of x that begins at the starts."""
     x, starts = request.inputs
     sizes = request.attributes["sizes"]
-    view, part = replace(x, shape=tuple(sizes)), DynamicPart.of(1, starts, x, False)
+    view, part = replace(x, shape=tuple(sizes)), DynamicPart(1, starts, x, False)
     strides, info = row_major(sizes), request.info
-    made = copy_launch(view, Input(0), Output(0), strides, 0, info, "dynamic slice", part)
+    made = copy_launch(view, Input(0), strides, 0, info, "dynamic slice", part)
     return [Work(tuple(made))]
 
 
@@ -282,9 +271,7 @@ def lower_dynamic_update_slice(request: Request) -> Sequence[Work]:
     x, update, starts = request.inputs
     (result,) = request.outputs
     whole, info = View.dense(result), request.info
-    part = DynamicPart.of(2, starts, whole, True)
-    launches = dense_copy(x, 0, result, info)
-    launches += copy_launch(
-        update, Input(1), Output(0), whole.strides, 0, info, "dynamic update", part
-    )
+    part = DynamicPart(2, starts, whole, True)
+    launches = dense_copy(x, result, info)
+    launches += copy_launch(update, Input(1), whole.strides, 0, info, "dynamic update", part)
     return [Work(tuple(launches), in_place=((0, 0),))]

@@ -12,20 +12,17 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from calor.dtypes import DType, bool_, float32, int32, int64, real_of, uint8, uint32, uint64
+from calor.dtypes import bool_, float32, int32, int64, real_of, uint8, uint32, uint64
 from calor.specs import Spec
 from calor_kernel.contract.choices import least, spec_of
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import (
-    LOWERINGS,
     Argument,
     Failure,
     Input,
-    Launch,
     Output,
     Refusal,
     Request,
-    Scratch,
     View,
     Work,
     lowering,
@@ -54,8 +51,8 @@ from calor_kernel.library.indexing.scatter import (
     scatter_elements,
     scatter_rows,
 )
-from calor_kernel.library.redirection import redirected
 from calor_kernel.library.scan.decoupled_look_back import clear
+from calor_kernel.library.steps import Steps
 
 # Updates at most whose numbers, from 1, fit 32 bits.
 _NUMBERED: Final = (1 << 31) - 2
@@ -82,12 +79,11 @@ class Target:
         info = request.info
         self.request, self.info = request, info
         self.update: str = request.attributes["update"]
-        self.after: list[Launch] = []
-        self.scratch: list[int] = []
-        self.in_place: tuple[tuple[int, int], ...] = ((0, 0),)
+        self.steps = Steps()
         self.words, self.pair = 1, False
         self.updates = operand(2, updates)
         self.memory = Bound(Output(), x.dtype)
+        self.rounds = False
         if self.update == "assign":
             bits = as_bits(x, info)
             self.memory = Bound(Output(), bits.dtype)
@@ -99,22 +95,19 @@ class Target:
             self.words, self.pair = 2, self.update == "mul"
             self.updates = Bound(Input(2, updates.offset * 2), part)
         elif x.dtype.kind == "float" and x.dtype.itemsize == 2:
-            wide = spec_of(x.shape, float32)
-            self.memory = self.new(x.size, float32)
-            self.before = _cast(request, x, wide, {Output(0): self.memory.place})
-            self.after = _cast(request, View.dense(wide), result, {Input(0): self.memory.place})
-            self.in_place = ()
+            self.rounds = True
+            self.memory = self.steps.room(x.size, float32)
+            self._cast(x, Input(0), spec_of(x.shape, float32), self.memory.place)
             return
         elif x.dtype is bool_:
             # The greater of two truth values is their or.
             self.memory = Bound(Output(), uint8)
             self.updates = Bound(self.updates.place, uint8)
-        self.before = dense_copy(x, 0, result, info)
+        self.steps.launches += dense_copy(x, result, info)
 
-    def new(self, count: int, dtype: DType) -> Bound:
-        """Return fresh scratch memory."""
-        self.scratch.append(count * dtype.itemsize)
-        return Bound(Scratch(len(self.scratch) - 1), dtype)
+    def _cast(self, view: View, source: Argument, result: Spec, target: Argument) -> None:
+        attributes = {"dtype": result.dtype}
+        self.steps.include(self.request, "cast", attributes, [(view, source)], [(result, target)])
 
     @property
     def itemsize(self) -> int:
@@ -132,25 +125,14 @@ class Target:
             "update": self.update,
         }
 
-    def work(
-        self, own: Sequence[Launch] | Refusal, wrong: tuple[Failure, ...]
-    ) -> list[Work] | Refusal:
-        """Return the whole work around the scatter's own launches."""
-        if isinstance(own, Refusal):
-            return own
-        launches = (*self.before, *own, *self.after)
-        return [Work(launches, tuple(self.scratch), self.in_place, wrong)]
-
-
-def _cast(
-    request: Request, view: View, result: Spec, memory: dict[Argument, Argument]
-) -> list[Launch]:
-    asked = replace(
-        request, op="cast", attributes={"dtype": result.dtype}, inputs=(view,), outputs=(result,)
-    )
-    found = LOWERINGS["cast"](asked)
-    assert not isinstance(found, Refusal)
-    return [redirected(launch, memory) for launch in found[0].launches]
+    def work(self, wrong: tuple[Failure, ...]) -> list[Work]:
+        """Return the whole work; ``wrong``: the errors of its indices."""
+        if self.rounds:
+            (result,) = self.request.outputs
+            wide = View.dense(spec_of(result.shape, float32))
+            self._cast(wide, self.memory.place, result, Output(0))
+        in_place = () if self.rounds else ((0, 0),)
+        return [replace(self.steps.work(), in_place=in_place, failures=wrong)]
 
 
 class CooperativeScatter:
@@ -163,6 +145,7 @@ class CooperativeScatter:
         self, target: Target, picks: int, count: int, length: int, rows: UpdatedRows[int]
     ) -> None:
         self.target, self.info, self.update = target, target.info, target.update
+        self.steps = target.steps
         self.picks, self.count, self.length = picks, count, length
         # The common arguments of kernels that find the rows of updates.
         self.found: dict[str, object] = {
@@ -173,45 +156,47 @@ class CooperativeScatter:
             "small": is_small(picks),
         }
 
-    def launches(self) -> list[Launch] | Refusal:
-        """Return the launches, or why there are too many updates."""
+    def add(self) -> Refusal | None:
+        """Add the launches; return why there are too many updates."""
         if self.update == "assign":
-            return self._claimed()
+            return self._claim()
         atomic = _ATOMIC.get(self.target.memory.dtype, "")
         rounds = self.target.memory.dtype.kind == "float"
         able = self.update == "add" or (self.update in ("max", "min") and not rounds)
         able = able and not (rounds and self.target.request.deterministic)
         if able and atomic and self.info.has(atomic):
-            return [self._update(operand(1, self.target.request.inputs[1]), 1)]
-        return self._sorted()
+            self._update(operand(1, self.target.request.inputs[1]), 1)
+            return None
+        return self._sort()
 
-    def _claimed(self) -> list[Launch] | Refusal:
+    def _claim(self) -> Refusal | None:
         number = int32 if self.picks <= _NUMBERED else int64
         if number is int64 and not self.info.has("atomics_64"):
             return Refusal(
                 f"{self.picks} updates are more than the device's atomics of 32 bits tell apart; "
                 "update in parts"
             )
-        owners = self.target.new(self.count, number)
+        owners = self.steps.room(self.count, number)
         effort = Effort("scatter owners", 0, number.itemsize * self.count)
-        cleared = clear(owners, self.count, effort)
-        claimed = self._flat(claim_rows, "scatter claims", owners=owners)
+        self.steps.launches.append(clear(owners, self.count, effort))
+        self._add_flat(claim_rows, "scatter claims", owners=owners)
         width = max(1, self.info.vector_bytes // self.target.memory.dtype.itemsize)
         if self.length % width != 0:
             width = 1
-        return [cleared, claimed, self._update(owners, width)]
+        self._update(owners, width)
+        return None
 
-    def _flat(self, kernel: KernelFunction, label: str, **given: object) -> Launch:
-        """Return a launch with a unit for each update."""
+    def _add_flat(self, kernel: KernelFunction, label: str, **given: object) -> None:
+        """Add a launch with a unit for each update."""
         units = min(_UNITS, self.info.max_units)
         grid = Grid.line(-(-self.picks // units), units)
-        return launch(kernel, grid, Effort(label, 0, self.picks * 8), **self.found, **given)
+        self.steps.add(kernel, grid, Effort(label, 0, self.picks * 8), **self.found, **given)
 
-    def _update(self, owners: Bound, width: int) -> Launch:
+    def _update(self, owners: Bound, width: int) -> None:
         length = self.length // width
         moved = self.picks * self.length
         nbytes = moved * (self.target.updates.dtype.itemsize + 2 * self.target.itemsize)
-        return launch(
+        self.steps.add(
             scatter_at_once,
             grid_of(self.info, self.picks, length),
             Effort(f"scatter {self.update}", moved, nbytes),
@@ -224,35 +209,24 @@ class CooperativeScatter:
             **self.found,
         )
 
-    def _sorted(self) -> list[Launch] | Refusal:
-        """Return the launches that sort updates by their rows, and update row by row."""
-        from calor_kernel.library.sort import lower_sort
-
+    def _sort(self) -> Refusal | None:
+        """Add the launches that sort updates by their rows, and update row by row."""
         dtype = numbers_of(self.count)
-        numbers, ranked = self.target.new(self.picks, dtype), self.target.new(self.picks, dtype)
-        order = self.target.new(self.picks, int64)
-        numbered = self._flat(number_rows, "scatter rows", numbers=numbers)
+        numbers, ranked = (self.steps.room(self.picks, dtype) for _ in range(2))
+        order = self.steps.room(self.picks, int64)
+        self._add_flat(number_rows, "scatter rows", numbers=numbers)
         given, found = spec_of((self.picks,), dtype), spec_of((self.picks,), int64)
-        asked = replace(
+        refused = self.steps.include(
             self.target.request,
-            op="sort",
-            attributes={"axis": 0, "descending": False},
-            inputs=(View.dense(given),),
-            outputs=(given, found),
+            "sort",
+            {"axis": 0, "descending": False},
+            [(View.dense(given), numbers.place)],
+            [(given, ranked.place), (found, order.place)],
         )
-        works = lower_sort(asked)
-        if isinstance(works, Refusal):
-            return works
-        memory: dict[Argument, Argument] = {
-            Input(0): numbers.place,
-            Output(0): ranked.place,
-            Output(1): order.place,
-        }
-        for i, nbytes in enumerate(works[0].scratch):
-            memory[Scratch(i)] = self.target.new(nbytes, uint8).place
-        sorts = [redirected(launch, memory) for launch in works[0].launches]
+        if refused:
+            return refused
         moved = self.picks * self.length
-        last = launch(
+        self.steps.add(
             update_segments,
             grid_of(self.info, self.picks, self.length),
             Effort(f"scatter {self.update} in order", moved, 3 * moved * self.target.itemsize),
@@ -264,7 +238,7 @@ class CooperativeScatter:
             length=self.length,
             update=self.update,
         )
-        return [numbered, *sorts, last]
+        return None
 
 
 @lowering("scatter_nd", dense=(0, 1, 2))
@@ -280,11 +254,11 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     length = prod(x.shape[depth:]) * target.words
     wrong = failures(request.op, sizes, range(depth))
     if picks * length * rows == 0:
-        return target.work([], wrong)
+        return target.work(wrong)
     axes = IndexedAxes(sizes, row_major(sizes))
     if info.max_units > 1 and info.has("atomics") and not target.pair:
         made = CooperativeScatter(target, picks, rows, length, UpdatedRows(axes=axes))
-        return target.work(made.launches(), wrong)
+        return made.add() or target.work(wrong)
     width = max(1, info.vector_bytes // max(target.itemsize, target.updates.dtype.itemsize))
     width = width if length >= width else 1
     # Every cube reads all indices, so there are no more cubes than cores.
@@ -293,7 +267,7 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     columns = columns + columns % 2 if target.pair else -(-columns // width) * width
     down = min(rows, max(1, info.cores // across))
     share = -(-rows // down)
-    own = launch(
+    target.steps.add(
         scatter_rows,
         Grid((-(-rows // share), -(-length // columns), 1)),
         Effort(f"scatter {update}", picks * length, 3 * picks * length * target.itemsize),
@@ -303,7 +277,7 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
         pair=target.pair,
         **target.given,
     )
-    return target.work([own], wrong)
+    return target.work(wrong)
 
 
 @lowering("scatter_along", dense=(0, 1, 2))
@@ -317,11 +291,11 @@ def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     outers, picks = prod(x.shape[:axis]), indices.shape[axis]
     wrong = failures(request.op, (size,), (axis,))
     if indices.size == 0:
-        return target.work([], wrong)
+        return target.work(wrong)
     if info.max_units > 1 and info.has("atomics") and not target.pair:
         rows = UpdatedRows(along=AlongAxis(picks, size, inner))
         made = CooperativeScatter(target, indices.size, outers * size * inner, target.words, rows)
-        return target.work(made.launches(), wrong)
+        return made.add() or target.work(wrong)
     single = info.max_units == 1 and inner * target.words == 1 and not target.pair
     across = least(outers, 4 * info.cores)
     outer_share = -(-outers // across)
@@ -337,9 +311,10 @@ def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     over = Updates(outers, picks, None if single else inner, size, outer_share, share)
     if single:
         effort = Effort(f"scatter elements {update}", count, 3 * count * target.itemsize)
-        own = launch(scatter_elements, grid, effort, over=over, owned=down > 1, **target.given)
+        own: dict[str, object] = {"owned": down > 1}
     else:
         effort = Effort(f"scatter along {update}", count, 3 * count * x.dtype.itemsize)
-        words, pair = target.words, target.pair
-        own = launch(scatter_along, grid, effort, over=over, words=words, pair=pair, **target.given)
-    return target.work([own], wrong)
+        own = {"words": target.words, "pair": target.pair}
+    kernel = scatter_elements if single else scatter_along
+    target.steps.add(kernel, grid, effort, over=over, **own, **target.given)
+    return target.work(wrong)

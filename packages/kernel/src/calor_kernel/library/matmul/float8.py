@@ -29,7 +29,7 @@ from calor_kernel.contract.work import (
 from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import product_of
 from calor_kernel.library.matmul.task import Task
-from calor_kernel.library.redirection import redirected
+from calor_kernel.library.steps import redirected
 
 Lower = Callable[[Request], Sequence[Work] | Refusal]
 

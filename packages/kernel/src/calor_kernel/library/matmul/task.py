@@ -14,7 +14,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Multiple, Place
 from calor_kernel.contract.work import Argument, Launch, Output, Scratch, View, Work
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.redirection import copy_to_scratch
+from calor_kernel.library.steps import Steps
 
 N = TypeVar("N")
 Given = int | Multiple
@@ -168,8 +168,9 @@ class Task:
     def copied(self, number: int, view: View, operand: Operand | None = None) -> Task:
         """Return the task that copies a view of an operand to scratch memory, densely."""
         target, task = self.room(view.size * view.dtype.itemsize)
-        made = copy_to_scratch(view, self.places[number], target.number, self.info)
-        before = (*self.before, *(replace(launch, prepares=True) for launch in made))
+        made = Steps()
+        made.copy(view, self.places[number], target, self.info)
+        before = (*self.before, *(replace(launch, prepares=True) for launch in made.launches))
         return replace(task.taking(number, target, operand), before=before)
 
     def swapped(self) -> Task:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import int64
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.ways import Way, serves
-from calor_kernel.contract.work import Output, Request, Scratch, Work, row_major
+from calor_kernel.contract.work import Output, Request, Work, row_major
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.argminmax import (
@@ -29,6 +29,7 @@ from calor_kernel.library.reduce.general import general_work
 from calor_kernel.library.reduce.job import Layout, Strides
 from calor_kernel.library.reduce.program_launch import divided
 from calor_kernel.library.reduce.reduction_ops import ReductionOp, index_type, working
+from calor_kernel.library.steps import Steps
 
 _CHUNK: Final = 1 << 16
 # Vectors of a block of a row; bytes of a block of columns, and of one if there are few blocks.
@@ -61,15 +62,15 @@ class ArgProblem:
         """Return the launch of a body, and the one that joins its parts."""
         label, terms = f"reduce.{self.op.kind}", self.results * self.terms
         effort = Effort(label, terms, terms * self.x.dtype.itemsize + 8 * self.results)
-        out = Bound(Output(0), int64)
+        out, x, steps = Bound(Output(0), int64), operand(0, self.x), Steps()
         if parts == 1:
-            given |= {"values": None, "indices": out}
-            return Work((launch(kernel, grid, effort, x=operand(0, self.x), **given),))
-        wide, index = stored(self.op.dtype), self.plan.index
-        memory = {"values": Bound(Scratch(0), wide), "indices": Bound(Scratch(1), index)}
-        first = launch(kernel, grid, effort, x=operand(0, self.x), **memory, **given)
+            steps.add(kernel, grid, effort, x=x, values=None, indices=out, **given)
+            return steps.work()
+        wide, index, count = stored(self.op.dtype), self.plan.index, self.results * parts
+        memory = {"values": steps.room(count, wide), "indices": steps.room(count, index)}
+        steps.add(kernel, grid, effort, x=x, **memory, **given)
         width = max(self.info.vector_bytes // 8, 1) if not self.many else 1
-        last = launch(
+        steps.add(
             join_indices,
             Grid.line(-(-self.results // width)),
             Effort(label, 0, self.results * (parts * (wide.itemsize + index.itemsize) + 8)),
@@ -79,8 +80,7 @@ class ArgProblem:
             parts=parts,
             plan=ArgPlan(self.op, self.x.dtype, index, width),
         )
-        count = self.results * parts
-        return Work((first, last), (count * wide.itemsize, count * index.itemsize))
+        return steps.work()
 
 
 def _many_units(one: ArgProblem, request: Request) -> str | None:

@@ -20,9 +20,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import (
     Argument,
     Input,
-    Launch,
     Output,
-    Scratch,
     View,
     Work,
     row_major,
@@ -30,7 +28,6 @@ from calor_kernel.contract.work import (
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
-from calor_kernel.library.redirection import redirected
 from calor_kernel.library.reduce.job import Job, Placed, Problem
 from calor_kernel.library.reduce.launches import (
     columns_launch,
@@ -46,6 +43,7 @@ from calor_kernel.library.reduce.program import (
     numbers_along,
     part_of,
 )
+from calor_kernel.library.steps import Steps, redirected
 
 # The number of elements from which wide rows gain more than the joining launches cost.
 _WORTH_MORE_LAUNCHES: Final = 4096
@@ -78,24 +76,23 @@ def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) ->
 def planned(program: Program, job: Job, info: DeviceInfo) -> Work:
     """Return the work of a program."""
     plan = _Plan(info)
-    plan.add(program, job)
-    return Work(tuple(plan.launches), tuple(plan.scratch))
+    plan.run(program, job)
+    return plan.work()
 
 
-class _Plan:
+class _Plan(Steps):
     """The launches of a job, and their scratch memory."""
 
     def __init__(self, info: DeviceInfo) -> None:
+        super().__init__()
         self.info = info
-        self.launches: list[Launch] = []
-        self.scratch: list[int] = []
 
-    def room(self, shape: tuple[int, ...], dtype: DType) -> Placed:
+    def placed(self, shape: tuple[int, ...], dtype: DType) -> Placed:
         """Return scratch memory for dense values."""
-        self.scratch.append(prod(shape) * stored(dtype).itemsize)
-        return Placed(Scratch(len(self.scratch) - 1), View(shape, row_major(shape), dtype))
+        memory = self.memory(prod(shape) * stored(dtype).itemsize)
+        return Placed(memory, View(shape, row_major(shape), dtype))
 
-    def add(self, program: Program, job: Job) -> None:
+    def run(self, program: Program, job: Job) -> None:
         """Add the launches of a program."""
         problem = Problem(program, job, self.info)
         lies_across, schedule = is_across(problem), problem.schedule
@@ -131,10 +128,10 @@ class _Plan:
                 continue
             part, operands = part_of(program, wanted, known)
             places = [
-                targets[n] if n in targets else self.room(job.rows, program.dtype(n))
+                targets[n] if n in targets else self.placed(job.rows, program.dtype(n))
                 for n in wanted
             ]
-            self.add(part, problem.part(operands, places, known))
+            self.run(part, problem.part(operands, places, known))
             known.update(zip(wanted, places, strict=True))
         if any(schedule.along[n] for n in targets):
             self._write(problem, known)
@@ -196,7 +193,7 @@ class _Plan:
         """Return the problem of partial reductions, and the memory for these."""
         program, rows = problem.program, problem.job.rows
         part, operands = part_of(program, program.folds)
-        rooms = [self.room(shape, program.dtype(n)) for n in program.folds]
+        rooms = [self.placed(shape, program.dtype(n)) for n in program.folds]
         views = [replace(r, view=View(rows, row_major(rows), r.view.dtype)) for r in rooms]
         return Problem(part, problem.part(operands, views), self.info), rooms
 
@@ -222,7 +219,7 @@ class _Plan:
         lots = several + bool(rest)
         part, operands = part_of(program, program.folds)
         axis = len(outer)
-        rooms = [self.room((*outer, lots, columns), program.dtype(n)) for n in program.folds]
+        rooms = [self.placed((*outer, lots, columns), program.dtype(n)) for n in program.folds]
         pieces = [(0, wide_rows, several), (wide_rows * several, rest, 1)]
         for first, count, side in pieces[: 1 + bool(rest)]:
             shape, size = (*outer, count, side * columns), side * columns

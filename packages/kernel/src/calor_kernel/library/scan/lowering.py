@@ -25,7 +25,7 @@ from calor.dtypes import (
     uint64,
 )
 from calor_kernel.contract.choices import greatest
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Input, Output, Request, Scratch, Work, lowering
 from calor_kernel.language.kernel import KernelFunction
@@ -100,8 +100,7 @@ class Scan:
     ) -> None:
         """Add a launch that moves so many elements along n for each of its rows and columns."""
         nbytes = self.outer * elements * self.inner * source.dtype.itemsize
-        effort = Effort(self.label, 0, nbytes)
-        self.steps.launches.append(launch(kernel, grid, effort, source=source, **given))
+        self.steps.add(kernel, grid, Effort(self.label, 0, nbytes), source=source, **given)
 
     def words(self, count: int) -> dict[str, Bound]:
         """Return cleared words for totals, and tickets, which follow them in the same memory."""

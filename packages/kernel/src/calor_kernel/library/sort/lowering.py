@@ -7,7 +7,7 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import DType, complex64, complex128, float32, float64, int32, int64, uint8
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Work
 from calor_kernel.language.kernel import KernelFunction
@@ -77,7 +77,7 @@ class _Sort:
         self, kernel: KernelFunction, items: int, label: str, nbytes: int, **given: object
     ) -> None:
         grid = Grid.line(-(-items // self.units), self.units)
-        self.steps.launches.append(launch(kernel, grid, Effort(label, 0, nbytes), **given))
+        self.steps.add(kernel, grid, Effort(label, 0, nbytes), **given)
 
     def _add_over_elements(self, kernel: KernelFunction, label: str, **given: object) -> None:
         items = -(-self.x.size // self.over.turns)

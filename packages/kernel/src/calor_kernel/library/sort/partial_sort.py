@@ -14,9 +14,9 @@ from typing import Final
 
 from calor.dtypes import DType, uint32, uint64
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.ways import Way, ranked
-from calor_kernel.contract.work import Input, Output, Refusal, Request, Scratch, Work
+from calor_kernel.contract.work import Input, Output, Refusal, Request, Work
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.sort.quicksort import SPARE
 from calor_kernel.library.sort.radix_select_launch import select_refusal, select_works
@@ -30,6 +30,7 @@ from calor_kernel.library.sort.vector_sorts import (
     sort_pairs,
     sort_values,
 )
+from calor_kernel.library.steps import Steps
 
 # Elements that a cube of one unit handles at least.
 _GRAIN = 1 << 12
@@ -115,13 +116,14 @@ def sorted_pairs(request: Request, rows: int, n: int, wanted: tuple[bool, bool])
     (x,) = request.inputs
     (turns, units), room = _turns(rows, n), min(n, SPARE)
     values, indices = outputs_of(x.dtype, wanted)
-    made = launch(
+    steps = Steps()
+    steps.add(
         sort_pairs,
         Grid.line(units),
         Effort("sort pairs", 0, x.size * (2 * x.dtype.itemsize + 8)),
         source=operand(0, x),
-        pairs=Bound(Scratch(0), uint64),
-        spare=Bound(Scratch(1), uint64),
+        pairs=steps.room(rows * n, uint64),
+        spare=steps.room(units * room, uint64),
         values=values,
         indices=indices,
         over=RowTurns(rows, turns, n),
@@ -129,7 +131,7 @@ def sorted_pairs(request: Request, rows: int, n: int, wanted: tuple[bool, bool])
         descending=bool(request.attributes["descending"]),
         wanted=wanted,
     )
-    return Work((made,), (rows * n * 8, units * room * 8))
+    return steps.work()
 
 
 def _front(part: Part, request: Request) -> list[Work]:
@@ -145,8 +147,10 @@ def _front(part: Part, request: Request) -> list[Work]:
     units = -(-items // turns)
     room = max(_ROOM, -(-4 * count // STEP) * STEP)
     candidates = parts * count
-    pool, spare, front, aside = (Bound(Scratch(i), uint64) for i in range(4))
-    first = launch(
+    steps = Steps()
+    pool, spare = (steps.room(units * room, uint64) for _ in range(2))
+    front, aside = (steps.room(rows * candidates, uint64) for _ in range(2))
+    steps.add(
         front_candidates,
         Grid.line(units),
         Effort("sort candidates", 0, x.size * x.dtype.itemsize),
@@ -162,7 +166,7 @@ def _front(part: Part, request: Request) -> list[Work]:
     bits = as_bits(x, request.info)
     turns, last_units = _turns(rows, candidates)
     values, indices = outputs_of(bits.dtype, part.wanted)
-    last = launch(
+    steps.add(
         front_results,
         Grid.line(last_units),
         Effort("sort front", 0, 16 * rows * candidates),
@@ -176,7 +180,7 @@ def _front(part: Part, request: Request) -> list[Work]:
         count=count,
         wanted=part.wanted,
     )
-    return [Work((first, last), (units * room * 8,) * 2 + (rows * candidates * 8,) * 2)]
+    return [steps.work()]
 
 
 def _values(part: Part, request: Request) -> list[Work]:
@@ -185,23 +189,22 @@ def _values(part: Part, request: Request) -> list[Work]:
     word = uint64 if dtype.itemsize == 8 else uint32
     own = dtype.itemsize < 4
     (turns, units), room = _turns(rows, n), min(n, SPARE)
-    scratch = [units * room * word.itemsize]
-    if own:
-        scratch.append(rows * n * word.itemsize)
-    made = launch(
+    steps = Steps()
+    spare = steps.room(units * room, word)
+    steps.add(
         sort_values,
         Grid.line(units),
         Effort("sort values", 0, 2 * x.size * dtype.itemsize),
         source=Bound(Input(0, x.offset), dtype),
-        keys=Bound(Scratch(1) if own else Output(0), word),
-        spare=Bound(Scratch(0), word),
+        keys=steps.room(rows * n, word) if own else Bound(Output(0), word),
+        spare=spare,
         target=Bound(Output(0), dtype),
         over=RowTurns(rows, turns, n),
         room=room,
         descending=part.descending,
         own=own,
     )
-    return [Work((made,), tuple(scratch))]
+    return [steps.work()]
 
 
 WAYS: Final[tuple[Way[Part], ...]] = (

@@ -14,12 +14,10 @@ from typing import Final
 from calor.dtypes import DType, int32, int64, uint32
 from calor_kernel.contract.choices import greatest, spec_of
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import (
-    Argument,
     Input,
     Output,
-    Refusal,
     Request,
     Scratch,
     View,
@@ -27,10 +25,7 @@ from calor_kernel.contract.work import (
     row_major,
 )
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.copying import lower_copy
-from calor_kernel.library.redirection import copy_to_scratch, redirected
 from calor_kernel.library.scan.decoupled_look_back import clear
-from calor_kernel.library.scan.lowering import lower_scan
 from calor_kernel.library.sort.keys import UNSIGNED
 from calor_kernel.library.sort.radix import (
     count_all_digits,
@@ -149,20 +144,13 @@ def _sorted(request: Request, tile: Tile) -> Work:
     columns = View(shape, tuple(x.strides[a] for a in order), x.dtype, x.offset)
     rows = steps.room(x.size, x.dtype)
     values, indices = steps.room(x.size, x.dtype), steps.room(x.size, int64)
-    steps.launches += copy_to_scratch(columns, Input(0), 0, info)
+    steps.copy(columns, Input(0), rows.place, info)
     made.sort(rows, values, indices)
     # The results are the rows with their axes permuted back.
     strides = dict(zip(order, row_major(shape), strict=True))
     for number, sorted_rows in enumerate((values, indices)):
-        dtype = sorted_rows.dtype
-        view = View(x.shape, tuple(strides[a] for a in range(len(order))), dtype)
-        found = lower_copy(Request("copy", {}, (view,), (spec_of(x.shape, dtype),), info))
-        assert not isinstance(found, Refusal)
-        memory: dict[Argument, Argument] = {
-            Input(0): sorted_rows.place,
-            Output(0): Output(number),
-        }
-        steps.launches += [redirected(launch, memory) for launch in found[0].launches]
+        view = View(x.shape, tuple(strides[a] for a in range(len(order))), sorted_rows.dtype)
+        steps.copy(view, sorted_rows.place, Output(number), info)
     return steps.work(variant)
 
 
@@ -274,24 +262,13 @@ class _Radix:
     def _add(self, kernel: KernelFunction, cubes: int, nbytes: int, **given: object) -> None:
         """Add a launch; ``nbytes``: bytes that it moves for each element."""
         grid = Grid.line(cubes, self.tile.units, self.info.planes[0])
-        effort = Effort(f"sort {kernel.name}", 0, self.size * nbytes)
-        self.steps.launches.append(launch(kernel, grid, effort, **given))
+        self.steps.add(kernel, grid, Effort(f"sort {kernel.name}", 0, self.size * nbytes), **given)
 
 
 def add_scan(
     request: Request, shape: tuple[int, int], counts: Bound, ends: Bound, steps: Steps
 ) -> None:
     """Add the launches that scan rows of counts."""
-    result = spec_of(shape, int32)
-    asked = replace(
-        request,
-        op="cumsum",
-        attributes={"axis": 1, "reverse": False},
-        inputs=(View.dense(result),),
-        outputs=(result,),
-    )
-    works = lower_scan(asked)
-    assert not isinstance(works, Refusal)
-    memory: dict[Argument, Argument] = {Input(0): counts.place, Output(0): ends.place}
-    memory |= {Scratch(i): steps.memory(nbytes) for i, nbytes in enumerate(works[0].scratch)}
-    steps.launches += [redirected(launch, memory) for launch in works[0].launches]
+    counted = spec_of(shape, int32)
+    operands, results = [(View.dense(counted), counts.place)], [(counted, ends.place)]
+    steps.include(request, "cumsum", {"axis": 1, "reverse": False}, operands, results)

@@ -12,7 +12,7 @@ from typing import Final
 
 from calor.dtypes import uint32
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Effort, Grid, operand
 from calor_kernel.contract.work import Request, Work
 from calor_kernel.library.sort.keys import UNSIGNED
 from calor_kernel.library.sort.radix_select import SelectPlan, select_front
@@ -67,22 +67,20 @@ def select_works(request: Request, rows: int, n: int, count: int) -> list[Work]:
             size = rows * parts * count
             made = steps.room(size, plan.word), steps.room(size, uint32)
         nbytes = rows * now * (plan.word.itemsize + 4 if plan.again else x.dtype.itemsize)
-        steps.launches.append(
-            launch(
-                select_front,
-                Grid.line(rows * parts, _units(info, now), info.planes[0]),
-                Effort("sort select", 0, nbytes),
-                source=source,
-                keys=given[0],
-                order=given[1],
-                values=made[0],
-                indices=made[1],
-                parts=parts,
-                n=now,
-                whole=n,
-                count=count,
-                plan=plan,
-            )
+        steps.add(
+            select_front,
+            Grid.line(rows * parts, _units(info, now), info.planes[0]),
+            Effort("sort select", 0, nbytes),
+            source=source,
+            keys=given[0],
+            order=given[1],
+            values=made[0],
+            indices=made[1],
+            parts=parts,
+            n=now,
+            whole=n,
+            count=count,
+            plan=plan,
         )
         if last:
             return [steps.work()]
