@@ -31,6 +31,7 @@ from calor_kernel.library.conv.row_windows import (
     write_phases,
 )
 from calor_kernel.library.conv.vector_tiles import (
+    LineStrides,
     Strides,
     add_products,
     below,
@@ -48,10 +49,8 @@ def depthwise_rows(
     over: SeenRows[kl.Number],
     groups: kl.Size,
     x_steps: Strides[kl.Number],
-    w_steps: Strides[kl.Number],
-    w_width: kl.Stride,
-    c_steps: Strides[kl.Number],
-    c_row: kl.Stride,
+    w_steps: LineStrides[kl.Number],
+    c_steps: LineStrides[kl.Number],
     *,
     along: Along,
     dilation: int,
@@ -66,7 +65,7 @@ def depthwise_rows(
 
     def add_row(acc: kl.Registers, taps: Iterable[kl.Number], of: kl.Number) -> None:
         for k, value in enumerate(list(taps)):
-            weights = [w[of + k * w_width + r * w_steps.middle] for r in kl.range(outputs)]
+            weights = [w[of + k * w_steps.line + r * w_steps.middle] for r in kl.range(outputs)]
             add_products(acc, weights, [value.to(accumulate)])
 
     def row(line: kl.Number, image: kl.Number, group: kl.Index, y: kl.Number) -> None:
@@ -74,7 +73,7 @@ def depthwise_rows(
         begin, end = over.inside(top, dilation)
         at = x_steps.at(image, group) + top * x_steps.inner
         of = group * w_steps.outer
-        to = c_steps.at(image, group) + y * c_row
+        to = c_steps.at(image, group) + y * c_steps.line
         for o in kl.range(0, over.wide.count, lanes):
             left = o * along.stride + over.wide.start
             acc = kl.registers((outputs, 1), accumulate, lanes)
@@ -103,45 +102,43 @@ def depthwise_weight_rows(
     images: kl.Size,
     outputs: kl.Size,
     x_steps: Strides[kl.Number],
-    g_steps: Strides[kl.Number],
-    g_row: kl.Stride,
+    g_steps: LineStrides[kl.Number],
     high: Extent[kl.Number],
     wide: Extent[kl.Number],
     *,
     along: Along,
-    taps: int,
-    stride: int,
-    dilation: int,
+    down: Along,
     lanes: int,
     accumulate: DType,
 ) -> None:
     """Compute the weight gradient of output channel y and its input channel x.
 
-    The inner axis of x is its rows. An output row reads ``taps`` rows of it.
+    The inner axis of x is its rows. An output row reads ``down.taps`` rows of it.
     """
     group, output = kl.cube_position(0), kl.cube_position(1)
-    acc = kl.registers((taps, along.taps), accumulate, lanes)
+    acc = kl.registers((down.taps, along.taps), accumulate, lanes)
     for image in kl.range(images):
         x_at, g_at = x_steps.at(image, group), g_steps.at(image, group) + output * g_steps.inner
         for y in kl.range(high.count):
-            top = y * stride + high.start
+            top = y * down.stride + high.start
             for o in kl.range(0, wide.count, lanes):
                 left = o * along.stride + wide.start
-                g_place = g_at + y * g_row + o
+                g_place = g_at + y * g_steps.line + o
                 value = g.load(g_place, lanes, mask=below(wide.count - o, lanes)).to(accumulate)
                 # For the last, partial vector of an output row only the inputs of its pixels are
                 # read.
                 limit = kl.min(wide.count - o, lanes) * along.stride
                 masks = masks_of(left, along, lanes, wide.size, limit)
-                ask_ahead(x, x_at + top * x_steps.inner + left, x_steps.inner, stride, along, lanes)
+                start = x_at + top * x_steps.inner + left
+                ask_ahead(x, start, x_steps.inner, down.stride, along, lanes)
                 g.prefetch(g_place + AHEAD // g.dtype.itemsize)
-                for k in kl.range(taps):
-                    row = top + k * dilation
+                for k in kl.range(down.taps):
+                    row = top + k * down.dilation
                     if (row >= 0) & (row < high.size):
                         at = x_at + row * x_steps.inner + left
                         for j, seen in enumerate(list(read_taps(x, at, along, lanes, masks))):
                             acc[k, j] = multiply_add(value, seen.to(accumulate), acc[k, j])
-    to = (group * outputs + output) * (taps * along.taps)
+    to = (group * outputs + output) * (down.taps * along.taps)
     for number, total in enumerate(sums(list(acc))):
         c[to + number] = total.to(c.dtype)
 
@@ -153,15 +150,11 @@ def depthwise_input_rows(
     c: kl.Out,
     over: GivenRows[kl.Number],
     groups: kl.Size,
-    g_steps: Strides[kl.Number],
-    g_row: kl.Stride,
-    w_steps: Strides[kl.Number],
-    w_width: kl.Stride,
+    g_steps: LineStrides[kl.Number],
+    w_steps: LineStrides[kl.Number],
     *,
     back: Back,
-    taps: int,
-    stride: int,
-    dilation: int,
+    down: Along,
     outputs: int,
     lanes: int,
     accumulate: DType,
@@ -177,12 +170,16 @@ def depthwise_input_rows(
         for j in kl.range(0, (over.width + (span - 1)) // span, lanes):
             acc = kl.registers(span, accumulate, lanes)
             for r in kl.range(outputs):
-                for k in kl.range(taps):
-                    place = y - high.start - k * dilation
-                    if (place >= 0) & (place % stride == 0) & (place < high.count * stride):
-                        windows = at + r * g_steps.inner + place // stride * g_row
+                for k in kl.range(down.taps):
+                    place = y - high.start - k * down.dilation
+                    if (
+                        (place >= 0)
+                        & (place % down.stride == 0)
+                        & (place < high.count * down.stride)
+                    ):
+                        windows = at + r * g_steps.inner + place // down.stride * g_steps.line
                         of = group * w_steps.outer + r * w_steps.middle + k * w_steps.inner
-                        add_windows(acc, g, windows, j, over.out_width, w, of, w_width, back)
+                        add_windows(acc, g, windows, j, over.out_width, w, of, w_steps.line, back)
             write_phases(list(acc), c, line * over.width + j * span, over.width - j * span)
 
     each_row(over, high.size, groups, row)
@@ -246,10 +243,8 @@ def depthwise_forward(problem: Correlation, to: Placement, info: DeviceInfo) -> 
         over=SeenRows(rows, turns, high.terms, high.result, _extent(high), _extent(wide)),
         groups=groups.size,
         x_steps=Strides(images.a, groups.a, high.a),
-        w_steps=Strides(groups.b, outputs.b, high.b),
-        w_width=wide.b,
-        c_steps=Strides(*to.leads),
-        c_row=to.axes[1],
+        w_steps=LineStrides(groups.b, outputs.b, high.b, wide.b),
+        c_steps=LineStrides(*to.leads, to.axes[1]),
         along=Along(wide.terms, wide.result, wide.summed),
         dilation=high.summed,
         outputs=outputs.size,
@@ -292,14 +287,11 @@ def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
         images=images.size,
         outputs=outputs.size,
         x_steps=Strides(images.a, groups.a, high.a),
-        g_steps=Strides(images.b, groups.b, outputs.b),
-        g_row=high.b,
+        g_steps=LineStrides(images.b, groups.b, outputs.b, high.b),
         high=_extent(high),
         wide=_extent(wide),
         along=Along(wide.terms, wide.result, wide.summed),
-        taps=high.terms,
-        stride=high.result,
-        dilation=high.summed,
+        down=Along(high.terms, high.result, high.summed),
         lanes=lanes,
         accumulate=accumulate,
     )
@@ -342,14 +334,10 @@ def depthwise_input(problem: Correlation, info: DeviceInfo) -> Launch:
         c=Bound(Output(), dtype),
         over=GivenRows(rows, turns, high_extent, wide.count, wide.size),
         groups=groups.size,
-        g_steps=Strides(images.a, groups.a, problem.depth.a),
-        g_row=high.a,
-        w_steps=Strides(groups.b, problem.depth.b, high.b),
-        w_width=wide.b,
+        g_steps=LineStrides(images.a, groups.a, problem.depth.a, high.a),
+        w_steps=LineStrides(groups.b, problem.depth.b, high.b, wide.b),
         back=Back(wide.terms, wide.divide, -wide.summed, -wide.start),
-        taps=high.terms,
-        stride=high.divide,
-        dilation=-high.summed,
+        down=Along(high.terms, high.divide, -high.summed),
         outputs=problem.depth.size,
         lanes=lanes,
         accumulate=accumulate,

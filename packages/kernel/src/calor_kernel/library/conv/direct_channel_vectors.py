@@ -74,7 +74,6 @@ def channel_vectors(
     accumulate: DType,
     room: int,
     step: int,
-    unroll: int,
 ) -> None:
     """Compute a block of the result: panels of channels from x, lines from y.
 
@@ -109,9 +108,7 @@ def channel_vectors(
     def add_terms(acc: kl.Registers, x_at: kl.Number, w_at: kl.Number) -> None:
         """Add the products of all terms to a tile of sums."""
         if at is None:
-            unrolled(
-                channels, unroll, lambda k: add(acc, x_at + k * x_steps.inner, w_at + k * span)
-            )
+            unrolled(channels, 2, lambda k: add(acc, x_at + k * x_steps.inner, w_at + k * span))
         else:
             for channel in kl.range(channels):
                 x_channel = x_at + channel * x_steps.inner
@@ -217,7 +214,6 @@ def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) 
             accumulate=accumulate,
             room=1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
             step=wide.result * seen.strides[2],
-            unroll=2,
         )
     )
 

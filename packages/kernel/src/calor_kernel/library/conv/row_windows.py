@@ -21,7 +21,7 @@ AHEAD = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """Taps along a row, known at build time: their number, stride and dilation."""
+    """Taps along a row, or down an image, known at build time: number, stride and dilation."""
 
     taps: int
     stride: int

@@ -14,6 +14,7 @@ from itertools import product
 from calor.dtypes import DType, bool_
 from calor_kernel import language as kl
 from calor_kernel.library.conv.vector_tiles import (
+    LineStrides,
     Slide,
     Strides,
     below,
@@ -97,8 +98,7 @@ def small_width_forward(
     outputs: kl.Size,
     depth: kl.Size,
     block_images: kl.Size,
-    x_steps: Strides[kl.Number],
-    x_line: kl.Stride,
+    x_steps: LineStrides[kl.Number],
     c_steps: Strides[kl.Number],
     down: Slide[kl.Number],
     *,
@@ -134,7 +134,7 @@ def small_width_forward(
                     place = (top + y) * down.stride + k * down.dilation + down.start
                     seen = place // divide
                     if (seen * divide == place) & (seen >= 0) & (seen < down.size):
-                        x_at = x_steps.at(image, group) + seen * x_line
+                        x_at = x_steps.at(image, group) + seen * x_steps.line
                         w_at = w_start + k * tap_size
                         for _ in kl.range(depth):
                             add_row(acc, pairs, x, x_at, x_steps.outer, w, w_at)
@@ -168,8 +168,7 @@ def small_width_weights(
     columns_total: kl.Size,
     block_rows: kl.Size,
     panel_size: kl.Size,
-    s_steps: Strides[kl.Number],
-    s_line: kl.Stride,
+    s_steps: LineStrides[kl.Number],
     c_steps: Strides[kl.Number],
     down: Slide[kl.Number],
     *,
@@ -204,7 +203,7 @@ def small_width_weights(
                 for y in kl.range(low, high):
                     seen = y * down.stride + shift
                     v_line = v_at + (seen if of_input else y) * line
-                    s_place = s_at + (y if of_input else seen) * s_line
+                    s_place = s_at + (y if of_input else seen) * s_steps.line
                     add_row(acc, pairs, s, s_place, s_steps.inner, panel_memory, v_line)
             at = group * c_steps.outer + row * c_steps.middle + k * taps
             for v in kl.range(vectors):

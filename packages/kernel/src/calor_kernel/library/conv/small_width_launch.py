@@ -19,7 +19,7 @@ from calor_kernel.library.conv.small_width import (
     small_width_forward,
     small_width_weights,
 )
-from calor_kernel.library.conv.vector_tiles import Slide, Strides
+from calor_kernel.library.conv.vector_tiles import LineStrides, Slide, Strides
 from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.steps import Steps
@@ -113,8 +113,7 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
             outputs=rows.size,
             depth=depth.size,
             block_images=block,
-            x_steps=Strides(images.a, groups.a, depth.a),
-            x_line=high.a,
+            x_steps=LineStrides(images.a, groups.a, depth.a, high.a),
             c_steps=Strides(*Placement.dense(problem).leads),
             down=_slide(high),
             along=Row(_slide(wide), wide.divide),
@@ -142,9 +141,8 @@ class _Side:
 
     number: int
     view: View
-    steps: Strides[int]
+    steps: LineStrides[int]
     channels: int
-    line: int
     height: int
     width: int
 
@@ -155,17 +153,18 @@ class _Side:
 
     def fits(self, lanes: int) -> bool:
         """Return whether the pixels of an image are dense, and channels fill a vector."""
-        return (self.height == 1 or self.line == self.width) and self.channels >= lanes
+        return (self.height == 1 or self.steps.line == self.width) and self.channels >= lanes
 
 
 def _weight_sides(forward: Correlation) -> tuple[_Side, _Side]:
     """Return the input and the output gradient."""
     images, groups, outputs = forward.leads
     depth, (_, high, wide) = forward.depth, three(forward)
-    x, g = Strides(images.a, groups.a, depth.a), Strides(images.b, groups.b, outputs.b)
+    x = LineStrides(images.a, groups.a, depth.a, high.a)
+    g = LineStrides(images.b, groups.b, outputs.b, high.b)
     return (
-        _Side(0, forward.a, x, depth.size, high.a, high.size, wide.size),
-        _Side(1, forward.b, g, outputs.size, high.b, high.count, wide.count),
+        _Side(0, forward.a, x, depth.size, high.size, wide.size),
+        _Side(1, forward.b, g, outputs.size, high.count, wide.count),
     )
 
 
@@ -234,7 +233,6 @@ def small_width_weight_steps(forward: Correlation, steps: Steps, info: DeviceInf
             block_rows=block,
             panel_size=panel.places * span,
             s_steps=single.steps,
-            s_line=single.line,
             c_steps=Strides(outputs.size * outer, rows, columns),
             down=_slide(high),
             along=Row(_slide(wide), 1),

@@ -30,6 +30,13 @@ class Strides(Generic[N]):
 
 
 @dataclass(frozen=True, slots=True)
+class LineStrides(Strides[N]):
+    """Strides of three leading axes, and of the lines of a plane or the taps of a line."""
+
+    line: kl.StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
 class Slide(Generic[N]):
     """An axis along which windows slide: window i reads ``stride * i + dilation * k + start``.
 

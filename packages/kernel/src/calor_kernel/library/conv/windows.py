@@ -98,12 +98,16 @@ class Reader:
         # No tap reaches the image from there.
         return at, kl.select(column < total, y, -(1 << 30)), x
 
+    def place(self, term: kl.Number) -> tuple[kl.Number, kl.Number, kl.Number, kl.Number]:
+        """Return the block of channels of a term, its tap's row and column, and the channel."""
+        step, channel = self.windows.channels.divmod(term)
+        some, tap = self.windows.taps.divmod(step)
+        return some, *self.windows.tap_row.divmod(tap), channel
+
     @kl.helper
     def tap(self, term: kl.Number) -> Start:
         """Return a term's distance from the window's start: rows, columns and elements."""
-        step, channel = self.windows.channels.divmod(term)
-        some, tap = self.windows.taps.divmod(step)
-        down, across = self.windows.tap_row.divmod(tap)
+        some, down, across, channel = self.place(term)
         y, x = down * self.windows.down.move, across * self.windows.across.move
         channel = some * self.windows.channels.divisor + channel
         return y, x, y * self.strides[1] + x * self.strides[2] + channel
@@ -111,9 +115,7 @@ class Reader:
     @kl.helper
     def of(self, term: kl.Number, phase: PhaseOnDevice) -> kl.Number:
         """Return a term's position in its row of weights."""
-        step, channel = self.windows.channels.divmod(term)
-        some, tap = self.windows.taps.divmod(step)
-        down, across = self.windows.tap_row.divmod(tap)
+        some, down, across, channel = self.place(term)
         at = phase.first + some * phase.block
         return at + down * phase.down + across * phase.across + channel
 

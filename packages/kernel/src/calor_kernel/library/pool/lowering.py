@@ -80,7 +80,11 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     if not every:
         chosen = places, Bound(Scratch(0), numbers)
         scratch = (places.size * numbers.itemsize,)
-        launches.append(_choice(windows, x, kind, chosen[1], info))
+        given = {"x": operand(1, x), "by": reduction(kind, x.dtype)}
+        launches.append(
+            choice_of_rows(windows, x, kind, chosen[1], info)
+            or _general(choose_positions, windows, (x,), chosen[1], info, **given)
+        )
     launches.append(
         gradient_of_rows(windows, g, chosen[1], every, info)
         or _general(
@@ -96,13 +100,6 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
         )
     )
     return [Work(tuple(launches), scratch)]
-
-
-def _choice(windows: Windows, x: View, kind: str, chosen: Bound, info: DeviceInfo) -> Launch:
-    """Return the launch that finds the extreme of each window."""
-    rows = choice_of_rows(windows, x, kind, chosen, info)
-    given = {"x": operand(1, x), "by": reduction(kind, x.dtype)}
-    return rows or _general(choose_positions, windows, (x,), chosen, info, **given)
 
 
 def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:

@@ -27,6 +27,9 @@ from calor_kernel.library.conv.row_windows import (
 from calor_kernel.library.conv.vector_tiles import below, within
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
+# Windows of a row that are reduced together.
+_BLOCK = 256
+
 
 @kl.kernel
 def reduce_rows(
@@ -39,21 +42,20 @@ def reduce_rows(
     along: Along,
     dilation: int,
     lanes: int,
-    block: int,
     by: ReductionOp,
     stream: bool,
 ) -> None:
-    """Reduce rows of windows, ``block`` windows together; ``stream``: results bypass the caches."""
+    """Reduce rows of windows; ``stream``: results bypass the caches."""
     # Reads are whole vectors of windows, with two elements of each window.
-    size = block * along.stride + (along.taps - 1) * along.dilation + 2 * lanes
+    size = _BLOCK * along.stride + (along.taps - 1) * along.dilation + 2 * lanes
     buffer = kl.private(size, by.dtype, align=64)
 
     def reduce_row(row: kl.Number, plane: kl.Number, group: kl.Index, y: kl.Number) -> None:
         top = y * over.stride + over.high.start
         begin, end = over.inside(top, dilation)
         at = plane * plane_step + (top + begin * dilation) * row_step
-        for o in kl.range(0, over.wide.count, block):
-            count = kl.min(over.wide.count - o, block)
+        for o in kl.range(0, over.wide.count, _BLOCK):
+            count = kl.min(over.wide.count - o, _BLOCK)
             left = o * along.stride + over.wide.start
             full = (count + (lanes - 1)) // lanes * lanes
             spread = full * along.stride + (along.taps - 1) * along.dilation
@@ -62,7 +64,8 @@ def reduce_rows(
                 value = fold(x, at, left + i, over.wide.size, rows, step, lanes, by)
                 buffer.store(i, value)
             for i in kl.range(0, count, lanes):
-                value = reduced(buffer, i * along.stride, along, lanes, by).to(c.dtype)
+                taps = read_taps(buffer, i * along.stride, along, lanes)
+                value = reduce(by.combine, taps).to(c.dtype)
                 place = row * over.wide.count + o + i
                 if i + lanes <= count:
                     align = lanes * c.dtype.itemsize if stream else 0
@@ -98,13 +101,6 @@ def fold(
             value = x.load(at + k * step + column, lanes, mask=inside, other=by.identity)
             total = by.combine(total, value.to(by.dtype))
     return total
-
-
-def reduced(
-    buffer: kl.Pointer, at: kl.Number, along: Along, lanes: int, by: ReductionOp
-) -> kl.Number:
-    """Return the reduced windows of a row, from the one that begins at ``at`` on."""
-    return reduce(by.combine, read_taps(buffer, at, along, lanes))
 
 
 @kl.kernel
@@ -186,9 +182,7 @@ def gather_rows(
     row_step: kl.Stride,
     *,
     back: Back,
-    taps: int,
-    stride: int,
-    dilation: int,
+    down: Along,
     lanes: int,
     all_positions: bool,
     wide: DType,
@@ -202,10 +196,10 @@ def gather_rows(
     def gather(line: kl.Number, plane: kl.Number, group: kl.Index, y: kl.Number) -> None:
         for j in kl.range(0, (width + (span - 1)) // span, lanes):
             acc = kl.registers(span, wide, lanes)
-            for k in kl.range(taps):
-                place = y - high.start - k * dilation
-                if (place >= 0) & (place % stride == 0) & (place < high.count * stride):
-                    row = place // stride
+            for k in kl.range(down.taps):
+                place = y - high.start - k * down.dilation
+                if (place >= 0) & (place % down.stride == 0) & (place < high.count * down.stride):
+                    row = place // down.stride
                     at = plane * plane_step + row * row_step
                     of = (plane * high.count + row) * out_width
                     mark = k * back.taps + 1

@@ -13,8 +13,8 @@ from calor_kernel.library.pool.problem import Windows, leading, reduction
 from calor_kernel.library.pool.rows import choose_rows, gather_rows, reduce_rows
 
 _NO_SLIDE = Slide(1, 1, 1, 1, 0, 1)
-# Windows of a row that are reduced together, and bytes of input that a cube reads.
-_BLOCK, _GRAIN = 256, 1 << 17
+# Bytes of input that a cube reads.
+_GRAIN = 1 << 17
 # Maximum of a window's length along a row, which is known at build time; longer kernels compile
 # slowly.
 _LONGEST = 32
@@ -29,11 +29,6 @@ class Rows:
     row_step: int
     high: Slide[int]
     wide: Slide[int]
-
-    @property
-    def along(self) -> Along:
-        """The windows along a row."""
-        return Along(self.wide.window, self.wide.stride, self.wide.dilation)
 
 
 def rows_of(windows: Windows, x: View, info: DeviceInfo) -> Rows | None:
@@ -50,13 +45,19 @@ def rows_of(windows: Windows, x: View, info: DeviceInfo) -> Rows | None:
     return Rows(lead[0].size, lead[0].strides[0], row_step, high, windows.slides[-1])
 
 
-def _seen(rows: Rows, x: View) -> tuple[SeenRows[int], Grid]:
-    """Return the rows and positions of the windows, and the grid of cubes."""
+def _seen(rows: Rows, x: View) -> tuple[dict[str, object], Grid]:
+    """Return the arguments of the windows of rows, and the grid of cubes."""
     high, wide = rows.high, rows.wide
     turns = max(1, _GRAIN // max(wide.size * high.stride * x.dtype.itemsize, 1))
     count = rows.planes * high.count
-    over = SeenRows(count, turns, high.window, high.stride, _extent(high), _extent(wide))
-    return over, Grid.line(-(-count // turns))
+    given = {
+        "over": SeenRows(count, turns, high.window, high.stride, _extent(high), _extent(wide)),
+        "plane_step": rows.plane_step,
+        "row_step": rows.row_step,
+        "along": Along(wide.window, wide.stride, wide.dilation),
+        "dilation": high.dilation,
+    }
+    return given, Grid.line(-(-count // turns))
 
 
 def _extent(slide: Slide[int]) -> Extent[int]:
@@ -75,22 +76,17 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
     whole = rows.wide.count % lanes == 0 and x.dtype is by.dtype
     stream = bool(shared) and nbytes > shared // 2 and whole
     nbytes += windows.elements * x.dtype.itemsize
-    over, grid = _seen(rows, x)
+    seen, grid = _seen(rows, x)
     return launch(
         reduce_rows,
         grid,
         Effort("window rows", windows.windows * windows.places, nbytes),
         x=operand(0, x),
         c=Bound(Output(), x.dtype),
-        over=over,
-        plane_step=rows.plane_step,
-        row_step=rows.row_step,
-        along=rows.along,
-        dilation=rows.high.dilation,
         lanes=lanes,
-        block=_BLOCK,
         by=by,
         stream=stream,
+        **seen,
     )
 
 
@@ -102,7 +98,7 @@ def choice_of_rows(
     if rows is None:
         return None
     by = reduction(kind, x.dtype)
-    over, grid = _seen(rows, x)
+    seen, grid = _seen(rows, x)
     nbytes = windows.elements * x.dtype.itemsize + windows.windows * chosen.dtype.itemsize
     return launch(
         choose_rows,
@@ -110,13 +106,9 @@ def choice_of_rows(
         Effort("window choice rows", windows.windows * windows.places, nbytes),
         x=operand(1, x),
         chosen=chosen,
-        over=over,
-        plane_step=rows.plane_step,
-        row_step=rows.row_step,
-        along=rows.along,
-        dilation=rows.high.dilation,
         lanes=max(1, info.vector_bytes // max(by.dtype.itemsize, 4)),
         by=by,
+        **seen,
     )
 
 
@@ -143,9 +135,7 @@ def gradient_of_rows(
         plane_step=rows.plane_step,
         row_step=rows.row_step,
         back=Back(across.window, across.stride, across.dilation, across.start),
-        taps=high.window,
-        stride=high.stride,
-        dilation=high.dilation,
+        down=Along(high.window, high.stride, high.dilation),
         lanes=max(1, info.vector_bytes // max(wide.itemsize, 4)),
         all_positions=all_positions,
         wide=wide,
