@@ -7,8 +7,8 @@ import pytest
 
 from calor.dtypes import DType, bfloat16, bool_, float16, int8, int32, int64, uint8, uint16
 from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
 from calor_kernel.ir.passes import optimize, split_vectors
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
     Scalar,

@@ -18,9 +18,9 @@ from calor.dtypes import (
     uint64,
 )
 from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
 from calor_kernel.ir import fold
 from calor_kernel.ir.passes import Rewriter
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, cast, cube_position, kernel
 from calor_wgpu.passes.recipes import block_of
 

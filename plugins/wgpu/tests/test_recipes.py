@@ -7,8 +7,8 @@ import pytest
 
 from calor.dtypes import DType, float32, float64, int8, int16, int32, int64, uint8, uint32, uint64
 from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
 from calor_kernel.ir.passes import Rewriter
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
     absolute_position,

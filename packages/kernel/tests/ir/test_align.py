@@ -3,10 +3,10 @@
 import pytest
 
 from calor.dtypes import float32, int64
+from calor_interpreter.verify import verify
 from calor_kernel.ir.passes import optimize
 from calor_kernel.ir.passes.align import align
 from calor_kernel.ir.passes.rewriting import on_copy
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, cube_position, helper, kernel, shared
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float32, int64
+from calor_interpreter.verify import verify
 from calor_kernel.ir.nodes import Block, Kernel
 from calor_kernel.ir.passes import eliminate_dead, optimize, simplify
 from calor_kernel.ir.passes.hoist import hoist
 from calor_kernel.ir.passes.rewriting import on_copy
 from calor_kernel.ir.text import kernel_text
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
     Scalar,

@@ -3,9 +3,9 @@
 import pytest
 
 from calor.dtypes import float32, int64
+from calor_interpreter.verify import verify
 from calor_kernel.errors import VerificationError
 from calor_kernel.ir.uniformity import Level, Uniformity
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
     Scalar,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from calor.dtypes import float32, int64
+from calor_interpreter.verify import verify
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes import eliminate_dead, optimize
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, kernel, loop_range
 from calor_wgpu.passes import count_vectors, unroll_loops
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calor.dtypes import DType
+from calor_interpreter.verify import verify
 from calor_kernel.ir.passes import optimize, split_vectors
-from calor_kernel.ir.verify import verify
 
 from .kernels import CASES
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from calor.dtypes import bool_, complex64, float32, int32, int64
+from calor_interpreter.verify import verify
 from calor_kernel.errors import VerificationError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Parameter, Value
 from calor_kernel.ir.passes import clone
 from calor_kernel.ir.text import kernel_text
 from calor_kernel.ir.types import Buffer, Scalar, Type
-from calor_kernel.ir.verify import verify
 
 from .kernels import CASES
 

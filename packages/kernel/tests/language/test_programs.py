@@ -8,10 +8,10 @@ import pytest
 
 from calor.dtypes import int32, int64
 from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes import optimize
 from calor_kernel.ir.text import kernel_text
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, registers
 
 from . import programs, programs_of_values  # noqa: F401 - they fill the table

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
+from calor_interpreter.verify import verify
 from calor_kernel.ir.passes import optimize
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import kernel
 
 from . import test_programs

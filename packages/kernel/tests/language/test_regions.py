@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from calor.dtypes import float32, float64, int64
+from calor_interpreter.verify import verify
 from calor_kernel.ir.nodes import Kernel, Operation
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, kernel, registers, select, shared, splat
 
 SIGNATURE = [Buffer(float32), Buffer(int64), Scalar(int64, nonnegative=True)]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from calor.dtypes import float32, int64
+from calor_interpreter.verify import verify
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes import optimize
 from calor_kernel.ir.text import kernel_text
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
     Scalar,

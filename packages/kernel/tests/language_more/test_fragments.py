@@ -8,8 +8,8 @@ import pytest
 
 from calor.dtypes import DType, bfloat16, float16, float32, float64, int8, int32, int64
 from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
 from calor_kernel.errors import KernelCheckError, KernelTypeError
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import Buffer, Scalar, barrier, kernel, shared, unit_index, unravel
 from calor_kernel.language.fragments import fragment, group_of
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled

@@ -7,8 +7,8 @@ import pytest
 
 from calor.dtypes import float32, int64
 from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
 from calor_kernel.errors import KernelCheckError, KernelTypeError, VerificationError
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
     Scalar,

@@ -8,6 +8,7 @@ import pytest
 
 from calor.dtypes import float16, float32, int64
 from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
 from calor_kernel.errors import (
     KernelCheckError,
     KernelSyntaxError,
@@ -15,7 +16,6 @@ from calor_kernel.errors import (
     VerificationError,
 )
 from calor_kernel.ir.passes import eliminate_dead
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
     Mbarriers,

@@ -11,8 +11,8 @@ from calor.dtypes import bfloat16
 from calor.ops.base import table
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
 from calor_kernel.ir.passes import fold_cubes
-from calor_kernel.ir.verify import verify
 from calor_kernel.language import (
     Buffer,
     Scalar,

@@ -19,8 +19,10 @@ from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.helpers import HelperFunctions
 
-# Longer expressions get a name.
+# Longer expressions get a name. A long name counts as short, so that the names of parameters do not
+# decide what stands in one expression: some compilers make slower code of conditions in parts.
 _LONG: Final = 72
+_LONG_NAME: Final = re.compile(r"\w{10,}")
 _INDENT: Final = "  "
 
 
@@ -121,7 +123,8 @@ class Printer(ABC):
         if expression.is_atom:
             self.texts[value] = expression
             return
-        brief = len(expression.text) <= _LONG or expression.product is not None
+        length = len(_LONG_NAME.sub(10 * "n", expression.text))
+        brief = length <= _LONG or expression.product is not None
         if uses == 1 and self.homes[value] is block and brief:
             self.waiting[value] = expression, value.hint or hint
         else:

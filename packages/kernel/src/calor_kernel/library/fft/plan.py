@@ -140,9 +140,9 @@ class Plan(Steps):
         blocks = shape.rows * -(-work // self.width)
         given["vectors"] = Vectors(self.width, share)
         nbytes = 4 * shape.rows * work * self.dtype.itemsize
-        self.add(kernel, -(-blocks // (self.units * share)), flops, nbytes, prepares, **given)
+        self.add_line(kernel, -(-blocks // (self.units * share)), flops, nbytes, prepares, **given)
 
-    def add(
+    def add_line(
         self,
         kernel: KernelFunction,
         cubes: int,
@@ -152,7 +152,7 @@ class Plan(Steps):
         /,
         **given: object,
     ) -> None:
-        """Add a launch, unless it has no cubes."""
+        """Add a launch of cubes along x, unless there are none."""
         if cubes:
             effort = Effort(f"fft {kernel.name}", flops, nbytes)
             made = launch(kernel, Grid.line(cubes, self.units), effort, **given)

@@ -182,7 +182,7 @@ def _launch(
         flat=flat,
         twiddles=twiddles is not None,
     )
-    plan.add(
+    plan.add_line(
         transform_tiles,
         -(-tiles // share),
         flops_of(Rows(transforms, n, 1)),

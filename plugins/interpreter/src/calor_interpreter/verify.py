@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from calor_interpreter.rules import OPERATION_RULES, Complaints, Found
 from calor_kernel.errors import VerificationError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
 from calor_kernel.ir.ops import OPS
-from calor_kernel.ir.rules import OPERATION_RULES, Complaints, Found
 from calor_kernel.ir.uniformity import Level, Uniformity, conditions
 
 
