@@ -292,3 +292,29 @@ def test_a_scalar_is_a_vector_of_one_lane(text: str, name: str, count: int, said
 
     signature: list[Any] = [F, Scalar(float32), Scalar(float32)]
     assert f"y[0] = {text};" in KernelPrinter(moved.build(signature), PlainC()).text()
+
+
+@kernel
+def short_names(x: Any, y: Any, a: Any, b: Any, c: Any) -> None:
+    i = absolute_position()
+    if (i >= a) & (i < b) & (i >= c) & (i + a < b) & (i + b >= c):
+        y[i] = x[i]
+
+
+@kernel
+def long_names(
+    x: Any, y: Any, windows_across_start: Any, windows_across_size: Any, windows_down_start: Any
+) -> None:
+    i = absolute_position()
+    a, b, c = windows_across_start, windows_across_size, windows_down_start
+    if (i >= a) & (i < b) & (i >= c) & (i + a < b) & (i + b >= c):
+        y[i] = x[i]
+
+
+def test_long_names_do_not_split_expressions() -> None:
+    short, long = (
+        body(one.build([Buffer(float32, writable=False), F, N, N, N]))
+        for one in (short_names, long_names)
+    )
+    assert any("windows_across_size" in line and len(line) > 100 for line in long)
+    assert len(long) == len(short)

@@ -123,8 +123,9 @@ class Printer(ABC):
         if expression.is_atom:
             self.texts[value] = expression
             return
-        length = len(_LONG_NAME.sub(10 * "n", expression.text))
-        brief = length <= _LONG or expression.product is not None
+        text = expression.text
+        brief = len(text) <= _LONG or len(_LONG_NAME.sub(10 * "n", text)) <= _LONG
+        brief = brief or expression.product is not None
         if uses == 1 and self.homes[value] is block and brief:
             self.waiting[value] = expression, value.hint or hint
         else:
