@@ -82,9 +82,13 @@ def _bandwidth(engine: Engine, width: int, units: int) -> float:
         copy_dense,
         Grid.line(-(-number // chunk), units),
         Effort("", 0, 2 * _BYTES),
-        source=Bound(Input(0), float32), target=Bound(Output(), float32), count=number,
-        chunk=chunk, width=width, fill=False,
-    )  # fmt: skip
+        source=Bound(Input(0), float32),
+        target=Bound(Output(), float32),
+        count=number,
+        chunk=chunk,
+        width=width,
+        fill=False,
+    )
     return 2 * _BYTES / _best(engine, made, _BYTES, _BYTES)
 
 
@@ -95,6 +99,9 @@ def _flops(engine: Engine, width: int, units: int) -> float:
         multiply_add,
         Grid.line(cubes, units),
         Effort("", flops),
-        y=Bound(Output(), float32), turns=_TURNS, width=width, chains=_CHAINS,
-    )  # fmt: skip
+        y=Bound(Output(), float32),
+        turns=_TURNS,
+        width=width,
+        chains=_CHAINS,
+    )
     return flops / _best(engine, made, cubes * units * width * 4)
