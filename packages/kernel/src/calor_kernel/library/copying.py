@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Generic, TypeVar
 
-from calor.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
+from calor.dtypes import DType, int32, int64, uint32, uint64
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Output, Request, View, Work, lowering, row_major
+from calor_kernel.ir.types import UNSIGNED
 from calor_kernel.library.transposition import transpose
 
 N = TypeVar("N")
-_BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 # Elements of a cube of one unit, enough to hide the cost of its start.
 _GRAIN = 1 << 14
 # Vectors of a unit in a cube of many.
@@ -190,7 +190,7 @@ def _row_offset(
 def as_bits(view: View, info: DeviceInfo) -> View:
     """Return a view as unsigned integers of the same bits, several for elements of 16 bytes."""
     size = view.dtype.itemsize
-    whole: DType | None = _BITS.get(size)
+    whole: DType | None = UNSIGNED.get(size)
     if whole is not None and whole in info.dtypes:
         return View(view.shape, view.strides, whole, view.offset)
     part = next(d for d in (uint64, uint32) if d in info.dtypes)

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from calor.dtypes import DType, int64, uint8, uint16, uint32, uint64
+from calor.dtypes import DType, int64, uint32, uint64
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Work, lowering
+from calor_kernel.ir.types import UNSIGNED
 
 _FIRST: Final = 0xD2511F53
 _SECOND: Final = 0xCD9E8D57
 _STEPS: Final = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS: Final = 10
-_UNSIGNED: Final[dict[int, DType]] = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 _CHUNK: Final = 1 << 12  # blocks that a cube of one unit computes
 
 
@@ -110,7 +110,7 @@ def lower_random_bits(request: Request) -> Sequence[Work] | Refusal:
     (output,) = request.outputs
     if uint32 not in info.dtypes:
         return Refusal("its generator computes with 32-bit integers, which the device does not")
-    dtype = _UNSIGNED[request.attributes["bits"]]
+    dtype = UNSIGNED[request.attributes["bits"] // 8]
     count = prod(output.shape)
     width = max(info.vector_bytes // 4, 1)
     units = min(info.max_units, 128)

@@ -24,15 +24,17 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.language.kernel import KernelFunction
 
+_MEMORY = (Input, Output, Scratch)
+
 
 def redirected(launch: Launch, memory: Mapping[Argument, Argument]) -> Launch:
     """Return the launch with its buffers replaced; offsets are added."""
     arguments: list[Argument] = []
     for argument in launch.arguments:
-        if isinstance(argument, Input | Output | Scratch):
-            target = memory.get(replace(argument, offset=0))
-            if isinstance(target, Input | Output | Scratch):
-                argument = replace(target, offset=target.offset + argument.offset)
+        if isinstance(argument, _MEMORY):
+            target = memory.get(type(argument)(argument.number))
+            if isinstance(target, _MEMORY):
+                argument = type(target)(target.number, target.offset + argument.offset)
         arguments.append(argument)
     return replace(launch, arguments=tuple(arguments), copies=None)
 

@@ -102,18 +102,22 @@ def _declared(work: Work) -> Work:
     The declaration holds for out-of-place runs too, so both share one kernel.
     """
     in_place = {operand for operand, _ in work.in_place}
+    if not in_place:
+        return work
     launches = tuple(_written(launch, in_place) for launch in work.launches)
     return work if launches == work.launches else replace(work, launches=launches)
 
 
 def _written(launch: Launch, in_place: Collection[int]) -> Launch:
     signature = list(launch.build.signature)
+    changed = False
     for place, argument in enumerate(launch.arguments):
-        declared = signature[place]
         if isinstance(argument, Input) and argument.number in in_place:
+            declared = signature[place]
             assert isinstance(declared, Buffer)
             if not declared.writable:
-                signature[place] = replace(declared, writable=True)
-    if tuple(signature) == launch.build.signature:
+                signature[place] = Buffer(declared.dtype, True, declared.align)
+                changed = True
+    if not changed:
         return launch
     return replace(launch, build=replace(launch.build, signature=tuple(signature)))

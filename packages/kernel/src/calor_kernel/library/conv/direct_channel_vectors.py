@@ -16,7 +16,7 @@ from typing import Generic
 from calor.dtypes import DType, bool_, int64
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Grid, operand
 from calor_kernel.contract.work import Input, Output
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.blueprints import across_tile
@@ -181,40 +181,38 @@ def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) 
         Input(1), packed,
     )  # fmt: skip
     steps.launches.append(replace(pack, label="conv pack", prepares=True))
-    steps.launches.append(
-        launch(
-            channel_vectors,
-            Grid(
-                (
-                    -(-panels // p.block_panels),
-                    -(-lines // p.block_lines),
-                    images.size * groups.size,
-                )
-            ),
-            effort(problem, f"conv channel vectors {p.rows}x{width}"),
-            x=seen.memory,
-            w=Bound(packed, accumulate),
-            c=Bound(Output(), problem.a.dtype),
-            outputs=rows.size,
-            channels=problem.depth.size,
-            groups=groups.size,
-            panels=panels,
-            x_steps=seen.steps,
-            c_steps=Strides(*Placement.dense(problem).leads),
-            height=high.count,
-            width=wide.count,
-            lines=lines,
-            line_steps=(deep.result * seen.strides[0], high.result * seen.strides[1]),
-            axes=[TapAxis(a.terms, a.summed * s) for a, s in zip(axes, seen.strides, strict=True)],
-            block_panels=p.block_panels,
-            block_lines=p.block_lines,
-            rows=p.rows,
-            vectors=p.vectors,
-            lanes=lanes,
-            accumulate=accumulate,
-            room=1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
-            step=wide.result * seen.strides[2],
-        )
+    steps.add(
+        channel_vectors,
+        Grid(
+            (
+                -(-panels // p.block_panels),
+                -(-lines // p.block_lines),
+                images.size * groups.size,
+            )
+        ),
+        effort(problem, f"conv channel vectors {p.rows}x{width}"),
+        x=seen.memory,
+        w=Bound(packed, accumulate),
+        c=Bound(Output(), problem.a.dtype),
+        outputs=rows.size,
+        channels=problem.depth.size,
+        groups=groups.size,
+        panels=panels,
+        x_steps=seen.steps,
+        c_steps=Strides(*Placement.dense(problem).leads),
+        height=high.count,
+        width=wide.count,
+        lines=lines,
+        line_steps=(deep.result * seen.strides[0], high.result * seen.strides[1]),
+        axes=[TapAxis(a.terms, a.summed * s) for a, s in zip(axes, seen.strides, strict=True)],
+        block_panels=p.block_panels,
+        block_lines=p.block_lines,
+        rows=p.rows,
+        vectors=p.vectors,
+        lanes=lanes,
+        accumulate=accumulate,
+        room=1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
+        step=wide.result * seen.strides[2],
     )
 
 

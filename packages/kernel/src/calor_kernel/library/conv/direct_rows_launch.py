@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Scratch
 from calor_kernel.library.conv.blueprints import shift
 from calor_kernel.library.conv.depthwise import (
@@ -84,18 +84,16 @@ def phases_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
             number = number * stride + offset
         start = Scratch(memory.number, number * prod(extents))
         rows_steps(part.problem, _of_phases(problem, start), steps, info)
-    steps.launches.append(
-        launch(
-            merge_planes,
-            Grid.line(planes),
-            Effort("conv phases", nbytes=2 * problem.size * dtype.itemsize),
-            parts=Bound(memory, dtype),
-            c=Bound(Output(), dtype),
-            sizes=[a.count for a in axes],
-            extents=extents,
-            strides=strides,
-            lanes=vectors(problem, info)[1],
-        )
+    steps.add(
+        merge_planes,
+        Grid.line(planes),
+        Effort("conv phases", nbytes=2 * problem.size * dtype.itemsize),
+        parts=Bound(memory, dtype),
+        c=Bound(Output(), dtype),
+        sizes=[a.count for a in axes],
+        extents=extents,
+        strides=strides,
+        lanes=vectors(problem, info)[1],
     )
 
 
@@ -170,35 +168,33 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
         element_step=to.axes[2] if axes[2].count > 1 else 1,
         unroll=1 if masked else p.unroll,
     )
-    steps.launches.append(
-        launch(
-            direct_rows,
-            Grid(
-                (
-                    -(-p.panels // p.block_panels),
-                    max(1, rows.size // p.block_rows),
-                    images.size * groups.size,
-                )
-            ),
-            effort(problem, f"conv rows {p.tile[0]}x{p.tile[1] * p.lanes}"),
-            x=x,
-            w=operand(1, problem.b),
-            c=Bound(to.memory, problem.a.dtype),
-            rows_total=rows.size,
-            channels=problem.depth.size,
-            panels=p.panels,
-            whole=p.whole,
-            groups=groups.size,
-            x_steps=lines.steps,
-            w_steps=Strides(groups.b, rows.b, problem.depth.b),
-            c_steps=Strides(*to.leads),
-            c_plane=to.axes[0],
-            c_row=to.axes[1],
-            block_rows=p.block_rows,
-            block_panels=p.block_panels,
-            pixels=lines.numbers(axes),
-            how=how,
-        )
+    steps.add(
+        direct_rows,
+        Grid(
+            (
+                -(-p.panels // p.block_panels),
+                max(1, rows.size // p.block_rows),
+                images.size * groups.size,
+            )
+        ),
+        effort(problem, f"conv rows {p.tile[0]}x{p.tile[1] * p.lanes}"),
+        x=x,
+        w=operand(1, problem.b),
+        c=Bound(to.memory, problem.a.dtype),
+        rows_total=rows.size,
+        channels=problem.depth.size,
+        panels=p.panels,
+        whole=p.whole,
+        groups=groups.size,
+        x_steps=lines.steps,
+        w_steps=Strides(groups.b, rows.b, problem.depth.b),
+        c_steps=Strides(*to.leads),
+        c_plane=to.axes[0],
+        c_row=to.axes[1],
+        block_rows=p.block_rows,
+        block_panels=p.block_panels,
+        pixels=lines.numbers(axes),
+        how=how,
     )
 
 

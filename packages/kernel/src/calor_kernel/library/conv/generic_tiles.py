@@ -13,7 +13,7 @@ from math import prod
 from typing import Generic
 
 from calor_kernel import language as kl
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, Work, row_major
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.padded_rows import three
@@ -208,8 +208,7 @@ def tiles_works(one: Convolution, request: Request) -> list[Work]:
     cubes = (across, down, group.size * splits)
     nbytes = (p.a.size + p.b.size + p.size) * result.itemsize
     c_group, c_row, c_column = (strides[i] for i in p.roles)
-    steps.launches.append(
-        launch(
+    steps.add(
             tiled_correlation,
             Grid(cubes, (_ACROSS, _DOWN, 1), info.planes[0], index),
             Effort(f"conv tiled {plan.height}x{plan.width}", 2 * p.size * p.terms, nbytes),
@@ -222,13 +221,10 @@ def tiles_works(one: Convolution, request: Request) -> list[Work]:
             counts=[a.count for a in axes], terms=[a.terms for a in axes],
             axes=[TileAxis(a.result, a.summed, a.start, a.size, a.a, a.b) for a in axes],
             plan=plan, divides=tuple(a.divide for a in axes),
-        )
-    )  # fmt: skip
+        )  # fmt: skip
     if splits > 1:
         grid = Grid.line(-(-p.size // _UNITS), _UNITS, info.planes[0])
         effort = Effort("conv parts", p.size * splits, p.size * splits * accumulate.itemsize)
         bounds = {"parts": target, "c": Bound(Output(0), result)}
-        steps.launches.append(
-            launch(add_each_part, grid, effort, count=p.size, splits=splits, **bounds)
-        )
+        steps.add(add_each_part, grid, effort, count=p.size, splits=splits, **bounds)
     return [steps.work()]

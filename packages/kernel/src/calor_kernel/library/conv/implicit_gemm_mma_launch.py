@@ -17,7 +17,7 @@ from math import prod
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Effort, Grid, Multiple, launch
+from calor_kernel.contract.launching import Effort, Grid, Multiple
 from calor_kernel.contract.work import Request, Work, row_major
 from calor_kernel.library.conv.implicit_gemm_mma import (
     conv_mma,
@@ -232,8 +232,7 @@ def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bo
         some = phases[first : first + _PHASES]
         columns = max(pixels_of(phase.problem) for phase in some)
         work = sum(pixels_of(one.problem) * terms_of(one.problem, x.room) for one in some)
-        steps.launches.append(
-            launch(
+        steps.add(
                 conv_mma,
                 Grid(
                     (
@@ -254,8 +253,7 @@ def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bo
                     for phase in some
                 ],
                 plan=plan, pairs=pairs, halves=halves, ragged=outputs.size % plan.rows != 0,
-            )
-        )  # fmt: skip
+            )  # fmt: skip
     add_parts(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
     return steps.work()
 
@@ -290,8 +288,7 @@ def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
     def wide(n: int) -> Multiple:
         return Multiple(n, plan.access)
 
-    steps.launches.append(
-        launch(
+    steps.add(
             conv_weight_mma,
             Grid(
                 (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits),
@@ -306,8 +303,7 @@ def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
             share=share, part_step=wide(count), g_pixel=wide(g.room),
             strides=[*map(wide, x.strides)], windows=windows_of((down, across), x.room),
             plan=plan,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
     sizes = (1, 1, count, count) if same else (outputs.size, taps, channels.size, x.room)
     add_parts(steps, target, dtype, sizes, splits, count, info)
     return steps.work()

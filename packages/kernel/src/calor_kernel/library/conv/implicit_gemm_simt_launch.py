@@ -20,7 +20,7 @@ from calor.dtypes import bfloat16, float16, float32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch, operand
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, operand
 from calor_kernel.contract.work import Request, View, Work, row_major
 from calor_kernel.library.conv.channels_last import last_launch
 from calor_kernel.library.conv.implicit_gemm_operands import (
@@ -303,8 +303,7 @@ def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceIn
         columns = max(pixels_of(one.problem) for one in some)
         work = sum(pixels_of(one.problem) * terms_of(one.problem, channels.size) for one in some)
         cubes = -(-columns // plan.columns) * len(some), -(-outputs.size // plan.rows), splits
-        steps.launches.append(
-            launch(
+        steps.add(
                 conv_simt,
                 Grid(cubes, (plan.units, 1, 1), info.planes[0], index),
                 _effort(p, plan, 2 * outputs.size * work),
@@ -319,8 +318,7 @@ def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceIn
                     for phase in some
                 ],
                 plan=plan, even=block == plan.depth, run=run,
-            )
-        )  # fmt: skip
+            )  # fmt: skip
     add_parts(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
     return steps.work()
 
@@ -357,8 +355,7 @@ def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceI
     parts = -(-p.terms // share)
     cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), parts)
     down, across = (GradientAxis(a.result, a.summed, a.start, a.size, a.a, a.b) for a in axes)
-    steps.launches.append(
-        launch(
+    steps.add(
             conv_weight_simt,
             Grid(cubes, (plan.units, 1, 1), info.planes[0], index),
             _effort(p, plan, 2 * p.size * p.terms),
@@ -372,8 +369,7 @@ def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceI
             ragged=(
                 outputs.size % plan.rows != 0, bool(alike) and channels.size % alike != 0
             ),
-        )
-    )  # fmt: skip
+        )  # fmt: skip
     sizes = (outputs.size, 1, columns, wide)
     if alike and taps > 1:
         sizes = (outputs.size, taps, channels.size, room)

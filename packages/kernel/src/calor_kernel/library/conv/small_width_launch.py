@@ -100,29 +100,27 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     steps.launches.append(replace(pack, prepares=True))
     of_panel = 2 * problem.size * problem.terms // (panels * groups.size)
     block = p.block(of_panel, images.size, info)
-    steps.launches.append(
-        launch(
-            small_width_forward,
-            Grid((greatest(1, images.size // block), panels, groups.size)),
-            effort(problem, f"conv small width {p.rows}x{wide.count}x{span}"),
-            x=operand(0, problem.a),
-            w=packed,
-            c=Bound(Output(), problem.a.dtype),
-            images=images.size,
-            panels=panels,
-            outputs=rows.size,
-            depth=depth.size,
-            block_images=block,
-            x_steps=LineStrides(images.a, groups.a, depth.a, high.a),
-            c_steps=Strides(*Placement.dense(problem).leads),
-            down=_slide(high),
-            along=Row(_slide(wide), wide.divide),
-            divide=high.divide,
-            together=p.rows,
-            vectors=p.vectors,
-            lanes=lanes,
-            accumulate=accumulate,
-        )
+    steps.add(
+        small_width_forward,
+        Grid((greatest(1, images.size // block), panels, groups.size)),
+        effort(problem, f"conv small width {p.rows}x{wide.count}x{span}"),
+        x=operand(0, problem.a),
+        w=packed,
+        c=Bound(Output(), problem.a.dtype),
+        images=images.size,
+        panels=panels,
+        outputs=rows.size,
+        depth=depth.size,
+        block_images=block,
+        x_steps=LineStrides(images.a, groups.a, depth.a, high.a),
+        c_steps=Strides(*Placement.dense(problem).leads),
+        down=_slide(high),
+        along=Row(_slide(wide), wide.divide),
+        divide=high.divide,
+        together=p.rows,
+        vectors=p.vectors,
+        lanes=lanes,
+        accumulate=accumulate,
     )
 
 
@@ -213,35 +211,33 @@ def small_width_weight_steps(forward: Correlation, steps: Steps, info: DeviceInf
     inner = high.terms * wide.terms
     outer = x.channels * inner
     rows, columns = (outer, inner) if of_input else (inner, outer)
-    steps.launches.append(
-        launch(
-            small_width_weights,
-            Grid((panels, greatest(1, single.channels // block), groups.size)),
-            Effort(
-                f"conv small width weights {p.rows}x{wide.terms}x{span}",
-                flops,
-                (x.view.size + g.view.size) * forward.a.dtype.itemsize,
-            ),
-            panel_memory=Bound(memory, accumulate),
-            s=operand(single.number, single.view),
-            c=Bound(Output(), forward.a.dtype),
-            images=images.size,
-            groups=groups.size,
-            panels=panels,
-            rows_total=single.channels,
-            columns_total=panel.channels,
-            block_rows=block,
-            panel_size=panel.places * span,
-            s_steps=single.steps,
-            c_steps=Strides(outputs.size * outer, rows, columns),
-            down=_slide(high),
-            along=Row(_slide(wide), 1),
-            of_input=of_input,
-            rows=p.rows,
-            vectors=p.vectors,
-            lanes=lanes,
-            accumulate=accumulate,
-        )
+    steps.add(
+        small_width_weights,
+        Grid((panels, greatest(1, single.channels // block), groups.size)),
+        Effort(
+            f"conv small width weights {p.rows}x{wide.terms}x{span}",
+            flops,
+            (x.view.size + g.view.size) * forward.a.dtype.itemsize,
+        ),
+        panel_memory=Bound(memory, accumulate),
+        s=operand(single.number, single.view),
+        c=Bound(Output(), forward.a.dtype),
+        images=images.size,
+        groups=groups.size,
+        panels=panels,
+        rows_total=single.channels,
+        columns_total=panel.channels,
+        block_rows=block,
+        panel_size=panel.places * span,
+        s_steps=single.steps,
+        c_steps=Strides(outputs.size * outer, rows, columns),
+        down=_slide(high),
+        along=Row(_slide(wide), 1),
+        of_input=of_input,
+        rows=p.rows,
+        vectors=p.vectors,
+        lanes=lanes,
+        accumulate=accumulate,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from calor.dtypes import DType, float32
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Output
 from calor_kernel.library.steps import Steps
 
@@ -113,16 +113,14 @@ def add_parts(
     count = rows * taps * channels
     nbytes = count * (splits * float32.itemsize + dtype.itemsize)
     cubes = (-(-channels // (wide * WHOLE)), rows, 1)
-    steps.launches.append(
-        launch(
+    steps.add(
             add_transposed,
             Grid(cubes, (_UNITS, 1, 1), info.planes[0], index),
             Effort("conv parts", count * splits, nbytes),
             parts=parts.aligned(ALIGN), c=Bound(Output(0), dtype), room=Multiple(room, WHOLE),
             channels=channels, taps=taps, splits=splits, groups=groups,
             part_step=Multiple(part_step, WHOLE), held=held, wide=wide,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
 
 
 def _power(n: int) -> int:

@@ -229,33 +229,31 @@ def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
         steps.launches.append(replace(listed, prepares=True))
     near = axes[2].terms if axes[2].terms > 1 else taps
     p = dot_tile(rows.size, columns.size, taps, near, images.size * count, groups.size, info)
-    steps.launches.append(
-        launch(
-            dot_rows,
-            Grid(
-                (
-                    columns.size // p.columns,
-                    rows.size // p.block_rows,
-                    groups.size * (taps // p.block_taps),
-                )
-            ),
-            effort(problem, f"conv weight rows {p.rows}x{p.columns}x{p.taps}"),
-            x=x,
-            g=g,
-            seen=seen,
-            c=Bound(Output(), problem.a.dtype),
-            images=images.size,
-            rows_total=rows.size,
-            columns_total=columns.size,
-            x_steps=lines.steps,
-            g_steps=g_steps,
-            c_steps=Strides(rows.size * columns.size * taps, columns.size * taps, taps),
-            mask_step=step,
-            block_rows=p.block_rows,
-            block_taps=p.block_taps,
-            pixels=lines.numbers(axes),
-            how=DotTiles(p.rows, p.columns, p.taps, lanes, accumulate, strides, masked),
-        )
+    steps.add(
+        dot_rows,
+        Grid(
+            (
+                columns.size // p.columns,
+                rows.size // p.block_rows,
+                groups.size * (taps // p.block_taps),
+            )
+        ),
+        effort(problem, f"conv weight rows {p.rows}x{p.columns}x{p.taps}"),
+        x=x,
+        g=g,
+        seen=seen,
+        c=Bound(Output(), problem.a.dtype),
+        images=images.size,
+        rows_total=rows.size,
+        columns_total=columns.size,
+        x_steps=lines.steps,
+        g_steps=g_steps,
+        c_steps=Strides(rows.size * columns.size * taps, columns.size * taps, taps),
+        mask_step=step,
+        block_rows=p.block_rows,
+        block_taps=p.block_taps,
+        pixels=lines.numbers(axes),
+        how=DotTiles(p.rows, p.columns, p.taps, lanes, accumulate, strides, masked),
     )
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from calor.dtypes import DType, bool_, uint8, uint16, uint32, uint64
+from calor.dtypes import DType, bool_, uint8
 from calor_kernel import language as kl
-
-UNSIGNED = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
-
+from calor_kernel.ir.types import UNSIGNED
 
 N = TypeVar("N")
 

@@ -10,6 +10,7 @@ from calor.dtypes import DType, complex64, complex128, float32, float64, int32, 
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Work
+from calor_kernel.ir.types import UNSIGNED
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.sort.kernels import (
@@ -21,7 +22,7 @@ from calor_kernel.library.sort.kernels import (
     rank_rows,
     take_sorted,
 )
-from calor_kernel.library.sort.keys import UNSIGNED, AxisElements, encode_keys
+from calor_kernel.library.sort.keys import AxisElements, encode_keys
 from calor_kernel.library.sort.partial_sort import pairs_refusal, sorted_pairs
 from calor_kernel.library.sort.radix_launch import add_scan, radix_refusal, radix_sorts
 from calor_kernel.library.steps import Steps

@@ -24,9 +24,9 @@ from calor_kernel.contract.work import (
     Work,
     row_major,
 )
+from calor_kernel.ir.types import UNSIGNED
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.scan.decoupled_look_back import clear
-from calor_kernel.library.sort.keys import UNSIGNED
 from calor_kernel.library.sort.radix import (
     count_all_digits,
     count_tile_digits,

@@ -14,7 +14,7 @@ from calor.dtypes import uint32
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Effort, Grid, operand
 from calor_kernel.contract.work import Request, Work
-from calor_kernel.library.sort.keys import UNSIGNED
+from calor_kernel.ir.types import UNSIGNED
 from calor_kernel.library.sort.radix_select import SelectPlan, select_front
 from calor_kernel.library.sort.vector_sorts import outputs_of
 from calor_kernel.library.steps import Steps

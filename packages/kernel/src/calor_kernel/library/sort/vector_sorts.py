@@ -18,7 +18,8 @@ from calor.dtypes import DType, int64, uint32, uint64
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Output
-from calor_kernel.library.sort.keys import UNSIGNED, infinity_bits, key_of, value_of
+from calor_kernel.ir.types import UNSIGNED
+from calor_kernel.library.sort.keys import infinity_bits, key_of, value_of
 from calor_kernel.library.sort.networks import LANES, compress, count_lanes
 from calor_kernel.library.sort.quicksort import quick_select, quick_sort
 
