@@ -23,6 +23,7 @@ CASES = [
 def run(
     pytester: pytest.Pytester, body: str, skips: str = ALLOWED, options: tuple[str, ...] = ()
 ) -> pytest.RunResult:
+    pytester.makeini("[pytest]")  # the folder is the root, whatever stands above it
     (pytester.path / "skips.toml").write_text(skips)
     pytester.makepyfile(f"import pytest\n{body}")
     return pytester.runpytest_inprocess("-p", "skip_reasons", *options)
