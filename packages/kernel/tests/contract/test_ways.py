@@ -1,12 +1,12 @@
 """Tables of ways: the order of candidates, reasons of refusals, and ways that are asked last."""
 
+from importlib import metadata
 from types import SimpleNamespace
 
 import pytest
 
 from calor.dtypes import float32
 from calor.errors import PluginError
-from calor.plugins.entries import Entry
 from calor_kernel.contract import ways
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Row, Table, Way, ranked, serves
@@ -80,10 +80,13 @@ def test_a_way_without_a_tile_says_so() -> None:
     assert dropped.reason == "no tile of it suits the sizes"
 
 
-def entry(monkeypatch: pytest.MonkeyPatch, name: str, *rows: Row[int]) -> None:
-    point = SimpleNamespace(load=lambda: rows)
-    found = Entry(name, "1", "calor-device", "1.0", point)  # type: ignore[arg-type]
-    monkeypatch.setattr(ways, "_brought", lambda: (found,))
+def entry(monkeypatch: pytest.MonkeyPatch, name: str, *rows: Row[int], api: str = "1") -> None:
+    """Install a distribution that brings rows for a table."""
+    monkeypatch.setattr(ways, "TABLES", ("products", "sums"))
+    point = SimpleNamespace(name=name, dist=None, load=lambda: rows)
+    points = SimpleNamespace(groups=[f"{ways.GROUP}{api}"], select=lambda group: [point])
+    monkeypatch.setattr(metadata, "entry_points", lambda: points)
+    monkeypatch.setattr(ways, "_brought", ways._brought.__wrapped__)
 
 
 def test_a_distribution_adds_rows_before_the_named_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +98,26 @@ def test_a_distribution_adds_rows_before_the_named_way(monkeypatch: pytest.Monke
 
 def test_a_row_before_an_unknown_way_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     entry(monkeypatch, "products", Row("fragments", way("own", 70)))
-    with pytest.raises(PluginError, match="calor-device 1.0 adds a way before 'fragments'"):
+    with pytest.raises(PluginError, match="unknown distribution . adds a way before 'fragments'"):
+        list(Table("products", *TABLE))
+
+
+def test_rows_for_an_unknown_table_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry(monkeypatch, "prodcts", Row("long", way("own", 70)))
+    with pytest.raises(PluginError, match="adds ways to 'prodcts', but .* products, sums"):
+        list(Table("products", *TABLE))
+
+
+@pytest.mark.parametrize(
+    ("api", "advice"),
+    [("2", "--upgrade calor-kernel"), ("0", "--upgrade an unknown distribution")],
+)
+def test_rows_for_another_version_say_which_distribution_to_upgrade(
+    monkeypatch: pytest.MonkeyPatch, api: str, advice: str
+) -> None:
+    entry(monkeypatch, "products", Row("long", way("own", 70)), api=api)
+    told = f"is for version {api} .*, this calor-kernel speaks version 1: pip install {advice}"
+    with pytest.raises(PluginError, match=told):
         list(Table("products", *TABLE))
 
 

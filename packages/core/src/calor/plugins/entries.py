@@ -19,13 +19,18 @@ LOADED: Final = range(max(1, API - 1), API + 1)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry point: ``name`` is what it brings, ``api`` the number at the end of its group."""
+    """One entry point: ``name`` is what it brings, ``api`` the number at the end of its group.
+
+    ``reader`` is the distribution that reads the group, ``loaded`` the versions that it loads.
+    """
 
     name: str
     api: str
     distribution: str
     version: str
     point: EntryPoint
+    reader: str = "calor"
+    loaded: range = LOADED
 
     @property
     def source(self) -> str:
@@ -34,8 +39,8 @@ class Entry:
 
     @property
     def loadable(self) -> bool:
-        """Whether this calor speaks the plugin's major version."""
-        return self.api.isdecimal() and int(self.api) in LOADED
+        """Whether the reader speaks the plugin's major version."""
+        return self.api.isdecimal() and int(self.api) in self.loaded
 
     def load(self) -> Any:
         """Import and return the plugin; PluginError with the reason and what to do next."""
@@ -53,25 +58,25 @@ class Entry:
 
     def other_api(self) -> str:
         """Return the message for a plugin of another major version of the API."""
-        newer = self.api.isdecimal() and int(self.api) > API
-        remedy = "calor" if newer else self.distribution
+        newer = self.api.isdecimal() and int(self.api) > self.loaded[-1]
+        remedy = self.reader if newer else self.distribution
         return (
             f'plugin "{self.name}" of {self.source} is for version {self.api} of the plugin API, '
-            f"this calor speaks version {API}: pip install --upgrade {remedy}"
+            f"this {self.reader} speaks version {self.loaded[-1]}: pip install --upgrade {remedy}"
         )
 
 
-def scan(group: str = GROUP) -> list[Entry]:
+def scan(group: str = GROUP, reader: str = "calor", loaded: range = LOADED) -> list[Entry]:
     """Return the entries of every major version of a group, in the order of the path."""
     # Slow to import, so only when something outside core is asked for.
     from importlib.metadata import entry_points
 
     points = entry_points()
     return [
-        Entry(point.name, versioned.removeprefix(group), *_distribution(point), point)
-        for versioned in sorted(points.groups)
-        if versioned.startswith(group)
-        for point in points.select(group=versioned)
+        Entry(point.name, api.removeprefix(group), *_distribution(point), point, reader, loaded)
+        for api in sorted(points.groups)
+        if api.startswith(group)
+        for point in points.select(group=api)
     ]
 
 

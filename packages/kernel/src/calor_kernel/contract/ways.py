@@ -27,6 +27,8 @@ from calor_kernel.contract.work import Candidates, Dropped, Request, Work
 
 GROUP: Final = "calor_kernel.ways.v"
 """The group of entry points that bring rows, without the version."""
+TABLES: Final = ("attention", "attention_gradient", "conv", "matmul")
+"""The names of the tables to which another distribution may add rows."""
 P = TypeVar("P")
 
 
@@ -95,7 +97,7 @@ class Table(Generic[P]):
         Raises
         ------
         PluginError
-            If an entry point does not load, or names no way of the table.
+            If an entry point does not load, names no table, or no way of this one.
         """
         return iter(self._ways)
 
@@ -103,22 +105,30 @@ class Table(Generic[P]):
     def _ways(self) -> tuple[Way[P], ...]:
         ways = list(self.own)
         for entry in _brought():
+            if entry.name not in {*TABLES, self.name}:
+                raise PluginError(
+                    f"{entry.source} adds ways to {entry.name!r}, but the tables of ways are "
+                    f"{', '.join(TABLES)}; {_together(entry)}"
+                )
             if entry.name == self.name:
                 for row in entry.load():
                     names = [way.name for way in ways]
                     if row.before not in names:
                         raise PluginError(
                             f"{entry.source} adds a way before {row.before!r} to the ways of "
-                            f"{self.name!r}, which are {', '.join(names)}; install versions of "
-                            f"calor-kernel and {entry.distribution} that belong together"
+                            f"{self.name!r}, which are {', '.join(names)}; {_together(entry)}"
                         )
                     ways.insert(names.index(row.before), row.way)
         return tuple(ways)
 
 
+def _together(entry: Entry) -> str:
+    return f"install versions of calor-kernel and {entry.distribution} that belong together"
+
+
 @cache
 def _brought() -> tuple[Entry, ...]:
-    return tuple(scan(GROUP))
+    return tuple(scan(GROUP, "calor-kernel", range(1, 2)))
 
 
 def serves(problem: object, request: Request) -> None:

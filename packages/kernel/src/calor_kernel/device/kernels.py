@@ -61,10 +61,10 @@ class Kernels:
         cold: dict[Key, str | None] = {}
         for key in keys:
             # A kernel known only to this process has no name on disk.
-            name = stored = None
+            name = None
             with suppress(KernelTypeError):
                 name = self.images.key(key[0])
-                stored = self.images.read(name)
+            stored = None if name is None else self.images.read(name)
             if stored is None:
                 cold[key] = name
             else:

@@ -224,7 +224,7 @@ Parts = tuple[kl.KernelFunction, Grid, dict[str, object]]
 
 
 def _dense(count: int, stride: int, width: int, info: DeviceInfo) -> Parts:
-    units = kl.min(info.max_units, 256)
+    units = min(info.max_units, 256)
     chunk = units * width * (_TURNS if units > 1 else max(_GRAIN // width, 1))
     if units > 1 and width <= 4:
         # Addresses may be unaligned for vectors; single elements of neighbours are coalesced.
@@ -234,7 +234,7 @@ def _dense(count: int, stride: int, width: int, info: DeviceInfo) -> Parts:
 
 
 def _rows(shape: tuple[int, ...], strides: tuple[int, ...], width: int, info: DeviceInfo) -> Parts:
-    units = kl.min(info.max_units, 256)
+    units = min(info.max_units, 256)
     given: dict[str, object] = {"sizes": shape, "strides": strides}
     if units > 1:
         count = prod(shape)
@@ -251,7 +251,7 @@ def _crosses(shape: tuple[int, ...], strides: tuple[int, ...], width: int) -> bo
     """Return whether another axis than the last is dense, and both are long."""
     if strides[-1] in (0, 1) or 1 not in strides or width < 4:
         return False
-    return kl.min(shape[strides.index(1)], shape[-1]) >= kl.min(width, 16)
+    return min(shape[strides.index(1)], shape[-1]) >= min(width, 16)
 
 
 def _transposing(
@@ -259,7 +259,7 @@ def _transposing(
 ) -> Parts:
     axis = strides.index(1)
     dense = row_major(shape)
-    rest = [i for i in kl.range(len(shape) - 1) if i != axis]
+    rest = [i for i in range(len(shape) - 1) if i != axis]
     rows, columns = shape[axis], shape[-1]
     over = Transposition(
         rows,
@@ -273,7 +273,7 @@ def _transposing(
     blocks = prod(over.sizes)
     if info.max_units > 1 and info.has("barrier"):
         cubes = blocks * -(-rows // _TILE) * -(-columns // _TILE)
-        units = max(kl.min(info.max_units // _TILE, 8), 1)
+        units = max(min(info.max_units // _TILE, 8), 1)
         return copy_tiles, Grid((cubes, 1, 1), (_TILE, units, 1)), {"over": over, "tile": _TILE}
-    side = kl.min(width, 16)
+    side = min(width, 16)
     return copy_transposed, Grid.line(blocks * -(-rows // side)), {"over": over, "width": side}

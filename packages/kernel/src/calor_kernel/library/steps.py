@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from calor.dtypes import DType
+from calor.errors import CompileError
 from calor.specs import Spec
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
@@ -66,8 +67,27 @@ class Steps:
         attributes: Mapping[str, object],
         operands: Sequence[tuple[View, Argument]],
         results: Sequence[tuple[Spec, Argument]],
+    ) -> None:
+        """Add the work of another op for a request; operands and results come with their memory.
+
+        Raises
+        ------
+        CompileError
+            If the family of the op refuses it.
+        """
+        refused = self.try_include(request, op, attributes, operands, results)
+        if refused is not None:
+            raise CompileError(f"{request.op} needs {op}: {refused.reason}", op=request.op)
+
+    def try_include(
+        self,
+        request: Request,
+        op: str,
+        attributes: Mapping[str, object],
+        operands: Sequence[tuple[View, Argument]],
+        results: Sequence[tuple[Spec, Argument]],
     ) -> Refusal | None:
-        """Add the work of another op for a request; operands and results come with their memory."""
+        """Do what :meth:`include` does, or return why the family of the op refuses it."""
         views, specs = tuple(view for view, _ in operands), tuple(spec for spec, _ in results)
         asked = replace(request, op=op, attributes=attributes, inputs=views, outputs=specs)
         found = LOWERINGS[op](asked)

@@ -101,7 +101,7 @@ class BiasParts:
             **own,
         )
         if not whole:
-            count, units = prod(self.shape), kl.min(request.info.max_units, 64)
+            count, units = prod(self.shape), min(request.info.max_units, 64)
             steps.add(
                 sum_parts,
                 Grid.line(-(-count // units), units),

@@ -33,7 +33,7 @@ class Along:
 
     def steps(self, k: int, lanes: int) -> tuple[int, ...]:
         """Return the elements of tap k for each pixel of a vector."""
-        return tuple(i * self.stride + k * self.dilation for i in kl.range(lanes))
+        return tuple(i * self.stride + k * self.dilation for i in range(lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Back:
         A window is given by its distance from j.
         """
         found = []
-        for k in kl.range(self.taps):
+        for k in range(self.taps):
             place = phase - self.start - k * self.dilation
             if place % self.stride == 0:
                 found.append((k, place // self.stride))

@@ -40,8 +40,8 @@ class Row:
     def pairs(self) -> list[tuple[int, int, int]]:
         """Return (input pixel, output pixel, tap) of all products without padding, in order."""
         found = []
-        for place in kl.range(self.of.count):
-            for tap in kl.range(self.of.window):
+        for place in range(self.of.count):
+            for tap in range(self.of.window):
                 at = place * self.of.stride + tap * self.of.dilation + self.of.start
                 if at % self.divide == 0 and 0 <= at // self.divide < self.of.size:
                     found.append((at // self.divide, place, tap))

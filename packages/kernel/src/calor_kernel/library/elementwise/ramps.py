@@ -36,7 +36,7 @@ def lower_iota(request: Request) -> Sequence[Work]:
     """Lower the row of ramps."""
     info = request.info
     (output,) = request.outputs
-    units = kl.min(info.max_units, 256)
+    units = min(info.max_units, 256)
     chunk = units * 4 if units > 1 else _CHUNK
     made = launch(
         ramp,

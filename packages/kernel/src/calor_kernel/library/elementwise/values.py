@@ -128,7 +128,7 @@ def load(
 def _align(width: int, dtype: DType, align: int) -> int:
     """Return the alignment of ``width`` values, at most their size."""
     size: int = width * dtype.itemsize
-    return kl.min(size & -size, align)
+    return min(size & -size, align)
 
 
 @kl.helper

@@ -205,9 +205,9 @@ def numbers_of(rows: int) -> DType:
 
 def grid_of(info: DeviceInfo, rows: int, length: int) -> Grid:
     """Return the cubes for rows of vectors: units along a row, and along the rows."""
-    units = kl.min(_UNITS, info.max_units)
+    units = min(_UNITS, info.max_units)
     along = 1
-    while along < kl.min(_ALONG, units) and along < length:
+    while along < min(_ALONG, units) and along < length:
         along *= 2
     cube = along, units // along, 1
     return Grid((-(-rows // cube[1]), 1, 1), cube)

@@ -188,7 +188,7 @@ def copy_launch(
     rows = prod(region.sizes[:-1])
     adjacent = region.target[-1] == 1
     fill = part is None and len(region.sizes) == 1 and region.source[-1] == 0 and adjacent
-    width = kl.max(1, info.vector_bytes // itemsize)
+    width = max(1, info.vector_bytes // itemsize)
     if not (adjacent and (region.source[-1] == 1 or fill)):
         width = 1
     units, turns = share(rows, region.sizes[-1] * itemsize, info, _GRAIN)
@@ -212,8 +212,8 @@ def copy_launch(
 def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int, int]:
     """Return the units of a cube and the rows of a unit; a cube of one unit has ``grain`` bytes."""
     if info.max_units > 1:
-        return kl.min(info.max_units, 64), 1
-    return 1, kl.max(1, kl.min(rows, grain // kl.max(row_bytes, 1)))
+        return min(info.max_units, 64), 1
+    return 1, max(1, min(rows, grain // max(row_bytes, 1)))
 
 
 def dense_copy(view: View, result: Spec, info: DeviceInfo) -> list[Launch]:

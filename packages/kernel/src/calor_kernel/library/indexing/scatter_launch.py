@@ -216,7 +216,7 @@ class CooperativeScatter:
         order = self.steps.room(self.picks, int64)
         self._add_flat(number_rows, "scatter rows", numbers=numbers)
         given, found = spec_of((self.picks,), dtype), spec_of((self.picks,), int64)
-        refused = self.steps.include(
+        refused = self.steps.try_include(
             self.target.request,
             "sort",
             {"axis": 0, "descending": False},

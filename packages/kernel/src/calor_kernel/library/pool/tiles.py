@@ -57,14 +57,14 @@ class Tile:
         across = self.row * self.wide
         return tuple(
             (lane // self.row * self.high + i) * across + lane % self.row * self.wide + j
-            for lane in kl.range(self.lanes)
+            for lane in range(self.lanes)
         )
 
     def owners(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return for each element of the block its window, and its index in the window."""
         across = self.row * self.wide
         windows, numbers = [], []
-        for element in kl.range(self.block):
+        for element in range(self.block):
             line, column = divmod(element, across)
             windows.append(line // self.high * self.row + column // self.wide)
             numbers.append(line % self.high * self.wide + column % self.wide)

@@ -23,7 +23,7 @@ Lanes = np.ndarray[Any, Any]
 
 def _compressed(values: Lanes, mask: Lanes) -> Lanes:
     """Return the lanes of the mask in their order, then zeros."""
-    rows = kl.max(len(values), len(mask))
+    rows = max(len(values), len(mask))
     values = np.broadcast_to(values, (rows, values.shape[1]))
     mask = np.broadcast_to(mask, values.shape)
     order = np.argsort(~mask, axis=1, kind="stable")
@@ -160,7 +160,7 @@ def pairs_of_network(n: int) -> list[tuple[int, int]]:
         k = p
         while k >= 1:
             for j in range(k % p, n - k, 2 * k):
-                for i in range(kl.min(k, n - j - k)):
+                for i in range(min(k, n - j - k)):
                     if (i + j) // (2 * p) == (i + j + k) // (2 * p):
                         found.append((i + j, i + j + k))
             k //= 2
