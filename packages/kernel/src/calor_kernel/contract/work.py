@@ -249,7 +249,7 @@ def flags_of(works: Iterable[Work]) -> int:
 Lowering = Callable[[Request], Sequence[Work] | Refusal]
 """Returns candidates, the cost model's favourite first; or the reason why there is none.
 
-A lowering asks for dense operands by ``needs_dense``; the planner copies the others.
+A lowering asks for dense operands by ``dense`` of :func:`lowering`; the planner copies them.
 """
 
 LOWERINGS: dict[str, Lowering] = {}

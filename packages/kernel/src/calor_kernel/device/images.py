@@ -36,7 +36,7 @@ from calor_kernel.language.kernel import KernelFunction
 _FORM: Final = 1
 KERNELS: Final = "kernels"
 # The folders that determine an image, beside the kernel's own module.
-_ROOMS: Final = ("ir", "language", "library", "printers")
+_ROOMS: Final = ("contract", "ir", "language", "library", "printers")
 _DECLARED: dict[int, tuple[Buffer | Scalar, str]] = {}
 
 

@@ -93,6 +93,7 @@ class Steps:
         found = LOWERINGS[op](asked)
         if isinstance(found, Refusal):
             return found
+        assert not found[0].failures, f"{op} reports failures, which {request.op} would not see"
         memory: dict[Argument, Argument] = {Input(k): x for k, (_, x) in enumerate(operands)}
         memory |= {Output(k): x for k, (_, x) in enumerate(results)}
         memory |= {Scratch(k): self.memory(nbytes) for k, nbytes in enumerate(found[0].scratch)}

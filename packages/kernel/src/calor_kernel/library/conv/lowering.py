@@ -155,13 +155,13 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("products", product_refusal, product_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(
-        "implicit GEMM by FMA",
+        "implicit GEMM by FMA beside MMA",
         lambda one, request: "TF32 is allowed" if one.rounded else simt_refusal(one, request),
         simt_works,
         tier=1,
     ),
     Way("implicit GEMM by FMA", simt_refusal, simt_works, spare=True),
-    Way("tiles", tiles_refusal, tiles_works, tier=3),
+    Way("tiles", tiles_refusal, tiles_works, tier=2),
     _DIRECT,
 )
 

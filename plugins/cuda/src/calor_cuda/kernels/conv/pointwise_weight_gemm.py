@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
-from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
@@ -37,10 +37,12 @@ def pointwise_weight_refusal(one: Convolution, request: Request) -> str | None:
     if not one.seen.by_weight:
         return "it is no weight gradient"
     found = parts_of(one.seen, one.rounded, one.info)
-    return "it is no product of whole lines that warp groups take" if found is None else None
+    if found is None:
+        return "it is no product of whole lines that warp groups take"
+    return tma_refusal(found, one.info)
 
 
-def pointwise_weight_works(one: Convolution, request: Request) -> Iterator[Work]:
+def pointwise_weight_works(one: Convolution, request: Request) -> Iterator[Work | Dropped]:
     """Yield products of images, or of pieces of images, as parts of the sum."""
     info, dtype = one.info, one.seen.a.dtype
     found = parts_of(one.seen, one.rounded, info)
@@ -54,6 +56,7 @@ def pointwise_weight_works(one: Convolution, request: Request) -> Iterator[Work]
         assert isinstance(parts.place, Scratch)
         launch = boxed(found, (Input(1), Input(0)), info, parts.place)
         if isinstance(launch, Dropped):
+            yield launch
             return
         steps.launches.append(launch(plan))
         add_parts(steps, parts, dtype, (1, 1, count, count), found.batches, count, info)

@@ -83,7 +83,7 @@ def _first(problem: Correlation) -> bool:
     return columns * pixels <= _FEW[problem.a.dtype.itemsize] and pixels >= _MANY
 
 
-def weight_product_works(one: Convolution, request: Request) -> Iterator[Work]:
+def weight_product_works(one: Convolution, request: Request) -> Iterator[Work | Dropped]:
     """Yield the works of a suitable weight gradient, the likeliest first."""
     problem, info = one.seen, one.info
     best: dict[tuple[int, int], _Made] = {}
@@ -91,7 +91,8 @@ def weight_product_works(one: Convolution, request: Request) -> Iterator[Work]:
         best.setdefault((made.plan.rows, made.plan.columns), made)
     for made in list(best.values())[:_TIMED]:
         work = _work(problem, made, info, one.rounded)
-        if work is None:
+        if isinstance(work, Dropped):
+            yield work
             return
         plan = made.plan
         name = f"product of places, boxes {plan.rows}x{plan.columns} in {made.parts}"
@@ -129,8 +130,8 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
             yield _Made(made, parts, share, cycles)
 
 
-def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) -> Work | None:
-    """Return the work of a plan, None if TMA refuses it."""
+def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) -> Work | Dropped:
+    """Return the work of a plan, or why TMA refuses it."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
     (_, outputs, channels), images, axes = p.leads, p.depth, two_axes(p)
     columns, room = _columns(p), made.parts * made.share
@@ -145,7 +146,7 @@ def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) ->
     assert isinstance(target.place, Output | Scratch)
     launch = boxed(product, (left, right), info, target.place)
     if isinstance(launch, Dropped):
-        return None
+        return launch
     places = (axes[0].terms, axes[1].terms)
     whole = [SightAxis(a.terms, a.b, 0, 1, 0) for a in axes]
     seen = [SightAxis(a.size, a.a, a.start, a.summed, a.result) for a in axes]
