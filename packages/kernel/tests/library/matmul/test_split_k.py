@@ -7,14 +7,14 @@ import pytest
 
 import calor
 from calor.backends.device import device_of
-from calor.dtypes import bfloat16, int32
+from calor.dtypes import bfloat16, float16, int32
 from calor_cuda.kernels.matmul import split_k_launch
 from calor_cuda.kernels.matmul import ways as tma_ways
-from calor_cuda.kernels.matmul.split_k import Shares, Split
+from calor_cuda.kernels.matmul.split_k import TileParts
 from calor_interpreter.device import LanesDevice
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.work import Candidates
-from calor_kernel.language import Buffer, Scalar, cube_count, cube_position, kernel
+from calor_kernel.language import Buffer, Scalar, cube_position, kernel
 from calor_kernel.library.matmul import lowering
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.runtime import autotune
@@ -109,65 +109,44 @@ def test_candidates_are_timed_with_flags(monkeypatch, seen):
 
 
 @kernel
-def said(found, deep, tiles, each, more, rounds, *, depth, most):
-    """Write what each cube does one after another, in four numbers."""
+def said(found, deep, parts, *, depth):
+    """Write the piece of each cube in four numbers."""
     cube = cube_position(0)
-    split = Split(tiles, each, more, rounds)
-    schedule = Shares(cube, cube_count(0), deep, depth, found, found, split)
+    schedule = TileParts(cube, deep, depth, found, found, parts)
     for turn in schedule.turns():
         piece = schedule.piece(turn)
-        at = (cube * most + turn) * 4
+        at = (cube + turn) * 4
         found[at] = piece.tile
-        found[at + 1] = piece.begin
+        found[at + 1] = piece.start
         found[at + 2] = piece.length
         found[at + 3] = piece.ends.to(int32)
 
 
-def pieces_of(tiles, steps, cubes, rounds):
-    """Return what each cube does one after another: tile, first step, steps, whether it ends."""
-    depth, most = 8, tiles + rounds
-    size = Scalar(int32, nonnegative=True)
-    built = said.build([Buffer(int32), *(size,) * 5], index=int32, depth=depth, most=most)
-    found = np.full((cubes, most, 4), -1, np.int32)
+@pytest.mark.parametrize(
+    ("tiles", "steps", "parts"), [(5, 8, 4), (3, 9, 3), (1, 12, 12), (6, 2, 2)], ids=str
+)
+def test_every_step_is_computed_once(tiles, steps, parts):
+    """Parts of a tile are adjacent cubes in the order of their steps, so all cubes before wait."""
+    depth, size = 8, Scalar(int32, nonnegative=True)
+    built = said.build([Buffer(int32), size, size], index=int32, depth=depth)
+    found = np.full((tiles, parts, 4), -1, np.int32)
     # The last step is not a whole one.
-    given = found.reshape(-1), steps * depth - 3, tiles, *divmod(tiles * steps, cubes), rounds
-    run_on_lanes(built, (cubes, 1, 1), given)
-    found[..., 2] //= depth
-    return [[tuple(row) for row in cube if row[0] >= 0] for cube in found.tolist()]
+    run_on_lanes(built, (tiles * parts, 1, 1), (found.reshape(-1), steps * depth - 3, parts))
+    assert (found[..., 0] == np.arange(tiles)[:, None]).all()
+    length = steps // parts * depth
+    assert (found[..., 1] == np.arange(parts) * length).all()
+    assert (found[..., 2] == length).all()
+    assert (found[..., 3] == (np.arange(parts) == parts - 1)).all()
 
 
-@pytest.mark.parametrize(
-    ("tiles", "steps", "cubes", "rounds"),
-    [(5, 7, 4, 0), (3, 9, 8, 2), (2, 16, 8, 0), (9, 3, 5, 1), (1, 12, 12, 0), (6, 1, 4, 1)],
-    ids=str,
-)
-def test_every_step_is_computed_once(tiles, steps, cubes, rounds):
-    made = pieces_of(tiles, steps, cubes, rounds)
-    done = np.zeros((tiles + rounds * cubes, steps), np.int64)
-    for own in made:
-        for tile, begin, count, _ in own:
-            done[tile, begin : begin + count] += 1
-    assert (done == 1).all()
-    shares = [sum(count for tile, _, count, _ in own if tile < tiles) for own in made]
-    assert max(shares) - min(shares) <= 1
-
-
-@pytest.mark.parametrize(
-    ("tiles", "steps", "cubes"), [(5, 7, 4), (3, 9, 8), (2, 16, 8), (7, 5, 3), (1, 12, 12)], ids=str
-)
-def test_a_cube_waits_for_what_those_before_it_do_first(tiles, steps, cubes):
-    """So a launch ends in whatever order cubes get their turns, as long as lower ones begin."""
-    made = pieces_of(tiles, steps, cubes, 0)
-    for number, own in enumerate(made):
-        # What a cube hands over is what it does first, and there is one such piece at most.
-        assert all(ends for _, _, _, ends in own[1:])
-        for tile, begin, _, ends in own:
-            left, below = begin if ends else 0, number
-            while left:
-                below -= 1
-                other, start, count, ended = made[below][0]
-                assert (other, start + count, ended) == (tile, left, False)
-                left = start
+def test_sums_are_aligned_where_a_result_of_half_the_size_is_not():
+    a, b = Operand((0, 0), 8192, 1, 0, float16), Operand((0, 0), 8192, 1, 0, float16)
+    product = Product((1, 1), 128, 132, 8192, a, b, float16)
+    hopper = replace(SEVERAL, cores=132, max_units=1024)
+    first = offered(product, hopper, False)[0].variant
+    assert first == "boxes 64x128x64 by 256 in 16 in 16 parts"
+    reasons = {one.variant: one.reason for one in offered(product, hopper, True).dropped}
+    assert "16 bytes" in reasons["warp-group TMA"]
 
 
 def test_parts_need_cubes_that_go_on():

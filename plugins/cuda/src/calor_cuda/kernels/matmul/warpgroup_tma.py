@@ -16,13 +16,7 @@ from typing import Annotated, Generic, TypeVar
 
 from calor.dtypes import int64
 from calor_cuda.kernels.matmul.register_a import rows_in_registers
-from calor_cuda.kernels.matmul.split_k import (
-    Shares,
-    Split,
-    WholeTiles,
-    hand_over,
-    take_over,
-)
+from calor_cuda.kernels.matmul.split_k import TileParts, WholeTiles, hand_over, take_over
 from calor_cuda.kernels.matmul.tma_store import write_tile
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
 from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
@@ -65,14 +59,14 @@ def matmul_tma(
     of_b: Products[kl.Number],
     sums: kl.InOut | None,
     flags: kl.InOut | None,
-    split: Split[kl.Number] | None,
+    split: kl.Size | None,
     *,
     plan: TmaPlan,
 ) -> None:
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
     ``batches``: the products, ``inner`` of them along the inner batch axis. ``sums``,
-    ``flags``, ``split``: the memory and the shares of split-K.
+    ``flags``, ``split``: the memory of split-K, and the parts of each tile.
     """
     kl.launch_attributes(cubes_per_core=1)
     m, n, k = sizes.m, sizes.n, sizes.k
@@ -154,11 +148,11 @@ def matmul_tma(
             stage, parity = ring.multiply(
                 made, shape, piece.length, plan.depth, stage, parity, left_of
             )
-            if isinstance(schedule, Shares) and not piece.ends:
+            if isinstance(schedule, TileParts) and not piece.ends:
                 hand_over(schedule, made, group, unit, plan)
             else:
-                if isinstance(schedule, Shares):
-                    take_over(schedule, made, piece, group, unit, plan)
+                if isinstance(schedule, TileParts):
+                    take_over(schedule, made, group, unit, plan)
                 write_tile(c_map, parts, made, (batch, row, column), group, plan)
         kl.wait_puts()
 
@@ -170,15 +164,15 @@ def schedule_of(
     deep: kl.Number,
     sums: kl.Pointer | None,
     flags: kl.Pointer | None,
-    split: Split[kl.Number] | None,
+    split: kl.Number | None,
     plan: TmaPlan,
-) -> WholeTiles | Shares:
+) -> WholeTiles | TileParts:
     """Return the schedule of cube ``first`` of ``step``.
 
     Each role computes it anew, so that its numbers occupy no registers across both roles.
     """
     if sums is not None and flags is not None and split is not None:
-        return Shares(first, step, deep, plan.depth, sums, flags, split)
+        return TileParts(first, deep, plan.depth, sums, flags, split)
     return WholeTiles(first, step, tiles, deep)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from calor.dtypes import int32, uint32
-from calor_cuda.kernels.matmul.split_k import Split
 from calor_cuda.kernels.matmul.split_k_launch import Parts
 from calor_cuda.kernels.matmul.split_k_two_pass import sums_of
 from calor_cuda.kernels.matmul.warpgroup_tma import Products, matmul_tma
@@ -38,15 +37,15 @@ def tma_refusal(product: Product, info: DeviceInfo, *, transposed: bool = False)
     ``transposed``: the product is that of the transposes, and a is dense along its rows.
     """
     if not all(map(info.has, NEEDED)) or info.planes[0] != 32:
-        return "the device has no copy engine, or no products beside its units"
+        return "the device has no TMA, or no asynchronous matrix instruction"
     a, b = product.a, product.b
     item = a.dtype.itemsize
     if transposed and not (item == product.dtype.itemsize == FOUR and a.depth != 1 == b.depth):
-        return "factors in registers are of four bytes, and lie along the rows"
+        return "operands in registers are of four bytes, and dense along the rows"
     if item != _BOTH_WAYS and not a.depth == b.depth == 1 and not transposed:
-        return f"factors of {a.dtype.name} are read along the summed axis alone"
+        return f"operands of {a.dtype.name} are read along the K axis alone"
     if max(item, product.dtype.itemsize) > 4 or b.dtype is not a.dtype:
-        return f"lines of {a.dtype.name} and {b.dtype.name} are not alike"
+        return f"no instruction multiplies {a.dtype.name} by {b.dtype.name}"
     if (product.m if transposed else product.n) * product.dtype.itemsize % _NBYTES:
         return "rows of the result do not begin at multiples of 16 bytes"
     if product.k == 0 or any(n >= _MOST for n in (product.m, product.n, product.k)):
@@ -110,7 +109,7 @@ def tma_launch(
         place = Scratch(len(task.scratch) - 1)
         sums = Bound(place, sums_of(product.dtype), _NBYTES)
         flags = Bound(Flags(cubes * plan.groups), uint32)
-        split = Split(parts.tiles, parts.steps // parts.parts, 0, 0)
+        split = parts.parts
     left, right = (
         Bound(_from(place, operand), operand.dtype, _NBYTES)
         for place, operand in zip(task.places, (a, b), strict=True)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from calor.dtypes import float32
+from calor.dtypes import DType, float32
 from calor_cuda.kernels.matmul.operand_transpose import turned
 from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
-from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of
+from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of, sums_of
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.contract.choices import exceeds
@@ -52,14 +52,20 @@ _SUM = 4  # Bytes.
 
 
 def _tma_refusal(task: Task, request: Request) -> str | None:
+    return _refused(task, task.product.dtype)
+
+
+def _refused(task: Task, written: DType) -> str | None:
+    """Return why no tile of a product can be written in a dtype, None if it can."""
     product = task.product
     if not (product.rounded or product.halves or product.narrow):
         return "no asynchronous matrix instruction takes its types"
-    return too_small(product) or tma_refusal(product, task.info)
+    return too_small(product) or tma_refusal(replace(product, dtype=written), task.info)
 
 
 def _split_refusal(task: Task, request: Request) -> str | None:
-    reason = _tma_refusal(task, request)
+    # Sums are wider than the result, so their rows may be aligned where the result's are not.
+    reason = _refused(task, sums_of(task.product.dtype))
     if reason is None and not request.candidates and _usual_parts(task) is None:
         return "there are enough tiles, or one launch does it"
     return reason
@@ -77,7 +83,7 @@ def _transpose_refusal(task: Task, request: Request) -> str | None:
     if not (product.rounded or product.narrow) or all(product.along):
         return "the instruction reads both operands as they lie, or not at all"
     if not all(map(task.info.has, _COPIED)):
-        return "the device has no copy engine, or no products beside its units"
+        return "the device has no TMA, or no asynchronous matrix instruction"
     return too_small(product)
 
 
