@@ -4,11 +4,11 @@
 
 Each run is a process of its own that imports the sources of one tree, and the trees take turns. A
 case's time is the least of the medians of its runs. Cases whose ratio is further from 1 than
-`--within` are measured again, without most others, before they are told as slower or faster. The
-exit status is 1 if a case is slower still, if results differ, or if only one tree runs a case.
+`--within` are measured again, without most others, before they are reported as slower or faster.
+The exit status is 1 if a case is still slower, if it fails, or if only one tree runs it.
 
-The runs share an empty cache, unless CALOR_CACHE_DIR names one: results of tuning that were stored
-before would change the choices of the tree alone that has kernels of their names.
+The runs share an empty cache, unless CALOR_CACHE_DIR names one. Stored results of tuning would
+change the choices of one tree only: the tree whose kernels have the stored names.
 """
 
 import argparse

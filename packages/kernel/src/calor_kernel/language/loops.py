@@ -305,7 +305,7 @@ def _substitute(blocks: Sequence[Block], replaced: Mapping[Value, Value]) -> Non
     if not replaced:
         return
 
-    def now(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    def substituted(values: tuple[Value, ...]) -> tuple[Value, ...]:
         return tuple(map(last, values))
 
     def last(value: Value) -> Value:
@@ -314,11 +314,11 @@ def _substitute(blocks: Sequence[Block], replaced: Mapping[Value, Value]) -> Non
         return value
 
     for block in blocks:
-        block.yields = now(block.yields)
+        block.yields = substituted(block.yields)
         for operation in block.walk():
-            operation.operands = now(operation.operands)
+            operation.operands = substituted(operation.operands)
             for region in operation.regions:
-                region.yields = now(region.yields)
+                region.yields = substituted(region.yields)
 
 
 def _sure(value: Number | None) -> Number:

@@ -394,7 +394,8 @@ class Dialect:
         said = text.replace("%", "%%").format(*forms)
         for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
             said = said.replace(character, escaped)
-        return f"printf({', '.join([f'{chr(34)}{said}{chr(92)}n{chr(34)}', *arguments])});"
+        given = ", ".join([f'"{said}\\n"', *arguments])
+        return f"printf({given});"
 
     def refuse(self, what: str) -> NoReturn:
         """Raise the error for an unsupported construct of the language."""

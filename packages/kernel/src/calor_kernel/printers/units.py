@@ -1,8 +1,9 @@
 """Collective operations, prints and inline texts in the C family.
 
-For languages without other operations of planes, they are composed of shuffles. Sums add halves
-first, as on lanes, so all units and all devices have the same bits. NaN and zeros in min and max
-follow the scalar rules, unlike in hardware reductions.
+A language whose only plane operations are shuffles has its collective operations composed of them.
+A sum adds the halves of the plane first, as the interpreter does, so all units and all devices have
+the same bits. In min and max, NaN and zeros follow the scalar rules; in hardware reductions they do
+not.
 """
 
 from __future__ import annotations

@@ -78,7 +78,10 @@ class BiasParts:
         request: Request,
         **own: object,
     ) -> None:
-        """Add the launch of a kernel for each block of queries and keys, and what follows."""
+        """Add the launch of a kernel for each block of queries and keys, and what follows.
+
+        ``grid``: that of one block; there is such a grid for each block of each matrix.
+        """
         p, matrices = self.problem, self.shape[0] * self.shape[1]
         down, across = -(-p.queries // block[0]), -(-p.keys // block[1])
         sum_rows, sum_keys = self.summed

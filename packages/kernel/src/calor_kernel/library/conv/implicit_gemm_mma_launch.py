@@ -39,7 +39,7 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
     windows_of,
 )
 from calor_kernel.library.conv.problem import Convolution, Correlation
-from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
+from calor_kernel.library.conv.split_sums import WHOLE, launch_sum, target_of
 from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.mma import MmaPlan, instruction_for, loads_together
 from calor_kernel.library.steps import Steps
@@ -254,7 +254,7 @@ def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bo
                 ],
                 plan=plan, pairs=pairs, halves=halves, ragged=outputs.size % plan.rows != 0,
             )  # fmt: skip
-    add_parts(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
+    launch_sum(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
     return steps.work()
 
 
@@ -305,5 +305,5 @@ def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
             plan=plan,
         )  # fmt: skip
     sizes = (1, 1, count, count) if same else (outputs.size, taps, channels.size, x.room)
-    add_parts(steps, target, dtype, sizes, splits, count, info)
+    launch_sum(steps, target, dtype, sizes, splits, count, info)
     return steps.work()

@@ -37,7 +37,7 @@ from calor_kernel.library.conv.implicit_gemm_simt import (
     conv_weight_simt,
 )
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
-from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
+from calor_kernel.library.conv.split_sums import ALIGN, launch_sum, target_of
 from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan, sums_of
 from calor_kernel.library.matmul.ranking import lack
@@ -319,7 +319,7 @@ def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceIn
                 ],
                 plan=plan, even=block == plan.depth, run=run,
             )  # fmt: skip
-    add_parts(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
+    launch_sum(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
     return steps.work()
 
 
@@ -373,5 +373,5 @@ def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceI
     sizes = (outputs.size, 1, columns, wide)
     if alike and taps > 1:
         sizes = (outputs.size, taps, channels.size, room)
-    add_parts(steps, target, dtype, sizes, parts, part_step, info)
+    launch_sum(steps, target, dtype, sizes, parts, part_step, info)
     return steps.work()

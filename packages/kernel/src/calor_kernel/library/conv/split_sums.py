@@ -88,7 +88,7 @@ def target_of(steps: Steps, dtype: DType, count: int) -> Bound:
     return Bound(steps.memory(count * float32.itemsize), float32)
 
 
-def add_parts(
+def launch_sum(
     steps: Steps,
     parts: Bound,
     dtype: DType,

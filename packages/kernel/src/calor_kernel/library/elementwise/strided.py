@@ -79,10 +79,11 @@ def moved(start: kl.Index, step: int, i: kl.Index, stride: kl.Index) -> kl.Index
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Values along the last axis: the positions of value 0 in the operands and in the results.
+    """A run of values along the last axis.
 
-    ``strides``: those of the operands along the axis. ``ahead``: values that have been read.
-    ``flat``: whether all positions are those of the values.
+    ``starts``: the positions of value 0 in the operands; ``base``: its position in the results.
+    ``strides``: those of the operands along the axis. ``ahead``: for each operand its value, if it
+    has been read. ``flat``: whether value i is element i of every operand.
     """
 
     by: Blueprint

@@ -36,8 +36,7 @@ def expand_complex(
     for i in kl.range(first, kl.min(first + turns, count)):
         column, rest = i % n, i // n
         row, batch = rest % k, rest // k
-        at = of.place.at(batch // of.batch_inner, batch % of.batch_inner)
-        at = 2 * (at + row * of.depth + column * of.column)
+        at = 2 * (of.start(batch) + row * of.depth + column * of.column)
         real, imaginary = source[at], source[at + 1]
         to = 4 * batch * k * n + 4 * row * n + 2 * column
         target[to] = real

@@ -91,9 +91,7 @@ class Matrices(Generic[N]):
 
     def start(self: Matrices[kl.Number], batch: kl.Number) -> kl.Number:
         """Return the position of a matrix."""
-        place = self.place
-        outer = place.base + batch // self.batch_inner * place.outer
-        return outer + batch % self.batch_inner * place.inner
+        return self.place.at(batch // self.batch_inner, batch % self.batch_inner)
 
 
 def signed(stride: int) -> Multiple:

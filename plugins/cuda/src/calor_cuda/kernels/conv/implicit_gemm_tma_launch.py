@@ -46,7 +46,7 @@ from calor_kernel.library.conv.problem import (
     Part,
     undivided,
 )
-from calor_kernel.library.conv.split_sums import WHOLE, add_parts, target_of
+from calor_kernel.library.conv.split_sums import WHOLE, launch_sum, target_of
 from calor_kernel.library.steps import Steps
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
@@ -144,7 +144,7 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         target = target_of(steps, problem.a.dtype, splits * step if splits > 1 else 0)
         (phase,) = phases_of(seen, weights)
         steps.launches.append(_launch(phase.problem, form, splits, step, x, weights, target, info))
-        add_parts(steps, target, problem.a.dtype, (1, 1, problem.size, step), splits, step, info)
+        launch_sum(steps, target, problem.a.dtype, (1, 1, problem.size, step), splits, step, info)
         name = f"boxes {_title(plan)}{f' in {splits}' if splits > 1 else ''}"
         yield replace(steps.work(), variant=name, group=int(few or made not in likely))
 

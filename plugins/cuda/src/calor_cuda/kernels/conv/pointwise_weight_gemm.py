@@ -17,7 +17,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
 from calor_kernel.library.conv.pointwise_gemm import dense
 from calor_kernel.library.conv.problem import Convolution, Correlation
-from calor_kernel.library.conv.split_sums import add_parts, target_of
+from calor_kernel.library.conv.split_sums import launch_sum, target_of
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.steps import Steps
 
@@ -59,7 +59,7 @@ def pointwise_weight_works(one: Convolution, request: Request) -> Iterator[Work 
             yield launch
             return
         steps.launches.append(launch(plan))
-        add_parts(steps, parts, dtype, (1, 1, count, count), found.batches, count, info)
+        launch_sum(steps, parts, dtype, (1, 1, count, count), found.batches, count, info)
         name = f"product, boxes {plan.rows}x{plan.columns} of parts"
         yield replace(steps.work(), variant=name)
 

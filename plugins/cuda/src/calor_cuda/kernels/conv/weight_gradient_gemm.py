@@ -22,7 +22,7 @@ from calor_kernel.contract.launching import Bound, operand
 from calor_kernel.contract.work import Dropped, Output, Request, Scratch, Work
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
-from calor_kernel.library.conv.split_sums import ALIGN, add_parts, target_of
+from calor_kernel.library.conv.split_sums import ALIGN, launch_sum, target_of
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.steps import Steps
 
@@ -161,5 +161,5 @@ def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) ->
         ),
         launch(made.plan),
     ]
-    add_parts(steps, target, dtype, (1, 1, count, count), made.parts, count, info)
+    launch_sum(steps, target, dtype, (1, 1, count, count), made.parts, count, info)
     return steps.work()
