@@ -103,6 +103,7 @@ __all__ = [
     "timeit",
     "trace",
     "tree",
+    "tune",
     "uint8",
     "uint16",
     "uint32",
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from calor.persistence import load, save
     from calor.safetensors_file import read_safetensors, write_safetensors
     from calor.timing import timeit
+    from calor.transforms.tuning import tune
 
     __version__: str
 else:
@@ -133,6 +135,7 @@ else:
         "read_safetensors": "safetensors_file",
         "write_safetensors": "safetensors_file",
         "timeit": "timing",
+        "tune": "transforms.tuning",
     }
 
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.

@@ -1,4 +1,4 @@
-"""The command line: ``python -m calor devices``, ``doctor`` and ``new-backend``."""
+"""The command line: ``python -m calor devices``, ``doctor``, ``tune`` and ``new-backend``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     project = commands.add_parser("new-backend", help="write a project for a device of your own")
     project.add_argument("name", help="the device's name, such as acme")
     project.add_argument("--directory", help="the project's folder; calor-NAME here if not given")
+    tuning = commands.add_parser("tune", help="run a script and measure its kernels' candidates")
+    tuning.add_argument("--device", metavar="NAME", help="the device; the default one if not given")
+    tuning.add_argument(
+        "--seconds", type=float, default=60.0, help="the time for measuring, 60 if not given"
+    )
+    tuning.add_argument("script", help="the script; it runs as a program on the device")
+    tuning.add_argument("arguments", nargs=argparse.REMAINDER, help="the arguments of the script")
     options = parser.parse_args(arguments)
 
     from calor.errors import CalorError
@@ -37,11 +44,38 @@ def _answer(options: argparse.Namespace) -> tuple[str, int]:
 
     if options.command == "new-backend":
         return _new_backend(options.name, options.directory), 0
+    if options.command == "tune":
+        return _tune(options), 0
     if options.command == "doctor":
         return doctor.doctor_text()
     if options.features:
         return doctor.features_text(get_device(options.features)), 0
     return doctor.devices_text()
+
+
+def _tune(options: argparse.Namespace) -> str:
+    """Run a script while its device measures candidates; return what it found."""
+    import runpy
+    from pathlib import Path
+
+    from calor.device_selection import as_device, current_device, on_device
+    from calor.errors import ArgumentError
+
+    if not Path(options.script).is_file():
+        raise ArgumentError(f"tune: there is no script {options.script}")
+    device = current_device() if options.device is None else as_device(options.device)
+    script = Path(options.script)
+    given, path = sys.argv, sys.path[0]
+    sys.argv, sys.path[0] = [options.script, *options.arguments], str(script.resolve().parent)
+    try:
+        with (
+            on_device(device),
+            device.backend.tuning(device.index, options.seconds) as tuned,
+        ):
+            runpy.run_path(options.script, run_name="__main__")
+    finally:
+        sys.argv, sys.path[0] = given, path
+    return f"{device.name}: {tuned}"
 
 
 def _new_backend(name: str, directory: str | None) -> str:

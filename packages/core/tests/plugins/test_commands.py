@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from calor.__main__ import main
+from calor.backends.protocol import Tuned
 from calor.config import Config
 from calor.plugins.discovery import get_device
 from calor.units import bytes_text
@@ -219,3 +222,33 @@ def test_new_backend_says_where_its_templates_are(
     missing = "pytest"
     with pytest.raises(ModuleNotFoundError):
         main(["new-backend", "acme"])
+
+
+def test_tune_runs_a_script_on_a_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "program.py"
+    script.write_text("import sys, calor\nprint(sys.argv[1:], calor.ones(2).device)\n", "utf-8")
+    assert main(["tune", "--device", "numpy", str(script)]) == 1
+    assert capsys.readouterr().err == (
+        "numpy:0 has one way to do each operation, so nothing is tuned\n"
+    )
+    assert main(["tune", str(tmp_path / "missing.py")]) == 1
+    assert "tune: there is no script" in capsys.readouterr().err
+
+
+def test_tune_reports_what_the_device_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def tuning(index: int, seconds: float) -> Iterator[Tuned]:
+        yield Tuned(problems=2, timed=int(seconds), changed=1)
+
+    monkeypatch.setattr(get_device("null").backend, "tuning", tuning)
+    script = tmp_path / "program.py"
+    script.write_text("import sys, calor\nprint(sys.argv[1:], calor.ones(2).device)\n", "utf-8")
+    command = ["tune", "--device", "null", "--seconds", "7", str(script), "a", "--b"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == (
+        "['a', '--b'] null:0\n"
+        "null:0: problems: 2; candidates timed: 7, in 0.0 s; "
+        "problems with a faster kernel than the first choice: 1\n"
+    )

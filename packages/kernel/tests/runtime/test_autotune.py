@@ -10,7 +10,7 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.dtypes import float32, int64
-from calor.errors import CompileError
+from calor.errors import CompileError, UnsupportedError
 from calor.specs import spec
 from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.cost import Ceilings
@@ -283,3 +283,57 @@ def test_processes_append_at_once(tmp_path):
     processes = [subprocess.Popen([sys.executable, "-c", WRITER, path, str(n)]) for n in range(3)]
     assert [p.wait() for p in processes] == [0, 0, 0]
     assert len(Lines(path)) == 600
+
+
+def label_of(jitted):
+    (launched,) = jitted.programs[0].executable.base.recording.launches[0]
+    return launched.launch.label
+
+
+def test_tuning_a_program_replaces_its_kernels_and_runs_nothing(tuned, monkeypatch):
+    monkeypatch.setenv("CALOR_TUNE", "stored")
+    backend, engine = tuned()
+    with calor.device(device_of(backend, 0)):
+        state = calor.asarray(np.arange(16, dtype=np.float32))
+
+        @calor.jit
+        def step(x):
+            state[:] = -x
+
+        bound = step.bind(state)
+        step(state)
+        assert label_of(step) == "negate.6"
+        before = state.numpy()
+        found = calor.tune(bound)
+        assert (found.problems, found.timed, found.changed, found.left) == (1, 3, 1, 0)
+        assert (state.numpy() == before).all()
+        assert step.trace_count == len(step.programs) == 1
+        assert label_of(step) == "negate.1"
+        bound()
+        assert (state.numpy() == -before).all()
+        again = calor.tune(step, state)
+        assert (again.problems, again.timed, again.changed) == (1, 0, 1)
+    # Other programs have the stored results too.
+    assert negated(backend, 9) == "negate.1"
+    assert engine.tuner.mode == "stored"
+
+
+def test_tuning_ends_with_its_time(tuned, monkeypatch):
+    monkeypatch.setenv("CALOR_TUNE", "stored")
+    clock = iter(range(100))
+    monkeypatch.setattr(autotune, "perf_counter", lambda: float(next(clock)))
+    backend, _ = tuned()
+    with calor.device(device_of(backend, 0)):
+        found = calor.tune(calor.jit(lambda x: -x), calor.ones(16), seconds=0.5)
+    assert (found.problems, found.timed, found.left) == (1, 0, 1)
+    assert "no time was left for 1" in str(found)
+
+
+def test_a_deterministic_device_is_not_tuned(tuned, monkeypatch):
+    monkeypatch.setenv("CALOR_DETERMINISTIC", "1")
+    backend, _ = tuned()
+    with (
+        calor.device(device_of(backend, 0)),
+        pytest.raises(UnsupportedError, match="CALOR_DETERMINISTIC=1 asks for the same bits"),
+    ):
+        calor.tune(calor.jit(lambda x: -x), calor.ones(16))

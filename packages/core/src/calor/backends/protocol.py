@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,6 +47,7 @@ __all__ = [
     "Level",
     "MemoryFigures",
     "State",
+    "Tuned",
     "impossible",
     "partial",
 ]
@@ -83,6 +85,41 @@ class Claim:
 
     parts: tuple[tuple[int, ...], ...]
     reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Tuned:
+    """What :func:`calor.tune` measured.
+
+    Parameters
+    ----------
+    problems : int, optional
+        The kinds of problems with more than one candidate kernel.
+    timed : int, optional
+        The candidates that were timed; results of earlier runs are not timed again.
+    changed : int, optional
+        The problems for which another candidate than the first choice is the fastest.
+    left : int, optional
+        The problems for which no time was left.
+    seconds : float, optional
+        How long it took, in seconds.
+    """
+
+    problems: int = 0
+    timed: int = 0
+    changed: int = 0
+    left: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        text = (
+            f"problems: {self.problems}; candidates timed: {self.timed}, in {self.seconds:.1f} s; "
+            f"problems with a faster kernel than the first choice: {self.changed}"
+        )
+        if self.left:
+            text += f"; no time was left for {self.left}, so tune with more seconds"
+        return text
 
 
 class Backend(ABC):
@@ -431,6 +468,30 @@ class Backend(ABC):
             The function; None, the default, if calls are to be made in Python.
         """
         return None
+
+    def tuning(self, index: int, seconds: float) -> AbstractContextManager[Tuned]:
+        """Measure the kernels of all graphs that are compiled in a context.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        seconds : float
+            The time for measuring, in seconds.
+
+        Returns
+        -------
+        context manager of Tuned
+            What was measured; complete when the context ends.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend has nothing to measure, by default.
+        """
+        raise UnsupportedError(
+            f"{self.device_name(index)} has one way to do each operation, so nothing is tuned"
+        )
 
     def communicator(self, indices: Sequence[int]) -> Communicator:
         """Return what runs collectives of several devices; needs the feature collectives.

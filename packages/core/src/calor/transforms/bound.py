@@ -111,6 +111,11 @@ class Bound:
         self._add_route(args, kwargs)
         return made
 
+    def forget(self) -> None:
+        """Forget the ways to programs, which were replaced."""
+        self.routes, self.quick, self.compile, self.until = [], None, None, 0
+        self.__class__ = Bound
+
     def _add_route(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Remember the way to the program that was just called."""
         if not self.jitted.programs or self.parts.arrays:

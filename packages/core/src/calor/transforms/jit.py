@@ -6,9 +6,10 @@ import functools
 import inspect
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from calor.backends.device import Device
 from calor.collecting import collecting_later
 from calor.config import config
 from calor.device_selection import current_device
@@ -92,14 +93,8 @@ class Jitted:
         with self._first:
             if self.programs is not tried:
                 return self(*args, **kwargs)
-            arguments = Arguments(args, kwargs, self.static)
-            # Looked up now: what the function names may have been made after it was decorated.
-            self.roots = hidden_state(self.function)
-            device = self._device(arguments)
-            if arguments.arrays:
-                arguments.tensors = as_tensors(arguments.tensors, device)
             with collecting_later():
-                program = Program(self, arguments, device, jit)
+                program, arguments = self._traced(args, kwargs)
                 self.reasons.append(self._reason(program))
                 self._put_first(program)
                 if program.changes_arguments and _repeated(arguments.tensors):
@@ -108,7 +103,40 @@ class Jitted:
         assert result is not MISS, f"{self.name}: a new trace does not fit its own arguments"
         return result
 
-    def _device(self, arguments: Arguments) -> Any:
+    def _traced(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Program, Arguments]:
+        """Trace the function for a call's arguments."""
+        arguments, device = self._arguments(args, kwargs)
+        if arguments.arrays:
+            arguments.tensors = as_tensors(arguments.tensors, device)
+        return Program(self, arguments, device, jit), arguments
+
+    def _arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Arguments, Device]:
+        arguments = Arguments(args, dict(kwargs), self.static)
+        # Looked up now: what the function names may have been made after it was decorated.
+        self.roots = hidden_state(self.function)
+        return arguments, self._device(arguments)
+
+    def device_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Device:
+        """Return the device of a call with these arguments."""
+        return self._arguments(args, kwargs)[1]
+
+    def trace_again(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Trace and compile the function for these arguments anew; it does not run.
+
+        The new program takes the place of those with an equal graph.
+        """
+        with self._first, collecting_later():
+            program, _ = self._traced(args, kwargs)
+            same = [p for p in self.programs if p.graph.key == program.graph.key]
+            if not same:
+                self.reasons.append(self._reason(program))
+            self.programs = [program, *(p for p in self.programs if p not in same)]
+
+    def _device(self, arguments: Arguments) -> Device:
         given = [t._value.device for t in arguments.tensors if isinstance(t, Handle)]
         for device in given:
             if device is not given[0]:

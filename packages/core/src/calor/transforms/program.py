@@ -6,7 +6,7 @@ covers what nearly always holds; only if it fails, each condition is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from calor import tree
@@ -58,6 +58,14 @@ class JittedFunction(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the program that fits the arguments; trace the function if none does."""
+        ...
+
+    def device_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Device:
+        """Return the device of a call with these arguments."""
+        ...
+
+    def trace_again(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Trace and compile the function for these arguments anew; it does not run."""
         ...
 
 

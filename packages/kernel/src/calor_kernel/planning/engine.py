@@ -40,6 +40,9 @@ class Chooser(Protocol):
     def choose(self, task: Task) -> Work:
         """Return the candidate chosen for a task."""
 
+    def choose_all(self, tasks: Sequence[Task]) -> list[Work]:
+        """Return the candidates chosen for the tasks of a graph."""
+
 
 class Replanner(Protocol):
     """Plans known structures at new sizes. ``lock`` is held while one is learnt."""

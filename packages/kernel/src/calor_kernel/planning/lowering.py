@@ -50,6 +50,10 @@ class Lowerings:
         self.wants = wants
         self._memo: dict[Any, Sequence[Work] | Refusal] = {}
 
+    def forget(self) -> None:
+        """Forget the answers, when other ops want their candidates."""
+        self._memo.clear()
+
     def __contains__(self, op: str) -> bool:
         return op in LOWERINGS
 

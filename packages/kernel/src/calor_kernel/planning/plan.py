@@ -109,7 +109,7 @@ class Plan:
     """
 
     def __init__(self, engine: Engine, draft: Draft) -> None:
-        works = [engine.tuner.choose(task) for task in draft.tasks]
+        works = engine.tuner.choose_all(draft.tasks)
         self.begin(engine, draft, draft.graph, works)
         self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
         self.graph: Graph = draft.graph

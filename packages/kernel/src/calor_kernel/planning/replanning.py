@@ -151,6 +151,12 @@ class Replanning:
         """Start with a new lock, in a forked child."""
         self.lock = threading.RLock()
 
+    def forget(self) -> None:
+        """Forget the templates, whose choices may be outdated."""
+        with self.lock:
+            self._structures.clear()
+            self._found = None
+
     def fits(self, graph: Graph) -> bool:
         """Return whether a template fits a graph; the graph is then compiled as a whole.
 

@@ -17,14 +17,17 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from time import perf_counter
 from typing import Any, Final
 
 import numpy as np
 
-from calor.errors import CompileError, OutOfMemoryError
+from calor.backends.protocol import Tuned
+from calor.errors import CompileError, OutOfMemoryError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.cost import work_seconds
@@ -76,6 +79,10 @@ class Tuner:
         self.mode = "off" if engine.deterministic else tuning_mode()
         self.check = os.environ.get("CALOR_TUNE_CHECK", "0") not in ("", "0")
         self.timed = 0
+        # While a program is tuned: until when candidates are timed, and the findings.
+        self._end = float("inf")
+        self._tuned: Tuned | None = None
+        self._seen: set[str] = set()
         # The dropped candidates of the tuned tasks, by key.
         self.dropped: dict[str, list[Dropped]] = {}
 
@@ -94,6 +101,55 @@ class Tuner:
         found = (key for key, value in self.lines.items() if isinstance(value, dict))
         return frozenset(key.partition("(")[0] for key in found)
 
+    @contextmanager
+    def timing(self, seconds: float) -> Iterator[Tuned]:
+        """Time unknown problems in a context, for at most ``seconds``; yield the findings.
+
+        Raises
+        ------
+        UnsupportedError
+            If the device is deterministic, since another blueprint gives other bits.
+        """
+        if self.engine.deterministic:
+            raise UnsupportedError(
+                "CALOR_DETERMINISTIC=1 asks for the same bits in every run, and a tuned program "
+                "has others; unset it to tune"
+            )
+        mode, begin, timed = self.mode, perf_counter(), self.timed
+        self.mode, self._end, self._tuned = "on", begin + seconds, Tuned()
+        self._seen.clear()
+        try:
+            yield self._tuned
+        finally:
+            self._tuned.seconds = perf_counter() - begin
+            self._tuned.timed = self.timed - timed
+            self.mode, self._end, self._tuned = mode, float("inf"), None
+            # What is stored has grown.
+            vars(self).pop("_stored", None)
+
+    def choose_all(self, tasks: Sequence[Task]) -> list[Work]:
+        """Return the works chosen for tasks; those that take longest are timed first."""
+        if self._tuned is not None:
+            ceilings = self.engine.ceilings
+            several = [task for task in tasks if len(task.works) > 1]
+            total: dict[str, float] = {}
+            for task in several:
+                key = task_key(task)
+                total[key] = total.get(key, 0.0) + work_seconds(task.works[0], ceilings)
+            for task in sorted(several, key=lambda task: -total[task_key(task)]):
+                self._note(task, self.choose(task))
+        return [self.choose(task) for task in tasks]
+
+    def _note(self, task: Task, work: Work) -> None:
+        """Add a task's choice to the findings, once for each problem."""
+        key, tuned = task_key(task), self._tuned
+        if tuned is None or key in self._seen:
+            return
+        self._seen.add(key)
+        tuned.problems += 1
+        tuned.left += self.lines.get(key) is None
+        tuned.changed += work is not task.works[0]
+
     def choose(self, task: Task) -> Work:
         """Return the work chosen for a task."""
         works = task.works
@@ -106,7 +162,7 @@ class Tuner:
             return works[names.index(known["work"])]
         if self.mode == "dry":
             print("\n".join(_listing(task, key)), file=sys.stderr)
-        if self.mode != "on":
+        if self.mode != "on" or perf_counter() > self._end:
             return works[0]
         best, seconds = self._best(task, key)
         label = works[best].launches[0].label
@@ -125,6 +181,8 @@ class Tuner:
                 if seconds <= worth(group) * floor:
                     break
                 for number in members:
+                    if seconds < float("inf") and perf_counter() > self._end:
+                        return best, seconds
                     work = task.works[number]
                     try:
                         found = trial.time(work, seconds)

@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from calor.backends.calls import BoundCall
 from calor.backends.communication import Communicator
-from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
+from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures, Tuned
 from calor.device_selection import as_device, current_device
 from calor.errors import UnsupportedError
 from calor.graph.file import load, save
@@ -225,6 +226,10 @@ class KernelBackend(Backend):
     def deserialize(self, index: int, data: bytes) -> Executable:
         """Plan the stored graph; kernels come from the cache and from bundles if available."""
         return self.compile(index, load(data))
+
+    def tuning(self, index: int, seconds: float) -> AbstractContextManager[Tuned]:
+        """Time the candidates of the tasks of all graphs that are compiled in a context."""
+        return self.engine(index).tuning(seconds)
 
     def synchronize(self, index: int) -> None:
         """Wait for the queue, and raise any failure."""

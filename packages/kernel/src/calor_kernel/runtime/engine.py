@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from calor import dtypes
-from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible, partial
+from calor.backends.protocol import FULL, NOT_YET, Info, State, Tuned, impossible, partial
 from calor.dtypes import DType, float32, float64, uint8, uint16
 from calor.errors import DeviceLostError
 from calor.ops.base import TABLE
@@ -82,6 +82,22 @@ class Engine(engine.Engine):
             failed = self.board.settle()
         if failed is not None:
             raise failed
+
+    @contextmanager
+    def tuning(self, seconds: float) -> Iterator[Tuned]:
+        """Time the candidates of all tasks planned in a context, for at most ``seconds``."""
+        self._forget()
+        try:
+            with self.tuner.timing(seconds) as tuned:
+                yield tuned
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget what depends on which ops want candidates, and on the choices among them."""
+        self.lowerings.forget()
+        self.replanning.forget()
+        self.bodies.clear()
 
     @cached_property
     def ceilings(self) -> Ceilings:
