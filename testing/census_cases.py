@@ -222,6 +222,10 @@ def _embedding(tokens: Any, words: Any, places: Any) -> Any:
     return calor.take(words, tokens, axis=0) + places
 
 
+def _biased(q: Any, k: Any, v: Any, bias: Any) -> Any:
+    return _functional("scaled_dot_product_attention", bias=bias)(q, k, v)
+
+
 def _single_queries(dtypes: tuple[str, ...]) -> Iterator[Named]:
     for dtype in dtypes:
         for tokens in (128, 1024, 8192):
@@ -314,6 +318,15 @@ def _rare(device: str) -> Iterator[Named]:
     yield "convolution of integers", forward(_functional("conv2d", padding=1), *whole)
     complex_rows: Operand = ((64, 1000), "complex64")
     yield "product of complex numbers", forward(lambda x: calor.prod(x, axis=1), complex_rows)
+    yield "sum of complex numbers", forward(lambda x: calor.sum(x, axis=1), complex_rows)
+    yield (
+        "values and order of rows",
+        forward(lambda x: calor.topk(x, 1000), ((64, 1000), "float32")),
+    )
+    # A learned bias of positions, as T5 has.
+    heads: Operand = ((2, 12, 256, 64), "float32")
+    bias: Operand = ((12, 256, 256), "float32")
+    yield "attention with a learned bias", training(_biased, heads, heads, heads, bias)
     if device == "metal":
         return  # It has no float64.
     doubles: Operand = ((8, 100_000), "float64")

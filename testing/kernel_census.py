@@ -43,6 +43,7 @@ from calor_kernel.planning.recording import Recorder  # noqa: E402
 from calor_kernel.runtime.autotune import title_of  # noqa: E402
 from calor_kernel.runtime.backend import KernelBackend  # noqa: E402
 from census_devices import DEVICES  # noqa: E402
+from kernel_ways import place_of  # noqa: E402
 
 Json = Any
 Case = Callable[[], Any]
@@ -98,7 +99,7 @@ class Census:
                 if task not in found:
                     found.append(task)
             pairs = zip(recorder.draft.tasks, recorder.works, strict=True)
-            won.update((task.op, work.way) for task, work in pairs if work.way)
+            won.update((task.op, place_of(work.way)) for task, work in pairs if work.way)
             return made
 
         Recorder.record = noted  # type: ignore[method-assign, assignment]

@@ -173,7 +173,7 @@ def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
             first = way.tier
         for work in own:
             variant, group = work.variant or way.name, work.group + behind
-            works.append(replace(work, variant=variant, group=group, way=way.name))
+            works.append(replace(work, variant=variant, group=group, way=way))
     return Candidates.of(sorted(works, key=lambda work: work.group), dropped)
 
 

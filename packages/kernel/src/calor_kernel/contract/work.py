@@ -180,7 +180,7 @@ class Work:
     ``variant``: distinguishes this candidate from the family's others; it is the same at similar
     sizes, so stored tuning results apply. ``group``: the priority; the tuner times group 0 first,
     and a later group only if the earlier ones leave something to gain. ``way``: the row of the
-    family's table that made it.
+    family's table that made it (:class:`calor_kernel.contract.ways.Way`).
     """
 
     launches: tuple[Launch, ...]
@@ -189,7 +189,7 @@ class Work:
     failures: tuple[Failure, ...] = ()
     variant: str = ""
     group: int = 0
-    way: str = ""
+    way: object = None
 
 
 @dataclass(frozen=True, slots=True)

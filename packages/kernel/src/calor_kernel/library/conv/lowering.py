@@ -89,12 +89,6 @@ def _few_images(problem: Correlation, info: DeviceInfo) -> str | None:
     return small_width_refusal(problem, info, _MANY)
 
 
-def _fewer_images(problem: Correlation, info: DeviceInfo) -> str | None:
-    if _few_images(problem, info) is None:
-        return "it is the first choice already"
-    return small_width_refusal(problem, info)
-
-
 # Images up to this many pixels waste less in tiles across channels if weights are packed.
 _SMALL = 256
 # From this many pixels of all images on, packing weights costs less than pixels on padding.
@@ -103,9 +97,6 @@ _MANY = 256
 _GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps))
 _SMALL_WIDTH: Final[Way[Convolution]] = Way(
     "small width", _refused(_few_images), _made(small_width_steps)
-)
-_FEW_IMAGES: Final[Way[Convolution]] = replace(
-    _SMALL_WIDTH, refuses=_refused(_fewer_images), tier=2
 )
 _ROWS: Final[Way[Convolution]] = Way(
     "rows",
@@ -144,8 +135,8 @@ _WEIGHT_ROWS: Final[Way[Convolution]] = Way(
 _DIRECT: Final[Way[Convolution]] = Way(
     "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
 )
-_FORWARD: Final = (_GEMV, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _FEW_IMAGES, _DIRECT)
-_FORWARD_PACKED: Final = (_GEMV, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _FEW_IMAGES, _DIRECT)
+_FORWARD: Final = (_GEMV, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
+_FORWARD_PACKED: Final = (_GEMV, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
 _INPUT_GRADIENT: Final = (_SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROWS, _DIRECT)
 # Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
