@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from census_devices import PROCESSORS
+
 Function = Callable[..., Any]
 Operand = tuple[tuple[int, ...], str]
 Named = tuple[str, Callable[[str], Any]]
@@ -21,7 +23,7 @@ _VOCABULARY, _WORDS, _TOKENS, _WIDTH, _HEADS = 50257, 50304, 1024, 768, 12
 
 def cases(device: str) -> Iterator[Named]:
     """Yield the names of cases, and what runs each on a device."""
-    gpu = device != "cpu"
+    gpu = device not in PROCESSORS
     yield from _images(("float32", "bfloat16") if gpu else ("float32",), 32 if gpu else 1)
     yield from _texts(("float32", "bfloat16") if gpu else ("float32",), 16 if gpu else 1)
     yield from _single_queries(("float16", "bfloat16", "float32") if gpu else ("float32",))

@@ -23,6 +23,9 @@ from imitated_cuda import H200
 
 # A processor with AVX-512, VNNI and bfloat16 products, beside what x86-64-v4 has.
 _PROCESSOR = ("avx512vnni", "avx512bf16", "avx512vbmi")
+_TILES = ("amx-tile", "amx-bf16", "amx-int8")
+# Devices for which cases have the sizes of processors.
+PROCESSORS = ("cpu", "xeon")
 _MI300X = {
     "name": "MI300X, described",
     "gcnArchName": "gfx942",
@@ -278,15 +281,24 @@ def metal() -> DescribedDevice:
 
 def cpu() -> DescribedDevice:
     """Return a processor of x86-64 with AVX-512 and two cores."""
+    return _processor("a processor with AVX-512, described", _PROCESSOR)
+
+
+def xeon() -> DescribedDevice:
+    """Return a processor with AVX-512 and tile registers (AMX), as Intel's Xeons have."""
+    return _processor("a processor with AMX, described", (*_PROCESSOR, *_TILES))
+
+
+def _processor(description: str, flags: Sequence[str]) -> DescribedDevice:
     from calor_cpu.host import describe
     from calor_cpu.target import target_of
     from calor_cpu.toolchain import LlvmToolchain
 
     known = target_of("x86_64-unknown-linux-gnu:x86-64-v4")
-    target = replace(known, flags=known.flags | frozenset(_PROCESSOR))
+    target = replace(known, flags=known.flags | frozenset(flags))
     info = replace(
         describe(target),
-        description="a processor with AVX-512, described",
+        description=description,
         cores=2,
         caches=(48 << 10, 1 << 20),
         memory_bytes=64 << 30,
@@ -303,6 +315,7 @@ DEVICES: dict[str, Callable[[], DescribedDevice]] = {
     "metal": metal,
     "opencl": opencl,
     "wgpu": wgpu,
+    "xeon": xeon,
 }
 
 

@@ -42,7 +42,7 @@ from calor_kernel.planning.lowering import Lowerings  # noqa: E402
 from calor_kernel.planning.recording import Recorder  # noqa: E402
 from calor_kernel.runtime.autotune import title_of  # noqa: E402
 from calor_kernel.runtime.backend import KernelBackend  # noqa: E402
-from census_devices import DEVICES  # noqa: E402
+from census_devices import DEVICES, PROCESSORS  # noqa: E402
 from kernel_ways import place_of  # noqa: E402
 
 Json = Any
@@ -359,7 +359,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     old = json.loads(options.compare.read_text("utf-8")) if options.compare else {}
     for device in devices:
         # Suites for GPUs have sizes that no program runs on a processor.
-        every = SUITES if device != "cpu" else tuple(s for s in SUITES if s not in GPU_SUITES)
+        small = tuple(suite for suite in SUITES if suite not in GPU_SUITES)
+        every = small if device in PROCESSORS else SUITES
         suites = every if options.suite == "all" else options.suite.split(",")
         made[device] = take(device, suites, only)
         failed = [n for n, tasks in made[device]["cases"].items() if tasks and "error" in tasks[0]]

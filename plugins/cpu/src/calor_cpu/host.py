@@ -52,6 +52,9 @@ def _features(target: Target) -> frozenset[str]:
         found.add("dot_8")
     if target.has("avx512bf16"):
         found.add("dot_bfloat16")
+    if target.has("amx-tile"):
+        names = (("tile_bfloat16", "amx-bf16"), ("tile_8", "amx-int8"))
+        found.update(name for name, flag in names if target.has(flag))
     return frozenset(found)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import calor_cpu.printer_dot_products
 import calor_cpu.printer_lanes
+import calor_cpu.printer_tiles
 import calor_cpu.printer_units  # noqa: F401 - registers what prints operations
 from calor.errors import CompileError
 from calor_cpu.printer_control import region

@@ -6,7 +6,9 @@ a limited feature set runs on any larger processor, which is how narrow targets 
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -15,6 +17,9 @@ from calor.errors import DeviceError
 
 VARIABLE: Final = "CALOR_CPU_TARGET"
 STACK_BYTES: Final = 256 * 1024  # limit of a kernel's memory on a thread's stack
+
+# The system call of x86-64 with its request for a component of the state, and tile registers'.
+_ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
 
 # Features of the levels of the x86-64 psABI that the printer uses.
 _V2: Final = frozenset(("sse4.1", "sse4.2", "ssse3", "popcnt"))
@@ -87,8 +92,23 @@ def native() -> Target:
     llvm = binding()
     triple = llvm.get_process_triple()
     found = llvm.get_host_cpu_features()
+    if found.get("amx-tile") and not _tiles_permitted():
+        for name in [name for name in found if name.startswith("amx-")]:
+            found[name] = False
     flags = frozenset(name for name, present in found.items() if present)
     return Target(triple, llvm.get_host_cpu_name(), flags, found.flatten())
+
+
+def _tiles_permitted() -> bool:
+    """Ask Linux for the use of tile registers, whose state is large; return whether it is given.
+
+    Source: Linux, Documentation/arch/x86/xstate.rst. The permission is the process's; threads and
+    children have it too.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    return int(syscall(*map(ctypes.c_long, (_ARCH_PRCTL, _REQUEST, _TILE_DATA)))) == 0
 
 
 def target_of(text: str | None = None) -> Target:

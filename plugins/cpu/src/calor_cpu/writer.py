@@ -179,7 +179,10 @@ class Writer:
 
     def string(self, text: str) -> str:
         """Return a zero-terminated constant of bytes."""
-        data = text.encode() + b"\0"
+        return self.bytes(text.encode() + b"\0")
+
+    def bytes(self, data: bytes) -> str:
+        """Return a constant of bytes."""
         name = f"@text.{len(self.globals)}"
         content = "".join(f"\\{byte:02X}" for byte in data)
         self.globals.append(f'{name} = private constant [{len(data)} x i8] c"{content}"')

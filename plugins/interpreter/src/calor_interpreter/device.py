@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import ALL, DType, bfloat16, float16
+from calor.dtypes import ALL, DType, bfloat16, float16, int8
 from calor.errors import CompileError, OutOfMemoryError
 from calor.units import bytes_text
 from calor_interpreter.launch import run_on_lanes
@@ -157,6 +157,9 @@ def _lacks(kernel: Kernel, info: DeviceInfo) -> str | None:
 
 
 def _features(operation: Operation) -> list[str]:
+    if operation.name == "tile_product":
+        narrow = operation.attributes["source"].type.dtype is int8
+        return ["tile_8" if narrow else "tile_bfloat16"]
     needs = _NEEDS.get(operation.name)
     if operation.name != "atomic":
         return [needs] if needs is not None else []

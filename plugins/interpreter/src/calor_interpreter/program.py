@@ -24,6 +24,7 @@ from calor_interpreter import (
     planes,
     products,
     roles,
+    tile_products,
     tma,
 )
 from calor_interpreter.arithmetic import ARITHMETIC
@@ -57,10 +58,13 @@ class Program:
         self.memories = list(compiler.memories)
         walked = list(kernel.body.walk())
         self.written = _touched(
-            walked, "store", "atomic", "copy_async", "copy_tensor", "store_tensor"
+            walked, "store", "atomic", "copy_async", "copy_tensor", "store_tensor", "tile_product"
         )
         self.read = _touched(walked, "load", "load_matrix", "atomic", "mma_async") | {
-            op.attributes["source"] for op in walked if "source" in op.attributes
+            op.attributes[name]
+            for op in walked
+            for name in ("source", "right")
+            if name in op.attributes
         }
         self.named = any(
             op.name != "barrier" or op.attributes.get("count")
@@ -241,6 +245,7 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "mbarrier_expect": mbarriers.expect_step,
     "mbarrier_arrive": mbarriers.arrive_step,
     "mbarrier_wait": mbarriers.wait_step,
+    "tile_product": tile_products.product_step,
     "load_matrix": blocks.load_step,
     "store_tensor": tma.store_step,
     "mma_async": products.async_step,

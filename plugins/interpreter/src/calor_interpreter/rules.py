@@ -15,6 +15,7 @@ from calor_kernel.ir.fold import convert
 from calor_kernel.ir.nodes import Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.types import Type
+from calor_kernel.language.tiles import SUMS
 
 Complaints = Iterator[str]
 Found = tuple[Operation | None, str]
@@ -272,6 +273,21 @@ def _mbarrier(operation: Operation) -> Complaints:
         yield "it takes a barrier, and of which cube of the cluster"
 
 
+def _tile_product(operation: Operation) -> Complaints:
+    said, memory = operation.attributes, operation.memory
+    source, right = said.get("source"), said.get("right")
+    if memory is None or source is None or right is None:
+        yield "it takes memory for the sums, source and right"
+        return
+    dtype = source.type.dtype
+    if right.type != source.type or SUMS.get(dtype) is not memory.type.dtype:
+        yield f"{memory!r} holds no sums of {source!r} and {right!r}"
+    rows, columns = said.get("rows", 0), said.get("columns", 0)
+    if rows < 1 or columns < 1 or rows * columns + rows + columns > 8:
+        yield f"{rows}x{columns} tiles and their operands are not 3 to 8 registers"
+    yield from _writable(operation)
+
+
 def _mma_async(operation: Operation) -> Complaints:
     c, a, b = (v.type for v in operation.operands)
     shape, source = operation.attributes.get("shape"), operation.attributes.get("source")
@@ -355,6 +371,7 @@ SHAPES: Final[Mapping[str, Check]] = MappingProxyType(
         "copy_tensor": _copy_tensor,
         "store_tensor": _store_tensor,
         "load_matrix": _load_matrix,
+        "tile_product": _tile_product,
         "mma_async": _mma_async,
         "plane_shuffle": _shuffle_units,
         "for": _for,

@@ -94,7 +94,7 @@ def _memories(kernel: Kernel) -> Iterator[Found]:
     own: set[Memory | None] = {p.memory for p in kernel.parameters}
     own.update(kernel.memories)
     for operation in kernel.body.walk():
-        for memory in (operation.memory, operation.attributes.get("source")):
+        for memory in (operation.memory, *map(operation.attributes.get, ("source", "right"))):
             if memory is not None and memory not in own:
                 yield operation, f"{memory!r} belongs to another kernel"
 

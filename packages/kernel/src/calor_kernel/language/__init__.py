@@ -79,6 +79,7 @@ from calor_kernel.language.statements import max_ as max
 from calor_kernel.language.statements import min_ as min
 from calor_kernel.language.statements import range_ as range
 from calor_kernel.language.tensor_maps import Mbarriers, TensorMap, tensor_map, wait_puts
+from calor_kernel.language.tiles import tile_product
 from calor_kernel.language.values import Number
 
 __all__ = [
@@ -172,6 +173,7 @@ __all__ = [
     "splat",
     "sqrt",
     "tensor_map",
+    "tile_product",
     "trunc",
     "unit_index",
     "unit_position",

@@ -18,6 +18,8 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "compress": "compaction of a vector's selected lanes in one instruction",
         "dot_8": "products of 8-bit integers summed in 32 bits, four a lane",
         "dot_bfloat16": "products of bfloat16 summed in float32, two a lane",
+        "tile_8": "products of tiles of 8-bit integers in memory, summed in 32 bits",
+        "tile_bfloat16": "products of tiles of bfloat16 in memory, summed in float32",
         "async_copy": "asynchronous copies to shared memory",
         "tensor_copy": "box copies by a descriptor, counted by barriers in memory",
         "mbarrier": "barriers in shared memory that count arrivals and bytes",

@@ -31,6 +31,7 @@ from calor_kernel.library.matmul.gemv import dot_rows_launch, scaled_rows_launch
 from calor_kernel.library.matmul.packed import packed_launches
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.task import Task
+from calor_kernel.library.matmul.tile_registers import tile_refusal, tile_works
 
 # Groups of the K axis in a pass, and steps of a pass in a loop iteration.
 _DEPTHS = (128, 256, 512)
@@ -191,5 +192,6 @@ def _passes(product: Product, base: Packed) -> Iterator[Named | Dropped]:
 WAYS: Final[tuple[Way[Task], ...]] = (
     Way("dots", _dots_refusal, _dots, paired=True),
     Way("streams", _streams_refusal, _streams, paired=True),
+    Way("tile registers", tile_refusal, tile_works),
     Way("tiles", serves, _tiles, paired=True),
 )

@@ -1,0 +1,168 @@
+"""Matrix products on a CPU with tile registers: B packed to panels, A by rows as it lies.
+
+Requirements: blocks of two by two tiles of 16 by 16 sums use all eight registers, so each load of a
+tile serves two products. A block's whole K axis is one operation; its panel of B and its rows of A
+stay in the second-level cache. Rows of A with its terms adjacent are read in place: the last block
+begins earlier instead of reading beyond the end. Other operands A are copied by rows first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from calor.dtypes import DType, bfloat16, float32, int8, int32
+from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Grid, launch
+from calor_kernel.contract.work import Dropped, Request, View, Work, row_major
+from calor_kernel.language.tiles import SUMS, TILE, terms
+from calor_kernel.library.matmul.packed import Blocks, Panels, Rows
+from calor_kernel.library.matmul.packing import iota, pack_operand
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.task import Placed, Sizes, Task
+
+_FEATURES = {bfloat16: "tile_bfloat16", int8: "tile_8"}
+_RESULTS = {bfloat16: (bfloat16, float32), int8: (int32,)}
+# Rows of a cube, which share a panel of B.
+_BLOCK_ROWS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """Blocks of ``rows`` by ``columns`` tiles; the result has vectors of ``lanes`` elements."""
+
+    dtype: DType
+    rows: int
+    columns: int
+    lanes: int
+
+    @property
+    def height(self) -> int:
+        """The rows of a block."""
+        return TILE * self.rows
+
+    @property
+    def width(self) -> int:
+        """The columns of a block: of a panel of B."""
+        return TILE * self.columns
+
+
+@kl.kernel
+def matmul_tile_registers(
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    of_a: Rows[kl.Number],
+    of_b: Panels[kl.Number],
+    blocks: Blocks[kl.Number],
+    *,
+    plan: TilePlan,
+) -> None:
+    """Compute a block of C: panels from x and rows from y of batch z.
+
+    ``sizes.k`` counts steps. At least ``plan.height`` rows exist.
+    """
+    m, n, height, width, lanes = sizes.m, sizes.n, plan.height, plan.width, plan.lanes
+    sums = kl.private(height * width, SUMS[plan.dtype], align=64)
+    batch = kl.cube_position(2)
+    place = batch // of_a.batch_inner, batch % of_a.batch_inner
+    a_start, b_start = of_a.place.at(*place), of_b.place.at(*place)
+    c_start = batch * m * n
+    panels = (n + width - 1) // width
+    first_panel = kl.cube_position(0) * blocks.panels
+    last_panel = kl.min(first_panel + blocks.panels, panels)
+    first_row = kl.cube_position(1) * blocks.rows
+    last_row = kl.min(first_row + blocks.rows, m)
+    for panel in kl.loop_range(first_panel, last_panel):
+        right = b.at(b_start + panel * of_b.panel)
+        for begin in kl.loop_range(first_row, last_row, height):
+            row = kl.min(begin, m - height)
+            left = a.at(a_start + row * of_a.row)
+            kl.tile_product(
+                sums, left, of_a.row, right, of_b.depth, sizes.k,
+                rows=plan.rows, columns=plan.columns,
+            )  # fmt: skip
+            column = panel * width
+            to = c_start + row * n + column
+            # Rows before the block are another's.
+            for r in kl.loop_range(begin - row, height):
+                for v in kl.range(0, width, lanes):
+                    value = sums.load(r * width + v, lanes).to(c.dtype)
+                    inside = column + v + iota(lanes, n) < n
+                    c.store(to + r * n + v, value, mask=inside)
+
+
+def tile_refusal(task: Task, request: Request) -> str | None:
+    """Return why tile registers do not compute a product."""
+    product, info = task.product, task.info
+    feature = _FEATURES.get(product.a.dtype)
+    if feature is None or product.b.dtype is not product.a.dtype:
+        return "tile registers take bfloat16 or int8"
+    if not info.has(feature):
+        return f"the device lacks {feature}"
+    if product.dtype not in _RESULTS[product.a.dtype]:
+        return f"tile registers give no {product.dtype.name}"
+    if product.m < TILE:
+        return f"it has fewer than {TILE} rows"
+    if product.k == 0 or product.k % terms(product.a.dtype):
+        return f"its K axis does not divide by {terms(product.a.dtype)}"
+    return None
+
+
+def tile_works(task: Task, request: Request) -> Iterator[Work | Dropped]:
+    """Yield blocks of two by two tiles."""
+    product, info = task.product, task.info
+    if product.a.depth != 1:
+        task = _by_rows(task)
+    rows = 2 if product.m >= 2 * TILE else 1
+    yield _work(task, TilePlan(product.a.dtype, rows, 2, info.vector_bytes // 4))
+
+
+def _by_rows(task: Task) -> Task:
+    """Return the task with A copied to dense rows."""
+    p = task.product
+    shape = (*p.batch, p.m, p.k)
+    view = View(shape, (*p.a.batch, p.a.free, p.a.depth), p.a.dtype, p.a.offset)
+    steps = row_major(shape)
+    return task.copied(0, view, Operand((steps[0], steps[1]), p.k, 1, 0, p.a.dtype))
+
+
+def _work(task: Task, plan: TilePlan) -> Work:
+    p, group = task.product, terms(plan.dtype) // TILE
+    groups = p.k // group
+    line = plan.width * group
+    panel_count = -(-p.n // plan.width)
+    whole = panel_count * groups * line
+    target, task = task.room(p.batches * whole * plan.dtype.itemsize)
+    packing = pack_operand(
+        p.n, p.k, p.batch, p.b, plan.width, TILE, group, plan.dtype, task.places[1], target
+    )
+    high, wide = _blocks(p, task.info, plan)
+    grid = Grid((-(-panel_count // wide), -(-p.m // high), p.batches))
+    made = launch(
+        matmul_tile_registers,
+        grid,
+        task.effort(f"matmul tile registers {plan.height}x{plan.width}"),
+        a=task.operands()[0],
+        b=Bound(target, plan.dtype),
+        c=task.result(),
+        sizes=Sizes(p.m, p.n, p.k // terms(plan.dtype)),
+        of_a=Rows(p.a.free, p.batch[1], Placed(*p.a.batch, p.a.offset)),
+        of_b=Panels(groups * line, line, Placed(whole * p.batch[1], whole, 0)),
+        blocks=Blocks(high, wide, 0),
+        plan=plan,
+    )
+    return task.work(packing, made, name=f"tile registers {plan.rows}x{plan.columns}")
+
+
+def _blocks(p: Product, info: DeviceInfo, plan: TilePlan) -> tuple[int, int]:
+    """Return the rows and the panels of a cube: at least four cubes for each core if possible."""
+    tiles = -(-p.m // plan.height)
+    parts = -(-tiles * plan.height // _BLOCK_ROWS)
+    high = -(-tiles // parts) * plan.height
+    panels = -(-p.n // plan.width)
+    tall = -(-p.m // high) * p.batches
+    return high, greatest(1, least(panels, 8, panels * tall // (4 * info.cores)))

@@ -1,0 +1,101 @@
+"""Printing of products of tiles, by the tile registers of x86 (AMX).
+
+Requirements: registers 0 to 7 hold the block's sums, then the tiles of a and of b. They are
+configured for each block and released after it, so no other code and no switch of threads carries
+them.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Final
+
+from calor.dtypes import DType, bfloat16, int8
+from calor_cpu.printer_memory import address
+from calor_cpu.printer_values import prints
+from calor_cpu.writer import Writer
+from calor_kernel.ir.nodes import Operation, Value
+from calor_kernel.language.tiles import TILE, TILE_BYTES
+
+_INSTRUCTIONS: Final = {bfloat16: ("tdpbf16ps", "amx-bf16"), int8: ("tdpbssd", "amx-int8")}
+# Palette 1 with eight registers of 16 rows of 64 bytes.
+_PALETTE: Final = bytes((1, *[0] * 15, *[TILE_BYTES, 0] * 8, *[0] * 16, *[TILE] * 8, *[0] * 8))
+
+
+@prints("tile_product")
+def _tile_product(w: Writer, operation: Operation) -> None:
+    said, sums = operation.attributes, operation.memory
+    source, right = said["source"], said["right"]
+    assert sums is not None
+    name = _instruction(w, operation, source.type.dtype)
+    rows, columns = range(said["rows"]), range(said["columns"])
+    to, a_at, a_stride, b_at, b_stride, steps = operation.operands
+    tile_a = {r: len(rows) * len(columns) + r for r in rows}
+    tile_b = {c: len(rows) * len(columns) + len(rows) + c for c in columns}
+    tile_c = {(r, c): len(columns) * r + c for r, c in product(rows, columns)}
+    nbytes = source.type.dtype.itemsize
+    a_step = _times(w, _wide(w, a_stride), nbytes)
+    b_step = _times(w, _wide(w, b_stride), nbytes)
+    a_tile, b_turn = _times(w, a_step, TILE), _times(w, b_step, TILE)
+    places = address(w, source, a_at), address(w, right, b_at)
+    w.call("void", "llvm.x86.ldtilecfg", ("ptr", w.bytes(_PALETTE)))
+    for tile in tile_c.values():
+        w.call("void", "llvm.x86.tilezero", ("i8", str(tile)))
+    before, head, after = w.label, w.fresh("step"), w.fresh("after")
+    count = _wide(w, steps)
+    w.choose(w.let(f"icmp sgt i64 {count}, 0"), head, after)
+    w.block(head)
+    turn, a_from, b_from, following = (f"%{w.fresh()}" for _ in range(4))
+    a_next, b_next = f"%{w.fresh()}", f"%{w.fresh()}"
+    w.line(f"{turn} = phi i64 [ 0, %{before} ], [ {following}, %{head} ]")
+    w.line(f"{a_from} = phi ptr [ {places[0]}, %{before} ], [ {a_next}, %{head} ]")
+    w.line(f"{b_from} = phi ptr [ {places[1]}, %{before} ], [ {b_next}, %{head} ]")
+    for c, tile in tile_b.items():
+        _load(w, tile, _ahead(w, b_from, str(c * TILE_BYTES)), b_step)
+    for r, tile in tile_a.items():
+        _load(w, tile, _ahead(w, a_from, _times(w, a_tile, r)), a_step)
+    for (r, c), tile in tile_c.items():
+        given = (("i8", str(t)) for t in (tile, tile_a[r], tile_b[c]))
+        w.call("void", f"llvm.x86.{name}", *given)
+    w.line(f"{a_next} = getelementptr i8, ptr {a_from}, i64 {TILE_BYTES}")
+    w.line(f"{b_next} = getelementptr i8, ptr {b_from}, i64 {b_turn}")
+    w.line(f"{following} = add i64 {turn}, 1")
+    w.choose(w.let(f"icmp slt i64 {following}, {count}"), head, after)
+    w.block(after)
+    target, line = address(w, sums, to), TILE_BYTES * len(columns)
+    for (r, c), tile in tile_c.items():
+        place = _ahead(w, target, str(r * TILE * line + c * TILE_BYTES))
+        stored = ("i8", str(tile)), ("ptr", place), ("i64", str(line))
+        w.call("void", "llvm.x86.tilestored64", *stored)
+    w.call("void", "llvm.x86.tilerelease")
+
+
+def _instruction(w: Writer, operation: Operation, dtype: DType) -> str:
+    name, flag = _INSTRUCTIONS[dtype]
+    if not w.target.is_x86 or not w.target.has("amx-tile") or not w.target.has(flag):
+        raise w.refuse(operation, "this processor has no tile registers (AMX)")
+    return name
+
+
+def _load(w: Writer, tile: int, place: str, stride: str) -> None:
+    given = ("i8", str(tile)), ("ptr", place), ("i64", stride)
+    w.call("void", "llvm.x86.tileloadd64", *given)
+
+
+def _wide(w: Writer, value: Value) -> str:
+    name = w.use(value)
+    if value.type.dtype.itemsize == 8 or not name.startswith("%"):
+        return name
+    signed = value.type.dtype.kind == "int"
+    bits = value.type.dtype.itemsize * 8
+    return w.let(f"{'sext' if signed else 'zext'} i{bits} {name} to i64")
+
+
+def _times(w: Writer, name: str, factor: int) -> str:
+    if not name.startswith("%"):
+        return str(int(name) * factor)
+    return w.let(f"mul i64 {name}, {factor}")
+
+
+def _ahead(w: Writer, place: str, nbytes: str) -> str:
+    return place if nbytes == "0" else w.let(f"getelementptr i8, ptr {place}, i64 {nbytes}")

@@ -1,0 +1,75 @@
+"""Products by tile registers: their instructions, and results where the processor has them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calor.dtypes import bfloat16, float32, int8, int32
+from calor_cpu.target import Target
+from calor_cpu.toolchain import LlvmToolchain
+from calor_kernel import language as kl
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.types import Buffer, Scalar
+
+from .needs import feature
+
+FLAGS = frozenset({"amx-tile", "amx-bf16", "amx-int8"})
+SAPPHIRE_RAPIDS = Target(
+    "x86_64-unknown-linux-gnu", "sapphirerapids", FLAGS, features="+amx-tile,+amx-bf16,+amx-int8"
+)
+
+
+@kl.kernel
+def block(a, b, c, a_stride, b_stride, steps, *, rows, columns):
+    kl.tile_product(c, a, a_stride, b, b_stride, steps, rows=rows, columns=columns)
+
+
+def built(dtype, sums, rows=2, columns=2):
+    size = Scalar(int32, nonnegative=True)
+    signature = (Buffer(dtype), Buffer(dtype), Buffer(sums, writable=True), size, size, size)
+    return block.build(signature, rows=rows, columns=columns)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (2, 2), (1, 2), (3, 1)])
+@pytest.mark.parametrize(
+    ("dtype", "sums", "name"), [(bfloat16, float32, "tdpbf16ps"), (int8, int32, "tdpbssd")]
+)
+def test_a_block_has_its_loads_and_products(dtype, sums, name, rows, columns):
+    toolchain = LlvmToolchain(SAPPHIRE_RAPIDS)
+    text = toolchain.assembly(toolchain.source(built(dtype, sums, rows, columns)), "block")
+    counts = {word: text.count(f"\t{word}") for word in (name, "tileloadd", "tilestored")}
+    assert counts == {
+        name: rows * columns, "tileloadd": rows + columns, "tilestored": rows * columns
+    }  # fmt: skip
+    assert text.count("\tldtilecfg") == text.count("\ttilerelease") == 1
+
+
+def test_a_processor_without_tile_registers_refuses():
+    plain = replace(SAPPHIRE_RAPIDS, flags=frozenset(), features="")
+    with pytest.raises(Exception, match=r"no tile registers \(AMX\)"):
+        LlvmToolchain(plain).source(built(int8, int32))
+
+
+def test_eight_registers_are_the_most():
+    with pytest.raises(KernelTypeError, match="3x2 tiles and their operands exceed 8 registers"):
+        built(int8, int32, 3, 2)
+
+
+def test_the_dtypes_of_a_product():
+    with pytest.raises(KernelTypeError, match="two of bfloat16 with float32, or two of int8"):
+        built(float32, float32)
+
+
+@feature("amx-int8")
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_products_on_this_processor(dtype):
+    import calor
+
+    rng = np.random.default_rng(3)
+    x, y = (rng.integers(-9, 9, s).astype(np.float32) for s in ((70, 256), (256, 130)))
+    result = "int32" if dtype == "int8" else "float32"
+    with calor.device("cpu"):
+        a, b = (calor.asarray(v).astype(dtype) for v in (x, y))
+        found = calor.matmul(a, b, dtype=getattr(calor, result)).numpy()
+    assert (found == x @ y).all()
