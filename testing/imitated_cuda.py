@@ -65,10 +65,13 @@ class Fake:
         self.programs: dict[int, Program] = {}
         self.graphs: list[list[Any]] = []
         self.held: dict[Any, Any] = {}
+        # The graph that takes the launches of a stream while they are captured.
+        self.capturing: int | None = None
         self.runtime = self._module("runtime")
         self.driver = self._module("driver")
         for name, value in {
             "streamNonBlocking": 1,
+            "streamCaptureModeRelaxed": 2,
             "eventDisableTiming": 2,
             "cudaMemPoolAttrReleaseThreshold": 4,
             "memcpyHostToDevice": 1,
@@ -150,6 +153,30 @@ class Fake:
 
     def runtime_streamSynchronize(self, stream: int) -> None:
         assert stream == 77 + self.current
+        self._not_captured()
+
+    def _not_captured(self) -> None:
+        """Fail as the driver does with what a capture does not take."""
+        if self.capturing is not None:
+            raise CudaError(900)
+
+    def runtime_streamBeginCapture(self, stream: int, mode: int) -> None:
+        assert (stream, mode, self.capturing) == (77 + self.current, 2, None)
+        self.capturing = self.cuGraphCreate(0)[1]
+
+    def runtime_streamEndCapture(self, stream: int) -> int:
+        assert stream == 77 + self.current
+        assert self.capturing is not None
+        made, self.capturing = self.capturing, None
+        return made
+
+    def runtime_graphInstantiate(self, graph: int) -> int:
+        return graph
+
+    def runtime_graphDestroy(self, graph: int) -> None:
+        assert graph < len(self.graphs)
+
+    runtime_graphExecDestroy = runtime_graphDestroy
 
     def runtime_deviceGetDefaultMemPool(self, number: int) -> int:
         return 5 + number
@@ -185,6 +212,11 @@ class Fake:
         self.starts = sorted(self.pieces)
 
     def runtime_memcpyAsync(self, to: int, of: int, size: int, kind: int, stream: int) -> None:
+        if kind != 3:
+            self._not_captured()
+        elif self.capturing is not None:
+            self.graphs[self.capturing].append(("copy", to, of, size, kind, stream))
+            return
         # What the device holds is within a piece.
         for address in [a for a, at in ((to, (1, 3)), (of, (2, 3))) if kind in at]:
             assert self.memory(address).nbytes >= size
@@ -216,6 +248,9 @@ class Fake:
     def runtime_streamWaitEvent(self, stream: int, event: int) -> None:
         self.log.append(f"{stream - 77} waits for {event - 90}")
 
+    def runtime_eventSynchronize(self, event: int) -> None:
+        assert event == 9
+
     def runtime_eventElapsedTime(self, a: int, b: int) -> float:
         return 0.25
 
@@ -223,8 +258,9 @@ class Fake:
         assert event == 9 or 0 <= event - 90 < len(self.devices)
 
     def runtime_graphLaunch(self, graph: int, stream: int) -> None:
-        for launch in self.graphs[graph]:
-            self.driver_launchKernel(*launch)
+        for node, *said in self.graphs[graph]:
+            call = self.runtime_memcpyAsync if node == "copy" else self.driver_launchKernel
+            call(*(said if node == "copy" else (node, *said)))
 
     # Graphs, by cuda-bindings: lists of launches, whose arguments are read when they are told.
     def cuGraphCreate(self, flags: int) -> Any:
@@ -307,6 +343,17 @@ class Fake:
             wanted = [address, *map(cell, sizes[::-1]), *steps]
             assert list((ctypes.c_uint64 * len(wanted)).from_address(int(place or 0))) == wanted
 
+    def _captured(self, graph: int, function: int, said: tuple[int, ...]) -> None:
+        """Add a launch to the graph that is captured."""
+        names = ("gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ")
+        *shape, shared, _, parameters, _ = said
+        sizes = dict(zip(names, shape, strict=True))
+        told = SimpleNamespace(
+            func=function, sharedMemBytes=shared, kernelParams=parameters, **sizes
+        )
+        after = self.graphs[graph][-1:]
+        self.cuGraphAddKernelNode(graph, after, len(after), told)
+
     # The driver.
     def driver_moduleLoadData(self, image: bytes) -> int:
         assert image[1:4] == b"ELF"
@@ -320,6 +367,9 @@ class Fake:
         assert 48 << 10 < value <= H200["sharedMemPerBlockOptin"]  # type: ignore[operator]
 
     def driver_launchKernel(self, function: int, *said: int) -> None:
+        if self.capturing is not None:
+            self._captured(self.capturing, function, said)
+            return
         self.log.append(f"launch on {self.current}")
         *shape, shared, stream, parameters, extra = said
         kernel = self.kernels[function]

@@ -1,0 +1,1 @@
+"""The speed fuzzer: operations drawn as models use them, timed beside a peer."""

@@ -1,0 +1,88 @@
+"""Whether two libraries agree, and which of them is wrong where they do not.
+
+Results are near when their distance is less than a part of their norm, which depends on the dtype,
+and that of each number less than ten times this part of the largest: an activation that bends at
+zero makes a few gradients differ after different roundings. Where results are not near, the work
+is done in float64 on the host, and the library that is further from that is wrong.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fuzzing.cases import Sample, Work
+
+Array = np.ndarray[Any, Any]
+_NEAR = {"f32": 5e-5, "tf32": 4e-3, "bf16": 2e-2, "f16": 4e-3}
+_SINGLE = 10
+# What the host computes in float64 at most, so that a check takes seconds.
+MOST_FLOPS = 5e10
+
+
+def tolerance(sample: Sample, work: Work, exact: bool) -> float:
+    """Return the part of their norm by which results may lie apart.
+
+    ``exact``: TF32 is computed as float32, as on processors.
+    """
+    dtype = "f32" if exact and sample.dtype == "tf32" else sample.dtype
+    return _NEAR[dtype] * (1 + math.log2(max(work.depth, 1)) / 8)
+
+
+def apart(ours: Array, theirs: Array) -> float:
+    """Return how far results are apart, as a part of their norm; inf for another shape or NaN."""
+    if ours.shape != theirs.shape:
+        return math.inf
+    if not ours.size:
+        return 0.0
+    a, b = ours.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
+    finite = np.isfinite(b)
+    if not finite.all():
+        same = np.isnan(a) == np.isnan(b)
+        if not (same & (finite | np.isnan(b) | (a == b))).all():
+            return math.inf
+        a, b = a[finite], b[finite]
+    if not a.size:
+        return 0.0
+    off, largest = np.abs(a - b), float(np.abs(b).max())
+    norm = float(np.linalg.norm(off)) / max(float(np.linalg.norm(b)), 1e-30)
+    single = float(off.max()) / max(_SINGLE * largest, 1e-30)
+    return math.inf if math.isnan(norm) else max(norm, single)
+
+
+def problems(
+    work: Work,
+    near: float,
+    ours: Sequence[Array],
+    theirs: Sequence[Array],
+    first: Array,
+    exact: Callable[[], Sequence[Array] | None],
+) -> tuple[str, str]:
+    """Return what is wrong with our results and with the peer's, empty texts for nothing.
+
+    ``first`` is the first operand; ``exact()`` gives the results of float64, None if they take too
+    long, which leaves the blame with us.
+    """
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results beside {len(theirs)}", ""
+    if work.checked == "picks":
+        ours, theirs = ([np.take_along_axis(first, x[0][..., None], -1)] for x in (ours, theirs))
+    if work.checked == "none":
+        ours, theirs = ([np.zeros(x.shape) for x in y] for y in (ours, theirs))
+    distances = [apart(a, b) for a, b in zip(ours, theirs, strict=True)]
+    if all(distance <= near for distance in distances):
+        return "", ""
+    worst = int(np.argmax(distances))
+    said = f"result {worst} is {distances[worst]:.2g} of its norm off"
+    if ours[worst].shape != theirs[worst].shape:
+        return f"result {worst} is of shape {ours[worst].shape}, not {theirs[worst].shape}", ""
+    right = exact()
+    if right is None:
+        return said, ""
+    mine = max(apart(a, c) for a, c in zip(ours, right, strict=True))
+    others = max(apart(b, c) for b, c in zip(theirs, right, strict=True))
+    compared = f"{said}; beside float64 calor {mine:.2g}, the peer {others:.2g}"
+    if mine <= near or mine <= 1.5 * others:
+        return "", compared
+    return compared, ""

@@ -1,0 +1,132 @@
+"""The measurement of one case, in the process of a worker."""
+
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+from typing import Any
+
+from fuzzing import checking, clocks
+from fuzzing.cases import DTYPES, Sample, Work
+from fuzzing.families import work_of
+from fuzzing.families._common import library
+from fuzzing.operands import array
+from fuzzing.sides import HOSTS, Calor, CalorBeside, Side, Torch
+
+# Bytes of all sets together: more than the caches of a GPU, and at most so many sets.
+_CACHES, _SETS = 1.5e8, 6
+# Seconds that the samples of one case take.
+_BUDGET = 0.35
+
+
+@dataclass
+class Measured:
+    """What is known of a case; times in seconds.
+
+    ``problem``: why there is no time: an error, or our wrong results. ``note``: what a reader of
+    the times should know.
+    """
+
+    ours_s: float | None = None
+    peer_s: float | None = None
+    floor_s: float | None = None
+    first_s: float | None = None
+    problem: str = ""
+    wrong: bool = False
+    note: str = ""
+
+
+def measure(sample: Sample, device: str, peer: str) -> Measured:
+    """Return the times of a case by calor on a device and by a peer, after a check."""
+    work = work_of(sample)
+    on_host = device.partition(":")[0] in HOSTS
+    nbytes = work.nbytes(sample.dtype, sample.gradient)
+    groups = 2 if on_host else max(2, min(_SETS, int(_CACHES / max(nbytes, 1))))
+    measured = Measured(floor_s=floor(sample, work, device))
+    ours = Calor(device, sample, work, groups)
+    measured.first_s = ours.first_s
+    theirs = _peer(peer, device, sample, work, groups)
+    mine, others = ours.results(), theirs.results()
+    near = checking.tolerance(sample, work, on_host)
+    given = array(work.operands[0], 0) if work.checked == "picks" else mine[0]
+    wrong, note = checking.problems(
+        work, near, mine, others, _rounded(given, sample), lambda: _exact(theirs, sample, work)
+    )
+    measured.note = note
+    if wrong:
+        measured.problem, measured.wrong = wrong, True
+        return measured
+    times = _times(ours, theirs)
+    measured.ours_s, measured.peer_s = times["ours"], times["peer"]
+    measured.note = "; ".join(filter(None, (note, ours.note)))
+    return measured
+
+
+def _peer(peer: str, device: str, sample: Sample, work: Work, groups: int) -> Side:
+    if peer == "torch":
+        return Torch(device, sample, work, groups)
+    return CalorBeside(peer.removeprefix("calor-"), sample, work, groups)
+
+
+def _times(ours: Any, theirs: Any) -> dict[str, float]:
+    guess = _rough(theirs)
+    captured = ours.device.partition(":")[0] == "cuda"
+    runners: dict[str, clocks.Runner] = {
+        "ours": ours.runner(guess, captured),
+        "peer": theirs.runner(guess, captured),
+    }
+    try:
+        return clocks.least(runners, _BUDGET)
+    finally:
+        for runner in runners.values():
+            runner.close()
+
+
+def _rough(side: Any) -> float:
+    """Return the seconds of a call, roughly, after the first: they decide what a graph holds."""
+    if isinstance(side, Calor):
+        (call, *_) = side.calls()
+    else:
+        call = lambda: side.call(side.sets[0])  # noqa: E731 - the shortest there is
+    call()
+    side.wait()
+    begin = perf_counter()
+    call()
+    side.wait()
+    return perf_counter() - begin
+
+
+def _rounded(array: Any, sample: Sample) -> Any:
+    """Return numbers as the case's dtype has them."""
+    if DTYPES[sample.dtype] == "float32":
+        return array
+    ml_dtypes = library("ml_dtypes")
+    kind = ml_dtypes.bfloat16 if sample.dtype == "bf16" else "float16"
+    return array.astype(kind).astype("float32")
+
+
+def _exact(side: Side, sample: Sample, work: Work) -> Any:
+    if not isinstance(side, Torch):
+        return None
+    flops = work.flops * (3 if sample.gradient else 1)
+    return side.exact() if flops <= checking.MOST_FLOPS else None
+
+
+def floor(sample: Sample, work: Work, device: str) -> float | None:
+    """Return the seconds that the device's measured bandwidth allows, and in float32 its flops."""
+    try:
+        ceilings = _ceilings(device)
+    except Exception:
+        return None
+    nbytes = work.traffic(sample.dtype, sample.gradient)
+    flops = work.flops * (3 if sample.gradient else 1)
+    # Matrix units and half types compute faster by factors that are not measured here.
+    counted = flops if sample.dtype == "f32" else 0.0
+    return float(max(nbytes / ceilings.bandwidth, counted / ceilings.flops))
+
+
+@cache
+def _ceilings(device: str) -> Any:
+    calor = library("calor")
+    with calor.device(device) as found:
+        backend = library("calor_kernel.runtime.backend")
+        return backend.engine_of(found, "fuzzing").ceilings

@@ -1,0 +1,125 @@
+"""A worker process that measures cases, and is started again after it died or hung."""
+
+import gc
+import importlib
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+_START_S = 180.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case without an answer: the process died, or took too long."""
+
+    message: str
+
+
+class Worker:
+    """A process that answers one case after another; ``timeout``: the seconds of one.
+
+    ``serve`` is what the process runs, with its end of the pipe and ``arguments``. It sends one
+    message when it is ready, and then an answer for each question.
+    """
+
+    def __init__(self, serve: Callable[..., None], arguments: tuple[Any, ...], timeout: float):
+        self.serve, self.arguments, self.timeout = serve, arguments, timeout
+        self.process: Any = None
+        self.pipe: Connection | None = None
+        self.starts = 0
+
+    def ask(self, question: str) -> Any:
+        """Return the answer, or a Failure; the next question starts a new process then."""
+        if self.process is None:
+            self._start()
+            failure = self._received(_START_S, "starting")
+            if isinstance(failure, Failure):
+                return failure
+        assert self.pipe is not None
+        try:
+            self.pipe.send(question)
+        except OSError:
+            return self._failed("the process died before the case")
+        return self._received(self.timeout, "the case")
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.process = None
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(
+            target=self.serve, args=(theirs, *self.arguments), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        self.starts += 1
+
+    def _received(self, seconds: float, what: str) -> Any:
+        assert self.pipe is not None
+        try:
+            if self.pipe.poll(seconds):
+                return self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join(5)
+            return self._failed(f"{what} ended the process, exit code {self.process.exitcode}")
+        return self._failed(f"{what} took more than {seconds:.0f} seconds")
+
+    def _failed(self, message: str) -> Failure:
+        self.close()
+        return Failure(message)
+
+
+def serve(pipe: Connection, device: str, peer: str, threads: int | None) -> None:
+    """Answer lines of cases with what was measured, as a dictionary, until the pipe closes."""
+    if threads is not None:
+        from thread_limits import limit_peers
+
+        limit_peers([peer], threads)
+    from fuzzing.cases import sample_of
+    from fuzzing.measuring import Measured, measure
+
+    pipe.send("ready")
+    while True:
+        try:
+            line = pipe.recv()
+        except EOFError:
+            return
+        try:
+            measured = measure(sample_of(line), device, peer)
+        except Exception as error:
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            measured = Measured(problem=text[:400])
+            if _broken(error):
+                pipe.send(asdict(measured))
+                pipe.close()
+                # Nothing runs in this process any more, and its end may hang as well.
+                os._exit(1)
+        pipe.send(asdict(measured))
+        _free(device)
+
+
+def _free(device: str) -> None:
+    """Return the memory that a case left idle, for the sizes of the next are others."""
+    gc.collect()
+    if device.partition(":")[0] not in ("cpu", "numpy"):
+        importlib.import_module("calor_kernel").trim(device)
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _broken(error: Exception) -> bool:
+    """Whether an error means that the process has lost its GPU, or is amid a failed capture."""
+    text = f"{type(error).__name__} {error}".lower()
+    words = ("devicelost", "illegal memory", "unspecified launch", "device-side assert", "captur")
+    return any(word in text for word in (*words, "misaligned address", "illegal instruction"))

@@ -1,0 +1,209 @@
+"""The speed fuzzer draws the same cases again, repeats a line, survives what its cases do."""
+
+import importlib
+import json
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fuzz
+from fuzzing import checking, report
+from fuzzing.cases import Operand, Sample, Work, sample_of
+from fuzzing.drawing import draw, sample, turns
+from fuzzing.families import FAMILIES, work_of
+from fuzzing.limits import GPU, HOST, Limits, fitted
+from fuzzing.operands import array
+from fuzzing.quantiles import by_family, quantile, summary
+from fuzzing.workers import Failure, Worker
+
+SMALL = Limits(1.5e6, 3e7)
+
+
+def test_a_seed_draws_the_same_cases_again() -> None:
+    first, again = (list(map(str, islice(draw(7), 50))) for _ in range(2))
+    assert first == again
+    assert first != list(map(str, islice(draw(8), 50)))
+
+
+def test_a_case_does_not_depend_on_those_of_other_families() -> None:
+    alone = list(map(str, islice(draw(7, ["linear", "pool"]), 12)))
+    among = [str(s) for s in islice(draw(7), 400) if s.family in ("linear", "pool")]
+    assert alone == among[:12]
+
+
+def test_families_have_their_share_in_every_stretch() -> None:
+    names = [family.name for family in islice(turns(Random(3), FAMILIES), 600)]
+    total = sum(family.weight for family in FAMILIES.values())
+    for begin in (0, 100, 317):
+        counted = Counter(names[begin : begin + 200])
+        for name, family in FAMILIES.items():
+            assert abs(counted[name] - 200 * family.weight / total) <= 1.01
+
+
+def test_an_unknown_family_is_named() -> None:
+    with pytest.raises(ValueError, match="no family 'linaer'; there are: linear"):
+        next(draw(0, ["linaer"]))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_line_of_a_case_is_the_case(name: str) -> None:
+    for number in range(100):
+        drawn = sample(FAMILIES[name], Random(number))
+        again = sample_of(str(drawn))
+        assert again == drawn
+        assert again.parameters == drawn.parameters
+
+
+@pytest.mark.parametrize("line", ["", "linear", "linear f33 forward k=1", "linear f32 onward k=1"])
+def test_a_line_that_is_none_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match="is no case"):
+        sample_of(line)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("limits", [GPU, HOST, SMALL], ids=["gpu", "host", "small"])
+def test_cases_fit_their_device(name: str, limits: Limits) -> None:
+    found = 0
+    for number in range(60):
+        fitting = fitted(sample(FAMILIES[name], Random(number)), limits)
+        if fitting is not None:
+            work = work_of(fitting)
+            found += 1
+            assert limits.allow(fitting)
+            assert all(size > 0 for operand in work.operands for size in operand.shape)
+    assert found >= (1 if limits is SMALL else 40)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_small_cases_agree_with_torch_on_the_host(name: str) -> None:
+    pytest.importorskip("torch")
+    from fuzzing.sides import Calor, Torch
+
+    seen = 0
+    for number in range(40):
+        drawn = fitted(sample(FAMILIES[name], Random(f"tests {number}")), SMALL)
+        if drawn is None or seen == 2:
+            continue
+        seen += 1
+        drawn = drawn.with_dtypes(("f32",))
+        work = work_of(drawn)
+        ours, theirs = Calor("numpy", drawn, work, 1), Torch("cpu", drawn, work, 1)
+        mine, others = ours.results(), theirs.results()
+        near = checking.tolerance(drawn, work, exact=True)
+        given = array(work.operands[0], 0)
+        assert checking.problems(work, near, mine, others, given, theirs.exact) == ("", "")
+        assert name == "update" or mine[0].shape == work.made
+
+
+def test_quantiles_are_between_the_nearest() -> None:
+    assert quantile([1.0, 2.0, 4.0], 0.5) == 2.0
+    assert quantile([1.0, 2.0, 4.0], 0.25) == 1.5
+    assert quantile([3.0], 0.95) == 3.0
+    assert summary([]) == {"cases": 0}
+    assert summary([2.0, 1.0])["min"] == 1.0
+
+
+def test_quantiles_of_a_family_count_its_rows_alone() -> None:
+    rows = [{"family": f, "ratio": r} for f, r in (("a", 1.0), ("b", 3.0), ("a", 2.0), ("b", None))]
+    found = by_family(rows)
+    assert (found["all"]["cases"], found["a"]["50%"], found["b"]["cases"]) == (3, 1.5, 1)
+
+
+Array = np.ndarray[Any, Any]
+A = np.array([1.0, 100.0], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "right", "blamed"),
+    [
+        (A, A, None, ""),
+        (A * 1.1, A, A, "ours"),
+        (A, A * 1.1, A, "peer"),
+        (A * 1.1, A, None, "ours"),
+        (A[:1], A, A, "ours"),
+        (A * np.float32(np.nan), A, A, "ours"),
+    ],
+    ids=["equal", "ours off", "peer off", "nobody knows", "shapes", "nan"],
+)
+def test_who_is_wrong_is_told(ours: Array, theirs: Array, right: Array | None, blamed: str) -> None:
+    work = Work((Operand((2,)),), max, max, (2,))
+    exact = None if right is None else [right]
+    said = checking.problems(work, 1e-4, [ours], [theirs], A, lambda: exact)
+    assert [bool(text) for text in said] == [blamed == "ours", blamed == "peer"]
+
+
+# What a worker runs, of a module that its process can import.
+ANSWERING = """
+import os, time
+
+def serve(pipe, word):
+    pipe.send("ready")
+    while True:
+        question = pipe.recv()
+        if question == "die":
+            os._exit(9)
+        if question == "hang":
+            time.sleep(60)
+        pipe.send(f"{word} {question}")
+"""
+
+
+def test_a_worker_outlives_cases_that_die_or_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "answering_worker.py").write_text(ANSWERING, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    serve = importlib.import_module("answering_worker").serve
+    worker = Worker(serve, ("said",), timeout=5.0)
+    try:
+        assert worker.ask("a") == "said a"
+        died = worker.ask("die")
+        assert isinstance(died, Failure)
+        assert "exit code 9" in died.message
+        worker.timeout = 0.2
+        hung = worker.ask("hang")
+        assert isinstance(hung, Failure)
+        assert "more than 0 seconds" in hung.message
+        worker.timeout = 5.0
+        assert worker.ask("b") == "said b"
+        assert worker.starts == 3
+    finally:
+        worker.close()
+
+
+def test_a_run_writes_its_rows_and_says_the_worst(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "result.json"
+    line = "elementwise f32 gradient shape=3x5 form=add broadcast=row"
+    bad = "elementwise f32 forward shape=3x5 form=nothing broadcast=row"
+    arguments = ["--device", "numpy", "--json", str(path), "--repeat", line, "--repeat", bad]
+    assert fuzz.main(arguments) == 1
+    document = json.loads(path.read_text("utf-8"))
+    (row,) = document["rows"]
+    assert (row["case"], row["family"], row["direction"]) == (line, "elementwise", "gradient")
+    assert row["ratio"] == row["peer_s"] / row["ours_s"]
+    assert document["quantiles"]["all"]["cases"] == 1
+    assert document["command"].startswith("python benchmarks/fuzz.py --device numpy")
+    assert document["failures"] == [f"{bad}: KeyError: 'nothing'"]
+    printed = capsys.readouterr().out
+    assert f"--repeat '{line}'" in printed
+
+
+def test_a_slow_first_call_is_told() -> None:
+    row = {"ratio": 1.0, "ours_s": 1e-3, "peer_s": 1e-3, "floor_s": 5e-4, "first_s": 3.2,
+           "case": "linear", "note": ""}  # fmt: skip
+    assert "(the first call took 3.2 s)" in report.line(row)
+    assert "took" not in report.line({**row, "first_s": 0.5})
+
+
+def test_a_dtype_that_a_device_has_not_becomes_its_first() -> None:
+    drawn = Sample("linear", "f16", False, {})
+    assert drawn.with_dtypes(("f32", "bf16")).dtype == "f32"
+    assert drawn.with_dtypes(("f32", "f16")).dtype == "f16"
