@@ -1,10 +1,16 @@
 """ResNet-50 (He et al., 2016) from calor's or torch's modules, which have the same names."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
-def resnet50(nn: Any, classes: int = 1000) -> Any:
-    """Return the network with fresh weights, for images (N, 3, H, W)."""
+def resnet50(
+    nn: Any, classes: int = 1000, counts: Sequence[int] = (3, 4, 6, 3), narrow: int = 1
+) -> Any:
+    """Return the network with fresh weights, for images (N, 3, H, W).
+
+    ``counts``: the blocks of each stage. ``narrow`` divides the widths.
+    """
 
     def unit(before: int, after: int, kernel: int, stride: int = 1) -> list[Any]:
         padding = kernel // 2
@@ -29,11 +35,12 @@ def resnet50(nn: Any, classes: int = 1000) -> Any:
         def forward(self, x: Any) -> Any:
             return self.relu(self.main(x) + self.side(x))
 
-    layers: list[Any] = [*unit(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    before = 64
-    for width, count, first in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+    before = 64 // narrow
+    layers: list[Any] = [*unit(3, before, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    for stage, count in enumerate(counts):
+        width = (64 << stage) // narrow
         for i in range(count):
-            layers.append(Bottleneck(before, width, first if i == 0 else 1))
+            layers.append(Bottleneck(before, width, 2 if i == 0 and stage else 1))
             before = 4 * width
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)]
     return nn.Sequential(*layers)

@@ -46,6 +46,19 @@ def test_table_and_trace(device, tmp_path):
     assert 0 <= events[0]["args"]["of ceiling"] < 1
 
 
+def test_an_event_names_the_ops_that_a_task_covers(device):
+    with calor.device(device):
+        x = calor.asarray(np.ones((4, 8), np.float32))
+        calor.eval(x)
+        with calor_kernel.profile(device) as p:
+            calor.eval(calor.softmax(x * 2))
+            calor.eval(x + 1)
+    assert p.events[-1].covers == ("add",)
+    assert p.events[-1].results == ("float32[4, 8]",)
+    covered = [name for event in p.events for name in event.covers]
+    assert {"mul", "softmax"} <= set(covered) or {"mul", "exp"} <= set(covered)
+
+
 def test_nothing_is_recorded_afterwards(device):
     with calor_kernel.profile(device) as p:
         pass

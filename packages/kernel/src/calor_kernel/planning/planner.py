@@ -115,6 +115,7 @@ class Planner:
             for number in group.nodes:
                 self._node(self.graph.nodes[number])
             return
+        self.tasks[-1].covers = tuple(self.graph.nodes[i].op.name for i in group.nodes)
         self.values.update(zip(group.outputs, made, strict=True))
 
     def _moved(self, node: Node, value: Value, result: Spec) -> Value | None:

@@ -173,7 +173,7 @@ class Recorder:
                 if not done:
                     made = fitted(launch, self.engine.device.info, task.op)
                     arguments = self._arguments(layout, number, task, made)
-                    lists[-1].append((Launched(number, task.op, made), arguments))
+                    lists[-1].append((Launched(number, task.op, made, task), arguments))
         if split and len(lists) == 1:
             lists.append([])
         for piece, output in late.items():

@@ -130,7 +130,7 @@ def chosen(engine: Engine, task: Task) -> Work:
     inputs = tuple(Value(v.piece, hinted_value(v.view)) for v in task.inputs)
     attributes = {name: hinted_value(value) for name, value in task.attributes.items()}
     results = hinted_value(task.results)
-    known = Task(task.op, works, inputs, task.outputs, attributes, results)
+    known = Task(task.op, works, inputs, task.outputs, attributes, results, task.covers)
     found = engine.tuner.choose(known)
     return task.works[next(i for i, work in enumerate(works) if work is found)]
 

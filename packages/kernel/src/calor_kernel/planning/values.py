@@ -55,7 +55,10 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """A unit of work: candidates of one op, the input values, the result pieces."""
+    """A unit of work: candidates of one op, the input values, the result pieces.
+
+    ``covers``: the ops of the graph that a group's task computes.
+    """
 
     op: str
     works: Sequence[Work]
@@ -63,6 +66,7 @@ class Task:
     outputs: tuple[Piece, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[Spec, ...] = ()
+    covers: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -113,11 +117,12 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A launch of a recording, with its task."""
+    """A launch of a recording, with its task; ``source`` is None for a copy to a target."""
 
     task: int
     op: str
     launch: Launch
+    source: Task | None = None
 
 
 class HostBlock:

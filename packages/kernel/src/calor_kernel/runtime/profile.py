@@ -21,7 +21,10 @@ from calor_kernel.runtime.engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One launch. Times in seconds, ``start`` since the profile began, on the host's clock."""
+    """One launch. Times in seconds, ``start`` since the profile began, on the host's clock.
+
+    ``covers``: the ops of the graph that its task computes. ``results``: their shapes and dtypes.
+    """
 
     op: str
     blueprint: str
@@ -30,6 +33,8 @@ class Event:
     nbytes: int
     flops: int
     cubes: tuple[int, int, int]
+    covers: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
 
     def share(self, ceilings: Ceilings) -> float:
         """Return the launch's minimum time divided by its measured time."""
@@ -67,9 +72,11 @@ class Profile:
         for launched, took in zip(launches, seconds, strict=True):
             launch = launched.launch
             blueprint = launch.label or launch.build.function.name
-            self.events.append(
-                Event(launched.op, blueprint, at, took, launch.nbytes, launch.flops, launch.cubes)
-            )
+            work = launch.nbytes, launch.flops, launch.cubes
+            task = launched.source
+            covers = (task and task.covers) or (launched.op,)
+            results = () if task is None else tuple(map(str, task.results))
+            self.events.append(Event(launched.op, blueprint, at, took, *work, covers, results))
             at += took
 
     @property

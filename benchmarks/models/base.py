@@ -1,0 +1,167 @@
+"""What a model of the census consists of, and the library that its text is written with.
+
+Requirements: calor and PyTorch run one text where their modules have the same names, so that both
+compute the same; where the names differ, :class:`Library` has a function.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Size = Mapping[str, int]
+Arrays = tuple[Array, ...]
+
+
+def sized(**sizes: int) -> Size:
+    """Return sizes by name."""
+    return sizes
+
+
+class Library:
+    """Modules, functions of modules, and functions of arrays: `nn`, `functional`, `arrays`."""
+
+    name: str
+    nn: Any
+    functional: Any
+    arrays: Any
+
+    def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None) -> Any:
+        """Return softmax(q · kᵀ / √d) · v; ``mask`` is True where a query attends to a key."""
+        raise NotImplementedError
+
+    def written(self, cache: Any, update: Any, place: Any) -> Any:
+        """Return a buffer of state after a part, from ``place`` on, was overwritten."""
+        raise NotImplementedError
+
+    def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
+        """Return an optimizer with the census's learning rate: "sgd" (momentum 0.9) or "adamw"."""
+        raise NotImplementedError
+
+
+class Calor(Library):
+    """calor with calor-nn and calor-train."""
+
+    name = "calor"
+
+    def __init__(self) -> None:
+        import calor
+        from calor import nn
+
+        self.nn, self.functional, self.arrays = nn, nn.functional, calor
+
+    def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None) -> Any:
+        """Return calor's attention."""
+        return self.functional.scaled_dot_product_attention(q, k, v, causal=causal, mask=mask)
+
+    def written(self, cache: Any, update: Any, place: Any) -> Any:
+        """Return a buffer with the part that starts at the numbers ``place``."""
+        from calor.ops.movement import dynamic_update_slice
+
+        cache[...] = dynamic_update_slice(cache, update, place)
+        return cache
+
+    def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
+        """Return an optimizer of calor-train."""
+        from calor import train
+
+        if kind == "sgd":
+            return train.SGD(parameters, lr=SGD_RATE, momentum=0.9)
+        return train.AdamW(parameters, lr=ADAMW_RATE)
+
+
+class Torch(Library):
+    """PyTorch."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        torch = importlib.import_module("torch")
+        self.nn, self.functional, self.arrays = torch.nn, torch.nn.functional, torch
+
+    def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None) -> Any:
+        """Return torch's attention, by the backend that it chooses."""
+        attend = self.functional.scaled_dot_product_attention
+        return attend(q, k, v, attn_mask=mask, is_causal=causal)
+
+    def written(self, cache: Any, update: Any, place: Any) -> Any:
+        """Return a cache (N, heads, T, head) with a token at the third number of ``place``."""
+        return cache.index_copy_(2, place[2:3], update)
+
+    def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
+        """Return torch's fastest form of an optimizer; one that CUDA graphs can hold on a GPU."""
+        optim = self.arrays.optim
+        if kind == "sgd":
+            return optim.SGD(parameters, lr=SGD_RATE, momentum=0.9, fused=True)
+        captured = device != "cpu"
+        return optim.AdamW(parameters, lr=ADAMW_RATE, fused=True, capturable=captured)
+
+
+SGD_RATE, ADAMW_RATE = 1e-3, 1e-4
+
+
+def mean_loss(library: Library, model: Any, inputs: Sequence[Any]) -> Any:
+    """Return the cross entropy of a model of all inputs but the last, which holds the classes."""
+    *given, classes = inputs
+    scores = model(*given)
+    rows = scores.reshape(-1, scores.shape[-1])
+    return library.functional.cross_entropy(rows, classes.reshape(-1))
+
+
+def train_step(library: Library, loss: Any, model: Any, optimizers: Any, inputs: Any) -> Any:
+    """Return the loss after a forward pass, a backward pass and an update."""
+    (optimizer,) = optimizers
+    value = loss(library, model, inputs)
+    value.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return value
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the census.
+
+    ``network(library, size)`` makes it with fresh weights. ``inputs(size, batch, generator)`` draws
+    what a training step takes: the model's inputs, and last the targets. ``sizes`` has "full" for
+    GPUs, "small" for a processor and "tiny" for tests. ``batches``: the full size's batch by mode.
+    ``loss(library, model, inputs)``. ``step`` is a training step, ``parts(model)`` what has an
+    optimizer each. ``decoder`` takes the network's place in the mode "decoding". ``jax`` returns
+    the scores of the model in JAX: ``jax(size, parameters, inputs)``.
+    """
+
+    title: str
+    network: Callable[[Library, Size], Any]
+    inputs: Callable[[Size, int, np.random.Generator], Arrays]
+    sizes: Mapping[str, Size]
+    batches: Mapping[str, int]
+    optimizer: str = "adamw"
+    loss: Callable[[Library, Any, Sequence[Any]], Any] = mean_loss
+    step: Callable[[Library, Any, Any, Any, Any], Any] = train_step
+    parts: Callable[[Any], Sequence[Any]] = field(default=lambda model: [model])
+    decoder: Callable[[Library, Size], Any] | None = None
+    begin: Callable[[Size, dict[str, Array]], None] | None = None
+    jax: Callable[[Size, Any, Sequence[Any]], Any] | None = None
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes that it has."""
+        return ("inference", "training", *(("decoding",) if self.decoder else ()))
+
+
+def images(size: Size, batch: int, generator: np.random.Generator) -> Arrays:
+    """Draw images (N, 3, H, W) and their classes."""
+    side = size["image"]
+    x = generator.standard_normal((batch, 3, side, side)).astype(np.float32)
+    return x, generator.integers(0, size["classes"], batch)
+
+
+def tokens(size: Size, batch: int, generator: np.random.Generator) -> Arrays:
+    """Draw tokens (N, T) and the tokens that follow them."""
+    drawn = generator.integers(0, size["words"], (batch, size["tokens"] + 1))
+    return np.ascontiguousarray(drawn[:, :-1]), np.ascontiguousarray(drawn[:, 1:])

@@ -1,0 +1,1 @@
+"""Whole steps of the models: by calor and by peers, their launches and their first calls."""

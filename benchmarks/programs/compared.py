@@ -1,0 +1,174 @@
+"""Whole steps of calor and its peers in turns, after the results were found to agree."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from harness import report
+from harness.timing import interleaved
+from models.base import Array
+from programs.ours import Ours
+from programs.setting import Setting
+
+# The devices of calor that are the host's processor.
+PROCESSORS = ("cpu", "numpy")
+# The relative difference between two libraries' results by dtype: of scores, and of gradients.
+TOLERANCES = {"float32": 1e-3, "tf32": 2e-2, "bfloat16": 1e-1}
+# How long the steps of a sample take.
+_SAMPLE_S = 0.05
+# Steps whose losses are compared.
+_STEPS = 3
+
+
+def peer(name: str, setting: Setting, state: Mapping[str, Array], gpu: bool) -> Any:
+    """Return a peer's step; NotImplementedError with the reason why there is none."""
+    if name.startswith("torch"):
+        from programs.torch_peer import FORMS
+
+        return next(form for form in FORMS if form.name == name)(setting, state, gpu)
+    if importlib.util.find_spec(name) is None:
+        raise NotImplementedError(f"{name} is not installed")
+    if name == "jax":
+        from programs.jax_peer import JaxStep
+
+        return JaxStep(setting, state, gpu)
+    from programs.onnx_peer import OnnxStep
+
+    return OnnxStep(setting, state, gpu)
+
+
+def fresh_state(setting: Setting) -> dict[str, Array]:
+    """Return weights as PyTorch draws them, by name."""
+    from programs.torch_peer import TorchStep
+
+    importlib.import_module("torch").manual_seed(0)
+    state = TorchStep(replace(setting, dtype="float32")).state()
+    if setting.mode == "decoding" and setting.model.begin is not None:
+        setting.model.begin(setting.size, state)
+    return state
+
+
+def beside(
+    ours: Ours, state: Mapping[str, Array], peers: Sequence[str], repeats: int
+) -> dict[str, Any]:
+    """Return seconds a step of calor and its peers, ratios, and which do not agree.
+
+    ``state``: the weights from which all begin.
+    """
+    setting, device = ours.setting, ours.device
+    gradients = None
+    if setting.mode == "training" and "torch-eager" in peers:
+        gradients = ours.gradients()
+    start = perf_counter()
+    expected = results(ours, setting)
+    print(f"calor is ready after {perf_counter() - start:.1f} s", flush=True)
+    calls: dict[str, Any] = {"calor": ours}
+    found: dict[str, Any] = {"not_run": {}, "disagreements": {}, "peak_bytes": {}}
+    for name in peers:
+        try:
+            step = peer(name, setting, state, device not in PROCESSORS)
+        except NotImplementedError as error:
+            found["not_run"][name] = str(error)
+            print(f"{name} is not run: {error}", flush=True)
+            continue
+        if gradients and name == "torch-eager":
+            problem = apart_gradients(gradients, step.gradients(), setting)
+            if problem:
+                found["disagreements"][f"{name}, gradients"] = problem
+        problem = apart(expected, results(step, setting), setting)
+        if problem:
+            found["disagreements"][name] = problem
+        calls[name] = step
+        if hasattr(step, "peak_bytes"):
+            found["peak_bytes"][name] = step.peak_bytes()
+    for name, problem in found["disagreements"].items():
+        print(f"DISAGREES with {name}: {problem}", flush=True)
+    found["seconds"] = timed(calls, repeats)
+    found["peak_bytes"]["calor"] = ours.peak_bytes()
+    taken = found["seconds"]["calor"]
+    found["ratios"] = {n: s / taken for n, s in found["seconds"].items() if n != "calor"}
+    print(shown(found), flush=True)
+    return found
+
+
+def shown(found: Mapping[str, Any]) -> str:
+    """Return the line of a step."""
+    parts = [f"calor {report.seconds(found['seconds']['calor'])}"]
+    for name, ratio in found["ratios"].items():
+        parts.append(f"{name} {report.seconds(found['seconds'][name])} ({ratio:.2f})")
+    memory = {n: b for n, b in found["peak_bytes"].items() if b}
+    if len(memory) > 1:
+        parts.append("peak " + ", ".join(f"{n} {b / 2**20:.0f} MiB" for n, b in memory.items()))
+    return "; ".join(parts)
+
+
+def results(step: Any, setting: Setting) -> list[Array]:
+    """Return the losses of the first steps, or the scores."""
+    times = _STEPS if setting.mode == "training" else 1
+    if setting.mode == "decoding" and setting.dtype == "float32":
+        # Otherwise rounding may choose another token, and the next scores are of other words.
+        times = _STEPS
+    return [np.array(step.host(step.run())) for _ in range(times)]
+
+
+def apart(ours: Sequence[Array], theirs: Sequence[Array], setting: Setting) -> str:
+    """Return what differs between results, nothing if they agree."""
+    most = TOLERANCES[setting.dtype]
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        error = relative_error(a, b)
+        if not error <= most:
+            return f"result {number} has a relative difference of {error:.2g}, above {most:g}"
+    return ""
+
+
+def apart_gradients(
+    ours: tuple[float, Array], theirs: tuple[float, Array], setting: Setting
+) -> str:
+    """Return what differs between losses and norms of gradients."""
+    error = relative_error(ours[1], theirs[1])
+    most = TOLERANCES[setting.dtype]
+    problem = apart([np.asarray(ours[0])], [np.asarray(theirs[0])], setting)
+    if not error <= most:
+        problem = problem or f"the norms of the gradients differ by {error:.2g} of them"
+    return problem
+
+
+def relative_error(ours: Any, theirs: Any) -> float:
+    """Return the norm of the difference in units of the norm of ``theirs``."""
+    a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    if a.shape != b.shape:
+        return float("nan")
+    return float(np.linalg.norm(a - b) / max(float(np.linalg.norm(b)), 1e-30))
+
+
+def timed(steps: Mapping[str, Any], repeats: int) -> dict[str, float]:
+    """Return the median seconds of a step of each; several steps of a sample are in flight."""
+    counts: dict[str, int] = {}
+    for name, step in steps.items():
+        step.run(2)
+        step.wait()
+        counts[name] = max(1, min(200, round(_SAMPLE_S / alone(step))))
+
+    def sample(name: str) -> None:
+        steps[name].run(counts[name])
+        steps[name].wait()
+
+    calls: dict[str, Callable[[], Any]] = {name: partial(sample, name) for name in steps}
+    found = interleaved(calls, repeats, 1)
+    return {name: seconds / counts[name] for name, seconds in found.items()}
+
+
+def alone(step: Any) -> float:
+    """Return the seconds of one step."""
+    start = perf_counter()
+    step.run()
+    step.wait()
+    return perf_counter() - start

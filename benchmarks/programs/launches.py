@@ -1,0 +1,196 @@
+"""The launches of a step beside the ceilings of its device, or of a device that is described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness import report
+from programs.ours import Ours
+
+# Ops that matrix units compute, if a device has them.
+_PRODUCTS = ("dot", "matmul", "linear", "conv", "attention")
+# Ops that choose elements and places, and compute nothing.
+_QUIET = frozenset(
+    ["reshape", "expand", "permute", "slice", "full", "constant", "iota", "stop_gradient"]
+)
+# A product that fills a device, and one that fills a processor.
+_LARGE, _FEW = 8192, 1024
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """Bytes and operations per second; ``products``: of the matrix units in the step's dtype."""
+
+    nbytes: float
+    flops: float
+    products: float
+
+    def least(self, names: str, nbytes: int, flops: int) -> float:
+        """Return the least seconds of a launch."""
+        product = any(word in names for word in _PRODUCTS)
+        return max(nbytes / self.nbytes, flops / (self.products if product else self.flops))
+
+
+# Measured on an H200 by copies, and by products of 8192 in the dtype.
+_PEAKS = {"float32": 49.7e12, "tf32": 380e12, "bfloat16": 739e12}
+DESCRIBED = {dtype: Ceilings(4.3e12, 50e12, peak) for dtype, peak in _PEAKS.items()}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A launch: the ops that its task computes, and seconds taken, None where nothing runs."""
+
+    op: str
+    label: str
+    covers: tuple[str, ...]
+    results: tuple[str, ...]
+    seconds: float | None
+    least: float
+    nbytes: int
+    flops: int
+    cubes: tuple[int, int, int]
+
+    @property
+    def counted(self) -> float:
+        """The seconds by which launches are ordered."""
+        return self.least if self.seconds is None else self.seconds
+
+
+def of_step(step: Ours, ceilings: Ceilings, described: bool = False) -> list[Row]:
+    """Return the launches of one step, after steps that plan it."""
+    import calor
+    import calor_kernel
+
+    step.run()
+    step.run(2)
+    step.wait()
+    with calor.device(step.device), calor_kernel.profile(step.device) as profile:
+        step.run()
+    rows = []
+    for event in profile.events:
+        names = " ".join((event.op, event.blueprint, *event.covers)).lower()
+        least = ceilings.least(names, int(event.nbytes), int(event.flops))
+        rows.append(
+            Row(
+                event.op,
+                event.blueprint,
+                event.covers,
+                event.results,
+                None if described else event.seconds,
+                least,
+                int(event.nbytes),
+                int(event.flops),
+                event.cubes,
+            )
+        )
+    return rows
+
+
+def ceilings_of(step: Ours) -> Ceilings:
+    """Return a device's ceilings; that of matrix units is the rate of a large product by calor."""
+    import calor
+    import calor_kernel
+    from calor_kernel.runtime.backend import engine_of
+
+    engine = engine_of(step.device, "it has no ceilings")
+    known = engine.ceilings
+    side = _FEW if engine.host_memory else _LARGE
+    dtype = calor.bfloat16 if step.setting.dtype == "bfloat16" else calor.float32
+    with calor.device(step.device), step.precision(), calor.no_grad():
+        x = calor.ones((side, side), dtype=dtype)
+        times = []
+        calor.eval(x @ x)
+        with calor_kernel.profile(step.device) as profile:
+            for _ in range(3):
+                before = profile.seconds
+                calor.eval(x @ x)
+                times.append(profile.seconds - before)
+    return Ceilings(known.bandwidth, known.flops, 2 * side**3 / min(times))
+
+
+def heads(rows: Sequence[Row]) -> str:
+    """Return the line that says how many launches there are, and how long they take."""
+    least = sum(row.least for row in rows)
+    taken = sum(row.counted for row in rows)
+    if any(row.seconds is None for row in rows):
+        return f"{len(rows)} launches, {report.seconds(least)} at the ceilings"
+    share = f"{least / taken:.0%} of the ceilings" if taken else ""
+    return f"{len(rows)} launches, {report.seconds(taken)}, {share}"
+
+
+def table(rows: Sequence[Row], most: int | None = None) -> Iterator[str]:
+    """Yield the launches grouped by op and label, the longest first."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.op, row.label), []).append(row)
+    whole = sum(row.counted for row in rows) or 1e-30
+    ordered = sorted(groups.items(), key=lambda item: -sum(row.counted for row in item[1]))
+    yield f"launches {'time':>8} {'share':>6} {'ceiling':>8} {'of it':>6}  op, kernel: covers"
+    for (op, label), found in ordered[:most]:
+        least, taken = sum(r.least for r in found), sum(r.counted for r in found)
+        measured = found[0].seconds is not None
+        cells = (
+            f"{len(found):>8}",
+            f"{report.seconds(taken) if measured else '-':>8}",
+            f"{taken / whole:>6.1%}",
+            f"{report.seconds(least or None):>8}",
+            f"{least / taken:>6.0%}" if measured and taken else f"{'-':>6}",
+        )
+        yield f"{' '.join(cells)}  {op}, {label}: {covered(found)}"
+
+
+def covered(rows: Sequence[Row], most: int = 3) -> str:
+    """Return what some launches compute: the most frequent chains of ops."""
+    chains: dict[str, int] = {}
+    for row in rows:
+        text = shortened(row.covers)
+        chains[text] = chains.get(text, 0) + 1
+    ordered = sorted(chains.items(), key=lambda item: -item[1])
+    shown = [f"{count} x {text}" for text, count in ordered[:most] if text]
+    return "; ".join([*shown, *(["..."] if len(ordered) > most else [])])
+
+
+def shortened(names: Sequence[str], most: int = 12) -> str:
+    """Return names of ops with repetitions counted, the first of many."""
+    parts: list[list[Any]] = []
+    for name in [n for n in names if n not in _QUIET] or names:
+        if parts and parts[-1][0] == name:
+            parts[-1][1] += 1
+        else:
+            parts.append([name, 1])
+    texts = [name if count == 1 else f"{name}*{count}" for name, count in parts]
+    return " ".join([*texts[:most], *([f"(+{len(texts) - most})"] if len(texts) > most else [])])
+
+
+def sequence(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield every launch in order."""
+    yield f"{'number':>6} {'time':>8} {'ceiling':>8}  kernel | results | covers"
+    for number, row in enumerate(rows):
+        taken = report.seconds(row.seconds)
+        results = ", ".join(text.replace(", ", ",") for text in row.results[:3])
+        more = f" (+{len(row.results) - 3})" if len(row.results) > 3 else ""
+        ops = shortened(row.covers, 20) or row.op
+        least = report.seconds(row.least or None)
+        yield f"{number:>6} {taken:>8} {least:>8}  {row.label} | {results}{more} | {ops}"
+
+
+def grouped(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the kernels of a step as plain data, in the order of the table."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.op, row.label), []).append(row)
+    ordered = sorted(groups.items(), key=lambda item: -sum(row.counted for row in item[1]))
+    return [
+        {
+            "op": op,
+            "kernel": label,
+            "launches": len(found),
+            "seconds": None if found[0].seconds is None else sum(r.counted for r in found),
+            "least_s": sum(r.least for r in found),
+            "bytes": sum(r.nbytes for r in found),
+            "flops": sum(r.flops for r in found),
+        }
+        for (op, label), found in ordered
+    ]
