@@ -217,18 +217,11 @@ def pad_rows(
                 )
         else:
             fill_run(value, target, base + first, left - first, width, parts)
-            copy_run(
-                source,
-                offset + (left - low) * stride,
-                target,
-                base + left,
-                right - left,
-                stride,
-                1,
-                width,
-                step,
-                True,
-            )
+            if left < right:
+                at = offset + (left - low) * stride
+                copy_run(
+                    source, at, target, base + left, right - left, stride, 1, width, step, True
+                )
             fill_run(value, target, base + right, stop - right, width, parts)
 
 

@@ -142,8 +142,12 @@ def rows_launch(
     step, dense = read[-1] if read[-1] in (0, 1) else -1, written[-1] == 1
     pieces = few_long(rows, length * size, info)
     span = GRAIN // size
-    turns = greatest(GRAIN // (length * size), 1)
     vectors = dense and step >= 0
+    across = not pieces and sizes[-2] >= _SHORT
+    across = across and length < (_VERY_SHORT + 1 if vectors else _SHORT)
+    # What a unit copies across stays in the nearest cache.
+    row = greatest(length, abs(read[-2]), abs(written[-2])) if across else length
+    turns = greatest((GRAIN // 4 if across else GRAIN) // (row * size), 1)
     units = rows * -(-length // span) if pieces else -(-rows // turns)
     return launch(
         copy_rows,
@@ -161,9 +165,7 @@ def rows_launch(
         width=max(info.vector_bytes // size, 1) if vectors else 1,
         step=step,
         dense=dense,
-        across=not pieces
-        and sizes[-2] >= _SHORT
-        and length < (_VERY_SHORT + 1 if vectors else _SHORT),
+        across=across,
         pieces=pieces,
         into=part is not None and part.into,
     )
