@@ -106,12 +106,14 @@ class Transfer:
     @property
     def count(self) -> int:
         """The number of elements."""
-        return prod(self.sizes)
+        count: int = prod(self.sizes)
+        return count
 
     @property
     def nbytes(self) -> int:
         """The bytes read and written."""
-        return 2 * self.count * self.dtype.itemsize
+        nbytes: int = 2 * self.count * self.dtype.itemsize
+        return nbytes
 
     @property
     def places(self) -> dict[str, object]:
@@ -147,7 +149,7 @@ class Transfer:
 
 def aligned_lanes(dtype: DType, numbers: Iterable[int], info: DeviceInfo) -> int:
     """Return the lanes of the widest access that divides all numbers of elements."""
-    width = max(min(info.vector_bytes, _ACCESS) // dtype.itemsize, 1)
+    width: int = max(min(info.vector_bytes, _ACCESS) // dtype.itemsize, 1)
     for number in numbers:
         while width > 1 and number % width:
             width //= 2

@@ -83,7 +83,7 @@ def copy_tiles(source: kl.In, target: kl.Out, over: Transposition[kl.Number], *,
 
 def crosses(over: Transfer, info: DeviceInfo) -> bool:
     """Return whether another axis than the last is dense in the source, and both are long."""
-    width = max(info.vector_bytes // over.dtype.itemsize, 1)
+    width: int = max(info.vector_bytes // over.dtype.itemsize, 1)
     if over.starts is not None or over.written[-1] != 1:
         return False
     if over.read[-1] in (0, 1) or 1 not in over.read or width < 4:
