@@ -79,6 +79,9 @@ TENSOR_KEYS: list[Any] = [
     lambda: (1, index(0, -1), index([1], [2])),
     lambda: calor.asarray(1),
     lambda: (slice(None), calor.asarray(-1), [1, 2]),
+    lambda: (slice(None), calor.asarray(-1), slice(1, 3)),
+    lambda: (1, ..., calor.asarray(2, dtype="int8")),
+    lambda: (calor.asarray(0), None, calor.asarray(-1), slice(None, None, 2)),
     lambda: calor.asarray(MASK_2D),
     lambda: (slice(1, None), ..., calor.asarray(np.arange(5) > 2)),
     lambda: calor.asarray(True),
@@ -413,3 +416,23 @@ def test_state_is_written_by_a_jitted_function() -> None:
         put(calor.asarray(i), calor.asarray([i, -i], dtype="float32"))
     assert history.tolist() == [[0.0, 0.0], [1.0, -1.0], [2.0, -2.0]]
     assert put.trace_count == 1
+
+
+def test_a_written_argument_keeps_its_memory() -> None:
+    @calor.jit
+    def put(cache: calor.Tensor, place: calor.Tensor, value: float) -> None:
+        cache[:, place] = value
+
+    cache = calor.zeros((2, 3))
+    calor.eval(cache)
+    buffer = cache._value.buffer
+    for i in range(3):
+        put(cache, calor.asarray(i), float(i))
+        kept, shared = cache._value.buffer, cache.numpy(copy=True)
+        assert kept is buffer
+    assert shared.tolist() == [[0.0, 1.0, 2.0]] * 2
+    # What another tensor holds stays.
+    other = cache.copy()
+    put(other, calor.asarray(0), 5.0)
+    assert cache.tolist() == [[0.0, 1.0, 2.0]] * 2
+    assert other.tolist() == [[5.0, 1.0, 2.0]] * 2

@@ -19,7 +19,8 @@ from calor_kernel.device.workers import image_of
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import cube_position, kernel, shared
-from calor_kernel.library.copying import copy_dense, copy_rows
+from calor_kernel.library.copying import copy_dense
+from calor_kernel.library.copying.rows import copy_rows
 from calor_kernel.printers import PlainC
 
 SIZE = Scalar(int64, nonnegative=True)

@@ -25,7 +25,7 @@ from calor.ops import indexing as rows
 from calor.ops import movement as m
 from calor.ops.base import Scalar
 from calor.ops.reductions import any_
-from calor.ops.sources import full
+from calor.ops.sources import full, iota
 from calor.recording.record import host, number_on, weak_spec
 from calor.specs import spec
 from calor.tensor.tensor import Tensor, with_methods
@@ -106,6 +106,8 @@ def write(x: Any, key: Key, value: Any) -> Any:
     if not key.advanced:
         values = _spread(value, key.shape())
         return write_block(x, key, _reshaped(values, tuple(key.sizes)))
+    if _names_a_block(key):
+        return _write_at(x, key, value)
     block = read_block(x, key)
     mask = _only_mask(key)
     made = None if mask is None else _where_mask(block, key, mask, value)
@@ -188,6 +190,34 @@ def _truth(like: Any, value: bool, shape: Shape) -> Any:
 
 def _reshaped(x: Any, shape: Shape) -> Any:
     return x if x.shape == shape else m.reshape(x, shape=shape)
+
+
+def _names_a_block(key: Key) -> bool:
+    """Return whether the index arrays of a key are single numbers, so that it names one block."""
+    arrays = [entry for entry in key.entries if entry.kind not in ("slice", "int", "new")]
+    single = all(entry.kind == "array" and not entry.array.ndim for entry in arrays)
+    return single and not key.strided
+
+
+def _write_at(x: Any, key: Key, value: Any) -> Any:
+    """Return x with the block replaced that begins at computed places: no element is moved."""
+    places = {e.axis: e for e in key.entries if e.kind == "array"}
+    sizes = [1 if axis in places else n for axis, n in enumerate(key.sizes)]
+    kept = {e.axis: sizes[e.axis] for e in key.entries if e.kind == "slice"}
+    shape = [1 if e.kind == "new" else kept[e.axis] for e in key.entries if e.kind in _KEPT]
+    values = _reshaped(_spread(value, tuple(shape)), tuple(sizes))
+    starts = _starts(x, tuple(key.starts))
+    for axis, entry in places.items():
+        with on_device(x.device):
+            numbers = iota(length=x.shape[axis], dtype=int64)
+        # Reading the place among all places checks it, and counts negative ones from the end.
+        place = rows.gather(numbers, _indices(entry, x), axis=0)
+        along = _starts(x, tuple(int(i == axis) for i in range(x.ndim)))
+        starts = e.add(starts, e.mul(along, m.expand(place, shape=(x.ndim,))))
+    return m.dynamic_update_slice(x, values, starts)
+
+
+_KEPT = frozenset(("slice", "new"))
 
 
 # Index arrays and masks.

@@ -11,6 +11,7 @@ from typing import Any
 
 from calor.graph.graph import Graph
 from calor.local import local
+from calor.ops.part_gradients import Part, Parts, part_of
 from calor.ops.sources import zeros_of
 from calor.recording.records import (
     Custom,
@@ -50,6 +51,8 @@ def backpropagate(
             g = gradients.pop(id(record), None)
             if g is None or (wanted is not None and id(record) not in wanted):
                 continue
+            if type(g) is Parts:
+                g = g.total()
             if id(record) in stop:
                 results[id(record)] = g
             elif type(record) is Leaf:
@@ -61,6 +64,8 @@ def backpropagate(
                 slots = gradients.setdefault(id(record.record), {})
                 index = record.index
                 slots[index] = slots[index] + g if index in slots else g
+            elif type(record) is Record and (box := part_of(record, g)) is not None:
+                _accumulate_part(gradients, record.parents[0], *box)
             else:
                 for parent, part in zip(record.parents, _pull(record, g), strict=True):
                     if parent is not None and part is not None:
@@ -93,7 +98,22 @@ def _on_path(order: Sequence[Any], stop: frozenset[int]) -> set[int]:
 
 def _accumulate(gradients: dict[int, Any], record: Any, g: Any) -> None:
     before = gradients.get(id(record))
-    gradients[id(record)] = g if before is None else before + g
+    if type(before) is Parts:
+        before.add(g)
+    else:
+        gradients[id(record)] = g if before is None else before + g
+
+
+def _accumulate_part(
+    gradients: dict[int, Any], record: Any, shape: tuple[int, ...], part: Part
+) -> None:
+    before = gradients.get(id(record))
+    if type(before) is not Parts:
+        made = gradients[id(record)] = Parts(shape)
+        if before is not None:
+            made.add(before)
+        before = made
+    before.add_part(part)
 
 
 def pull_back(

@@ -92,9 +92,12 @@ def number_like(x: Any, number: Any) -> Any:
         return full(value=Scalar.of(number, x.dtype), shape=(), dtype=x.dtype)
 
 
-def fill(x: Any, number: Any) -> Any:
-    """Return a tensor of the shape, dtype and device of x with one number everywhere."""
-    return expand(number_like(x, number), shape=x.shape)
+def fill(x: Any, number: Any, shape: Axes | None = None) -> Any:
+    """Return a tensor of the dtype and device of x with one number everywhere.
+
+    ``shape``: by default that of x.
+    """
+    return expand(number_like(x, number), shape=x.shape if shape is None else shape)
 
 
 def _pad_rule(x: Spec, value: Spec, *, low: Axes, high: Axes, interior: Axes) -> Spec:

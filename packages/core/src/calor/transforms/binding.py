@@ -26,6 +26,8 @@ _getrefcount = sys.getrefcount
 # References to a state value that only its handle owns, as Binding.in_place counts them: by the
 # handle, by two lists of the binding, by the call's list, and by the count's own argument.
 _SOLE: Final = next(map(_getrefcount, [object()])) + 3
+# References to an argument's value that only its tensor owns, as sole_buffer counts them.
+_OWNED: Final = next(map(_getrefcount, [object()])) + 1
 # How many bindings a program keeps besides the last.
 _OTHERS: Final = 7
 
@@ -168,6 +170,18 @@ class Binding:
         for (_, slot), count in zip(self.traced.state_writes, counts, strict=True):
             if count != _SOLE:
                 into[slot] = None
+        return into
+
+    def with_arguments(self, tensors: list[Any], into: list[Any]) -> list[Any]:
+        """Return the outputs' buffers with those of arguments that the program changes as well."""
+        writes = self.traced.argument_writes
+        if not writes or not self.device.info.feature("in_place"):
+            return into
+        into = list(into)
+        for i, slot in writes:
+            value = tensors[i]._value
+            if _getrefcount(value) == _OWNED and not value.buffer.exported:
+                into[slot] = value.buffer
         return into
 
     def _choose(self, outputs: int) -> None:

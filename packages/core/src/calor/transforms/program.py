@@ -254,9 +254,11 @@ class Program:
             for i, _ in self.traced.argument_writes:
                 note(tensors[i])
         into = binding.in_place(len(self.output_specs))
-        # A device has a shorter way where nothing is in place.
-        made = self.executable(buffers, into if self.traced.state_writes else None)
         stays = into is binding.into and binding.exports >= 0
+        into = binding.with_arguments(tensors, into)
+        # A device has a shorter way where nothing is in place.
+        changes = self.traced.state_writes or self.traced.argument_writes
+        made = self.executable(buffers, into if changes else None)
         if self.writes_others or not stays:
             # Another thread's trace would not see a tensor change under its hands.
             with tracing:

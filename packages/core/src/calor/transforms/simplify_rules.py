@@ -165,7 +165,18 @@ def _concat(draft: Draft, step: Step, out: Spec) -> Step | int | None:
 
 def _pad(draft: Draft, step: Step, out: Spec) -> Step | int | None:
     # Padding by nothing: spacing that adds no element is between fewer than two.
-    return _same(draft, step.inputs[0], out)
+    same = _same(draft, step.inputs[0], out)
+    inner = draft.made_by(step.inputs[0], m.pad)
+    spaced = any(step.attributes["interior"])
+    if same is not None or inner is None or inner.inputs[1] != step.inputs[1] or spaced:
+        return same
+    sums = {
+        side: tuple(
+            [a + b for a, b in zip(step.attributes[side], inner.attributes[side], strict=True)]
+        )
+        for side in ("low", "high")
+    }
+    return Step(m.pad, inner.inputs, {**sums, "interior": inner.attributes["interior"]})
 
 
 def _dynamic_slice(draft: Draft, step: Step, out: Spec) -> Step | int | None:

@@ -29,7 +29,7 @@ from calor_kernel.contract.work import (
     row_major,
 )
 from calor_kernel.language.kernel import KernelFunction
-from calor_kernel.library.copying import as_bits
+from calor_kernel.library.copying import as_bits, dense_copy
 from calor_kernel.library.indexing.checked_index import IndexedAxes
 from calor_kernel.library.indexing.cooperative import (
     AlongAxis,
@@ -43,7 +43,6 @@ from calor_kernel.library.indexing.cooperative import (
     update_segments,
 )
 from calor_kernel.library.indexing.gather import STATUS, failures
-from calor_kernel.library.indexing.regions import dense_copy
 from calor_kernel.library.indexing.scatter import (
     ScatteredRows,
     Updates,

@@ -1,0 +1,118 @@
+"""Copies whose source and target have different dense axes, in square tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final, Generic, TypeVar
+
+from calor_kernel import language as kl
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Effort, Grid, launch
+from calor_kernel.contract.work import Launch
+from calor_kernel.library.copying.transfer import Transfer, row_offset
+from calor_kernel.library.transposition import transpose
+
+N = TypeVar("N")
+# The side of the square tile of a cube of many units.
+_TILE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Transposition(Generic[N]):
+    """A copy in which source and target have different dense axes.
+
+    ``rows`` are dense in the source, ``columns`` in the target. ``across``: the stride of columns
+    in the source; ``along``: of rows in the target. ``sizes``: of the other axes, with strides in
+    the source (``read``) and in the target (``written``).
+    """
+
+    rows: kl.SizeOf[N]
+    columns: kl.SizeOf[N]
+    across: kl.StrideOf[N]
+    along: kl.StrideOf[N]
+    sizes: tuple[kl.StrideOf[N], ...]
+    read: tuple[kl.StrideOf[N], ...]
+    written: tuple[kl.StrideOf[N], ...]
+
+
+@kl.kernel
+def copy_transposed(
+    source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, width: int
+) -> None:
+    """Copy ``width`` rows of a block a unit, in square tiles transposed in registers."""
+    rows, columns, across, along = over.rows, over.columns, over.across, over.along
+    strips = (rows + width - 1) // width
+    block, strip = kl.absolute_position() // strips, kl.absolute_position() % strips
+    first = strip * width
+    read = row_offset(block, over.sizes, over.read) + first
+    written = row_offset(block, over.sizes, over.written) + first * along
+    done: kl.Index = 0
+    if first + width <= rows:
+        done = columns // width * width
+        for j in kl.loop_range(0, done, width):
+            vectors = [source.load(read + (j + k) * across, width) for k in kl.range(width)]
+            for k, vector in enumerate(transpose(vectors)):
+                target.store(written + k * along + j, vector)
+    for j in kl.loop_range(done, columns):
+        for k in kl.loop_range(kl.min(rows - first, width)):
+            target[written + k * along + j] = source[read + j * across + k]
+
+
+@kl.kernel
+def copy_tiles(source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, tile: int) -> None:
+    """Copy as ``copy_transposed``, in square tiles of shared memory."""
+    rows, columns, across, along = over.rows, over.columns, over.across, over.along
+    # One more column avoids bank conflicts.
+    staged = kl.shared(tile * (tile + 1), source.dtype)
+    strips, bands = (rows + tile - 1) // tile, (columns + tile - 1) // tile
+    block = kl.cube_position() // (strips * bands)
+    row = kl.cube_position() // bands % strips * tile
+    column = kl.cube_position() % bands * tile
+    read = row_offset(block, over.sizes, over.read)
+    written = row_offset(block, over.sizes, over.written)
+    x, y = kl.unit_position(0), kl.unit_position(1)
+    for k in kl.range(0, tile, kl.cube_size(1)):
+        if (row + x < rows) & (column + y + k < columns):
+            staged[(y + k) * (tile + 1) + x] = source[read + (column + y + k) * across + row + x]
+    kl.barrier()
+    for k in kl.range(0, tile, kl.cube_size(1)):
+        if (column + x < columns) & (row + y + k < rows):
+            target[written + (row + y + k) * along + column + x] = staged[x * (tile + 1) + y + k]
+
+
+def crosses(over: Transfer, info: DeviceInfo) -> bool:
+    """Return whether another axis than the last is dense in the source, and both are long."""
+    width: int = max(info.vector_bytes // over.dtype.itemsize, 1)
+    if over.starts is not None or over.written[-1] != 1:
+        return False
+    if over.read[-1] in (0, 1) or 1 not in over.read or width < 4:
+        return False
+    return min(over.sizes[over.read.index(1)], over.sizes[-1]) >= min(width, 16)
+
+
+def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
+    """Return the launch of a copy that crosses."""
+    axis = over.read.index(1)
+    rest = [i for i in range(len(over.sizes) - 1) if i != axis]
+    rows, columns = over.sizes[axis], over.sizes[-1]
+    problem = Transposition(
+        rows,
+        columns,
+        over.read[-1],
+        over.written[axis],
+        tuple(over.sizes[i] for i in rest),
+        tuple(over.read[i] for i in rest),
+        tuple(over.written[i] for i in rest),
+    )
+    blocks = prod(problem.sizes)
+    if info.max_units > 1 and info.has("barrier"):
+        cubes = blocks * -(-rows // _TILE) * -(-columns // _TILE)
+        units = max(min(info.max_units // _TILE, 8), 1)
+        grid = Grid((cubes, 1, 1), (_TILE, units, 1), index=over.index(info))
+        effort = Effort(label or copy_tiles.name, 0, over.nbytes)
+        return launch(copy_tiles, grid, effort, **over.places, over=problem, tile=_TILE)
+    side = min(max(info.vector_bytes // over.dtype.itemsize, 1), 16)
+    effort = Effort(label or copy_transposed.name, 0, over.nbytes)
+    grid = Grid.line(blocks * -(-rows // side))
+    return launch(copy_transposed, grid, effort, **over.places, over=problem, width=side)
