@@ -233,7 +233,7 @@ def launch_of(
     p = problem
     return launch(
         function,
-        Grid(cubes, (plan.units, 1, 1), request.info.planes[0], _index_of(p, request)),
+        Grid(cubes, (plan.units, 1, 1), request.info.planes[0], index_of(p, request)),
         Effort(f"{function.name} {plan.rows}x{plan.block}", flops, least_bytes(p)),
         value_width=Multiple(p.values, ACCESS),
         g=operands_of(p, ACCESS),
@@ -243,7 +243,7 @@ def launch_of(
     )
 
 
-def _index_of(problem: Attention, request: Request) -> DType:
+def index_of(problem: Attention, request: Request) -> DType:
     """Return the index dtype that reaches all operands and results."""
     p, views = problem, request.inputs
     spans = [sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in views]

@@ -44,6 +44,7 @@ LOG2_E = math.log2(math.e)
     opencl="native_exp2({0})",
     metal="fast::exp2({0})",
     hip="__builtin_amdgcn_exp2f({0})",
+    wgsl="exp2({0})",
 )
 def power_of_two(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return 2**x within some units of 2**-22, below the precision of half-type weights."""
