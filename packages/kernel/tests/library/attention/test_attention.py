@@ -82,7 +82,7 @@ def operands(row, dtype):
     if row.mask:
         seen = rng.random(row.mask) < 0.7
         # A row that may look nowhere.
-        seen[..., 1, :] = False
+        seen[..., 1:2, :] = False
         made.append(seen)
     if row.bias:
         made.append(rng.standard_normal(row.bias).astype(host))

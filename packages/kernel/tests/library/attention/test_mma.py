@@ -163,8 +163,8 @@ REFUSED = {
     "type": (ROWS[0], float32, INFO, "operands are float32"),
     "wide rows": (Row(1, 1, 1, 16, 16, 136, 8), bfloat16, INFO, "rows are not 1 to 16 accesses"),
     "no whole accesses": (Row(1, 1, 1, 16, 16, 12, 8), bfloat16, INFO, "rows are not 1 to 16"),
-    "few rows": (Row(1, 1, 1, 4, 16, 8, 8), bfloat16, INFO, "less than 16 queries or keys"),
-    "planes": (ROWS[0], bfloat16, MANY_UNITS, "no suitable matrix instruction"),
+    "few rows": (Row(1, 1, 1, 16, 4, 8, 8), bfloat16, INFO, "less than 16 queries or keys"),
+    "planes": (ROWS[0], bfloat16, replace(MANY_UNITS, cores=1), "no suitable matrix instruction"),
     "no instruction": (
         ROWS[0],
         float16,

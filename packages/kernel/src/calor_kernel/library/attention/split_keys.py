@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
@@ -40,8 +41,8 @@ class SplitPlan:
     ``rows``: the queries of a cube. ``unroll``: the keys of a team in a step. ``features`` and
     ``values``: the vectors of a lane, for keys and values. ``full``: whether these are no more than
     there are, for each. ``fast``: whether powers need the precision of half types only.
-    ``together``: the rows whose teams are joined at a time. ``split``: whether there are several
-    splits, and ``joins``: whether the last cube of a head joins them.
+    ``together``: the rows whose planes are joined at a time. ``split``: whether there are several
+    splits.
     """
 
     teams: int
@@ -55,7 +56,6 @@ class SplitPlan:
     fast: bool
     together: int
     split: bool = False
-    joins: bool = False
 
     @property
     def units(self) -> int:
@@ -70,7 +70,11 @@ class SplitPlan:
     @kl.helper
     def weight(self, x: kl.Number) -> kl.Number:
         """Return e**x."""
-        return power_of_two(x * LOG2_E) if self.fast else exp(x)
+        if not self.fast:
+            return exp(x)
+        made = power_of_two(x * LOG2_E)
+        assert made is not None
+        return made
 
     @kl.helper
     def place(self, v: int) -> kl.Number:
@@ -88,8 +92,8 @@ class Splits:
 
     out: kl.Pointer
     total: kl.Pointer
-    sums: kl.Pointer | None
-    numbers: kl.Pointer | None
+    sums: Any
+    numbers: Any
     width: kl.Number
     count: kl.Number
 
@@ -264,11 +268,18 @@ def over_lanes(kind: str, values: Sequence[kl.Number], first: int, end: int) -> 
     """
     made, distance = list(values), first
     while distance < end:
-        others = [kl.plane_shuffle(x, distance, "xor") for x in made]
+        others = [other_lane(x, distance) for x in made]
         pairs = list(zip(made, others, strict=True))
         made = [kl.select(y > x, y, x) if kind == "max" else x + y for x, y in pairs]
         distance *= 2
     return made
+
+
+def other_lane(value: kl.Number, distance: int) -> kl.Number:
+    """Return the value of the lane whose number differs in one bit."""
+    if value.width == 1:
+        return kl.plane_shuffle(value, distance, "xor")
+    return kl.pack([kl.plane_shuffle(value[i], distance, "xor") for i in range(value.width)])
 
 
 @kl.helper
@@ -304,7 +315,7 @@ def attend_split(
 ) -> None:
     """Attend to ``length`` keys from x on, for a key head and a block of its rows from y, batch z.
 
-    ``flags`` counts the finished cubes of each block of rows.
+    ``flags`` counts the finished cubes of each block of rows, the last of which joins the splits.
     """
     dtype, n, position = total.dtype, kl.cube_position(2), kl.cube_position(1)
     key_head = position // blocks
@@ -340,7 +351,7 @@ def attend_split(
             softmax.follow(r, seen, weighted, plan)
     softmax.join_teams(plan)
     write_rows(softmax, mine, to, split, plan)
-    if plan.joins:
+    if flags is not None:
         join_if_last(flags, mine, to, plan)
 
 

@@ -49,8 +49,10 @@ def split_refusal(problem: Attention, request: Request) -> str | None:
     p, info = problem, request.info
     if not (info.has("planes") and info.has("barrier")):
         return "the device has no planes"
-    if exceeds(p.queries, MOST_QUERIES):
-        return f"there are more than {MOST_QUERIES} queries"
+    # Heads that fill the device attend faster by whole tiles.
+    most = MOST_QUERIES - int(p.batch * p.heads >= info.cores)
+    if exceeds(p.queries, most):
+        return f"there are more than {most} queries"
     if not p.values:
         return "there are no values"
     access, lanes = _access(p), info.planes[0]
@@ -65,7 +67,7 @@ def _access(problem: Attention) -> int:
     p = problem
     if not all(contiguous(p)):
         return 1
-    access = _ACCESS // p.dtype.itemsize
+    access: int = _ACCESS // p.dtype.itemsize
     starts = [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)]
     for n in (p.features, p.values, *starts):
         while n % access:
@@ -131,7 +133,7 @@ def forward_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
         splits=splits,
         length=length,
         g=operands_of(p, plan.access),
-        plan=replace(plan, split=split, joins=joins),
+        plan=replace(plan, split=split),
         form=ScoreForm(p.kinds, p.causal, contiguous=contiguous(p)),
         flags=Bound(Flags(heads), uint32) if joins else None,
         **own,
