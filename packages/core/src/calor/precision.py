@@ -57,9 +57,9 @@ class matmul_precision:
 
     Notes
     -----
-    It holds for the gradients of the products recorded inside it, whenever they are computed.
-    Attention and other dtypes are not affected. ``CALOR_MATMUL_PRECISION`` sets the level for a
-    whole process.
+    It holds for the products of attention too, and for the gradients of what is recorded inside it,
+    whenever they are computed. Other dtypes are not affected. ``CALOR_MATMUL_PRECISION`` sets the
+    level for a whole process.
 
     Examples
     --------
