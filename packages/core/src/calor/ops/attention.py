@@ -7,7 +7,7 @@ its gradients are 0. Half types are computed in float32.
 Operands: query (N, H, L, E), key (N, K, S, E), value (N, K, S, V), where K divides H and each key
 head serves H / K query heads; then any of a bool mask (True: may be looked at) and a bias that is
 added to the scores, both (N, H, L, S) or 1 where they repeat. ``causal`` hides key j from query i
-where j > i.
+where j > i. ``precision`` is that of products of float32, as of `dot_general`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from calor.specs import Spec, spec
 
 
 def _attention_rule(
-    query: Spec, key: Spec, value: Spec, *extras: Spec, causal: bool, scale: float
-) -> tuple[Spec, Spec]:
+    query: Spec, key: Spec, value: Spec, *extras: Spec,
+    causal: bool, scale: float, precision: str = "highest",
+) -> tuple[Spec, Spec]:  # fmt: skip
     for x in (query, key, value):
         rules.real_floats(x)
         if x.ndim != 4 or x.dtype is not query.dtype:
@@ -74,7 +75,7 @@ def _check_gradient(g: Spec, delta: Spec, total: Spec, *operands: Spec, **attrib
 
 def _gradient_rule(
     g: Spec, delta: Spec, total: Spec, query: Spec, key: Spec, value: Spec, *extras: Spec,
-    causal: bool, scale: float,
+    causal: bool, scale: float, precision: str = "highest",
 ) -> tuple[Spec, Spec, Spec]:  # fmt: skip
     _check_gradient(g, delta, total, query, key, value, *extras, causal=causal, scale=scale)
     return query, key, value
@@ -82,7 +83,7 @@ def _gradient_rule(
 
 def _bias_gradient_rule(
     g: Spec, delta: Spec, total: Spec, query: Spec, key: Spec, value: Spec, *extras: Spec,
-    causal: bool, scale: float,
+    causal: bool, scale: float, precision: str = "highest",
 ) -> Spec:  # fmt: skip
     _check_gradient(g, delta, total, query, key, value, *extras, causal=causal, scale=scale)
     biases = [x for x in extras if x.dtype is not bool_]
@@ -133,8 +134,9 @@ def _finite(x: Any) -> Any:
 
 
 def _attention(
-    query: Any, key: Any, value: Any, *extras: Any, causal: bool, scale: float
-) -> tuple[Any, Any]:
+    query: Any, key: Any, value: Any, *extras: Any,
+    causal: bool, scale: float, precision: str = "highest",
+) -> tuple[Any, Any]:  # fmt: skip
     scores = _scores(query, key, extras, causal, scale)
     if not scores.shape[3]:
         total = fill(r.sum(scores, axes=(3,), dtype=scores.dtype), -math.inf)
@@ -189,7 +191,7 @@ def _score_gradient(
 
 def _gradient(
     g: Any, delta: Any, total: Any, query: Any, key: Any, value: Any, *extras: Any,
-    causal: bool, scale: float,
+    causal: bool, scale: float, precision: str = "highest",
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     powers, inner = _score_gradient(g, delta, total, query, key, value, extras, causal, scale)
     scaled = _by_key_head(inner * scale, key)
@@ -201,7 +203,7 @@ def _gradient(
 
 def _bias_gradient(
     g: Any, delta: Any, total: Any, query: Any, key: Any, value: Any, *extras: Any,
-    causal: bool, scale: float,
+    causal: bool, scale: float, precision: str = "highest",
 ) -> Any:  # fmt: skip
     _, inner = _score_gradient(g, delta, total, query, key, value, extras, causal, scale)
     bias = next(x for x in extras if x.dtype is not bool_)
@@ -212,8 +214,7 @@ def _bias_gradient(
 
 
 def _attention_vjp(
-    g: Any, outputs: Any, query: Any, key: Any, value: Any, *extras: Any,
-    causal: bool, scale: float,
+    g: Any, outputs: Any, query: Any, key: Any, value: Any, *extras: Any, **attributes: Any
 ) -> list[Any]:  # fmt: skip
     out, total = outputs
     # The gradient of a score is p · (g · v − delta), where delta is the sum of p · (g · v) over the
@@ -221,12 +222,10 @@ def _attention_vjp(
     along = wide(g[0]) * wide(out)
     delta = r.sum(along, axes=(3,), dtype=along.dtype) - g[1]
     operands = (g[0], delta, total, query, key, value, *extras)
-    gradients: list[Any] = list(attention_gradient(*operands, causal=causal, scale=scale))
+    gradients: list[Any] = list(attention_gradient(*operands, **attributes))
     for x in extras:
         gradients.append(
-            None
-            if x.dtype is bool_
-            else attention_bias_gradient(*operands, causal=causal, scale=scale)
+            None if x.dtype is bool_ else attention_bias_gradient(*operands, **attributes)
         )
     return gradients
 

@@ -7,7 +7,7 @@ ISA, AMD's Matrix Instruction Calculator), written in the algebra of CuTe.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -132,12 +132,24 @@ def mma_16x8(dtype: DType) -> MatrixShape:
     return _plane("mma", (16, 8, k), dtype, a, b, c)
 
 
+def _mma_pairs() -> MatrixShape:
+    """The TF32 instruction of :func:`mma_16x8` with its terms in another order.
+
+    A lane has two adjacent terms, as it has two adjacent sums. So sums are an operand of the next
+    product in place, and a lane's terms of a row are one access.
+    """
+    a, b = Layout(((4, 8), (2, 2)), ((32, 1), (8, 16))), Layout(((4, 8), 2), ((2, 8), 1))
+    return replace(mma_16x8(float32), name=PAIRS, a=a, b=b)
+
+
 def _mma_8x8x4_float64() -> MatrixShape:
     a = Layout(((4, 8), 1), ((8, 1), 0))
     b = Layout(((4, 8), 1), ((1, 4), 0))
     return _plane("mma", (8, 8, 4), float64, a, b, Layout(((4, 8), 2), ((16, 1), 8)))
 
 
+PAIRS: Final = "mma_16x8x8_float32_pairs"
+"""The name of the TF32 instruction whose lanes have adjacent terms."""
 MMA_8X8X4_FLOAT64: Final = _mma_8x8x4_float64()
 
 
@@ -202,6 +214,7 @@ def scalar(m: int, n: int, k: int, dtype: DType = float32, c: DType | None = Non
 
 _SHAPES = (
     *(mma_16x8(dtype) for dtype in (float16, bfloat16, int8, float32)),
+    _mma_pairs(),
     MMA_8X8X4_FLOAT64,
     *(_mfma(32, 8, dtype) for dtype in (float16, bfloat16)),
     *(_mfma(16, 16, dtype) for dtype in (float16, bfloat16)),

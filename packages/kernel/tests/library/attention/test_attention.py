@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from calor.dtypes import ALL
+from calor.dtypes import ALL, float32
 from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
@@ -14,10 +14,10 @@ from calor_kernel.runtime.backend import KernelBackend
 
 from . import reference
 
-NAMES = {t.name: t for t in ALL}
+NAMES = {t.name: t for t in ALL} | {"tf32": float32}
 DTYPES = {t.numpy: t for t in ALL}
 # Errors allowed, as a part of the largest element.
-DIGITS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-13}
+DIGITS = {"float16": 2e-3, "bfloat16": 2e-2, "tf32": 1e-2, "float32": 1e-5, "float64": 1e-13}
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def operands(row, dtype):
     if row.mask:
         seen = rng.random(row.mask) < 0.7
         # A row that may look nowhere.
-        seen[..., 1, :] = False
+        seen[..., 1:2, :] = False
         made.append(seen)
     if row.bias:
         made.append(rng.standard_normal(row.bias).astype(host))
@@ -107,6 +107,11 @@ def run(backend, op, arrays, attributes, order, first):
     ]
 
 
+def precision(dtype):
+    """Return the attribute that permits to round factors of float32."""
+    return {"precision": "high"} if dtype == "tf32" else {}
+
+
 def wide(arrays):
     return [a if a.dtype == bool else a.astype(np.float64) for a in arrays]
 
@@ -122,7 +127,7 @@ def near(found, wanted, dtype):
 def check_forward(backend, row, dtype):
     arrays = operands(row, dtype)
     attributes = {"causal": row.causal, "scale": row.scale}
-    found = run(backend, "attention", arrays, attributes, row.order, 0)
+    found = run(backend, "attention", arrays, attributes | precision(dtype), row.order, 0)
     for mine, right in zip(found, reference.attention(*wide(arrays), **attributes), strict=True):
         near(mine, right, dtype)
 
@@ -136,7 +141,7 @@ def check_backward(backend, row, dtype, op):
     rows = np.float64 if dtype == "float64" else np.float32
     delta = (upstream.astype(np.float64) * out).sum(-1).astype(rows)
     given = [upstream, delta, total.astype(rows), *arrays]
-    found = run(backend, op, given, attributes, row.order, 3)
+    found = run(backend, op, given, attributes | precision(dtype), row.order, 3)
     right = {
         "attention_gradient": reference.gradient,
         "attention_bias_gradient": reference.bias_gradient,

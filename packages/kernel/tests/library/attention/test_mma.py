@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calor.dtypes import bfloat16, float16, float32, int64
+from calor.dtypes import bfloat16, float16, float32, float64, int64
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Request, View
@@ -32,6 +32,7 @@ ROWS = [
     Row(1, 1, 1, 33, 140, 64, 64, causal=True),
     Row(1, 2, 1, 65, 129, 128, 128, causal=True, scale=0.1),
     Row(1, 1, 1, 130, 70, 72, 128, scale=0.1),
+    Row(1, 2, 1, 70, 40, 160, 256, causal=True, scale=0.05),
     Row(1, 2, 1, 20, 70, 16, 16, mask=(1, 1, 20, 70)),
     Row(2, 2, 2, 33, 33, 24, 16, bias=(1, 2, 1, 33), mask=(1, 1, 33, 1), causal=True),
     Row(1, 1, 1, 17, 40, 16, 16, scale=-0.7),
@@ -70,7 +71,8 @@ def test_forward(backend, row):
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_gradient(backend, row):
     found = names(gradient(request_of(row, bfloat16, 3)))
-    assert found == ["query_gradient_mma", "key_gradient_mma"]
+    wide = max(row.features, row.values) > 128
+    assert found == ["query_gradient_mma", *["key_gradient_mma"] * (1 + wide)]
     check_backward(backend, row, "bfloat16", "attention_gradient")
 
 
@@ -158,13 +160,33 @@ def test_float16(backend):
     check_backward(backend, row, "float16", "attention_gradient")
 
 
+TF32 = [
+    Row(1, 2, 1, 129, 65, 64, 64),
+    Row(2, 2, 2, 40, 70, 16, 24, order=(0, 2, 1, 3)),
+    Row(1, 2, 1, 65, 50, 128, 100, causal=True, scale=0.1),
+    Row(2, 2, 2, 33, 33, 20, 12, bias=(1, 2, 1, 33), mask=(1, 1, 33, 1), causal=True),
+]
+
+
+@pytest.mark.parametrize("row", TF32, ids=str)
+@pytest.mark.parametrize("cores", [1, 1000])
+def test_rounded_factors(row, cores):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(replace(INFO, cores=cores)))
+    request = request_of(row, float32)
+    request = replace(request, attributes={**request.attributes, "precision": "high"})
+    assert names(attention(request)) == ["attend_mma"]
+    check_forward(backend, row, "tf32")
+    check_backward(backend, row, "tf32", "attention_gradient")
+
+
 # Why matrix instructions refuse: a case, its type and device, and the reason.
 REFUSED = {
-    "type": (ROWS[0], float32, INFO, "operands are float32"),
-    "wide rows": (Row(1, 1, 1, 16, 16, 136, 8), bfloat16, INFO, "rows are not 1 to 16 accesses"),
-    "no whole accesses": (Row(1, 1, 1, 16, 16, 12, 8), bfloat16, INFO, "rows are not 1 to 16"),
-    "few rows": (Row(1, 1, 1, 4, 16, 8, 8), bfloat16, INFO, "less than 16 queries or keys"),
-    "planes": (ROWS[0], bfloat16, MANY_UNITS, "no suitable matrix instruction"),
+    "float64": (ROWS[0], float64, INFO, "operands are float64"),
+    "precision": (ROWS[0], float32, INFO, "factors of float32 must not be rounded"),
+    "wide rows": (Row(1, 1, 1, 16, 16, 264, 8), bfloat16, INFO, "rows are not 1 to 32 accesses"),
+    "no whole accesses": (Row(1, 1, 1, 16, 16, 12, 8), bfloat16, INFO, "rows are not 1 to 32"),
+    "few rows": (Row(1, 1, 1, 16, 4, 8, 8), bfloat16, INFO, "less than 16 queries or keys"),
+    "planes": (ROWS[0], bfloat16, replace(MANY_UNITS, cores=1), "no suitable matrix instruction"),
     "no instruction": (
         ROWS[0],
         float16,

@@ -13,6 +13,7 @@ from calor.functions.operands import as_tensor, together
 from calor.ops.attention import attention, weighted
 from calor.ops.attention import attention_weights as attention_weights_of
 from calor.ops.composites import like, wide
+from calor.precision import permitted
 from calor_nn.functional.dropouts import dropout
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def scaled_dot_product_attention(
         weights = attention_weights_of(four[0], four[1], *extras, **options)
         out = like(weighted(_dropped(weights, dropout, random_key), wide(four[2])), q)
     else:
-        out = attention(*four, *extras, **options)[0]
+        out = attention(*four, *extras, **options, **permitted(q.dtype))[0]
     return reshape(out, (*q.shape[:-1], v.shape[-1]))
 
 

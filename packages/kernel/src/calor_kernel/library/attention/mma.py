@@ -188,8 +188,12 @@ def key_gradient_mma(
     *,
     plan: MmaPlan,
     form: ScoreForm,
+    parts: tuple[bool, bool],
 ) -> None:
-    """Compute the gradients of a cube's keys and values: rows from x, key head y, batch z."""
+    """Compute the gradients of a cube's keys and values: rows from x, key head y, batch z.
+
+    ``parts``: whether those of keys, and those of values, are computed.
+    """
     n, key_head = kl.cube_position(2), kl.cube_position(1)
     first, block = kl.cube_position(0) * plan.rows, plan.block
     factor = exponent(g, form)
@@ -223,14 +227,17 @@ def key_gradient_mma(
     fill_ahead(pipe, take, 0, 1)
     row = plan.first_row()
     mine = plan.own_operands(own, plan.rooms, row)
-    key_sums, value_sums = (plan.sums(room) for room in plan.rooms)
+    of_keys, of_values = parts
+    key_sums = plan.sums(plan.features) if of_keys else []
+    value_sums = plan.sums(plan.values) if of_values else []
 
     def work(step: kl.Number) -> None:
         base = here[1] * block
         # Both are initialised before either product is issued, so that the products run in order.
         scores, inner = plan.sums(block), plan.sums(block)
         plan.add_scores(scores, mine[0], row, pipe.stage(0), plan.features)
-        plan.add_scores(inner, mine[1], row, pipe.stage(1), plan.values)
+        if of_keys:
+            plan.add_scores(inner, mine[1], row, pipe.stage(1), plan.values)
         settle(scores, inner)
         mask = ScoreMask(g, form, n, here[0], by_keys=True)
         # Whether all queries of the block attend to all keys of the plane.
@@ -245,10 +252,13 @@ def key_gradient_mma(
                 along.items[k] = pipe.stage(3)[place]
             for i in range(plan.high):
                 weigh(scores[i][j], factor, shift)
-                score_gradients(inner[i][j], scores[i][j], along)
-        plan.add_weighted(value_sums, scores, pipe.stage(1), plan.values)
-        plan.add_weighted(key_sums, inner, pipe.stage(0), plan.features)
-        settle(value_sums, key_sums)
+                if of_keys:
+                    score_gradients(inner[i][j], scores[i][j], along)
+        if of_values:
+            plan.add_weighted(value_sums, scores, pipe.stage(1), plan.values)
+        if of_keys:
+            plan.add_weighted(key_sums, inner, pipe.stage(0), plan.features)
+        settle(*(sums for sums in (value_sums, key_sums) if sums))
         next_block(here, start, blocks)
 
     work_through(pipe, take, work, 0, steps, 1)
@@ -259,7 +269,8 @@ def key_gradient_mma(
         (key_sums, for_key, g.features),
         (value_sums, for_value, value_width),
     ):
-        plan.store(sums, target, at * width, width, g.keys - top)
+        if sums:
+            plan.store(sums, target, at * width, width, g.keys - top)
 
 
 def next_block(place: kl.Registers, start: kl.Number, blocks: kl.Number) -> None:

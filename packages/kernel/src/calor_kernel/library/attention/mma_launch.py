@@ -17,13 +17,14 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.language.matrices import PAIRS
 from calor_kernel.library.attention.mma import (
     attend_mma,
     key_gradient_mma,
     query_gradient_mma,
 )
 from calor_kernel.library.attention.mma_plan import MmaPlan
-from calor_kernel.library.attention.mma_tiles import ACCESS, LINE
+from calor_kernel.library.attention.mma_tiles import LINE
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     least_bytes,
@@ -35,9 +36,11 @@ from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape
 
 T = TypeVar("T")
 _NEEDED = ("matrix", "barrier", "planes")
-# Maximum of elements of a row, which must fit registers, and minimum of rows for a tile.
-_MOST, _LEAST = 128, 16
-_ROOMS = (16, 32, 64, 128)
+# Minimum of rows for a tile.
+_LEAST = 16
+_ROOMS = (16, 32, 64, 128, 256)
+# The widest rows whose gradients of keys and values fit registers together.
+_BOTH = 128
 # By instruction, pass, and the room of a row: planes, times 16 rows of a plane, rows of a step,
 # whether operands stay in registers. No unit spills more than 8 bytes. A cube has as many warp
 # groups as registers allow. Named instructions are those of devices with 64 KiB or 32 KiB of shared
@@ -49,14 +52,17 @@ TILES: Final[Mapping[str, Mapping[str, Mapping[int, tuple[_Tiles, ...]]]]] = Map
             "forward": {
                 64: ((4, 2, 64, True), (4, 1, 64, True)),
                 128: ((4, 2, 32, False), (4, 1, 64, False)),
+                256: ((4, 1, 32, False), (8, 1, 32, False)),
             },
             "query": {
                 64: ((4, 2, 64, False), (4, 1, 64, True)),
                 128: ((4, 2, 32, False), (4, 1, 64, False)),
+                256: ((4, 1, 32, False), (4, 1, 16, False)),
             },
             "key": {
                 64: ((4, 2, 32, False), (4, 1, 64, True), (8, 1, 64, False)),
                 128: ((4, 1, 64, False), (4, 1, 32, False), (8, 1, 64, False)),
+                256: ((4, 1, 32, False), (4, 1, 16, False)),
             },
             # For timing alone.
             "further forward": {
@@ -83,6 +89,21 @@ TILES: Final[Mapping[str, Mapping[str, Mapping[int, tuple[_Tiles, ...]]]]] = Map
                 128: ((8, 1, 64, False), (8, 1, 32, False), (4, 1, 64, False)),
             },
         },
+        # TF32.
+        "mma_16x8x8_float32": {
+            "forward": {
+                64: ((4, 2, 32, True), (4, 1, 32, True), (4, 2, 64, False)),
+                128: ((4, 2, 32, False), (4, 1, 32, False)),
+            },
+            "query": {
+                64: ((4, 2, 32, False), (4, 1, 32, False)),
+                128: ((4, 1, 32, False), (8, 1, 32, False)),
+            },
+            "key": {
+                64: ((4, 2, 32, False), (4, 1, 32, False)),
+                128: ((4, 1, 32, False), (4, 1, 16, False)),
+            },
+        },
         "mfma_32x32x8": {
             "forward": {64: ((4, 1, 64, True), (2, 1, 64, True)), 128: ((2, 1, 32, True),)},
             "query": {64: ((4, 1, 32, False), (2, 1, 32, False)), 128: ((1, 1, 32, False),)},
@@ -107,16 +128,20 @@ def mma_refusal(problem: Attention, request: Request) -> str | None:
     p, info = problem, request.info
     if not all(map(info.has, _NEEDED)):
         return "the device has no matrix instructions"
-    if p.dtype not in (float16, bfloat16):
-        return f"operands are {p.dtype}, not float16 or bfloat16"
-    if not loads_together(info) and not _named(p, info):
+    if p.dtype not in (float16, bfloat16, float32):
+        return f"operands are {p.dtype}, not float16, bfloat16 or float32"
+    if p.dtype is float32 and p.exact:
+        return "factors of float32 must not be rounded"
+    if not _named(p, info) and (not loads_together(info) or p.dtype is float32):
         return "the device has no suitable matrix instruction"
-    if any(not 0 < n <= _MOST or n % ACCESS for n in (p.features, p.values)):
-        return f"rows are not 1 to {_MOST // ACCESS} accesses of {ACCESS} elements"
+    access = p.access
+    most = max(TILES[_named(p, info).rpartition("_")[0] or "planes"]["forward"])
+    if any(not 0 < n <= most or n % access for n in (p.features, p.values)):
+        return f"rows are not 1 to {most // access} accesses of {access} elements"
     if p.queries < _LEAST or p.keys < _LEAST:
         return f"there are less than {_LEAST} queries or keys"
     starts = [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)]
-    if any(n % ACCESS for n in (request.inputs[0].offset, *starts)):
+    if any(n % access for n in (request.inputs[0].offset, *starts)):
         return "rows do not begin at whole accesses"
     if any(operand.strides[3] != 1 for operand in (p.query, p.key, p.value)):
         return "rows are not dense"
@@ -129,7 +154,8 @@ def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     plans = _plans(p, "forward", (p.queries, p.heads), request)
     further: list[MmaPlan] = []
     if request.candidates and not _named(p, info):
-        made = [_plan(p, tile) for tile in TILES["planes"]["further forward"][_room(p)]]
+        tiles = TILES["planes"]["further forward"].get(_room(p), ())
+        made = [_plan(p, tile) for tile in tiles]
         further = [plan for plan in made if _fits(plan, info, False)]
     out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
     for plan in [*plans, *further] if request.candidates else plans[:1]:
@@ -144,17 +170,23 @@ def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     for_query, for_key, for_value = (Bound(Output(i), p.dtype, 16) for i in range(3))
     by_query = {"up": up, "for_query": for_query}
     by_key = {"up": up, "for_key": for_key, "for_value": for_value}
-    of_queries = _plans(p, "query", (p.queries, p.heads), request)
-    of_keys = _plans(p, "key", (p.keys, p.key_heads), request)
-    for first, second in paired(of_queries, of_keys, request.candidates):
+    query_plans = _plans(p, "query", (p.queries, p.heads), request)
+    key_plans = _plans(p, "key", (p.keys, p.key_heads), request)
+    for first, second in paired(query_plans, key_plans, request.candidates):
         cubes = -(-p.queries // first.rows), p.heads, p.batch
         of_query = launch_of(
             query_gradient_mma, first, p, request, cubes, p.flops(2, 1), **by_query
         )
         cubes = -(-p.keys // second.rows), p.key_heads, p.batch
-        of_key = launch_of(key_gradient_mma, second, p, request, cubes, p.flops(2, 2), **by_key)
-        launches = of_query, of_key
-        yield Work(launches, variant=f"{_name(first)}, {_name(second)}")
+        # The sums of wide rows do not fit registers together.
+        parts = ((True, True),) if _room(p) <= _BOTH else ((True, False), (False, True))
+        of_keys = (
+            launch_of(
+                key_gradient_mma, second, p, request, cubes, p.flops(2, 2), **by_key, parts=part
+            )
+            for part in parts
+        )
+        yield Work((of_query, *of_keys), variant=f"{_name(first)}, {_name(second)}")
 
 
 def paired(firsts: Sequence[T], seconds: Sequence[T], candidates: bool) -> Iterator[tuple[T, T]]:
@@ -168,12 +200,15 @@ def paired(firsts: Sequence[T], seconds: Sequence[T], candidates: bool) -> Itera
 
 def _named(problem: Attention, info: DeviceInfo) -> str:
     """Return the name of a suitable instruction of the device, "" for none."""
+    if problem.dtype is float32:
+        return PAIRS if loads_together(info) else ""
     name = instruction_for({problem.dtype}, info)
     return name if name.rpartition("_")[0] in TILES else ""
 
 
 def _room(problem: Attention) -> int:
-    return 64 if max(problem.features, problem.values) <= 64 else 128
+    widest = max(problem.features, problem.values)
+    return next(room for room in _ROOMS[2:] if widest <= room)
 
 
 def _plan(problem: Attention, made: _Tiles, grouped: bool = False, named: str = "") -> MmaPlan:
@@ -201,7 +236,7 @@ def _plans(
     named = _named(problem, info)
     grouped = ("warp groups", "planes") if info.has("async_matrix") else ("planes",)
     for name in (named.rpartition("_")[0],) if named else grouped:
-        tiles = TILES[name][kind][_room(problem)]
+        tiles = TILES[name][kind].get(_room(problem), ())
         plans = [_plan(problem, made, name == "warp groups", named) for made in tiles]
         plans = [plan for plan in plans if _fits(plan, info, kind != "forward")]
         least = min(plan.rows for plan in plans) if plans else 0
@@ -233,17 +268,17 @@ def launch_of(
     p = problem
     return launch(
         function,
-        Grid(cubes, (plan.units, 1, 1), request.info.planes[0], _index_of(p, request)),
+        Grid(cubes, (plan.units, 1, 1), request.info.planes[0], index_of(p, request)),
         Effort(f"{function.name} {plan.rows}x{plan.block}", flops, least_bytes(p)),
-        value_width=Multiple(p.values, ACCESS),
-        g=operands_of(p, ACCESS),
+        value_width=Multiple(p.values, p.access),
+        g=operands_of(p, p.access),
         plan=plan,
         form=ScoreForm(p.kinds, p.causal, adjusted=bool(p.kinds) or p.scale <= 0),
         **own,
     )
 
 
-def _index_of(problem: Attention, request: Request) -> DType:
+def index_of(problem: Attention, request: Request) -> DType:
     """Return the index dtype that reaches all operands and results."""
     p, views = problem, request.inputs
     spans = [sum((n - 1) * abs(s) for n, s in zip(v.shape, v.strides, strict=True)) for v in views]

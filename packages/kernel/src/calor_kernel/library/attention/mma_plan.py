@@ -53,6 +53,11 @@ class MmaPlan:
     instruction: str = ""
 
     @property
+    def access(self) -> int:
+        """The number of elements of an access."""
+        return self.panel(1, self.features).access
+
+    @property
     def units(self) -> int:
         """The units of a cube."""
         return plane_of(self.instruction) * self.planes

@@ -29,8 +29,6 @@ from calor_kernel.library.attention.operands import (
 from calor_kernel.library.gemm.mma import Sums
 from calor_kernel.library.math import log
 
-# Elements of an access of 16 bytes, for two-byte types.
-ACCESS = 8
 # Elements of a line of shared memory for warp-group products.
 LINE = 64
 # The base-2 logarithm of e: devices compute powers of 2 fast.
@@ -44,6 +42,7 @@ LOG2_E = math.log2(math.e)
     opencl="native_exp2({0})",
     metal="fast::exp2({0})",
     hip="__builtin_amdgcn_exp2f({0})",
+    wgsl="exp2({0})",
 )
 def power_of_two(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return 2**x within some units of 2**-22, below the precision of half-type weights."""
@@ -56,15 +55,15 @@ def take_rows(
 ) -> None:
     """Start copying ``size`` rows from ``first`` on to a tile, with 0 beyond the last row."""
     to = plan.panel(size, room).at()
-    across = room // ACCESS
+    across = room // plan.access
     down = plan.units // across
-    line, place = kl.unit_index() // across, kl.unit_index() % across * ACCESS
+    line, place = kl.unit_index() // across, kl.unit_index() % across * plan.access
     for turn in range(-(-size // down)):
         row = line + turn * down
         inside = (first + row < rows.count) & (place < rows.width)
         of = rows.at + (first + row) * rows.row_step + place
         if (size % down == 0) or (row < size):
-            pipe.copy(number, to(row, place), rows.memory, of, ACCESS, inside)
+            pipe.copy(number, to(row, place), rows.memory, of, plan.access, inside)
 
 
 @kl.helper

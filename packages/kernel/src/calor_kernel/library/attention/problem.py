@@ -36,7 +36,8 @@ class Operand:
 class Attention:
     """Queries (N, H, L, E), keys (N, K, S, E) and values (N, K, S, V), with masks and biases.
 
-    ``group`` = H / K query heads share one of ``key_heads``.
+    ``group`` = H / K query heads share one of ``key_heads``. ``exact``: whether factors of float32
+    must not be rounded.
     """
 
     batch: int
@@ -54,6 +55,12 @@ class Attention:
     dtype: DType
     causal: bool
     scale: float
+    exact: bool = True
+
+    @property
+    def access(self) -> int:
+        """The elements of the widest access of a device, which has 16 bytes."""
+        return 16 // int(self.dtype.itemsize)
 
     @property
     def accumulate(self) -> DType:
@@ -104,6 +111,7 @@ def attention_of(request: Request, first: int = 0) -> Attention:
         query.dtype,
         request.attributes["causal"],
         request.attributes["scale"],
+        request.attributes.get("precision", "highest") == "highest",
     )
 
 

@@ -21,7 +21,6 @@ from calor_kernel.contract.launching import Bound, Multiple
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.mma_launch import launch_of, mma_refusal, paired
-from calor_kernel.library.attention.mma_tiles import ACCESS
 from calor_kernel.library.attention.operands import upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
 
@@ -57,6 +56,10 @@ def tma_refusal(problem: Attention, request: Request) -> str | None:
         return refusal
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return "the device has no TMA or no warp-group matrix instructions"
+    if max(p.features, p.values) > max(FORWARD):
+        return f"rows have more than {max(FORWARD)} elements"
+    if p.dtype is float32:
+        return "warp groups read transposed operands of half types only"
     sizes = (p.batch, p.heads), (p.batch, p.key_heads), (p.batch, p.key_heads)
     for operand, size in zip((p.query, p.key, p.value), sizes, strict=True):
         for n, step in zip((*size, 2), operand.strides[:3], strict=True):
@@ -69,7 +72,7 @@ def forward_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the forward pass, the likeliest first."""
     p = _whole(problem)
     out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
-    steps = _steps(p.heads, p.queries, p.values)
+    steps = _steps(p, p.heads, p.queries, p.values)
     plans = _plans(p, FORWARD, (p.queries, p.heads), request)
     for plan in plans[: None if request.candidates else 1]:
         own = {"out": out, "total": total, "steps": steps}
@@ -83,15 +86,15 @@ def gradients_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
     p = _whole(problem)
     shared = {
         "up": upstream_of(request, 16),
-        "up_steps": _steps(p.heads, p.queries, p.values),
+        "up_steps": _steps(p, p.heads, p.queries, p.values),
     }
     results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
-    by_query = {"for_query": results[0], "steps": _steps(p.heads, p.queries, p.features)}
+    by_query = {"for_query": results[0], "steps": _steps(p, p.heads, p.queries, p.features)}
     by_key = {
         "for_key": results[1],
         "for_value": results[2],
-        "key_steps": _steps(p.key_heads, p.keys, p.features),
-        "value_steps": _steps(p.key_heads, p.keys, p.values),
+        "key_steps": _steps(p, p.key_heads, p.keys, p.features),
+        "value_steps": _steps(p, p.key_heads, p.keys, p.values),
     }
     of_queries = _plans(p, QUERY, (p.queries, p.heads), request)
     of_keys = _plans(p, KEY, (p.keys, p.key_heads), request)
@@ -108,7 +111,7 @@ def _whole(problem: Attention) -> Attention:
     p = problem
 
     def above(operand: Operand) -> Operand:
-        steps = tuple(step if step > 0 else ACCESS for step in operand.strides[:3])
+        steps = tuple(step if step > 0 else p.access for step in operand.strides[:3])
         return replace(operand, strides=(*steps, 1))
 
     return replace(p, query=above(p.query), key=above(p.key), value=above(p.value))
@@ -147,9 +150,10 @@ def _name(plan: TmaPlan) -> str:
     return f"tma {plan.rows}x{plan.block}, {plan.stages} stages{alternating}{registers}"
 
 
-def _steps(heads: int, rows: int, width: int) -> HeadSteps[Multiple]:
+def _steps(problem: Attention, heads: int, rows: int, width: int) -> HeadSteps[Multiple]:
     """Return the strides of heads and batches of a dense operand."""
-    return HeadSteps(Multiple(rows * width, ACCESS), Multiple(heads * rows * width, ACCESS))
+    steps = rows * width, heads * rows * width
+    return HeadSteps(*(Multiple(step, problem.access) for step in steps))
 
 
 def _launch(

@@ -1,0 +1,440 @@
+"""Attention of few queries by cubes that share the keys of a head (flash-decoding).
+
+Requirements: a key head's keys are divided among cubes, so that one query fills the device, and all
+query heads of a key head share the loads. A team of lanes holds a key's features, a vector a lane,
+and follows its own keys with its own online softmax. So the loop has no barrier, and each key and
+value is read once, in order. All loads of a step are issued before the first is used. Teams are
+joined at the end, and splits by the last cube of a head, or by a launch of its own. Sums have a
+fixed order. (Dao et al., "Flash-Decoding for long-context inference", 2023.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calor.dtypes import DType
+from calor_kernel import language as kl
+from calor_kernel.library.attention.mma_tiles import LOG2_E, power_of_two
+from calor_kernel.library.attention.operands import (
+    KernelOperands,
+    Rows,
+    ScoreForm,
+    finite,
+    key_rows,
+    query_rows,
+    value_rows,
+    visible,
+)
+from calor_kernel.library.math import exp, log
+
+# Splits that are read together, since one after the other would take as long as the sums.
+_TOGETHER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """Cubes of ``teams`` of ``lanes``; a lane has vectors of ``access`` features.
+
+    ``rows``: the queries of a cube. ``unroll``: the keys of a team in a step. ``features`` and
+    ``values``: the vectors of a lane, for keys and values. ``full``: whether these are no more than
+    there are, for each. ``fast``: whether powers need the precision of half types only.
+    ``together``: the rows whose planes are joined at a time. ``split``: whether there are several
+    splits.
+    """
+
+    teams: int
+    lanes: int
+    access: int
+    rows: int
+    unroll: int
+    features: int
+    values: int
+    full: tuple[bool, bool]
+    fast: bool
+    together: int
+    split: bool = False
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return self.teams * self.lanes
+
+    @property
+    def room(self) -> int:
+        """The places for the values of a row."""
+        return self.lanes * self.values * self.access
+
+    @kl.helper
+    def weight(self, x: kl.Number) -> kl.Number:
+        """Return e**x."""
+        if not self.fast:
+            return exp(x)
+        made = power_of_two(x * LOG2_E)
+        assert made is not None
+        return made
+
+    @kl.helper
+    def place(self, v: int) -> kl.Number:
+        """Return the first feature of a lane's vector."""
+        return (kl.unit_position() % self.lanes + v * self.lanes) * self.access
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The results, the sums of splits, and the sizes of both.
+
+    ``sums`` has the unscaled sums of each row and split, and ``numbers`` the maximum of its scores
+    and the sum of its weights.
+    """
+
+    out: kl.Pointer
+    total: kl.Pointer
+    sums: Any
+    numbers: Any
+    width: kl.Number
+    count: kl.Number
+
+    @kl.helper
+    def finish(
+        self, row: kl.Number, column: kl.Number, largest: kl.Number, power: kl.Number, x: kl.Number
+    ) -> None:
+        """Write a value of the result, and the log-sum-exp beside the first value of a row."""
+        under = kl.select(power > 0.0, power, 1.0)
+        self.out[row * self.width + column] = (x / under).to(self.out.dtype)
+        if column == 0:
+            self.total[row] = finite(largest) + log(power)
+
+    @kl.helper
+    def keep(
+        self, row: kl.Number, split: kl.Number, column: kl.Number,
+        largest: kl.Number, power: kl.Number, x: kl.Number,
+    ) -> None:  # fmt: skip
+        """Write a value of a split."""
+        at = row * self.count + split
+        self.sums[at * self.width + column] = x
+        if column == 0:
+            self.numbers[at * 2] = largest
+            self.numbers[at * 2 + 1] = power
+
+    @kl.helper
+    def together(self, first: kl.Number, split: kl.Number) -> list[kl.Number]:
+        """Return the places of some splits of a row, or of its last one."""
+        return [first + kl.min(split + k, self.count - 1) for k in range(_TOGETHER)]
+
+    @kl.helper
+    def join(self, row: kl.Number, column: kl.Number, plan: SplitPlan) -> None:
+        """Compute a value of the result from all splits."""
+        dtype, first = self.total.dtype, row * self.count
+        top, power, x = (kl.registers(1, dtype, fill=n) for n in (-math.inf, 0, 0))
+        for s in kl.loop_range(0, self.count, _TOGETHER):
+            for at in self.together(first, s):
+                top[0] = kl.select(self.numbers[at * 2] > top[0], self.numbers[at * 2], top[0])
+        shift = finite(top[0])
+        for s in kl.loop_range(0, self.count, _TOGETHER):
+            places = self.together(first, s)
+            heads = [(self.numbers[at * 2], self.numbers[at * 2 + 1]) for at in places]
+            taken = [self.sums[at * self.width + column] for at in places]
+            for k in range(_TOGETHER):
+                factor = kl.select(s + k < self.count, plan.weight(heads[k][0] - shift), 0.0)
+                power[0] = kl.fma(heads[k][1], factor, power[0])
+                x[0] = kl.fma(taken[k], factor, x[0])
+        self.finish(row, column, top[0], power[0], x[0])
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRows:
+    """Rows from ``first`` on of the query heads of a key head of batch ``n``."""
+
+    g: KernelOperands
+    n: kl.Number
+    key_head: kl.Number
+    first: kl.Number
+
+    @property
+    def count(self) -> kl.Number:
+        """The number of rows of a key head."""
+        return self.g.group * self.g.queries
+
+    @kl.helper
+    def place(self, r: kl.Index) -> tuple[kl.Number, kl.Number]:
+        """Return the head and the query of a row, or of the last one."""
+        row = kl.min(self.first + r, self.count - 1)
+        head = row // self.g.queries
+        return self.key_head * self.g.group + head, row - head * self.g.queries
+
+    @kl.helper
+    def index(self, r: kl.Index) -> kl.Number:
+        """Return the index of a row among all."""
+        head, query = self.place(r)
+        return (self.n * self.g.heads + head) * self.g.queries + query
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """The online softmax of a team's rows: maxima, sums of weights, and weighted sums of values."""
+
+    largest: kl.Registers
+    powers: kl.Registers
+    sums: kl.Registers
+
+    @kl.helper
+    def follow(
+        self, r: int, scores: Sequence[kl.Number], values: Sequence[kl.Number], plan: SplitPlan
+    ) -> None:
+        """Add the scores of some keys to a row, with the vectors of their values."""
+        top = self.largest[r]
+        for x in scores:
+            top = kl.select(x > top, x, top)
+        shift = finite(top)
+        factor = plan.weight(self.largest[r] - shift)
+        self.largest[r] = top
+        weights = [plan.weight(x - shift) for x in scores]
+        power = self.powers[r] * factor
+        for weight in weights:
+            power = power + weight
+        self.powers[r] = power
+        for v in range(plan.values):
+            made = self.sums[r, v] * kl.splat(factor, plan.access)
+            for u in range(plan.unroll):
+                taken = values[u * plan.values + v]
+                made = kl.fma(taken, kl.splat(weights[u], plan.access), made)
+            self.sums[r, v] = made
+
+    @kl.helper
+    def join_teams(self, plan: SplitPlan) -> None:
+        """Join the teams of each plane; every unit gets the sums of its plane."""
+        plane = kl.plane_size()
+        rows = range(plan.rows)
+        tops = over_lanes("max", [self.largest[r] for r in rows], plan.lanes, plane)
+        factors = [plan.weight(self.largest[r] - finite(tops[r])) for r in rows]
+        scaled = [self.powers[r] * factors[r] for r in rows]
+        powers = over_lanes("add", scaled, plan.lanes, plane)
+        for r in rows:
+            self.largest[r], self.powers[r] = tops[r], powers[r]
+            given = [self.sums[r, v] * factors[r] for v in range(plan.values)]
+            sums = over_lanes("add", given, plan.lanes, plane)
+            for v in range(plan.values):
+                self.sums[r, v] = sums[v]
+
+
+@kl.helper
+def row_vector(
+    rows: Rows, at: kl.Number, v: int, there: kl.Mask, full: bool, plan: SplitPlan
+) -> kl.Number:
+    """Return a vector of a row; zeros if it is not ``there``, or has no such features."""
+    place = plan.place(v)
+    value = kl.constant(0, rows.memory.dtype, plan.access)
+    inside = there if full else there & (place < rows.width)
+    if inside:
+        step = place if rows.contiguous else place * rows.step
+        value = rows.memory.load(at + step, plan.access)
+    return value
+
+
+@kl.helper
+def taken_rows(
+    rows: Rows, places: Sequence[kl.Number], there: Sequence[kl.Mask], count: int, full: bool,
+    plan: SplitPlan,
+) -> list[kl.Number]:  # fmt: skip
+    """Return the vectors of a lane of some rows, all of the first row first."""
+    return [
+        row_vector(rows, rows.at + place * rows.row_step, v, seen, full, plan)
+        for place, seen in zip(places, there, strict=True)
+        for v in range(count)
+    ]
+
+
+@kl.helper
+def scaled_queries(
+    g: KernelOperands, n: kl.Number, places: Sequence[tuple[kl.Number, kl.Number]],
+    contiguous: bool, dtype: DType, plan: SplitPlan,
+) -> list[kl.Number]:  # fmt: skip
+    """Return the vectors of a lane of each query, times the scale."""
+    made = []
+    for head, query in places:
+        rows = query_rows(g, n, head, contiguous)
+        made += taken_rows(rows, [query], [True], plan.features, plan.full[0], plan)
+    return [x.to(dtype) * kl.splat(g.scale, plan.access) for x in made]
+
+
+@kl.helper
+def over_lanes(kind: str, values: Sequence[kl.Number], first: int, end: int) -> list[kl.Number]:
+    """Return values reduced over lanes whose numbers differ in bits from ``first`` up to ``end``.
+
+    All values of a step are exchanged before the first is used.
+    """
+    made, distance = list(values), first
+    while distance < end:
+        others = [other_lane(x, distance) for x in made]
+        pairs = list(zip(made, others, strict=True))
+        made = [kl.select(y > x, y, x) if kind == "max" else x + y for x, y in pairs]
+        distance *= 2
+    return made
+
+
+def other_lane(value: kl.Number, distance: int) -> kl.Number:
+    """Return the value of the lane whose number differs in one bit."""
+    if value.width == 1:
+        return kl.plane_shuffle(value, distance, "xor")
+    return kl.pack([kl.plane_shuffle(value[i], distance, "xor") for i in range(value.width)])
+
+
+@kl.helper
+def scores_of(
+    queries: Sequence[kl.Number], keys: Sequence[kl.Number], plan: SplitPlan
+) -> list[kl.Number]:
+    """Return the products of each query with each key of a team, in all of its lanes."""
+    parts = []
+    for r in range(plan.rows):
+        for u in range(plan.unroll):
+            x = queries[r * plan.features] * keys[u * plan.features]
+            for v in range(1, plan.features):
+                x = kl.fma(queries[r * plan.features + v], keys[u * plan.features + v], x)
+            parts.append(kl.vreduce("add", x) if plan.access > 1 else x)
+    return over_lanes("add", parts, 1, plan.lanes)
+
+
+@kl.kernel
+def attend_split(
+    out: kl.Out,
+    total: kl.Out,
+    sums: kl.InOut | None,
+    numbers: kl.InOut | None,
+    flags: kl.InOut | None,
+    value_width: kl.Size,
+    blocks: kl.Size,
+    splits: kl.Size,
+    length: kl.Size,
+    g: KernelOperands,
+    *,
+    plan: SplitPlan,
+    form: ScoreForm,
+) -> None:
+    """Attend to ``length`` keys from x on, for a key head and a block of its rows from y, batch z.
+
+    ``flags`` counts the finished cubes of each block of rows, the last of which joins the splits.
+    """
+    dtype, n, position = total.dtype, kl.cube_position(2), kl.cube_position(1)
+    key_head = position // blocks
+    mine = HeadRows(g, n, key_head, (position - key_head * blocks) * plan.rows)
+    to = Splits(out, total, sums, numbers, value_width, splits)
+    keys = key_rows(g, n, key_head, form.contiguous[1])
+    values = value_rows(g, n, key_head, value_width, form.contiguous[2])
+    places = [mine.place(r) for r in range(plan.rows)]
+    queries = scaled_queries(g, n, places, form.contiguous[0], dtype, plan)
+    softmax = Softmax(
+        kl.registers((plan.rows,), dtype, fill=-math.inf),
+        kl.registers((plan.rows,), dtype),
+        kl.registers((plan.rows, plan.values), dtype, plan.access),
+    )
+    split, team = kl.cube_position(0), kl.unit_position() // plan.lanes
+    start = split * length
+    stop = kl.min(start + length, g.keys)
+    if form.causal:
+        stop = kl.min(stop, g.queries)
+    for begin in kl.loop_range(start, stop, plan.teams * plan.unroll):
+        at = [begin + (u * plan.teams + team) for u in range(plan.unroll)]
+        there = [key < stop for key in at]
+        # All loads are issued before the first is used.
+        of_keys = taken_rows(keys, at, there, plan.features, plan.full[0], plan)
+        of_values = taken_rows(values, at, there, plan.values, plan.full[1], plan)
+        scores = scores_of(queries, [x.to(dtype) for x in of_keys], plan)
+        weighted = [x.to(dtype) for x in of_values]
+        for r in range(plan.rows):
+            seen = [
+                visible(scores[r * plan.unroll + u], there[u], g, form, n, *places[r], at[u])
+                for u in range(plan.unroll)
+            ]
+            softmax.follow(r, seen, weighted, plan)
+    softmax.join_teams(plan)
+    write_rows(softmax, mine, to, split, plan)
+    if flags is not None:
+        join_if_last(flags, mine, to, plan)
+
+
+@kl.helper
+def write_rows(
+    softmax: Softmax, mine: HeadRows, to: Splits, split: kl.Number, plan: SplitPlan
+) -> None:
+    """Join the planes of a cube, and write its rows as results or as those of a split."""
+    dtype, lane = to.total.dtype, kl.lane_position()
+    planes = plan.units // kl.plane_size()
+    own = kl.plane_position()
+    heads = kl.shared(planes * plan.rows * 2, dtype)
+    room = kl.shared(planes * plan.together * plan.room, dtype)
+    if lane == 0:
+        for r in range(plan.rows):
+            heads[(own * plan.rows + r) * 2] = softmax.largest[r]
+            heads[(own * plan.rows + r) * 2 + 1] = softmax.powers[r]
+    for first in range(0, plan.rows, plan.together):
+        if first:
+            kl.barrier()
+        if lane < plan.lanes:
+            for r in range(plan.together):
+                for v in range(plan.values):
+                    at = (own * plan.together + r) * plan.room + plan.place(v)
+                    room.store(at, softmax.sums[first + r, v])
+        kl.barrier()
+        for i in kl.loop_range(kl.unit_position(), plan.together * plan.room, plan.units):
+            r = i // plan.room
+            column = i - r * plan.room
+            if (mine.first + first + r < mine.count) and (column < to.width):
+                tops = [heads[(p * plan.rows + first + r) * 2] for p in range(planes)]
+                top = tops[0]
+                for x in tops[1:]:
+                    top = kl.select(x > top, x, top)
+                shift = finite(top)
+                power, x = kl.constant(0, dtype), kl.constant(0, dtype)
+                for p in range(planes):
+                    factor = plan.weight(tops[p] - shift)
+                    power = kl.fma(heads[(p * plan.rows + first + r) * 2 + 1], factor, power)
+                    x = kl.fma(room[p * plan.together * plan.room + i], factor, x)
+                row = mine.index(first + r)
+                if plan.split:
+                    to.keep(row, split, column, top, power, x)
+                else:
+                    to.finish(row, column, top, power, x)
+
+
+@kl.helper
+def join_if_last(flags: kl.Pointer, mine: HeadRows, to: Splits, plan: SplitPlan) -> None:
+    """Join the splits of a block of rows if all other cubes of it have finished."""
+    slot = kl.shared(1, flags.dtype)
+    unit = kl.unit_position()
+    number = mine.n * kl.cube_count(1) + kl.cube_position(1)
+    kl.barrier()
+    if unit == 0:
+        kl.fence("device", "release")
+        slot[0] = flags.atomic("add", number, kl.constant(1, flags.dtype))
+    kl.barrier()
+    if slot[0].to(to.count.dtype) == to.count - 1:
+        kl.fence("device", "acquire")
+        if unit == 0:
+            flags.store(number, kl.constant(0, flags.dtype), order="relaxed", scope="device")
+        rows = kl.min(mine.count - mine.first, plan.rows)
+        for i in kl.loop_range(unit, rows * to.width, plan.units):
+            r = i // to.width
+            to.join(mine.index(r), i - r * to.width, plan)
+
+
+@kl.kernel
+def join_splits(
+    out: kl.Out,
+    total: kl.Out,
+    sums: kl.In,
+    numbers: kl.In,
+    value_width: kl.Size,
+    splits: kl.Size,
+    rows: kl.Size,
+    *,
+    plan: SplitPlan,
+) -> None:
+    """Compute the results from the sums of all splits, a value a unit."""
+    i = kl.absolute_position()
+    if i < rows * value_width:
+        row = i // value_width
+        to = Splits(out, total, sums, numbers, value_width, splits)
+        to.join(row, i - row * value_width, plan)

@@ -1,0 +1,163 @@
+"""Launches of attention whose keys are split among cubes, for few queries.
+
+Requirements: vectors are as wide as the alignment of all rows permits, so that operands of any
+strides have a kernel. A split has enough keys for a step of a cube, and there are enough splits to
+fill the device. The last cube joins the splits where a cube sees the memory of others in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from calor.dtypes import uint32
+from calor_kernel.contract.choices import exceeds, greatest, least
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
+from calor_kernel.contract.work import Flags, Output, Request, Work
+from calor_kernel.library.attention.mma_launch import index_of
+from calor_kernel.library.attention.operands import (
+    ScoreForm,
+    contiguous,
+    least_bytes,
+    operands_of,
+)
+from calor_kernel.library.attention.problem import Attention
+from calor_kernel.library.attention.split_keys import SplitPlan, attend_split, join_splits
+from calor_kernel.library.steps import Steps
+
+# Maximum of queries, and of rows of a cube.
+MOST_QUERIES: Final = 16
+_ROWS: Final = 8
+# Units of a cube, and cubes of a core.
+_UNITS: Final = 256
+_CUBES: Final = 2
+# Bytes of an access, and maximum of bytes of a lane's queries, and of its sums.
+_ACCESS: Final = 16
+_HELD: Final = 256
+# Bytes of shared memory for the sums of planes.
+_SHARED: Final = 16 << 10
+# Maximum of splits, which one unit joins.
+_SPLITS: Final = 64
+# Units of a cube that joins splits.
+_JOINING: Final = 128
+
+
+def split_refusal(problem: Attention, request: Request) -> str | None:
+    """Return why splits of the keys do not suit the device or the problem."""
+    p, info = problem, request.info
+    if not (info.has("planes") and info.has("barrier")):
+        return "the device has no planes"
+    # Heads that fill the device attend faster by whole tiles.
+    most = MOST_QUERIES - int(p.batch * p.heads >= info.cores)
+    if exceeds(p.queries, most):
+        return f"there are more than {most} queries"
+    if not p.values:
+        return "there are no values"
+    access, lanes = _access(p), info.planes[0]
+    vectors = -(-max(p.features, p.values) // (access * lanes))
+    if vectors * access * p.accumulate.itemsize > _HELD:
+        return "rows are too wide for the registers of a plane"
+    return None
+
+
+def _access(problem: Attention) -> int:
+    """Return the elements of an access: rows begin at whole ones, and have whole ones."""
+    p = problem
+    if not all(contiguous(p)):
+        return 1
+    access: int = _ACCESS // p.dtype.itemsize
+    starts = [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)]
+    for n in (p.features, p.values, *starts):
+        while n % access:
+            access //= 2
+    return access
+
+
+def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
+    p, access, plane = problem, _access(problem), info.planes[0]
+    widest = -(-max(p.features, p.values) // access)
+    lanes = 1
+    while lanes < plane and lanes < widest:
+        lanes *= 2
+    features, values = (max(1, -(-n // (access * lanes))) for n in (p.features, p.values))
+    held = max(features, values) * access * p.accumulate.itemsize
+    count, rows = p.group * p.queries, 1
+    while rows < count and rows < _ROWS and 2 * rows * held <= _HELD:
+        rows *= 2
+    units = max(plane, min(_UNITS, info.max_units) // plane * plane)
+    room = units // plane * lanes * values * access * p.accumulate.itemsize
+    together = rows
+    while together > 1 and together * room > min(_SHARED, info.shared_bytes // 2):
+        together //= 2
+    return SplitPlan(
+        units // lanes,
+        lanes,
+        access,
+        rows,
+        max(1, (4 if rows <= 2 else 2) // max(features, values)),
+        features,
+        values,
+        (features * lanes * access == p.features, values * lanes * access == p.values),
+        p.dtype.itemsize == 2,
+        together,
+    )
+
+
+def forward_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
+    """Yield the work of the forward pass."""
+    p, info = problem, request.info
+    plan = _plan(p, info)
+    count = p.group * p.queries
+    blocks = -(-count // plan.rows)
+    heads = p.batch * p.key_heads * blocks
+    length = _length(p.keys, -(-_CUBES * info.cores // heads), plan)
+    splits = greatest(1, -(-p.keys // length))
+    out, total = Bound(Output(0), p.dtype), Bound(Output(1), p.accumulate)
+    steps, index = Steps(), index_of(p, request)
+    own: dict[str, Bound | None] = {"sums": None, "numbers": None}
+    split = splits > 1
+    joins = split and info.has("forward_progress") and info.has("atomics")
+    if split:
+        own["sums"] = steps.room(p.rows * splits * p.values, p.accumulate)
+        own["numbers"] = steps.room(p.rows * splits * 2, p.accumulate)
+    steps.add(
+        attend_split,
+        Grid((splits, p.key_heads * blocks, p.batch), (plan.units, 1, 1), info.planes[0], index),
+        Effort(f"attention split keys {plan.rows}x{plan.teams}", p.flops(1, 1), least_bytes(p)),
+        out=out,
+        total=total,
+        value_width=Multiple(p.values, plan.access),
+        blocks=blocks,
+        splits=splits,
+        length=length,
+        g=operands_of(p, plan.access),
+        plan=replace(plan, split=split),
+        form=ScoreForm(p.kinds, p.causal, contiguous=contiguous(p)),
+        flags=Bound(Flags(heads), uint32) if joins else None,
+        **own,
+    )
+    if split and not joins:
+        values = p.rows * p.values
+        steps.add(
+            join_splits,
+            Grid.line(-(-values // _JOINING), _JOINING, info.planes[0], index),
+            Effort("attention splits", 2 * values * splits, 4 * values * splits),
+            out=out,
+            total=total,
+            value_width=p.values,
+            splits=splits,
+            rows=p.rows,
+            plan=plan,
+            **own,
+        )
+    yield steps.work()
+
+
+def _length(keys: int, wanted: int, plan: SplitPlan) -> int:
+    """Return the keys of a split: at least half a step, as even as whole teams permit."""
+    step = plan.teams * plan.unroll
+    splits = least(wanted, -(-keys // max(plan.teams, step // 2)), _SPLITS)
+    each = -(-keys // greatest(1, splits))
+    return greatest(1, -(-each // plan.teams)) * plan.teams
