@@ -33,6 +33,8 @@ Unit = int | Group
 _SHORT: Final = 1 << 16
 # The work of results without elements.
 _NOTHING: Final = Work(())
+# How often groups are looked for among the nodes that are left.
+_ROUNDS: Final = 4
 SOURCES: Final = frozenset(("full", "constant", "iota"))
 
 
@@ -217,28 +219,38 @@ class Planner:
 
 
 def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]:
-    """Return node numbers and groups in topological order."""
-    chosen = _choose(graph, fusers, info)
-    while chosen:
-        order, stuck = _schedule(graph, chosen)
-        if not stuck:
-            return order
-        # Groups in a cycle: drop the one that saves least.
-        worst = min(stuck, key=lambda g: chosen[g])
-        del chosen[worst]
-    return list(range(len(graph.nodes)))
+    """Return node numbers and groups in topological order.
 
-
-def _choose(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> dict[Group, float]:
-    """Return disjoint groups, the greatest savings first, with their savings."""
-    groups = [group for fuser in fusers for group in fuser.groups(graph, info)]
-    if not groups:
-        return {}
+    Groups that overlap a better one are looked for again among the nodes that are left.
+    """
     ceilings = ceilings_of(info)
     alone = [node_seconds(graph, node, ceilings) for node in graph.nodes]
+    chosen: dict[Group, float] = {}
+    taken: set[int] = set()
+    dropped: set[tuple[int, ...]] = set()
+    for _ in range(_ROUNDS):
+        found = [group for one in fusers for group in one.among(graph, info, taken)]
+        found = [group for group in found if group.nodes not in dropped]
+        more = _choose(found, alone, taken)
+        if not more:
+            break
+        chosen |= more
+        while True:
+            order, stuck = _schedule(graph, chosen)
+            if not stuck:
+                break
+            # Groups in a cycle: drop the one that saves least.
+            worst = min(stuck, key=lambda g: chosen[g])
+            del chosen[worst]
+            dropped.add(worst.nodes)
+            taken.difference_update(worst.nodes)
+    return order if chosen else list(range(len(graph.nodes)))
+
+
+def _choose(groups: Sequence[Group], alone: Sequence[float], taken: set[int]) -> dict[Group, float]:
+    """Return disjoint groups, the greatest savings first, with their savings; take their nodes."""
     found = [(sum(alone[i] for i in group.nodes) - group.cost, group) for group in groups]
     found.sort(key=lambda pair: (-pair[0], pair[1].nodes))
-    taken: set[int] = set()
     chosen: dict[Group, float] = {}
     for saved, group in found:
         if saved > 0 and taken.isdisjoint(group.nodes):

@@ -40,9 +40,24 @@ class Links:
 
     def depend(self, values: Iterable[int], nodes: Iterable[int]) -> bool:
         """Return whether the maker of a value depends on one of some nodes."""
-        mine = sum(1 << n for n in nodes)
+        mine = self.bits(nodes)
         makers = {self.maker[v] for v in values if v in self.maker}
         return any(self._above[n] & mine for n in makers)
+
+    def above(self, values: Iterable[int]) -> int:
+        """Return the nodes that some values depend on, as bits."""
+        found = 0
+        for n in {self.maker[v] for v in values if v in self.maker}:
+            found |= self._above[n] | 1 << n
+        return found
+
+    @staticmethod
+    def bits(nodes: Iterable[int]) -> int:
+        """Return nodes as bits."""
+        found = 0
+        for n in nodes:
+            found |= 1 << n
+        return found
 
 
 def once(query: Callable[[L, int], T]) -> Callable[[L, int], T]:

@@ -7,7 +7,7 @@ Intermediate values are not stored, unless other nodes read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final
@@ -78,8 +78,12 @@ class RowFuser(Fuser):
 
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return groups that do not overlap, in the order of their first reductions."""
+        return self.among(graph, info, frozenset())
+
+    def among(self, graph: Graph, info: DeviceInfo, taken: Collection[int]) -> Iterable[Group]:
+        """Return groups of free nodes that do not overlap."""
         search, ceilings = Search(graph), ceilings_of(info)
-        taken: set[int] = set()
+        taken = set(taken)
         for number in range(len(graph.nodes)):
             found = search.grow(number, taken) if number not in taken else None
             if found is not None:
