@@ -28,7 +28,7 @@ from calor_interpreter import (
 )
 from calor_interpreter.arithmetic import ARITHMETIC
 from calor_interpreter.machine import Batch, Step
-from calor_interpreter.states import selections
+from calor_interpreter.state import selections
 from calor_interpreter.vectors import VECTORS
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calor_interpreter.races import Shadow
-from calor_interpreter.state import State
+from calor_interpreter.state import State, selections
 from calor_interpreter.watch import Watch
-from calor_kernel.ir.nodes import Kernel, Memory
 
 if TYPE_CHECKING:
     from calor_interpreter.program import Program
@@ -78,9 +77,3 @@ def own_states(program: Program, states: Sequence[State], cubes: int, checks: bo
     # A selected memory has a state once it is selected.
     made += [State(m, np.zeros(0, m.type.dtype.numpy), 0, 0, 0) for m in selections(program.kernel)]
     return made
-
-
-def selections(kernel: Kernel) -> list[Memory]:
-    """Return the memories that a kernel selects among others."""
-    found = (op.memory for op in kernel.body.walk() if op.name == "select_memory")
-    return [memory for memory in found if memory is not None]
