@@ -14,7 +14,7 @@ fusers of its own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,10 +51,15 @@ class Fuser(ABC):
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return possible groups; they may overlap each other and other fusers' groups."""
 
-    def among(self, graph: Graph, info: DeviceInfo, taken: Collection[int]) -> Iterable[Group]:
-        """Return possible groups without the nodes that other groups have taken."""
-        found = self.groups(graph, info)
-        return (group for group in found if not any(n in taken for n in group.nodes))
+    def among(
+        self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
+    ) -> Iterable[Group]:
+        """Return possible groups of the nodes that no group has taken.
+
+        ``units``: the covering so far, in topological order: numbers of nodes, and groups.
+        """
+        free = {unit for unit in units if isinstance(unit, int)}
+        return (group for group in self.groups(graph, info) if free.issuperset(group.nodes))
 
 
 def boundary(graph: Graph, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

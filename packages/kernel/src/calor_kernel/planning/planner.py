@@ -34,7 +34,7 @@ _SHORT: Final = 1 << 16
 # The work of results without elements.
 _NOTHING: Final = Work(())
 # How often groups are looked for among the nodes that are left.
-_ROUNDS: Final = 4
+_ROUNDS: Final = 8
 SOURCES: Final = frozenset(("full", "constant", "iota"))
 
 
@@ -228,8 +228,9 @@ def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]
     chosen: dict[Group, float] = {}
     taken: set[int] = set()
     dropped: set[tuple[int, ...]] = set()
+    order: Sequence[Unit] = range(len(graph.nodes))
     for _ in range(_ROUNDS):
-        found = [group for one in fusers for group in one.among(graph, info, taken)]
+        found = [group for one in fusers for group in one.among(graph, info, order)]
         found = [group for group in found if group.nodes not in dropped]
         more = _choose(found, alone, taken)
         if not more:
@@ -244,23 +245,32 @@ def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]
             del chosen[worst]
             dropped.add(worst.nodes)
             taken.difference_update(worst.nodes)
-    return order if chosen else list(range(len(graph.nodes)))
+    return list(order)
 
 
 def _choose(groups: Sequence[Group], alone: Sequence[float], taken: set[int]) -> dict[Group, float]:
-    """Return disjoint groups, the greatest savings first, with their savings; take their nodes."""
+    """Return disjoint groups, the greatest savings first, with their savings; take their nodes.
+
+    What is left of a group that a better one overlaps is not for lesser groups: it is looked at
+    again as a group.
+    """
     found = [(sum(alone[i] for i in group.nodes) - group.cost, group) for group in groups]
     found.sort(key=lambda pair: (-pair[0], pair[1].nodes))
     chosen: dict[Group, float] = {}
+    left: set[int] = set()
     for saved, group in found:
-        if saved > 0 and taken.isdisjoint(group.nodes):
+        if saved <= 0:
+            break
+        if taken.isdisjoint(group.nodes) and left.isdisjoint(group.nodes):
             taken.update(group.nodes)
             chosen[group] = saved
+        else:
+            left.update(group.nodes)
     return chosen
 
 
 def _schedule(graph: Graph, chosen: dict[Group, float]) -> tuple[list[Unit], list[Group]]:
-    """Return the units in order, and the groups that never became ready."""
+    """Return the units in order, and the groups that wait for each other."""
     unit: list[Unit] = list(range(len(graph.nodes)))
     for group in chosen:
         for i in group.nodes:
@@ -288,8 +298,19 @@ def _schedule(graph: Graph, chosen: dict[Group, float]) -> tuple[list[Unit], lis
             counts[user] -= 1
             if not counts[user]:
                 heappush(ready, _last(user))
-    done = set(order)
-    return order, [g for g in chosen if g not in done]
+    stuck = set(unit).difference(order)
+    # What only waits for those that wait for each other is in no cycle.
+    left = {u: sum(user in stuck for user in users.get(u, ())) for u in stuck}
+    free = [u for u, count in left.items() if not count]
+    while free:
+        u = free.pop()
+        stuck.discard(u)
+        for other in waits[u]:
+            if other in left:
+                left[other] -= 1
+                if not left[other]:
+                    free.append(other)
+    return order, [g for g in chosen if g in stuck]
 
 
 def _last(unit: Unit) -> int:

@@ -8,7 +8,7 @@ saves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
@@ -73,12 +73,14 @@ class ElementwiseFuser(Fuser):
 
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return disjoint chains, those of the last nodes first."""
-        return self.among(graph, info, frozenset())
+        return self.among(graph, info, range(len(graph.nodes)))
 
-    def among(self, graph: Graph, info: DeviceInfo, taken: Collection[int]) -> Iterable[Group]:
+    def among(
+        self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
+    ) -> Iterable[Group]:
         """Return disjoint chains of free nodes, and several independent ones as one group."""
-        search = _Search(graph, info)
-        taken, chains = set(taken), []
+        search, chains = _Search(graph, info, units), []
+        taken = set(search.grouped)
         for number in reversed(range(len(graph.nodes))):
             if number in taken or not search.elementwise[number]:
                 continue
@@ -112,8 +114,8 @@ class _Chain:
 class _Search(Links):
     """A graph, with the queries of growing chains."""
 
-    def __init__(self, graph: Graph, info: DeviceInfo) -> None:
-        super().__init__(graph)
+    def __init__(self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]) -> None:
+        super().__init__(graph, units)
         self.ceilings = ceilings_of(info)
         self.elementwise = [self._computes(n) for n in range(len(graph.nodes))]
 
@@ -245,7 +247,7 @@ class _Search(Links):
         """Return whether a path leads from the chain out of it and back."""
         if any(source in chain.places for source, _ in chain.operands.values()):
             return True
-        if len(chain.results) == 1:
+        if len(chain.results) == 1 and not self.grouped:
             return False
         read = (value for value, _ in chain.operands)
         return len(self.graph.nodes) > _LARGE or self.depend(read, chain.nodes)
