@@ -9,7 +9,7 @@ each other cyclically.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from calor.dtypes import DType, as_dtype
 from calor.errors import CompileError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec, spec
-from calor_kernel.contract.choices import greatest, spec_of
+from calor_kernel.contract.choices import greatest, hinted, spec_of
 from calor_kernel.contract.cost import ceilings_of, node_seconds
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
@@ -35,6 +35,8 @@ _SHORT: Final = 1 << 16
 _NOTHING: Final = Work(())
 # How often groups are looked for among the nodes that are left.
 _ROUNDS: Final = 8
+# Bytes of intermediate values that wait for the end of the graph, for a group.
+_WAITING: Final = 1 << 20
 SOURCES: Final = frozenset(("full", "constant", "iota"))
 
 
@@ -285,19 +287,20 @@ def _schedule(graph: Graph, chosen: dict[Group, float]) -> tuple[list[Unit], lis
             if other is not None and other != unit[i] and other not in mine:
                 mine.add(other)
                 users.setdefault(other, []).append(unit[i])
+    places = _places(graph, waits, maker)
     ready: list[int] = []
     counts = {u: len(w) for u, w in waits.items()}
     for u, count in counts.items():
         if not count:
-            heappush(ready, _last(u))
+            heappush(ready, places[u])
     order: list[Unit] = []
     while ready:
-        u = unit[heappop(ready)]
+        u = unit[heappop(ready) % len(unit)]
         order.append(u)
         for user in users.get(u, ()):
             counts[user] -= 1
             if not counts[user]:
-                heappush(ready, _last(user))
+                heappush(ready, places[user])
     stuck = set(unit).difference(order)
     # What only waits for those that wait for each other is in no cycle.
     left = {u: sum(user in stuck for user in users.get(u, ())) for u in stuck}
@@ -313,5 +316,18 @@ def _schedule(graph: Graph, chosen: dict[Group, float]) -> tuple[list[Unit], lis
     return order, [g for g in chosen if g in stuck]
 
 
-def _last(unit: Unit) -> int:
-    return unit if isinstance(unit, int) else unit.nodes[-1]
+def _places(graph: Graph, units: Iterable[Unit], made: Container[int]) -> dict[Unit, int]:
+    """Return the place of each unit in the order: that of its last node.
+
+    What makes only results of the graph, of few intermediate values, comes after all nodes: results
+    in place are written after the last possible failure, and are copied if they come before it.
+    """
+    places, wanted = {}, frozenset(graph.outputs)
+    for unit in units:
+        node = graph.nodes[unit] if isinstance(unit, int) else unit
+        last = unit if isinstance(unit, int) else unit.nodes[-1]
+        if wanted.issuperset(node.outputs):
+            waiting = sum(hinted(graph.specs[v].nbytes) for v in node.inputs if v in made)
+            last += len(graph.nodes) * (waiting <= _WAITING)
+        places[unit] = last
+    return places

@@ -52,7 +52,14 @@ def single(*tensors):
     return [x.astype(bfloat16) for x in tensors]
 
 
+def parts(x):
+    """Parts of one tensor: dense operands in one memory, from different elements on."""
+    return [calor.exp(x[8 * k : 8 * (k + 1)]) * 2.0 for k in range(4)]
+
+
 CASES = {
+    "parts": (parts, [(64,)]),
+    "singles": (lambda *given: [x + 1.0 for x in given], [(1,), (), (1, 1)]),
     "momentum": (momentum, [(), *SHAPES, *SHAPES, *SHAPES]),
     "rates": (rates, [(9,), (37,), (5, 7), (3000,), (4,), (8192,), (1, 4)]),
     "turned": (turned, [(5, 7), (7, 9), (6, 6), (3, 20), (8, 9)]),
@@ -101,10 +108,11 @@ def test_same_bits(name, device):
 @pytest.mark.parametrize(
     ("name", "device", "launches"),
     [
-        # Tensors of one element are a form of their own.
-        ("momentum", "many-units", 2),
-        ("momentum", "few-arguments", 3),
-        ("momentum", "no-pointers", 3),
+        ("momentum", "many-units", 1),
+        ("momentum", "few-arguments", 2),
+        ("momentum", "no-pointers", 2),
+        ("singles", "many-units", 1),
+        ("parts", "many-units", 1),
         ("rates", "many-units", 1),
         ("single", "many-units", 1),
         ("turned", "many-units", 3),
@@ -132,9 +140,7 @@ def test_parameters_stay_in_place(device):
     for a, b in zip(made, results(*plain), strict=True):
         assert a.tobytes() == b.tobytes()
     copies = sum(one.op == "copy" for part in recorded[-1].launches for one in part)
-    # Units of many cannot overwrite the single element that all of them read.
-    alone = DEVICES[device].max_units == 1
-    assert copies == (0 if alone else 4)
+    assert not copies
 
 
 def test_dependent_chains_stay_apart():

@@ -117,24 +117,35 @@ class Member(NamedTuple):
         return view.offset * parts(view.dtype)
 
 
-def launch_many(members: Sequence[Member], info: DeviceInfo) -> list[Launch]:
-    """Return the launches of groups of one form, all flat, in as few as their arguments allow."""
+def launch_many(
+    members: Sequence[Member], steps: tuple[int, ...], info: DeviceInfo
+) -> list[Launch]:
+    """Return the launches of groups of one form, all flat, in as few as their arguments allow.
+
+    ``steps``: for each operand 1 if it is dense, 0 if it is one value.
+    """
     first = members[0]
     operands = range(len(first.sources))
-    shared = [all(m.sources[k] == first.sources[k] for m in members) for k in operands]
-    moving = tuple(
-        k for k in operands if shared[k] and any(m.start(k) != first.start(k) for m in members)
-    )
+    apart = [any(m.start(k) != first.start(k) for m in members) for k in operands]
+    shared = [
+        all(m.sources[k] == first.sources[k] for m in members) and not (steps[k] and apart[k])
+        for k in operands
+    ]
+    moving = tuple(k for k in operands if shared[k] and apart[k])
     each = 2 + len(moving) + shared.count(False) + len(first.targets)
     most = max((info.arguments - shared.count(True) - 1) // each, 1)
     if not info.has("pointers"):
         most = min(most, _BODIES)
     pieces = [members[i : i + most] for i in range(0, len(members), most)]
-    return [_launch(piece, most, shared, moving) for piece in pieces]
+    return [_launch(piece, steps, most, shared, moving) for piece in pieces]
 
 
 def _launch(
-    members: Sequence[Member], most: int, shared: Sequence[bool], moving: tuple[int, ...]
+    members: Sequence[Member],
+    steps: tuple[int, ...],
+    most: int,
+    shared: Sequence[bool],
+    moving: tuple[int, ...],
 ) -> Launch:
     first = members[0].problem
     width = first.width if first.many else first.width * first.vectors
@@ -142,7 +153,7 @@ def _launch(
     chunk = step * _STEPS if first.many else first.chunk(step)
     blueprints = [m.problem.blueprint(width) for m in members]
     align = tuple(map(min, zip(*(b.align for b in blueprints), strict=True)))
-    by = replace(blueprints[0], align=align)
+    by = replace(blueprints[0], steps=steps, align=align)
     # Groups beyond the last are empty, and have its buffers.
     padded = min(1 << (len(members) - 1).bit_length(), most)
     held = [*members, *[members[-1]] * (padded - len(members))]

@@ -52,20 +52,22 @@ def in_place(
     views: Sequence[View],
     outputs: Sequence[Spec],
     info: DeviceInfo,
+    steps: Sequence[int] = (),
 ) -> tuple[tuple[int, int], ...]:
     """Return the inputs that are read once, each element where its result is written.
 
     ``operands``: inputs by number with the paths to their views. A single element is excluded: all
-    units of a cube read it, and one of them writes.
+    units of a cube read it, and one of them writes; unless it is read like dense elements, which
+    ``steps`` of 1 say.
     """
     alone = info.max_units == 1
     numbers = [n for n, _ in operands]
     return tuple(
         (n, k)
-        for (n, path), v in zip(operands, views, strict=True)
+        for place, ((n, path), v) in enumerate(zip(operands, views, strict=True))
         for k, s in enumerate(outputs)
         if not path
-        and (alone or s.size != 1)
+        and (alone or s.size != 1 or (steps and steps[place]))
         and numbers.count(n) == 1
         and v.strides == row_major(s.shape)
         and v.dtype.itemsize == s.dtype.itemsize

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.cost import Ceilings, moved
@@ -29,7 +29,7 @@ from calor_kernel.contract.work import (
     row_major,
 )
 from calor_kernel.library.elementwise.links import Links
-from calor_kernel.library.elementwise.lower import Problem, lower_problem, problem_of
+from calor_kernel.library.elementwise.lower import lower_problem, problem_of
 from calor_kernel.library.elementwise.many import Member, launch_many
 from calor_kernel.library.elementwise.operations import Expression
 from calor_kernel.library.elementwise.paths import Path, along, in_place, move_of
@@ -50,64 +50,115 @@ def lower_siblings(request: Request) -> Sequence[Work] | Refusal:
     """
     expression: Expression = request.attributes["expression"]
     members: tuple[tuple[_Operands, tuple[int, ...]], ...] = request.attributes["members"]
-    forms: dict[Any, list[Member]] = {}
-    launches: list[Launch] = []
-    pairs: list[tuple[int, int]] = []
     readers = Counter(n for operands, _ in members for n, _ in operands)
+    forms: dict[tuple[int, ...], list[_Viewed]] = {}
+    small: list[_Viewed] = []
+    alone: list[_Viewed] = []
     for operands, results in members:
         moved = [along(path, request.inputs[n]) for n, path in operands]
         views = [view for view in moved if view is not None]
         if len(views) < len(moved):
             return Refusal("an operand has no strides on its way")
-        outputs = [request.outputs[n] for n in results]
-        problem = problem_of(expression, views, outputs, request.info)
-        found = in_place(operands, views, outputs, request.info)
-        pairs += [(n, results[k]) for n, k in found if readers[n] == 1]
-        if problem.is_flat:
-            steps = tuple(s[0] for s in problem.strides)
-            sources = tuple(n for n, _ in operands)
-            forms.setdefault(steps, []).append(Member(problem, sources, results))
+        problem = problem_of(expression, views, [request.outputs[n] for n in results], request.info)
+        viewed = _Viewed(Member(problem, tuple(n for n, _ in operands), results), operands)
+        if problem.count == 1:
+            small.append(viewed)
+        elif problem.is_flat:
+            forms.setdefault(tuple(s[0] for s in problem.strides), []).append(viewed)
         else:
-            launches += _alone(problem, [n for n, _ in operands], results)
-    for form in forms.values():
-        launches += launch_many(form, request.info) if len(form) > 1 else _alone(*form[0])
-    return Candidates.of([Work(tuple(launches), in_place=tuple(pairs))])
+            alone.append(viewed)
+    # A single element is as dense as it is one value.
+    if small:
+        forms.setdefault(next(iter(forms), (1,) * len(expression.operands)), []).extend(small)
+    launches: list[Launch] = []
+    pairs: list[tuple[int, int]] = []
+    for steps, form in forms.items():
+        if len(form) > 1:
+            launches += launch_many([one.member for one in form], steps, request.info)
+            pairs += (pair for one in form for pair in one.in_place(steps))
+        else:
+            alone += form
+    for one in alone:
+        launches += _alone(one.member)
+        pairs += one.in_place()
+    return Candidates.of(
+        [Work(tuple(launches), in_place=tuple((n, k) for n, k in pairs if readers[n] == 1))]
+    )
 
 
-def _alone(problem: Problem, sources: Sequence[int], targets: Sequence[int]) -> Iterator[Launch]:
+class _Viewed(NamedTuple):
+    """A member with its operands and their paths."""
+
+    member: Member
+    operands: _Operands
+
+    def in_place(self, steps: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
+        """Yield the inputs that results may overwrite."""
+        problem, targets = self.member.problem, self.member.targets
+        views, outputs = problem.views, problem.outputs
+        for n, k in in_place(self.operands, views, outputs, problem.info, steps):
+            yield n, targets[k]
+
+
+def _alone(member: Member) -> Iterator[Launch]:
     """Yield the launches of one member."""
-    places: dict[Argument, Argument] = {Input(k): Input(n) for k, n in enumerate(sources)}
-    places |= {Output(k): Output(n) for k, n in enumerate(targets)}
-    for one in lower_problem(problem)[0].launches:
+    places: dict[Argument, Argument] = {Input(k): Input(n) for k, n in enumerate(member.sources)}
+    places |= {Output(k): Output(n) for k, n in enumerate(member.targets)}
+    for one in lower_problem(member.problem)[0].launches:
         yield redirected(one, places)
+
+
+class _Read(NamedTuple):
+    """An operand: a value with a path, and the memory that it is a part of with a path.
+
+    ``one``: whether all elements read one element; None if there is only one element.
+    """
+
+    value: tuple[int, Path]
+    base: tuple[int, Path]
+    one: bool | None
+
+
+class _Chain(NamedTuple):
+    """A chain and its operands."""
+
+    group: Group
+    operands: tuple[_Read, ...]
 
 
 def joined(links: Links, chains: Iterable[Group], ceilings: Ceilings) -> Iterator[Group]:
     """Yield groups of several chains each, which have one expression and are independent."""
-    forms: dict[Any, list[_Chain]] = {}
+    forms: dict[Expression, dict[tuple[bool | None, ...], list[_Chain]]] = {}
     for chain in chains:
         found = _read(links, chain)
         if found is not None:
-            form = chain.attributes["expression"], tuple(one for _, _, one in found)
-            forms.setdefault(form, []).append(_Chain(chain, tuple((v, p) for v, p, _ in found)))
-    for alike in forms.values():
-        for siblings in _independent(links, alike) if len(alike) > 1 else ():
-            if len(siblings) > 1:
-                yield _group(links, siblings, ceilings)
+            of_one = forms.setdefault(chain.attributes["expression"], {})
+            form = tuple(read.one for read in found)
+            of_one.setdefault(form, []).append(_Chain(chain, found))
+    for of_one in forms.values():
+        for form, alike in _with_small(of_one).items():
+            for siblings in _independent(links, alike) if len(alike) > 1 else ():
+                if len(siblings) > 1:
+                    yield _group(links, form, siblings, ceilings)
 
 
-class _Chain(NamedTuple):
-    """A chain, and for each of its operands a value of the graph with the path from there."""
+def _with_small(
+    forms: dict[tuple[bool | None, ...], list[_Chain]],
+) -> dict[tuple[bool | None, ...], list[_Chain]]:
+    """Return the chains by form; those of one element, which have any form, are in the first."""
+    small = [form for form in forms if None in form]
+    large = [form for form in forms if None not in form]
+    if not small or not large:
+        return forms
+    first = [*forms[large[0]], *(chain for form in small for chain in forms[form])]
+    return {form: forms[form] for form in large} | {large[0]: first}
 
-    group: Group
-    operands: tuple[tuple[int, Path], ...]
 
+def _read(links: Links, chain: Group) -> tuple[_Read, ...] | None:
+    """Return a chain's operands, None if one is not dense and has many values.
 
-def _read(links: Links, chain: Group) -> list[tuple[int, Path, bool]] | None:
-    """Return a chain's operands: value, path, and whether all elements read one element.
-
-    None if another operand is not dense. Single elements are read from the memory that they are a
-    part of, since siblings often read parts of one array.
+    Single values are read from the memory that they are a part of, since siblings often read parts
+    of one array.
     """
     shape = links.graph.specs[chain.outputs[0]].shape
     dense, found = row_major(shape), []
@@ -118,13 +169,11 @@ def _read(links: Links, chain: Group) -> list[tuple[int, Path, bool]] | None:
         view = along(way, View.dense(links.graph.specs[base]))
         if view is None:
             return None
-        if not any(view.strides[k] for k in axes):
-            found.append((base, way, True))
-        elif any(view.strides[k] != dense[k] for k in axes):
+        one = not any(view.strides[k] for k in axes)
+        if not one and any(view.strides[k] != dense[k] for k in axes):
             return None
-        else:
-            found.append((value, path, False))
-    return found
+        found.append(_Read((value, path), (base, way), one if axes else None))
+    return tuple(found)
 
 
 def _base(links: Links, value: int, path: Path) -> tuple[int, Path]:
@@ -182,19 +231,25 @@ def _waiting(links: Links, chain: Group) -> int:
     return sum(hinted(links.graph.specs[v].nbytes) for v in values)
 
 
-def _group(links: Links, chains: Sequence[_Chain], ceilings: Ceilings) -> Group:
+def _group(
+    links: Links, form: tuple[bool | None, ...], chains: Sequence[_Chain], ceilings: Ceilings
+) -> Group:
     graph = links.graph
     expression: Expression = chains[0].group.attributes["expression"]
-    read = sorted({v for chain in chains for v, _ in chain.operands})
+    operands = [
+        [read.base if one else read.value for one, read in zip(form, c.operands, strict=True)]
+        for c in chains
+    ]
+    read = sorted({v for given in operands for v, _ in given})
     inputs = {v: k for k, v in enumerate(read)}
     outputs = [v for chain in chains for v in chain.group.outputs]
     results = {v: k for k, v in enumerate(outputs)}
     members = tuple(
         (
-            tuple((inputs[v], path) for v, path in chain.operands),
+            tuple((inputs[v], path) for v, path in given),
             tuple(results[v] for v in chain.group.outputs),
         )
-        for chain in chains
+        for given, chain in zip(operands, chains, strict=True)
     )
     nodes = tuple(sorted(n for chain in chains for n in chain.group.nodes))
     flops = sum(graph.specs[c.group.outputs[0]].size for c in chains) * len(expression.steps)

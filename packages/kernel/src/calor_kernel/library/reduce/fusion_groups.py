@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, Literal
 
 from calor.graph.graph import Node
@@ -113,8 +114,39 @@ class Search(Links):
         reduction = self._reduction(number)
         if reduction is not None:
             return "along" if reduction == (group.shape, group.axes) else None
-        elementwise = self._elementwise(number)
-        return self.role(group, self.graph.nodes[number].outputs[0]) if elementwise else None
+        if not self._elementwise(number):
+            return None
+        role = self.role(group, self.graph.nodes[number].outputs[0])
+        return None if role == "row" and number in self._updates else role
+
+    @cached_property
+    def _updates(self) -> frozenset[int]:
+        """The elementwise nodes that only make new contents of the graph's inputs.
+
+        Statistics of many layers, or parameters, are written in one launch, at the end.
+        """
+        graph, found = self.graph, set[int]()
+        for number in reversed(range(len(graph.nodes))):
+            if not (self._elementwise(number) or self._move(number) is not None):
+                continue
+            values = graph.nodes[number].outputs
+            readers = [r for v in values for r in self.readers.get(v, ())]
+            if all(r in found for r in readers) and (readers or self.wanted.issuperset(values)):
+                found.add(number)
+        given = {v for v in graph.inputs if v not in graph.host}
+        kept: set[int] = set()
+        for number in sorted(found):
+            node = graph.nodes[number]
+            makers = {self.maker[v] for v in node.inputs if v in self.maker}
+            if not given.isdisjoint(node.inputs) or not kept.isdisjoint(makers):
+                kept.add(number)
+        # What leads to them only is a part of the change.
+        for number in sorted(found - kept, reverse=True):
+            values = graph.nodes[number].outputs
+            readers = [r for v in values for r in self.readers.get(v, ())]
+            if readers and all(r in kept for r in readers):
+                kept.add(number)
+        return frozenset(kept)
 
     def links(self, group: Rows, number: int) -> list[tuple[int, list[int]] | None] | None:
         """Return for each operand of a node the group's value behind it, None for no such value.
