@@ -225,6 +225,7 @@ def opencl() -> DescribedDevice:
         global_mem_size=141 << 30,
         max_mem_alloc_size=141 << 28,
         mem_base_addr_align=4096,
+        max_parameter_size=4352,
         version="OpenCL 3.0 CUDA",
         driver_version="580",
     )

@@ -39,6 +39,7 @@ from kernel_cases import (
     parts_case,
     positions_case,
     scalars_case,
+    selection_case,
     sheet_case,
     vector_case,
     vector_functions,
@@ -156,6 +157,11 @@ def cases() -> dict[str, Case]:
 
 def test_a_kernel(device: Any, name: str) -> None:
     assert_case(device, cases()[name])
+
+
+def test_selected_memory(device: Any) -> None:
+    assert device.info.has("pointers")
+    assert_case(device, selection_case(1 if device.info.max_units == 1 else 32))
 
 
 @pytest.mark.parametrize("dtype", [int32, uint32, int64, float32, float64], ids=str)

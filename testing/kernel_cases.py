@@ -58,6 +58,7 @@ from calor_kernel.language import (
     rint,
     role,
     select,
+    selected,
     shared,
     shuffle,
     splat,
@@ -399,6 +400,25 @@ def masks_case(width: int, cube: int = 1) -> Case:
     x = np.arange(32, dtype=np.float32)
     made = (x, places, np.zeros(32, np.float32), np.zeros(32, np.float32), 20)
     return Case(f"masks-{width}", built, (32 // width // cube, 1, 1), made)
+
+
+@kernel
+def selection(x: Any, y: Any, z: Any, out: Any, other: Any, n: Any) -> None:
+    """Each cube reads one of three buffers, and writes one of two."""
+    cube = cube_position()
+    source = selected([x, y, z], (cube + n) % 3)
+    target = selected([out, other], cube % 2)
+    i = absolute_position()
+    target[i] = source[i] * 2.0
+
+
+def selection_case(units: int) -> Case:
+    """Return the case of buffers that are selected by a number."""
+    given = [Buffer(float32, writable=False)] * 3 + [Buffer(float32)] * 2
+    built = selection.build([*given, Scalar(int64, nonnegative=True)], cube=(units, 1, 1))
+    read = [np.arange(8 * units, dtype=np.float32) + 100.0 * k for k in range(3)]
+    made = (*read, np.zeros(8 * units, np.float32), np.zeros(8 * units, np.float32), 1)
+    return Case("selection", built, (8, 1, 1), made)
 
 
 @kernel

@@ -30,6 +30,7 @@ from kernel_cases import (
     atomics_case,
     operands,
     operations,
+    selection_case,
     sheet,
     vector_case,
 )
@@ -104,6 +105,7 @@ def cases() -> dict[str, Case]:
         *(without_double(t, w, computed=True) for t in FLOATS[:2] for w in (1, 4)),
         *(vector_case(t, w, cube=4) for t, w in ((bool_, 2), (float32, 4), (uint8, 8))),
         *plain_cases(64),
+        selection_case(64),
         numbers_case(),
         *(atomics_case(t, units=8) for t in (int32, uint32, float32)),
         *(fragments_case(t) for t in FLOATS),

@@ -30,6 +30,7 @@ from kernel_cases import (
     masks_case,
     parts_case,
     positions_case,
+    selection_case,
     sheet_case,
     vector_case,
 )
@@ -251,7 +252,7 @@ OF_DIALECTS = {
 def test_every_operation_is_tried_or_left_to_dialects() -> None:
     cases = [flow_case(), masks_case(2), product_case(), atomics_case(int32), effects_case(2)]
     cases += [planes_case(int32, 4), parts_case(4), dots_case(int8, int32, 2), cube_sum_case(4)]
-    cases += [positions_case((2, 1, 1))]
+    cases += [positions_case((2, 1, 1)), selection_case(2)]
     cases += [sheet_case(t, 2) for t in (float32, int32, uint8)]
     cases += [vector_case(float32, 4), vector_case(bool_, 4)]
     tried = {o.name for case in cases for o in case.kernel.body.walk()}

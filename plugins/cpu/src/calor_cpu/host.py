@@ -20,6 +20,7 @@ _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _COMMON: Final = (32 << 10, 512 << 10)
 _UNITS: Final = {"K": 10, "M": 20, "G": 30}
 _MANY: Final = 2**31 - 1
+_ARGUMENTS: Final = 4096  # beyond it, kernels compile slowly
 
 
 def describe(target: Target) -> DeviceInfo:
@@ -36,12 +37,14 @@ def describe(target: Target) -> DeviceInfo:
         caches=private,
         max_cubes=(_MANY, _MANY, _MANY),
         memory_bytes=memory_bytes(),
+        arguments=_ARGUMENTS,
         native={"shared_cache": shared, "vector_registers": target.vector_registers},
     )
 
 
 def _features(target: Target) -> frozenset[str]:
     found = {"atomics", "atomics_64", "float_atomics", "forward_progress", "print", "fork"}
+    found.add("pointers")
     if target.has_fma:
         found.add("fma")
     if target.has("avx2"):

@@ -171,6 +171,23 @@ def _store(w: Writer, operation: Operation) -> None:
         w.line(f"store {of} {name}, ptr {place}, align {align}{_notes(w, operation)}")
 
 
+@prints("select_memory")
+def _select(w: Writer, operation: Operation) -> None:
+    """Jump by the number, and join the pointers."""
+    assert operation.memory is not None
+    (number,), memories = operation.operands, operation.attributes["memories"]
+    after, labels = w.fresh("selected"), [w.fresh("memory") for _ in memories]
+    of = llvm(number.type)
+    cases = " ".join(f"{of} {k}, label %{one}" for k, one in enumerate(labels[:-1]))
+    w.line(f"switch {of} {w.use(number)}, label %{labels[-1]} [ {cases} ]")
+    for label in labels:
+        w.block(label)
+        w.jump(after)
+    w.block(after)
+    pairs = (f"[ {w.pointers[m]}, %{one} ]" for m, one in zip(memories, labels, strict=True))
+    w.pointers[operation.memory] = w.let(f"phi ptr {', '.join(pairs)}", "p")
+
+
 @prints("prefetch")
 def _prefetch(w: Writer, operation: Operation) -> None:
     assert operation.memory is not None

@@ -20,7 +20,7 @@ _DTYPES: Final = frozenset(
 )
 _FEATURES: Final = words(
     "print barrier planes atomics atomics_64 float_atomics fma forward_progress async_copy matrix "
-    "load_matrix links"
+    "load_matrix links pointers"
 )
 # CuPy calls NCCL.
 _BY_CUPY: Final = words("links")
@@ -29,6 +29,8 @@ _HOPPER: Final = words("async_matrix tensor_copy mbarrier clusters")
 # Largest memory access in bytes, and alignment of the allocator.
 _ACCESS: Final = 16
 _ALIGN: Final = 256
+# Of 8 bytes each: a launch passes up to 4 KiB.
+_ARGUMENTS: Final = 512
 # L1 cache of a multiprocessor without shared memory, in bytes.
 _NEAR: Final = 128 << 10
 
@@ -57,5 +59,6 @@ def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
         memory_bytes=found["totalGlobalMem"],
         max_buffer_bytes=found["totalGlobalMem"],
         align=_ALIGN,
+        arguments=_ARGUMENTS,
         native=native,
     )

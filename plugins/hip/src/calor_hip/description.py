@@ -21,10 +21,12 @@ _DTYPES: Final = frozenset(
     t for t in ALL if t.kind in ("bool", "int", "uint", "float") and t not in (float16, bfloat16)
 )
 _FEATURES: Final = words(
-    "barrier planes atomics atomics_64 float_atomics fma forward_progress matrix"
+    "barrier planes atomics atomics_64 float_atomics fma forward_progress matrix pointers"
 )
 # Largest memory access in bytes, and alignment of memory.
 _ACCESS, _ALIGN = 16, 256
+# Of 8 bytes each: a launch passes up to 4 KiB.
+_ARGUMENTS: Final = 512
 _NEAR: Final = 16 << 10  # L1 cache of the smallest core, in bytes.
 # The number of units of a launch along an axis is 32 bits.
 _MOST_UNITS: Final = 2**32 - 1
@@ -65,6 +67,7 @@ def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
         memory_bytes=found["totalGlobalMem"],
         max_buffer_bytes=found["totalGlobalMem"],
         align=_ALIGN,
+        arguments=_ARGUMENTS,
         matrices=matrices,
         native=native,
     )

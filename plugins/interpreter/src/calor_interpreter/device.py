@@ -34,7 +34,7 @@ _ATOMICS = frozenset(("atomics", "atomics_64", "float_atomics"))
 ONE_UNIT: Final = DeviceInfo(
     description="lanes, cubes of one unit",
     dtypes=_DTYPES - {float16, bfloat16},
-    features=frozenset(("fma", "gather", "compress")) | _ATOMICS,
+    features=frozenset(("fma", "gather", "compress", "pointers")) | _ATOMICS,
     vector_bytes=64,
     cores=2,
     caches=(32 << 10, 1 << 20),
@@ -43,7 +43,16 @@ MANY_UNITS: Final = DeviceInfo(
     description="lanes, cubes of up to 256 units in planes of 8",
     dtypes=_DTYPES,
     features=frozenset(
-        ("barrier", "planes", "fma", "async_copy", "matrix", "forward_progress", "print")
+        [
+            "barrier",
+            "planes",
+            "fma",
+            "async_copy",
+            "matrix",
+            "forward_progress",
+            "print",
+            "pointers",
+        ]
     )
     | _ATOMICS,
     vector_bytes=16,
@@ -55,6 +64,7 @@ MANY_UNITS: Final = DeviceInfo(
     caches=(128 << 10, 4 << 20),
 )
 _NEEDS = {
+    "select_memory": "pointers",
     "barrier": "barrier",
     "plane_shuffle": "planes",
     "plane_reduce": "planes",

@@ -171,6 +171,27 @@ def store_step(compiler: Compiler, operation: Operation) -> Step:
     return step
 
 
+def select_step(compiler: Compiler, operation: Operation) -> Step:
+    """Return the step that gives a memory the state of the one with a number; of one cube."""
+    made = compiler.number(operation.memory)
+    (place,) = compiler.slots(operation.operands)
+    numbers = [compiler.number(m) for m in operation.attributes["memories"]]
+
+    def step(batch: Batch) -> None:
+        given = np.broadcast_to(batch.values[place], batch.lanes)
+        active = np.flatnonzero(batch.active())
+        if not active.size:
+            return
+        chosen = given[active]
+        if (chosen != chosen[0]).any() or not 0 <= chosen[0] < len(numbers):
+            message = f"it selects {sorted(set(chosen.tolist()))} of {len(numbers)} memories"
+            lane = int(active[np.argmax(chosen != chosen[0])])
+            batch.fail(operation, "selection", lane, f"{message}; a cube selects one of them")
+        batch.states[made] = batch.states[numbers[int(chosen[0])]]
+
+    return step
+
+
 def atomic_step(compiler: Compiler, operation: Operation) -> Step:
     """Return the step of an atomic, done by one unit after another."""
     number = compiler.number(operation.memory)

@@ -29,6 +29,7 @@ from calor_interpreter import (
 )
 from calor_interpreter.arithmetic import ARITHMETIC
 from calor_interpreter.machine import Batch, Step
+from calor_interpreter.state import selections
 from calor_interpreter.vectors import VECTORS
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
@@ -72,11 +73,18 @@ class Program:
             if op.name in ("arrive", "barrier", "mbarrier_arrive", "copy_tensor")
         )
         self.width = max([1, *(v.type.width for op in walked for v in op.results)])
-        self.in_order = any(_waits(op) for op in walked if op.name == "while")
+        # Memory that is selected by a number is the same in one cube, not in several.
+        self.in_order = any(
+            op.name == "select_memory" or (op.name == "while" and _waits(op)) for op in walked
+        )
 
 
-def _touched(operations: Iterable[Operation], *names: str) -> set[Memory]:
-    return {op.memory for op in operations if op.memory is not None and op.name in names}
+def _touched(operations: Sequence[Operation], *names: str) -> set[Memory]:
+    found = {op.memory for op in operations if op.memory is not None and op.name in names}
+    for op in operations:
+        if op.name == "select_memory" and op.memory in found:
+            found.update(op.attributes["memories"])
+    return found
 
 
 def _waits(loop: Operation) -> bool:
@@ -97,7 +105,7 @@ class Compiler:
         self._slots: dict[Value, int] = {}
         of_parameters = [p.memory for p in kernel.parameters if p.memory is not None]
         self.memories: dict[Memory, int] = {}
-        for one in (*of_parameters, *kernel.memories):
+        for one in (*of_parameters, *kernel.memories, *selections(kernel)):
             self.memories[one] = len(self.memories)
 
     def slot(self, value: Value) -> int:
@@ -227,6 +235,7 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "lane_position": _in_plane,
     "plane_position": _in_plane,
     "prefetch": _nothing,
+    "select_memory": memory.select_step,
     "inline": inline.inline_step,
     "quotient": effects.division_step,
     "modulo": effects.division_step,

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from calor_kernel.ir.nodes import Memory
+from calor_kernel.ir.nodes import Kernel, Memory
 
 Array = np.ndarray[Any, Any]
 
@@ -74,3 +74,9 @@ class State:
         """Return the index of a cell's element, for a unit."""
         place = cell if self.watch is None else self.watch.place(cell)
         return place - self.start(lane)
+
+
+def selections(kernel: Kernel) -> list[Memory]:
+    """Return the memories that a kernel selects among others."""
+    found = (op.memory for op in kernel.body.walk() if op.name == "select_memory")
+    return [memory for memory in found if memory is not None]

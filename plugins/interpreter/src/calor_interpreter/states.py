@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calor_interpreter.races import Shadow
-from calor_interpreter.state import State
+from calor_interpreter.state import State, selections
 from calor_interpreter.watch import Watch
 
 if TYPE_CHECKING:
@@ -74,4 +74,6 @@ def own_states(program: Program, states: Sequence[State], cubes: int, checks: bo
             shadow = Shadow(len(data), True, True) if shared and units > 1 else None
             watch = Watch(shadow, np.ones(len(data), np.bool_))
         made.append(State(memory, data, base, 0, size, watch))
+    # A selected memory has a state once it is selected.
+    made += [State(m, np.zeros(0, m.type.dtype.numpy), 0, 0, 0) for m in selections(program.kernel)]
     return made

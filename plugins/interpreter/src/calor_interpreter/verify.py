@@ -93,6 +93,7 @@ def _memories(kernel: Kernel) -> Iterator[Found]:
     """Memory belongs to a parameter or to the kernel."""
     own: set[Memory | None] = {p.memory for p in kernel.parameters}
     own.update(kernel.memories)
+    own.update(op.memory for op in kernel.body.walk() if op.name == "select_memory")
     for operation in kernel.body.walk():
         for memory in (operation.memory, *map(operation.attributes.get, ("source", "right"))):
             if memory is not None and memory not in own:

@@ -29,14 +29,14 @@ from calor_kernel.ir.nodes import Kernel
 from calor_kernel.printers import bits_of
 
 from ._bindings import bindings, devices, failure_of
-from .dialect import PLANE
+from .dialect import MOST_ARGUMENTS, PLANE
 from .matrices import MATRICES
 from .toolchain import MetalToolchain
 
 # Limit in bytes of writes through a second buffer, which need not wait.
 _STAGED: Final = 1 << 20
 _KINDS: Final = ("bool", "int", "uint", "float")
-_FEATURES: Final = ("barrier", "planes", "atomics", "float_atomics", "fma", "matrix")
+_FEATURES: Final = ("barrier", "planes", "atomics", "float_atomics", "fma", "matrix", "pointers")
 # Metal does not report the number of GPU cores; the first M1 has at least this many.
 _CORES: Final = 8
 _CACHES: Final = (8 << 10, 8 << 20)
@@ -248,6 +248,7 @@ def describe(device: Any) -> DeviceInfo:
         description=f"{device.name()} (Metal)",
         dtypes=frozenset(computed),
         features=frozenset(_FEATURES),
+        arguments=MOST_ARGUMENTS,
         max_units=most.width,
         max_cube=(most.width, most.height, most.depth),
         planes=(PLANE,),

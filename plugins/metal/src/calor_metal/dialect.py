@@ -27,7 +27,7 @@ from . import atomics, matrices, tables
 # SIMD-group size of every GPU of Apple's.
 PLANE: Final = 32
 _WIDEST: Final = 16  # bytes of an access
-_MOST_ARGUMENTS: Final = 512  # limit of arguments of 8 bytes each that a launch passes in one call
+MOST_ARGUMENTS: Final = 512  # limit of arguments of 8 bytes each that a launch passes in one call
 _REDUCED: Final = ("min", "max", "and", "or", "xor")
 
 
@@ -152,7 +152,7 @@ class Metal(Dialect):
 
     def kernel(self, kernel: Kernel, names: Mapping[str, str], body: str, helpers: str) -> str:
         """Return header, helpers, the structure of arguments, and the kernel."""
-        if len(kernel.parameters) > _MOST_ARGUMENTS:
+        if len(kernel.parameters) > MOST_ARGUMENTS:
             self.refuse(f"kernels of {len(kernel.parameters)} arguments")
         fields, lines = [], []
         for parameter in kernel.parameters:

@@ -63,7 +63,13 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         "dot_8": dialect.dot,
         "planes": bool(dialect.subgroups),
     }
-    features = {"print", "atomics", "float_atomics", *(f for f, has in optional.items() if has)}
+    features = {
+        "print",
+        "atomics",
+        "float_atomics",
+        "pointers",
+        *(f for f, has in optional.items() if has),
+    }
     computed = {t for t in ALL if t.kind in ("bool", "int", "uint", "float")} - {bfloat16}
     computed -= {t for t in (float16, float64) if not dialect.computes(t)}
     x, y, z = (min(n, units) for n in device.max_work_item_sizes[:3])
@@ -82,5 +88,7 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         memory_bytes=device.global_mem_size,
         max_buffer_bytes=device.max_mem_alloc_size,
         align=max(64, device.mem_base_addr_align // 8),
+        # A buffer takes a pointer and an offset, of 8 bytes each.
+        arguments=device.max_parameter_size // 16,
         native={"version": device.version, "driver": device.driver_version},
     )

@@ -14,7 +14,7 @@ fusers of its own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,16 @@ class Fuser(ABC):
     @abstractmethod
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return possible groups; they may overlap each other and other fusers' groups."""
+
+    def among(
+        self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
+    ) -> Iterable[Group]:
+        """Return possible groups of the nodes that no group has taken.
+
+        ``units``: the covering so far, in topological order: numbers of nodes, and groups.
+        """
+        free = {unit for unit in units if isinstance(unit, int)}
+        return (group for group in self.groups(graph, info) if free.issuperset(group.nodes))
 
 
 def boundary(graph: Graph, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

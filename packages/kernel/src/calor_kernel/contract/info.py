@@ -21,8 +21,8 @@ class DeviceInfo:
     registers, if the compiler's limit differs from the usual one for its planes; else 0. ``cores``:
     the cubes that run concurrently. ``caches``: bytes per level, the nearest first, as far as
     private to a core. ``max_cubes``: cubes of a launch per axis. ``flushes``: arithmetic may flush
-    float32 subnormals to zero. ``matrices``: the named matrix instructions of
-    :mod:`calor_kernel.language.matrices`.
+    float32 subnormals to zero. ``arguments``: buffers and numbers of a launch. ``matrices``: the
+    named matrix instructions of :mod:`calor_kernel.language.matrices`.
     """
 
     description: str
@@ -41,6 +41,7 @@ class DeviceInfo:
     max_buffer_bytes: int = 2**63 - 1
     align: int = 64
     flushes: bool = False
+    arguments: int = 64
     matrices: frozenset[str] = frozenset()
     native: Mapping[str, Any] = field(default_factory=dict)
 

@@ -109,6 +109,8 @@ _ROWS = (
     # The result is the old value. Operands: index, value, or index, expected, new for compare.
     *_acts("atomic", -1, "kind order scope", choices=_ATOMIC, result="given", memory=True),
     *_acts("prefetch", 1, "write locality", memory=True),
+    # Makes memory the one of memories with the number of operand 0, which is equal in a cube.
+    *_acts("select_memory", 1, "memories", memory=True),
     # Positions: of cubes in the launch and units in the cube; the unit's place in its plane, and
     # the plane's in its cube.
     *_pure("cube_position cube_count unit_position", 0, "axis", result="given"),

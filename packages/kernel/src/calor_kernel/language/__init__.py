@@ -71,7 +71,14 @@ from calor_kernel.language.kernel import KernelFunction, helper, kernel
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 from calor_kernel.language.loops import loop_range
 from calor_kernel.language.matrices import MatrixShape
-from calor_kernel.language.memory import Pointer, Registers, private, registers, shared
+from calor_kernel.language.memory import (
+    Pointer,
+    Registers,
+    private,
+    registers,
+    selected,
+    shared,
+)
 from calor_kernel.language.pipelines import Pipeline, Tile, way_of_units
 from calor_kernel.language.products import SharedMatrix, issue_mma, mma, operand_of, wait_mma
 from calor_kernel.language.roles import arrive, has, launch_attributes, role
@@ -168,6 +175,7 @@ __all__ = [
     "rint",
     "role",
     "select",
+    "selected",
     "shared",
     "shuffle",
     "splat",

@@ -27,6 +27,7 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "matrix": "matrix instructions on fragments",
         "load_matrix": "collective loads of 8 x 8 blocks of 16-bit elements by a plane",
         "async_matrix": "asynchronous matrix instructions on shared memory",
+        "pointers": "memory chosen among a launch's buffers by a number",
         "forward_progress": "a running cube makes progress while others spin",
         "print": "prints from kernels",
         "fork": "works in a forked child process after a restart",

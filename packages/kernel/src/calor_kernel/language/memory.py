@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from math import gcd, prod
 from typing import Any
@@ -152,6 +152,31 @@ class Pointer:
         """Prefetch an element's cache line; ``locality`` 0 (once) to 3 (keep)."""
         said = {"write": write, "locality": locality}
         self.builder.emit("prefetch", (self._index(index),), (), said, memory=self.memory)
+
+
+def selected(pointers: Sequence[Pointer], number: Number) -> Pointer:
+    """Return the pointer with a number, equal in a cube; the pointers begin at their index 0.
+
+    A kernel accesses the memory of these pointers only through what this function returns, or the
+    device has no feature "pointers" and the number must be known to the build.
+    """
+    builder = current()
+    first = pointers[0].memory
+    memories = tuple(p.memory for p in pointers)
+    if any(m.type != first.type or m.space != first.space for m in memories):
+        raise KernelTypeError(f"memory is chosen among {first.type}, not {memories!r}")
+    if any(not isinstance(p.offset, int) or p.offset for p in pointers):
+        raise KernelTypeError("memory is chosen among pointers to their first elements")
+    made = Memory(
+        f"{first.name}_selected",
+        first.space,
+        first.type,
+        align=min(m.align for m in memories),
+        writable=any(m.writable for m in memories),
+    )
+    place = builder.coerce(number, Type(builder.index))
+    builder.emit("select_memory", (place,), (), {"memories": memories}, memory=made)
+    return Pointer(builder, made)
 
 
 def shared(size: int, dtype: DType, *, align: int = 0) -> Pointer:

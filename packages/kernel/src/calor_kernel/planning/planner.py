@@ -9,7 +9,7 @@ each other cyclically.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from calor.dtypes import DType, as_dtype
 from calor.errors import CompileError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec, spec
-from calor_kernel.contract.choices import greatest, spec_of
+from calor_kernel.contract.choices import greatest, hinted, spec_of
 from calor_kernel.contract.cost import ceilings_of, node_seconds
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
@@ -33,6 +33,10 @@ Unit = int | Group
 _SHORT: Final = 1 << 16
 # The work of results without elements.
 _NOTHING: Final = Work(())
+# How often groups are looked for among the nodes that are left.
+_ROUNDS: Final = 8
+# Bytes of intermediate values that wait for the end of the graph, for a group.
+_WAITING: Final = 1 << 20
 SOURCES: Final = frozenset(("full", "constant", "iota"))
 
 
@@ -218,38 +222,58 @@ class Planner:
 
 
 def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]:
-    """Return node numbers and groups in topological order."""
-    chosen = _choose(graph, fusers, info)
-    while chosen:
-        order, stuck = _schedule(graph, chosen)
-        if not stuck:
-            return order
-        # Groups in a cycle: drop the one that saves least.
-        worst = min(stuck, key=lambda g: chosen[g])
-        del chosen[worst]
-    return list(range(len(graph.nodes)))
+    """Return node numbers and groups in topological order.
 
-
-def _choose(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> dict[Group, float]:
-    """Return disjoint groups, the greatest savings first, with their savings."""
-    groups = [group for fuser in fusers for group in fuser.groups(graph, info)]
-    if not groups:
-        return {}
+    Groups that overlap a better one are looked for again among the nodes that are left.
+    """
     ceilings = ceilings_of(info)
     alone = [node_seconds(graph, node, ceilings) for node in graph.nodes]
+    chosen: dict[Group, float] = {}
+    taken: set[int] = set()
+    dropped: set[tuple[int, ...]] = set()
+    order: Sequence[Unit] = range(len(graph.nodes))
+    for _ in range(_ROUNDS):
+        found = [group for one in fusers for group in one.among(graph, info, order)]
+        found = [group for group in found if group.nodes not in dropped]
+        more = _choose(found, alone, taken)
+        if not more:
+            break
+        chosen |= more
+        while True:
+            order, stuck = _schedule(graph, chosen)
+            if not stuck:
+                break
+            # Groups in a cycle: drop the one that saves least.
+            worst = min(stuck, key=lambda g: chosen[g])
+            del chosen[worst]
+            dropped.add(worst.nodes)
+            taken.difference_update(worst.nodes)
+    return list(order)
+
+
+def _choose(groups: Sequence[Group], alone: Sequence[float], taken: set[int]) -> dict[Group, float]:
+    """Return disjoint groups, the greatest savings first, with their savings; take their nodes.
+
+    What is left of a group that a better one overlaps is not for lesser groups: it is looked at
+    again as a group.
+    """
     found = [(sum(alone[i] for i in group.nodes) - group.cost, group) for group in groups]
     found.sort(key=lambda pair: (-pair[0], pair[1].nodes))
-    taken: set[int] = set()
     chosen: dict[Group, float] = {}
+    left: set[int] = set()
     for saved, group in found:
-        if saved > 0 and taken.isdisjoint(group.nodes):
+        if saved <= 0:
+            break
+        if taken.isdisjoint(group.nodes) and left.isdisjoint(group.nodes):
             taken.update(group.nodes)
             chosen[group] = saved
+        else:
+            left.update(group.nodes)
     return chosen
 
 
 def _schedule(graph: Graph, chosen: dict[Group, float]) -> tuple[list[Unit], list[Group]]:
-    """Return the units in order, and the groups that never became ready."""
+    """Return the units in order, and the groups that wait for each other."""
     unit: list[Unit] = list(range(len(graph.nodes)))
     for group in chosen:
         for i in group.nodes:
@@ -264,22 +288,47 @@ def _schedule(graph: Graph, chosen: dict[Group, float]) -> tuple[list[Unit], lis
             if other is not None and other != unit[i] and other not in mine:
                 mine.add(other)
                 users.setdefault(other, []).append(unit[i])
+    places = _places(graph, waits, maker)
     ready: list[int] = []
     counts = {u: len(w) for u, w in waits.items()}
     for u, count in counts.items():
         if not count:
-            heappush(ready, _last(u))
+            heappush(ready, places[u])
     order: list[Unit] = []
     while ready:
-        u = unit[heappop(ready)]
+        u = unit[heappop(ready) % len(unit)]
         order.append(u)
         for user in users.get(u, ()):
             counts[user] -= 1
             if not counts[user]:
-                heappush(ready, _last(user))
-    done = set(order)
-    return order, [g for g in chosen if g not in done]
+                heappush(ready, places[user])
+    stuck = set(unit).difference(order)
+    # What only waits for those that wait for each other is in no cycle.
+    left = {u: sum(user in stuck for user in users.get(u, ())) for u in stuck}
+    free = [u for u, count in left.items() if not count]
+    while free:
+        u = free.pop()
+        stuck.discard(u)
+        for other in waits[u]:
+            if other in left:
+                left[other] -= 1
+                if not left[other]:
+                    free.append(other)
+    return order, [g for g in chosen if g in stuck]
 
 
-def _last(unit: Unit) -> int:
-    return unit if isinstance(unit, int) else unit.nodes[-1]
+def _places(graph: Graph, units: Iterable[Unit], made: Container[int]) -> dict[Unit, int]:
+    """Return the place of each unit in the order: that of its last node.
+
+    What makes only results of the graph, of few intermediate values, comes after all nodes: results
+    in place are written after the last possible failure, and are copied if they come before it.
+    """
+    places, wanted = {}, frozenset(graph.outputs)
+    for unit in units:
+        node = graph.nodes[unit] if isinstance(unit, int) else unit
+        last = unit if isinstance(unit, int) else unit.nodes[-1]
+        if wanted.issuperset(node.outputs):
+            waiting = sum(hinted(graph.specs[v].nbytes) for v in node.inputs if v in made)
+            last += len(graph.nodes) * (waiting <= _WAITING)
+        places[unit] = last
+    return places

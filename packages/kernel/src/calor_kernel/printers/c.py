@@ -214,6 +214,7 @@ _STATEMENTS: Final[Mapping[str, Statement]] = {
     "store": memory.store,
     "atomic": memory.atomic,
     "prefetch": memory.prefetch,
+    "select_memory": memory.select,
     "copy_async": memory.copy,
     "commit_async": memory.nothing,
     "wait_async": memory.nothing,

@@ -274,12 +274,17 @@ class Dialect:
     # Statements and declarations.
     def parameter(self, parameter: Parameter, name: str) -> str:
         """Return the declaration of a kernel parameter: a number, or a pointer to memory."""
-        type = self.storage(parameter.declared.dtype)
         if parameter.memory is None:
-            return f"{type} {name}"
+            return f"{self.storage(parameter.declared.dtype)} {name}"
         # Read-only memory is never written, as restrict promises.
-        pointer = f"{type} *" if parameter.memory.writable else f"const {type} *{self.restrict} "
-        return f"{self.spaces[parameter.memory.space]} {pointer}{name}".lstrip()
+        restrict = "" if parameter.memory.writable else f"{self.restrict} "
+        return self.pointer(parameter.memory, f"{restrict}{name}")
+
+    def pointer(self, memory: Memory, name: str) -> str:
+        """Return the declaration of a pointer to memory."""
+        const = "" if memory.writable else "const "
+        type = self.storage(memory.type.dtype)
+        return f"{self.spaces.get(memory.space, '')} {const}{type} *{name}".lstrip()
 
     def declare(self, type: Type, name: str, value: Expression | None = None) -> str:
         """Return the declaration of a variable."""

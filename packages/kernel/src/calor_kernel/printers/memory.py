@@ -67,6 +67,21 @@ def _pieces(
         yield printer.elements.place(memory, index), rest
 
 
+def select(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print a pointer to the memory with a number."""
+    made, names = (
+        memory_of(operation),
+        [printer.memories[m] for m in operation.attributes["memories"]],
+    )
+    number = printer.operand(operation.operands[0])
+    name = printer.memories[made] = printer.fresh(made.name)
+    printer.line(f"{printer.dialect.pointer(made, name)};")
+    with printer.braces(f"switch ({number.text})"):
+        for place, one in enumerate(names[:-1]):
+            printer.line(f"case {place}: {name} = {one}; break;")
+        printer.line(f"default: {name} = {names[-1]};")
+
+
 def ordered_load(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a load ordered with other units' stores."""
     memory, dialect = memory_of(operation), printer.dialect

@@ -155,7 +155,11 @@ class Rewriter(Emitter[Value]):
         self.source = operation.position
         counts = [self.types(r.type) for r in operation.results]
         attributes = {
-            k: self.memory(v) if isinstance(v, Memory) else v
+            k: tuple(map(self.memory, v))
+            if k == "memories"
+            else self.memory(v)
+            if isinstance(v, Memory)
+            else v
             for k, v in operation.attributes.items()
         }
         types_of_all = [t for types in counts for t in types]

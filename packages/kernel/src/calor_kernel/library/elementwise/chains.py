@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.cost import ceilings_of, moved
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.movement import MOVEMENTS, view_of
 from calor_kernel.contract.work import (
     Argument,
     Candidates,
@@ -29,11 +28,12 @@ from calor_kernel.contract.work import (
     View,
     Work,
     lowering,
-    row_major,
 )
 from calor_kernel.library.elementwise.links import Links, once
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
+from calor_kernel.library.elementwise.paths import Move, Path, along, in_place, move_of
+from calor_kernel.library.elementwise.siblings import joined
 from calor_kernel.library.steps import redirected
 
 CHAIN: Final = "elementwise_chain"
@@ -45,30 +45,6 @@ _WEIGHT: Final = 400
 _CHEAP: Final = 8
 # A chain of more nodes has one result, since the search for cycles would take long.
 _LARGE: Final = 4000
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A movement op between an operand and the chain's computation."""
-
-    op: str
-    attributes: tuple[tuple[str, Any], ...]
-    result: Spec
-
-    def apply(self, view: View) -> View | None:
-        """Return the moved view, None if strides cannot express it."""
-        return view_of(self.op, view, dict(self.attributes), self.result)
-
-
-Path = tuple[Move, ...]
-
-
-def along(path: Path, view: View) -> View | None:
-    """Return a view at the end of a path."""
-    found: View | None = view
-    for move in path:
-        found = None if found is None else move.apply(found)
-    return found
 
 
 @lowering(CHAIN, strided=True)
@@ -86,29 +62,8 @@ def lower_chain(request: Request) -> Sequence[Work] | Refusal:
     places: dict[Argument, Argument] = {Input(k): Input(n) for k, (n, _) in enumerate(operands)}
     places |= {Output(k): Output(k) for k in range(len(request.outputs))}
     launches = tuple(redirected(launch, places) for launch in found[0].launches)
-    work = replace(found[0], launches=launches, in_place=_in_place(operands, views, request))
-    return Candidates.of([work], found.dropped)
-
-
-def _in_place(
-    operands: Sequence[tuple[int, Path]], views: Sequence[View], request: Request
-) -> tuple[tuple[int, int], ...]:
-    """Return the inputs that are read once, each element where its result is written.
-
-    A single element is excluded: all units of a cube read it, and one of them writes.
-    """
-    alone = request.info.max_units == 1
-    numbers = [n for n, _ in operands]
-    return tuple(
-        (n, k)
-        for (n, path), v in zip(operands, views, strict=True)
-        for k, s in enumerate(request.outputs)
-        if not path
-        and (alone or s.size != 1)
-        and numbers.count(n) == 1
-        and v.strides == row_major(s.shape)
-        and v.dtype.itemsize == s.dtype.itemsize
-    )
+    pairs = in_place(operands, views, request.outputs, request.info)
+    return Candidates.of([replace(found[0], launches=launches, in_place=pairs)], found.dropped)
 
 
 class ElementwiseFuser(Fuser):
@@ -118,15 +73,24 @@ class ElementwiseFuser(Fuser):
 
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return disjoint chains, those of the last nodes first."""
-        search = _Search(graph, info)
-        taken: set[int] = set()
+        return self.among(graph, info, range(len(graph.nodes)))
+
+    def among(
+        self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
+    ) -> Iterable[Group]:
+        """Return disjoint chains of free nodes, and several independent ones as one group."""
+        search, chains = _Search(graph, info, units), []
+        taken = set(search.grouped)
         for number in reversed(range(len(graph.nodes))):
             if number in taken or not search.elementwise[number]:
                 continue
             chain = search.grow(number, taken)
-            if chain is not None:
+            if chain.results:
                 taken.update(chain.nodes)
-                yield search.group(chain)
+                chains.append(search.group(chain))
+                if len(chain.places) > 1:
+                    yield chains[-1]
+        yield from joined(search, chains, search.ceilings)
 
 
 @dataclass(slots=True)
@@ -150,8 +114,8 @@ class _Chain:
 class _Search(Links):
     """A graph, with the queries of growing chains."""
 
-    def __init__(self, graph: Graph, info: DeviceInfo) -> None:
-        super().__init__(graph)
+    def __init__(self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]) -> None:
+        super().__init__(graph, units)
         self.ceilings = ceilings_of(info)
         self.elementwise = [self._computes(n) for n in range(len(graph.nodes))]
 
@@ -194,13 +158,10 @@ class _Search(Links):
             return False
         return len(node.inputs) != 1 or self._move(number) is None
 
+    @once
     def _move(self, number: int) -> Move | None:
         """Return a node as a movement, None if it is none for a dense operand."""
-        node = self.graph.nodes[number]
-        if node.op.name not in MOVEMENTS or len(node.inputs) != 1:
-            return None
-        move = Move(node.op.name, tuple(sorted(node.attributes.items())), self._result(number))
-        return None if move.apply(View.dense(self.graph.specs[node.inputs[0]])) is None else move
+        return move_of(self.graph, number)
 
     @once
     def behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
@@ -220,8 +181,8 @@ class _Search(Links):
                 return -1, path, between
             path, between = (move, *path), (*between, number)
 
-    def grow(self, root: int, taken: set[int]) -> _Chain | None:
-        """Return the chain that ends at a node, None if it has one node."""
+    def grow(self, root: int, taken: set[int]) -> _Chain:
+        """Return the chain that ends at a node."""
         chain = self._with(_Chain(root), root, (), ())
         waiting = [root]
         while waiting:
@@ -234,7 +195,7 @@ class _Search(Links):
                 if grown is not None:
                     chain = grown
                     waiting.append(source)
-        return chain if len(chain.places) > 1 and chain.results else None
+        return chain
 
     def _with(self, chain: _Chain, number: int, path: Path, between: Sequence[int]) -> _Chain:
         places, nodes = chain.places | {number: path}, chain.nodes | {number, *between}
@@ -286,7 +247,7 @@ class _Search(Links):
         """Return whether a path leads from the chain out of it and back."""
         if any(source in chain.places for source, _ in chain.operands.values()):
             return True
-        if len(chain.results) == 1:
+        if len(chain.results) == 1 and not self.grouped:
             return False
         read = (value for value, _ in chain.operands)
         return len(self.graph.nodes) > _LARGE or self.depend(read, chain.nodes)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from calor.graph.graph import Graph
+from calor_kernel.contract.fuser import Group
 
 L = TypeVar("L", bound="Links")
 T = TypeVar("T")
 
 
 class Links:
-    """The nodes that make and read a graph's values."""
+    """The nodes that make and read a graph's values.
 
-    def __init__(self, graph: Graph) -> None:
+    ``units``: a covering in topological order; nodes of a group depend on all that the group reads.
+    """
+
+    def __init__(self, graph: Graph, units: Sequence[int | Group]) -> None:
         self.graph = graph
+        self.units = units
+        self.grouped = {n for one in units if isinstance(one, Group) for n in one.nodes}
         self.maker = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
         self.readers: dict[int, list[int]] = {}
         for i, node in enumerate(graph.nodes):
@@ -30,19 +36,37 @@ class Links:
     @cached_property
     def _above(self) -> list[int]:
         """For each node the nodes that it depends on, as bits."""
-        found: list[int] = []
-        for node in self.graph.nodes:
-            bits = 0
-            for n in (self.maker[v] for v in node.inputs if v in self.maker):
-                bits |= found[n] | 1 << n
-            found.append(bits)
+        found = [0] * len(self.graph.nodes)
+        for unit in self.units:
+            nodes = (unit,) if isinstance(unit, int) else unit.nodes
+            bits = self.bits(nodes) if len(nodes) > 1 else 0
+            read = (v for n in nodes for v in self.graph.nodes[n].inputs if v in self.maker)
+            for maker in {self.maker[v] for v in read}:
+                bits |= found[maker] | 1 << maker
+            for n in nodes:
+                found[n] = bits
         return found
 
     def depend(self, values: Iterable[int], nodes: Iterable[int]) -> bool:
         """Return whether the maker of a value depends on one of some nodes."""
-        mine = sum(1 << n for n in nodes)
+        mine = self.bits(nodes)
         makers = {self.maker[v] for v in values if v in self.maker}
         return any(self._above[n] & mine for n in makers)
+
+    def above(self, values: Iterable[int]) -> int:
+        """Return the nodes that some values depend on, as bits."""
+        found = 0
+        for n in {self.maker[v] for v in values if v in self.maker}:
+            found |= self._above[n] | 1 << n
+        return found
+
+    @staticmethod
+    def bits(nodes: Iterable[int]) -> int:
+        """Return nodes as bits."""
+        found = 0
+        for n in nodes:
+            found |= 1 << n
+        return found
 
 
 def once(query: Callable[[L, int], T]) -> Callable[[L, int], T]:

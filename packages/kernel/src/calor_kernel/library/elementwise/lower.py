@@ -53,7 +53,7 @@ _ACCESS: Final = 16  # bytes that a unit reads or writes at once
 
 
 @dataclass(frozen=True, slots=True)
-class _Problem:
+class Problem:
     """An expression with its operands on common axes, merged as far as possible."""
 
     expression: Expression
@@ -77,6 +77,11 @@ class _Problem:
     def count(self) -> int:
         """The number of values of a result."""
         return prod(self.sizes)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether operands are dense, or single values."""
+        return len(self.sizes) == 1 and all(s[0] in (0, 1) for s in self.strides)
 
     @property
     def value_bytes(self) -> int:
@@ -148,18 +153,24 @@ class _Problem:
         return [Work((launch(kernel, grid, effort, sources=sources, targets=targets, **given),))]
 
 
-def lower_expression(
+def problem_of(
     expression: Expression, views: Sequence[View], outputs: Sequence[Spec], info: DeviceInfo
-) -> Candidates:
-    """Return the launches of an expression on views of one shape; results are dense."""
+) -> Problem:
+    """Return the problem of an expression on views of one shape."""
     shape = outputs[0].shape
     dense = row_major(shape)
     sizes, strides = coalesced(shape, *(v.strides for v in views), dense)
     if not sizes:
         sizes, strides = (1,), ((0,),) * len(strides)
-    given, results = tuple(views), tuple(outputs)
-    problem = _Problem(expression, given, results, info, sizes, strides[:-1])
-    found = ranked(_WAYS, problem, Request("elementwise", {}, given, results, info))
+    return Problem(expression, tuple(views), tuple(outputs), info, sizes, strides[:-1])
+
+
+def lower_expression(
+    expression: Expression, views: Sequence[View], outputs: Sequence[Spec], info: DeviceInfo
+) -> Candidates:
+    """Return the launches of an expression on views of one shape; results are dense."""
+    problem = problem_of(expression, views, outputs, info)
+    found = lower_problem(problem)
     if problem.many and problem.count == 1:
         # All units read the single value, and one of them writes.
         return found
@@ -172,13 +183,17 @@ def lower_expression(
     return Candidates.of((replace(work, in_place=in_place) for work in found), found.dropped)
 
 
-def _flat_refusal(p: _Problem, request: Request) -> str | None:
-    if not p.count or (len(p.sizes) == 1 and all(s[0] in (0, 1) for s in p.strides)):
-        return None
-    return "operands are not dense"
+def lower_problem(problem: Problem) -> Candidates:
+    """Return the launches of a problem, without what they may do in place."""
+    request = Request("elementwise", {}, problem.views, problem.outputs, problem.info)
+    return ranked(_WAYS, problem, request)
 
 
-def _flat(p: _Problem, request: Request) -> list[Work]:
+def _flat_refusal(p: Problem, request: Request) -> str | None:
+    return None if not p.count or p.is_flat else "operands are not dense"
+
+
+def _flat(p: Problem, request: Request) -> list[Work]:
     count = p.count
     if not count:
         p = replace(p, sizes=(1,), strides=((0,),) * len(p.views))
@@ -189,7 +204,7 @@ def _flat(p: _Problem, request: Request) -> list[Work]:
     return p.launch(elementwise_flat, "elementwise.flat", grid, count=count, chunk=chunk, by=by)
 
 
-def _tiling(p: _Problem) -> Tiling | None:
+def _tiling(p: Problem) -> Tiling | None:
     """Return an axis that is dense in operands strided along the last axis, and these operands.
 
     None if there is none, or if tiles do not pay.
@@ -211,7 +226,7 @@ def _tiling(p: _Problem) -> Tiling | None:
     return None
 
 
-def _tiles_refusal(p: _Problem, request: Request) -> str | None:
+def _tiles_refusal(p: Problem, request: Request) -> str | None:
     tiling = _tiling(p)
     if tiling is None:
         return "no operand is dense along another axis than the results"
@@ -224,7 +239,7 @@ def _tiles_refusal(p: _Problem, request: Request) -> str | None:
     return "the device has no cubes of its size with enough shared memory"
 
 
-def _tiles(p: _Problem, request: Request) -> list[Work]:
+def _tiles(p: Problem, request: Request) -> list[Work]:
     tiling = _tiling(p)
     assert tiling is not None
     length, height = p.sizes[-1], p.sizes[tiling.axis]
@@ -242,7 +257,7 @@ def _tiles(p: _Problem, request: Request) -> list[Work]:
     return p.launch(elementwise_tiles, "elementwise.tiles", Grid.line(-(-bands // turns)), **given)
 
 
-def _long_refusal(p: _Problem) -> str | None:
+def _long_refusal(p: Problem) -> str | None:
     """Return why short rows cannot be written out."""
     if len(p.sizes) != 2:
         return "short rows are on several axes"
@@ -251,7 +266,7 @@ def _long_refusal(p: _Problem) -> str | None:
     return None
 
 
-def _short_refusal(p: _Problem, request: Request) -> str | None:
+def _short_refusal(p: Problem, request: Request) -> str | None:
     if p.many:
         return "units of large cubes are lanes"
     if p.sizes[-1] >= _LONG_ROW:
@@ -262,7 +277,7 @@ def _short_refusal(p: _Problem, request: Request) -> str | None:
     return long
 
 
-def _short(p: _Problem, request: Request) -> list[Work]:
+def _short(p: Problem, request: Request) -> list[Work]:
     rows, length = p.sizes
     width = p.width
     turns = greatest(_CHUNK // (p.value_bytes * length * width), 1) * width
@@ -278,7 +293,7 @@ def _short(p: _Problem, request: Request) -> list[Work]:
     )
 
 
-def _layouts(p: _Problem) -> tuple[str, ...]:
+def _layouts(p: Problem) -> tuple[str, ...]:
     """Return the layouts of short rows in memory."""
     return tuple(_layout(a, b, p.sizes[-1]) for a, b in p.strides)
 
@@ -289,13 +304,13 @@ def _layout(down: int, along: int, length: int) -> str:
     return "row" if down == 0 else "column" if along == 0 else "apart"
 
 
-def _rows_refusal(p: _Problem, request: Request) -> str | None:
+def _rows_refusal(p: Problem, request: Request) -> str | None:
     if p.many:
         return "units of large cubes are lanes"
     return _long_refusal(p) if p.sizes[-1] < _LONG_ROW else None
 
 
-def _rows(p: _Problem, request: Request) -> list[Work]:
+def _rows(p: Problem, request: Request) -> list[Work]:
     width = p.width
     if all(s[-1] in (0, 1) for s in p.strides):
         width *= p.vectors
@@ -316,7 +331,7 @@ def _rows(p: _Problem, request: Request) -> list[Work]:
     )
 
 
-def _lanes(p: _Problem, request: Request) -> list[Work]:
+def _lanes(p: Problem, request: Request) -> list[Work]:
     width = 1 if p.many else p.width
     # The largest distance of a view's elements from its first one.
     ends = [
@@ -343,7 +358,7 @@ def _lanes(p: _Problem, request: Request) -> list[Work]:
 
 
 # The first way that does not refuse is the only candidate.
-_WAYS: Final[tuple[Way[_Problem], ...]] = (
+_WAYS: Final[tuple[Way[Problem], ...]] = (
     Way("elementwise.flat", _flat_refusal, _flat, spare=True),
     Way("elementwise.tiles", _tiles_refusal, _tiles, spare=True),
     Way("elementwise.short", _short_refusal, _short, spare=True),

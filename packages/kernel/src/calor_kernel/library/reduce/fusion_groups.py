@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, Literal
 
 from calor.graph.graph import Node
@@ -20,8 +21,11 @@ from calor_kernel.library.reduce.reduction_ops import EXTREMES, TOTALS, TRUTHS
 
 Role = Literal["along", "row"]
 FOLDS: Final = frozenset((*TOTALS, *EXTREMES, *TRUTHS))
-# Registers and parameters are limited, and each pass recomputes its values.
-_OPERANDS, _RESULTS, _STEPS = 12, 4, 48
+# Registers and parameters are limited, and each pass recomputes its values. Values of rows take
+# little of both. A group may pass the limit of results while it grows, since the next node may be
+# the last reader of one.
+_OPERANDS, _RESULTS, _OF_ROWS, _STEPS = 14, 4, 8, 48
+_BEYOND = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,39 @@ class Search(Links):
         reduction = self._reduction(number)
         if reduction is not None:
             return "along" if reduction == (group.shape, group.axes) else None
-        elementwise = self._elementwise(number)
-        return self.role(group, self.graph.nodes[number].outputs[0]) if elementwise else None
+        if not self._elementwise(number):
+            return None
+        role = self.role(group, self.graph.nodes[number].outputs[0])
+        return None if role == "row" and number in self._updates else role
+
+    @cached_property
+    def _updates(self) -> frozenset[int]:
+        """The elementwise nodes that only make new contents of the graph's inputs.
+
+        Statistics of many layers, or parameters, are written in one launch, at the end.
+        """
+        graph, found = self.graph, set[int]()
+        for number in reversed(range(len(graph.nodes))):
+            if not (self._elementwise(number) or self._move(number) is not None):
+                continue
+            values = graph.nodes[number].outputs
+            readers = [r for v in values for r in self.readers.get(v, ())]
+            if all(r in found for r in readers) and (readers or self.wanted.issuperset(values)):
+                found.add(number)
+        given = {v for v in graph.inputs if v not in graph.host}
+        kept: set[int] = set()
+        for number in sorted(found):
+            node = graph.nodes[number]
+            makers = {self.maker[v] for v in node.inputs if v in self.maker}
+            if not given.isdisjoint(node.inputs) or not kept.isdisjoint(makers):
+                kept.add(number)
+        # What leads to them only is a part of the change.
+        for number in sorted(found - kept, reverse=True):
+            values = graph.nodes[number].outputs
+            readers = [r for v in values for r in self.readers.get(v, ())]
+            if readers and all(r in kept for r in readers):
+                kept.add(number)
+        return frozenset(kept)
 
     def links(self, group: Rows, number: int) -> list[tuple[int, list[int]] | None] | None:
         """Return for each operand of a node the group's value behind it, None for no such value.
@@ -148,7 +183,7 @@ class Search(Links):
         return not view.offset and all(n == 1 or s == e for n, s, e in pairs)
 
     def grow(self, seed: int, taken: set[int]) -> Rows | None:
-        """Return the group around a reduction, None if there is none or it has one node."""
+        """Return the group around a reduction, None if the node is none."""
         kind = self._reduction(seed)
         if kind is None or not kind[1]:
             return None
@@ -171,7 +206,42 @@ class Search(Links):
                 closed = group
             tried.clear()
             waiting = self._around(group)
-        return closed if len(closed.computing) > 1 else None
+        return closed
+
+    def found(self) -> list[Rows]:
+        """Return groups of several nodes that do not overlap, of the nodes in no group yet.
+
+        Groups along the same rows that read the same values are one.
+        """
+        taken, groups = set(self.grouped), list[Rows]()
+        for number in range(len(self.graph.nodes)):
+            found = self.grow(number, taken) if number not in taken else None
+            if found is None:
+                continue
+            taken.update(found.nodes)
+            for place, other in enumerate(groups):
+                both = self._joined(other, found)
+                if both is not None:
+                    groups[place] = both
+                    break
+            else:
+                groups.append(found)
+        return [group for group in groups if len(group.computing) > 1]
+
+    def _joined(self, a: Rows, b: Rows) -> Rows | None:
+        """Return two groups as one, None if they read nothing in common or that is not correct."""
+        if (a.shape, a.axes) != (b.shape, b.axes):
+            return None
+        shared = set(self.inputs(a)).intersection(self.inputs(b))
+        if all(self.graph.specs[v].shape != a.shape for v in shared):
+            return None
+        both = replace(
+            a,
+            roles=a.roles | b.roles,
+            computing=a.computing | b.computing,
+            between=a.between | b.between,
+        )
+        return both if self._right(both, list(both.roles)) and self._closed(both) else None
 
     def _around(self, group: Rows) -> list[int]:
         """Return nodes that read values of a group, and nodes whose values it reads."""
@@ -186,7 +256,8 @@ class Search(Links):
                     found.add(reader)
         for number in group.computing:
             found.update(self.maker[v] for v in self.graph.nodes[number].inputs if v in self.maker)
-        return sorted(found - group.nodes)
+        # Values of rows may follow; those along the rows must be read now, or again.
+        return sorted(found - group.nodes, key=lambda n: (self.reads(group, n) != "along", n))
 
     def _with(self, group: Rows, number: int) -> Rows | None:
         """Return a group with one more node, None if that is not possible."""
@@ -213,7 +284,7 @@ class Search(Links):
 
     def _right(self, group: Rows, new: Sequence[int]) -> bool:
         """Return whether a group with new values may be one launch once it is closed."""
-        if len(group.computing) > _STEPS or len(self.results(group)) > _RESULTS:
+        if len(group.computing) > _STEPS or not self._few(group, _BEYOND):
             return False
         readers = (n for n in group.computing if not self._sources(n).isdisjoint(new))
         if any(self.links(group, number) is None for number in readers):
@@ -221,10 +292,16 @@ class Search(Links):
         outside = self.inputs(group)
         return len(outside) <= _OPERANDS and not self.depend(outside, group.nodes)
 
+    def _few(self, group: Rows, beyond: int = 0) -> bool:
+        """Return whether a group has few results, or at most so many beyond."""
+        found = self.results(group)
+        along = sum(group.roles[v] == "along" for v in found)
+        return along <= _RESULTS + beyond and len(found) - along <= _OF_ROWS + beyond
+
     def _closed(self, group: Rows) -> bool:
-        """Return whether no other node reads the results of the group's movement ops."""
+        """Return whether no other node reads the results of movement ops, and results are few."""
         values = [v for n in group.between for v in self.graph.nodes[n].outputs]
-        return not self._read_outside(group, values)
+        return not self._read_outside(group, values) and self._few(group)
 
     def _read_outside(self, group: Rows, values: Iterable[int]) -> list[int]:
         nodes = group.nodes

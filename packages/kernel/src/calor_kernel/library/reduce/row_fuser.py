@@ -78,13 +78,15 @@ class RowFuser(Fuser):
 
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return groups that do not overlap, in the order of their first reductions."""
-        search, ceilings = Search(graph), ceilings_of(info)
-        taken: set[int] = set()
-        for number in range(len(graph.nodes)):
-            found = search.grow(number, taken) if number not in taken else None
-            if found is not None:
-                taken.update(found.nodes)
-                yield _Writer(search, found).group(ceilings)
+        return self.among(graph, info, range(len(graph.nodes)))
+
+    def among(
+        self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
+    ) -> Iterable[Group]:
+        """Return groups of free nodes that do not overlap."""
+        search, ceilings = Search(graph, units), ceilings_of(info)
+        for found in search.found():
+            yield _Writer(search, found).group(ceilings)
 
 
 class _Writer:

@@ -1,0 +1,258 @@
+"""Independent chains with one expression as one piece of work: horizontal fusion.
+
+Requirements: siblings do not depend on each other, and have dense operands and single values only.
+They run at the place of the last of them, so values that nodes between would have released are
+limited in size; results of the graph are written at the end anyway.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.cost import Ceilings, moved
+from calor_kernel.contract.fuser import Group
+from calor_kernel.contract.work import (
+    Argument,
+    Candidates,
+    Input,
+    Launch,
+    Output,
+    Refusal,
+    Request,
+    View,
+    Work,
+    lowering,
+    row_major,
+)
+from calor_kernel.library.elementwise.links import Links
+from calor_kernel.library.elementwise.lower import lower_problem, problem_of
+from calor_kernel.library.elementwise.many import Member, launch_many
+from calor_kernel.library.elementwise.operations import Expression
+from calor_kernel.library.elementwise.paths import Path, along, in_place, move_of
+from calor_kernel.library.steps import redirected
+
+SIBLINGS: Final = "elementwise_siblings"
+# Bytes of values that wait for their siblings' nodes.
+_WAITING: Final = 32 << 20
+_Operands = tuple[tuple[int, Path], ...]
+
+
+@lowering(SIBLINGS, strided=True)
+def lower_siblings(request: Request) -> Sequence[Work] | Refusal:
+    """Lower an ``expression`` for each of ``members``: its operands, and numbers of its results.
+
+    Operands are pairs of an input's number and a path. A member whose operands are not flat here
+    gets a launch of its own.
+    """
+    expression: Expression = request.attributes["expression"]
+    members: tuple[tuple[_Operands, tuple[int, ...]], ...] = request.attributes["members"]
+    readers = Counter(n for operands, _ in members for n, _ in operands)
+    forms: dict[tuple[int, ...], list[_Viewed]] = {}
+    small: list[_Viewed] = []
+    alone: list[_Viewed] = []
+    for operands, results in members:
+        moved = [along(path, request.inputs[n]) for n, path in operands]
+        views = [view for view in moved if view is not None]
+        if len(views) < len(moved):
+            return Refusal("an operand has no strides on its way")
+        problem = problem_of(expression, views, [request.outputs[n] for n in results], request.info)
+        viewed = _Viewed(Member(problem, tuple(n for n, _ in operands), results), operands)
+        if problem.count == 1:
+            small.append(viewed)
+        elif problem.is_flat:
+            forms.setdefault(tuple(s[0] for s in problem.strides), []).append(viewed)
+        else:
+            alone.append(viewed)
+    # A single element is as dense as it is one value.
+    if small:
+        forms.setdefault(next(iter(forms), (1,) * len(expression.operands)), []).extend(small)
+    launches: list[Launch] = []
+    pairs: list[tuple[int, int]] = []
+    for steps, form in forms.items():
+        if len(form) > 1:
+            launches += launch_many([one.member for one in form], steps, request.info)
+            pairs += (pair for one in form for pair in one.in_place(steps))
+        else:
+            alone += form
+    for one in alone:
+        launches += _alone(one.member)
+        pairs += one.in_place()
+    return Candidates.of(
+        [Work(tuple(launches), in_place=tuple((n, k) for n, k in pairs if readers[n] == 1))]
+    )
+
+
+class _Viewed(NamedTuple):
+    """A member with its operands and their paths."""
+
+    member: Member
+    operands: _Operands
+
+    def in_place(self, steps: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
+        """Yield the inputs that results may overwrite."""
+        problem, targets = self.member.problem, self.member.targets
+        views, outputs = problem.views, problem.outputs
+        for n, k in in_place(self.operands, views, outputs, problem.info, steps):
+            yield n, targets[k]
+
+
+def _alone(member: Member) -> Iterator[Launch]:
+    """Yield the launches of one member."""
+    places: dict[Argument, Argument] = {Input(k): Input(n) for k, n in enumerate(member.sources)}
+    places |= {Output(k): Output(n) for k, n in enumerate(member.targets)}
+    for one in lower_problem(member.problem)[0].launches:
+        yield redirected(one, places)
+
+
+class _Read(NamedTuple):
+    """An operand: a value with a path, and the memory that it is a part of with a path.
+
+    ``one``: whether all elements read one element; None if there is only one element.
+    """
+
+    value: tuple[int, Path]
+    base: tuple[int, Path]
+    one: bool | None
+
+
+class _Chain(NamedTuple):
+    """A chain and its operands."""
+
+    group: Group
+    operands: tuple[_Read, ...]
+
+
+def joined(links: Links, chains: Iterable[Group], ceilings: Ceilings) -> Iterator[Group]:
+    """Yield groups of several chains each, which have one expression and are independent."""
+    forms: dict[Expression, dict[tuple[bool | None, ...], list[_Chain]]] = {}
+    for chain in chains:
+        found = _read(links, chain)
+        if found is not None:
+            of_one = forms.setdefault(chain.attributes["expression"], {})
+            form = tuple(read.one for read in found)
+            of_one.setdefault(form, []).append(_Chain(chain, found))
+    for of_one in forms.values():
+        for form, alike in _with_small(of_one).items():
+            for siblings in _independent(links, alike) if len(alike) > 1 else ():
+                if len(siblings) > 1:
+                    yield _group(links, form, siblings, ceilings)
+
+
+def _with_small(
+    forms: dict[tuple[bool | None, ...], list[_Chain]],
+) -> dict[tuple[bool | None, ...], list[_Chain]]:
+    """Return the chains by form; those of one element, which have any form, are in the first."""
+    small = [form for form in forms if None in form]
+    large = [form for form in forms if None not in form]
+    if not small or not large:
+        return forms
+    first = [*forms[large[0]], *(chain for form in small for chain in forms[form])]
+    return {form: forms[form] for form in large} | {large[0]: first}
+
+
+def _read(links: Links, chain: Group) -> tuple[_Read, ...] | None:
+    """Return a chain's operands, None if one is not dense and has many values.
+
+    Single values are read from the memory that they are a part of, since siblings often read parts
+    of one array.
+    """
+    shape = links.graph.specs[chain.outputs[0]].shape
+    dense, found = row_major(shape), []
+    axes = [k for k, n in enumerate(shape) if n != 1]
+    for number, path in chain.attributes["operands"]:
+        value = chain.inputs[number]
+        base, way = _base(links, value, path)
+        view = along(way, View.dense(links.graph.specs[base]))
+        if view is None:
+            return None
+        one = not any(view.strides[k] for k in axes)
+        if not one and any(view.strides[k] != dense[k] for k in axes):
+            return None
+        found.append(_Read((value, path), (base, way), one if axes else None))
+    return tuple(found)
+
+
+def _base(links: Links, value: int, path: Path) -> tuple[int, Path]:
+    """Return the memory that a value is a part of, and the path from there."""
+    while value in links.maker:
+        move = move_of(links.graph, links.maker[value])
+        before = links.graph.nodes[links.maker[value]].inputs[:1]
+        if move is None or move.result.dtype is not links.graph.specs[before[0]].dtype:
+            break
+        if along((move, *path), View.dense(links.graph.specs[before[0]])) is None:
+            break
+        value, path = before[0], (move, *path)
+    return value, path
+
+
+@dataclass(slots=True)
+class _Siblings:
+    """Chains so far, their nodes, those that they depend on, and the bytes that wait for them."""
+
+    chains: list[_Chain] = field(default_factory=list)
+    nodes: int = 0
+    above: int = 0
+    waiting: int = 0
+
+
+def _independent(links: Links, chains: Sequence[_Chain]) -> Iterator[list[_Chain]]:
+    """Yield chains that do not depend on each other, in the order of their last nodes."""
+    found = [_Siblings()]
+    for chain in sorted(chains, key=lambda one: one.group.nodes[-1]):
+        nodes, above = links.bits(chain.group.nodes), links.above(chain.group.inputs)
+        waiting = _waiting(links, chain.group)
+        for one in found:
+            apart = not (above & one.nodes or nodes & one.above)
+            if apart and (not waiting or one.waiting + waiting <= _WAITING):
+                break
+        else:
+            one = _Siblings()
+            found.append(one)
+        one.chains.append(chain)
+        one.nodes, one.above, one.waiting = (
+            one.nodes | nodes,
+            one.above | above,
+            one.waiting + waiting,
+        )
+    for one in found:
+        yield one.chains
+
+
+def _waiting(links: Links, chain: Group) -> int:
+    """Return the bytes of a chain's operands and results that may wait for its siblings."""
+    if links.wanted.issuperset(chain.outputs):
+        return 0
+    made = {v for v in chain.inputs if v in links.maker}
+    values = made.union(chain.outputs).difference(links.wanted)
+    return sum(hinted(links.graph.specs[v].nbytes) for v in values)
+
+
+def _group(
+    links: Links, form: tuple[bool | None, ...], chains: Sequence[_Chain], ceilings: Ceilings
+) -> Group:
+    graph = links.graph
+    expression: Expression = chains[0].group.attributes["expression"]
+    operands = [
+        [read.base if one else read.value for one, read in zip(form, c.operands, strict=True)]
+        for c in chains
+    ]
+    read = sorted({v for given in operands for v, _ in given})
+    inputs = {v: k for k, v in enumerate(read)}
+    outputs = [v for chain in chains for v in chain.group.outputs]
+    results = {v: k for k, v in enumerate(outputs)}
+    members = tuple(
+        (
+            tuple((inputs[v], path) for v, path in given),
+            tuple(results[v] for v in chain.group.outputs),
+        )
+        for given, chain in zip(operands, chains, strict=True)
+    )
+    nodes = tuple(sorted(n for chain in chains for n in chain.group.nodes))
+    flops = sum(graph.specs[c.group.outputs[0]].size for c in chains) * len(expression.steps)
+    cost = ceilings.seconds(moved(graph, read, outputs), flops)
+    attributes = {"expression": expression, "members": members}
+    return Group(nodes, SIBLINGS, tuple(read), tuple(outputs), cost, attributes)
