@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from calor.config import PRECISIONS
+from calor.config import HIGHEST, PRECISIONS
+from calor.dtypes import DType, float32
 from calor.errors import ArgumentError
 from calor.local import local
 
@@ -24,6 +25,17 @@ def level_of(name: str) -> str:
             f"products of float32 as they are, high may round factors to TF32, of 10 bits"
         )
     return found
+
+
+def permitted(dtype: DType) -> dict[str, str]:
+    """Return the attributes of a product of a dtype that is recorded now: its precision.
+
+    Every function that records products or convolutions for a user asks this. Gradients and
+    decompositions do not: a gradient has the precision of its product, and a decomposition the
+    highest, since what it defines is no product.
+    """
+    exact = local.precision is HIGHEST or dtype is not float32
+    return {} if exact else {"precision": local.precision}
 
 
 class matmul_precision:

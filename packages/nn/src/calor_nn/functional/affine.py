@@ -12,6 +12,7 @@ from calor.functions.operands import as_tensor, pair, select, together
 from calor.ops import elementwise as e
 from calor.ops.contraction import dot_general
 from calor.ops.indexing import gather
+from calor.precision import permitted
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -59,6 +60,7 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
         contract=((x.ndim - 1,), (weight.ndim - 1,)),
         batch=((), ()),
         dtype=x.dtype,
+        **permitted(x.dtype),
     )
     return made if bias is None else pair(e.add, made, bias)
 
@@ -105,13 +107,14 @@ def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = N
         )
     lead = tuple(range(x1.ndim - 1))
     # (*N, out, b), then the second input is contracted with the batch kept.
-    part = dot_general(x1, weight, contract=((x1.ndim - 1,), (1,)), batch=((), ()), dtype=x1.dtype)
+    said: dict[str, Any] = {"dtype": x1.dtype, **permitted(x1.dtype)}
+    part = dot_general(x1, weight, contract=((x1.ndim - 1,), (1,)), batch=((), ()), **said)
     made: Tensor = dot_general(
         part,
         x2,
         contract=((part.ndim - 1,), (x2.ndim - 1,)),
         batch=(lead, lead),
-        dtype=x1.dtype,
+        **said,
     )
     return made if bias is None else pair(e.add, made, bias)
 

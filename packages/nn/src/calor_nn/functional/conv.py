@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from calor.config import HIGHEST
-from calor.dtypes import float32
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.manipulation import reshape
 from calor.functions.operands import pair, together
-from calor.local import local
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.movement import number_like, pad, slice_
+from calor.precision import permitted
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -505,15 +503,9 @@ def _conv(
         padding=_pairs(padding, weight.shape[2:], strides, dilations, what),
         dilation=dilations,
         groups=integer(groups, f"{what}: groups"),
-        **_precision(x),
+        **permitted(x.dtype),
     )
     return unbatched(_with_bias(made, bias, what), added)
-
-
-def _precision(x: Any) -> dict[str, str]:
-    """Return the attribute that permits a less exact float32 convolution, if the user set it."""
-    exact = local.precision is HIGHEST or x.dtype is not float32
-    return {} if exact else {"precision": local.precision}
 
 
 def _transposed(
@@ -556,7 +548,7 @@ def _transposed(
         padding=tuple((p, p) if direct else (0, 0) for p in paddings),
         dilation=dilations,
         groups=integer(groups, f"{what}: groups"),
-        **_precision(x),
+        **permitted(x.dtype),
     )
     if not direct:
         made = _cropped(made, paddings, sizes)
