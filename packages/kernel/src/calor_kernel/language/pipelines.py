@@ -167,7 +167,13 @@ class Pipeline:
                 said["near"] = True
             builder.emit("copy_async", operands, (), said, memory=target.memory)
             return
-        value = source.load(index, width, mask=mask)
+        self._put(target, to, source.load(index, width, mask=mask))
+
+    def put(self, tile: int, to: Any, value: Any) -> None:
+        """Store a loaded value to an index of the tile; "stores" does it after the round's work."""
+        self._put(self.target(tile), to, value)
+
+    def _put(self, target: Pointer, to: Any, value: Any) -> None:
         # A branch alone knows its loads.
         if self.how == "stores" and current().block is self.block:
             self.loaded.append((target, to, value))

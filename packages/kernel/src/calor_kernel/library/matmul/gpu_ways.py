@@ -11,12 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Table, Way
 from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan
 from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
+from calor_kernel.library.matmul.gemv_plan import gemv_parts, gemv_plan
+from calor_kernel.library.matmul.gemv_planes import gemv_launches
 from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch
-from calor_kernel.library.matmul.problem import in_accesses
+from calor_kernel.library.matmul.predicated_mma import mma_launches
+from calor_kernel.library.matmul.predicated_simt import predicated_simt_launches, simt_plan
+from calor_kernel.library.matmul.problem import Product, in_accesses
 from calor_kernel.library.matmul.ranking import (
     by_plan,
     by_waves,
@@ -33,6 +38,9 @@ from calor_kernel.library.matmul.warp_mma import instruction_of, warp_mma_launch
 
 _NEEDED = ("matrix", "load_matrix", "async_copy", "barrier", "planes")
 _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
+# The rows or columns up to which GEMV is the first choice: before matrix instructions, before SIMT
+# tiles, and before tiles of any type.
+_BEFORE_MMA, _BEFORE_SIMT, _BEFORE_TILES = 4, 8, 32
 # For each way the plans of the cost model, by sizes alone, and further ones for timing: rows and
 # columns of a tile, terms of a step, planes down and across, stages.
 _FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
@@ -77,6 +85,36 @@ _TILED = ((16, 8, 4, 4), (16, 8, 2, 2), (16, 16, 4, 4), (8, 8, 4, 4), (16, 8, 4,
 Works = Iterator[Work | Dropped]
 
 
+def _gemv_refusal(task: Task, request: Request) -> str | None:
+    product, info = task.product, task.info
+    if product.formats is not None:
+        return "it reads no float8"
+    if not (info.has("barrier") and info.has("planes")):
+        return "units of a cube cannot add their sums"
+    most = _BEFORE_SIMT if product.single else _BEFORE_TILES
+    if _by_planes(product, info):
+        most = _BEFORE_MMA
+    if min(product.m, product.n) > most:
+        return f"it has more than {most} rows and columns"
+    return None
+
+
+def _gemv(task: Task, request: Request) -> Works:
+    """Yield GEMV, for the transposes if those have fewer rows."""
+    turned = task.product.n < task.product.m
+    made = task.swapped() if turned else task
+    plan = gemv_plan(made.product, task.info)
+    parts = gemv_parts(made.product, plan, task.info)
+    made, launches = gemv_launches(made, plan, parts, turned)
+    yield made.work(*launches, name="gemv")
+
+
+def _by_planes(product: Product, info: DeviceInfo) -> bool:
+    """Return whether matrix instructions of a plane take a product's types."""
+    fits = info.planes[0] == 32 and all(map(info.has, _NEEDED))
+    return fits and (product.halves or product.rounded)
+
+
 def _warp_mma_refusal(task: Task, request: Request) -> str | None:
     if instruction_of(task.product, task.info) is None:
         return "the device has no such matrix instruction for these types"
@@ -106,12 +144,46 @@ def _simt_refusal(task: Task, request: Request) -> str | None:
     return too_small(product)
 
 
+def _predicated_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not _by_planes(product, task.info):
+        return "no matrix instruction of the device's planes takes its types"
+    if product.k == 0 or not _dense(product):
+        return "an operand is dense along no axis"
+    return None
+
+
+def _dense(product: Product) -> bool:
+    """Return whether each operand is dense along one of its axes."""
+    return all(1 in (operand.depth, operand.free) for operand in (product.a, product.b))
+
+
+def _predicated_simt_refusal(task: Task, request: Request) -> str | None:
+    if not task.product.single:
+        return "it is not of float32"
+    if not task.info.has("barrier"):
+        return "units of a cube cannot wait for each other"
+    return None
+
+
 def _tiled_refusal(task: Task, request: Request) -> str | None:
     return "it reads no float8" if task.product.formats is not None else None
 
 
 def _warp_mma(task: Task, request: Request) -> Works:
     yield task.work(warp_mma_launch(task), name="squares")
+
+
+def _predicated(task: Task, request: Request) -> Works:
+    made, launches = mma_launches(task)
+    yield made.work(*launches, name="predicated MMA")
+
+
+def _predicated_simt(task: Task, request: Request) -> Works:
+    plan = simt_plan(task.product, task.info)
+    if plan is not None:
+        made, launches = predicated_simt_launches(task, plan)
+        yield made.work(*launches, name="predicated SIMT")
 
 
 def _simt(task: Task, request: Request) -> Works:
@@ -167,8 +239,11 @@ def _tiled(task: Task, request: Request) -> Works:
 
 WAYS: Final[Table[Task]] = Table(
     "matmul",
+    Way("GEMV", _gemv_refusal, _gemv),
     Way("warp MMA", _warp_mma_refusal, _warp_mma),
     Way("staged MMA", _staged_refusal, _staged, spare=True),
+    Way("predicated MMA", _predicated_refusal, _predicated, spare=True),
     Way("SIMT GEMM", _simt_refusal, _simt, spare=True),
+    Way("predicated SIMT", _predicated_simt_refusal, _predicated_simt, spare=True),
     Way("tiles", _tiled_refusal, _tiled, tier=2),
 )

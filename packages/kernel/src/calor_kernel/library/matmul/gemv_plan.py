@@ -1,0 +1,172 @@
+"""Plans of products of few rows by cubes of many units: who reads what of B.
+
+Requirements: lanes read adjacent accesses, a plane's lines are at least 64 bytes, and there are
+accesses in flight on every core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calor.dtypes import DType
+from calor_kernel.contract.choices import choice, is_size
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.library.matmul.blueprints import accumulator
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.split_sums import fewest_parts
+
+# Bytes of an access, and registers for the accesses of a unit that are in flight.
+_ACCESS, _AHEAD = 16, 32
+# The planes that keep a core's share of the memory busy.
+_PLANES = 12
+# Rows of C that share what is read of B.
+ROWS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class GemvPlan:
+    """Cubes of ``planes`` planes of ``lanes`` units, ``wide`` of which lie across the columns.
+
+    The other units of a plane divide the K axis, and so do ``shares`` of the planes. ``along``:
+    whether an access of ``width`` elements of B lies along the K axis; then a unit has ``each``
+    columns, else those of an access. ``a_width``: the elements of an access of A. ``rows`` rows of
+    C are computed together. ``unroll``: the accesses along the K axis that are in flight.
+    """
+
+    accumulate: DType
+    rows: int
+    along: bool
+    width: int
+    a_width: int
+    lanes: int
+    wide: int
+    each: int
+    planes: int
+    shares: int
+    unroll: int
+
+    @property
+    def deep(self) -> int:
+        """The units of a plane that divide the K axis."""
+        return self.lanes // self.wide
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return self.lanes * self.planes
+
+    @property
+    def groups(self) -> int:
+        """The groups of planes of a cube, each with columns of its own."""
+        return self.planes // self.shares
+
+    @property
+    def span(self) -> int:
+        """The columns of a plane."""
+        return self.wide * self.each
+
+    @property
+    def columns(self) -> int:
+        """The columns of a cube."""
+        return self.groups * self.span
+
+    @property
+    def terms(self) -> int:
+        """The terms of an access."""
+        return self.width if self.along else 1
+
+
+def _access(operand: Operand, size: int, k: int) -> int:
+    """Return the elements of the widest access that divides an operand."""
+    count = max(_ACCESS // int(operand.dtype.itemsize), 1)
+    while count > 1 and not operand.in_accesses(count, size, k):
+        count //= 2
+    return count
+
+
+@choice()
+def _lanes_across(n: int, width: int, nbytes: int, cubes: int, lanes: int, cores: int) -> int:
+    """Return the lanes across columns that are dense: many, but with a cube for each core.
+
+    >>> _lanes_across(3072, 8, 2, 1, 32, 132), _lanes_across(50257, 1, 2, 1, 32, 132)
+    (4, 32)
+    """
+    wide = lanes
+    while wide > 1 and (
+        (wide // 2) * width >= n
+        or (wide * width * nbytes > 64 and -(-n // (wide * width)) * cubes < cores)
+    ):
+        wide //= 2
+    return wide
+
+
+@choice()
+def _lanes_deep(k: int, width: int, lanes: int) -> int:
+    """Return the lanes along a K axis that is dense: at most one for each access."""
+    deep = lanes
+    while deep > 1 and (deep // 2) * width >= k:
+        deep //= 2
+    return deep
+
+
+@choice()
+def _columns_each(n: int, wide: int, cubes: int, cores: int, rows: int) -> int:
+    """Return the columns of a unit: several, which share what is read of A, if there are many."""
+    for each in (4, 2):
+        if -(-n // (wide * each)) * cubes >= _PLANES * cores and each * rows <= 16:
+            return each
+    return 1
+
+
+def gemv_plan(product: Product, info: DeviceInfo) -> GemvPlan:
+    """Return the plan for the sizes and strides of a product of few rows."""
+    rows = next((n for n in ROWS if product.m <= n), ROWS[-1])
+    blocks = -(-product.m // rows) * product.batches
+    lanes, b = info.planes[0], product.b
+    accumulate = accumulator(product)
+    along = b.depth == 1 or b.free != 1
+    width = _access(b, product.n, product.k)
+    if not along:
+        most = max(1, min(info.max_units // lanes, 8))
+        given = (product.n, width, int(b.dtype.itemsize), blocks, lanes, info.cores)
+        wide = _lanes_across(*given)
+        unroll = _unroll(b, width, rows, 4)
+        return GemvPlan(accumulate, rows, False, width, 1, lanes, wide, width, most, most, unroll)
+    if b.depth != 1:
+        width = 1
+    a_width = width if product.a.in_accesses(width, product.m, product.k) else 1
+    a_width = a_width if product.a.depth == 1 else 1
+    deep = _lanes_deep(product.k, width, lanes)
+    wide = lanes // deep
+    each = _columns_each(product.n, wide, blocks, info.cores, rows)
+    planes = max(1, min(info.max_units // lanes, 4))
+    shares = planes if _shared(product, wide, each, blocks, width * deep, info) else 1
+    unroll = _unroll(b, width * each, rows, 2)
+    return GemvPlan(
+        accumulate, rows, True, width, a_width, lanes, wide, each, planes, shares, unroll
+    )
+
+
+def _unroll(operand: Operand, count: int, rows: int, least: int) -> int:
+    """Return the accesses of ``count`` elements in flight; rows of A need registers too."""
+    most = max(least, 16 // rows)
+    return max(1, min(8, most, _AHEAD * 4 // (count * int(operand.dtype.itemsize))))
+
+
+def _shared(
+    product: Product, wide: int, each: int, blocks: int, terms: int, info: DeviceInfo
+) -> bool:
+    """Return whether planes share columns, because there are too few columns for all planes."""
+    few = -(-product.n // (wide * each)) * blocks < _PLANES * info.cores // 2
+    return few and product.k > 4 * terms
+
+
+def gemv_parts(product: Product, plan: GemvPlan, info: DeviceInfo) -> int:
+    """Return the parts of the K axis, 1 if there are cubes enough."""
+    sizes = (product.n, product.m, product.k, product.batches)
+    if any(map(is_size, sizes)):
+        return 1
+    cubes = -(-product.n // plan.columns) * -(-product.m // plan.rows) * product.batches
+    # Each unit has several turns, so that a part costs more than its sums.
+    turns = product.k // (plan.deep * plan.shares * plan.terms * plan.unroll)
+    return fewest_parts(2 * cubes, turns, 2, info.cores)

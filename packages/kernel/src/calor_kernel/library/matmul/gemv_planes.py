@@ -1,0 +1,220 @@
+"""Products of few rows by cubes of many units: B is read once, at the speed of memory.
+
+Requirements: any types, strides and sizes. Lanes of a plane read adjacent accesses of B, along the
+K axis or along the columns, wherever it is dense; the other lanes and the planes of a cube divide
+the K axis, and so do cubes if there are few columns. Several accesses of a unit are in flight. The
+order of a sum depends on the plan and on the parts alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calor.dtypes import int32, int64
+from calor_kernel import language as kl
+from calor_kernel.contract.launching import Grid, Multiple, launch
+from calor_kernel.contract.work import Launch
+from calor_kernel.library.matmul.gemv_plan import GemvPlan
+from calor_kernel.library.matmul.problem import narrow
+from calor_kernel.library.matmul.split_sums import Parts, in_parts
+from calor_kernel.library.matmul.task import Batches, Given, Sizes, Strides, Task
+
+
+@kl.kernel
+def gemv_planes(
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    strides: Strides[kl.Number],
+    batches: Batches[kl.Number],
+    count: kl.Size,
+    length: kl.Size,
+    c_row: kl.Size,
+    c_column: kl.Size,
+    *,
+    plan: GemvPlan,
+) -> None:
+    """Compute columns from x and rows from y of a part and a product z; there are ``count``.
+
+    A part has ``length`` terms. ``c_row``, ``c_column``: the strides of the result.
+    """
+    m, n = sizes.m, sizes.n
+    number = kl.cube_position(2)
+    part, batch = number // count, number % count
+    a_start, b_start = batches.starts(batch)
+    begin = part * length
+    end = kl.min(begin + length, sizes.k)
+    lane, plane = kl.lane_position(), kl.plane_position()
+    deep, across = (lane % plan.deep, lane // plan.deep) if plan.along else (
+        lane // plan.wide, lane % plan.wide
+    )  # fmt: skip
+    group, share = plane // plan.shares, plane % plan.shares
+    first_row = kl.cube_position(1) * plan.rows
+    column = kl.cube_position(0) * plan.columns + group * plan.span + across * plan.each
+    rows = [a_start + kl.min(first_row + r, m - 1) * strides.a_row for r in range(plan.rows)]
+    left = Left(a, rows, strides.a_depth, plan)
+    right = Right(b, b_start, column, n, strides.b_depth, strides.b_column, plan)
+    sums = kl.registers((plan.rows, plan.each), plan.accumulate)
+    step = plan.deep * plan.shares * plan.terms
+    first = begin + (share * plan.deep + deep) * plan.terms
+    reach = step * plan.unroll
+    rest: kl.Number = first
+    for p in kl.loop_range(first, end - (reach - step), reach):
+        add_terms(sums, left, right, p, step, None)
+        rest = p + reach
+    for p in kl.loop_range(rest, end, reach):
+        add_terms(sums, left, right, p, step, end)
+    add_lanes(sums, plan)
+    memory = kl.shared(plan.planes * plan.rows * plan.span, plan.accumulate)
+    if deep == 0:
+        for r in range(plan.rows):
+            for j in range(plan.each):
+                memory[(plane * plan.rows + r) * plan.span + across * plan.each + j] = sums[r, j]
+    kl.barrier()
+    whole = plan.groups * plan.rows * plan.span
+    for turn in range(-(-whole // plan.units)):
+        at = kl.unit_index() + turn * plan.units
+        place, line = at % plan.span, at // plan.span % plan.rows
+        of = at // (plan.span * plan.rows)
+        there = kl.cube_position(0) * plan.columns + of * plan.span + place
+        row = first_row + line
+        if (at < whole) & (row < m) & (there < n):
+            total = kl.constant(0, plan.accumulate)
+            for one in range(plan.shares):
+                source = (of * plan.shares + one) * plan.rows + line
+                total = total + memory[source * plan.span + place]
+            c[number * (m * n) + row * c_row + there * c_column] = total.to(c.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Rows of A: where each begins, and the stride along the K axis."""
+
+    source: kl.Pointer
+    rows: list[kl.Number]
+    depth: kl.Number
+    plan: GemvPlan
+
+    @kl.helper
+    def take(self, p: kl.Number, end: kl.Number | None) -> list[list[kl.Number]]:
+        """Return each row's elements of an access of B at a term, 0 from ``end`` on."""
+        plan, source = self.plan, self.source
+        if plan.a_width > 1:
+            vectors = [taken(source, row + p, plan.a_width, p, end) for row in self.rows]
+            return [[vector[i] for i in range(plan.a_width)] for vector in vectors]
+        places = [[row + (p + i) * self.depth for i in range(plan.terms)] for row in self.rows]
+        return [[taken(source, at, 1, p, end) for at in row] for row in places]
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Columns of B from ``column`` on, of ``count``."""
+
+    source: kl.Pointer
+    start: kl.Number
+    column: kl.Number
+    count: kl.Number
+    depth: kl.Number
+    stride: kl.Number
+    plan: GemvPlan
+
+    @kl.helper
+    def take(self, p: kl.Number, end: kl.Number | None) -> list[kl.Number]:
+        """Return the unit's accesses at a term, each of ``width`` elements, 0 from ``end`` on."""
+        plan, last = self.plan, self.count - 1
+        if not plan.along:
+            # A whole access is inside or outside of the columns.
+            inside = kl.min(self.column, self.count - plan.width)
+            at = kl.assume_multiple(self.start + p * self.depth + inside, plan.width)
+            return [taken(self.source, at, plan.width, p, end)]
+        places = [kl.min(self.column + j, last) * self.stride for j in range(plan.each)]
+        moved = p if plan.width > 1 else p * self.depth
+        return [taken(self.source, self.start + at + moved, plan.width, p, end) for at in places]
+
+
+@kl.helper
+def taken(
+    source: kl.Pointer, at: kl.Number, width: int, p: kl.Number, end: kl.Number | None
+) -> kl.Number:
+    """Return the elements of an access at a term, 0 if the term is not before an ``end``."""
+    if end is None:
+        return source.load(at, width)
+    value = kl.splat(kl.constant(0, source.dtype), width)
+    if p < end:
+        value = source.load(at, width)
+    return value
+
+
+@kl.helper
+def add_terms(
+    sums: kl.Registers,
+    left: Left,
+    right: Right,
+    p: kl.Number,
+    step: int,
+    end: kl.Number | None,
+) -> None:
+    """Add the products of some accesses ``step`` terms apart; those of B are loaded first."""
+    plan, wide = right.plan, right.plan.accumulate
+    terms = [p + u * step for u in range(plan.unroll)]
+    rights = [right.take(term, end) for term in terms]
+    for term, vectors in zip(terms, rights, strict=True):
+        if plan.along:
+            factors = [[vector[i].to(wide) for i in range(plan.width)] for vector in vectors]
+        else:
+            factors = [[vectors[0][j].to(wide)] for j in range(plan.width)]
+        for r, row in enumerate(left.take(term, end)):
+            values = [value.to(wide) for value in row]
+            for j, column in enumerate(factors):
+                for value, factor in zip(values, column, strict=True):
+                    sums[r, j] = scaled(value, factor, sums[r, j])
+
+
+def scaled(value: kl.Number, factor: kl.Number, total: kl.Number) -> kl.Number:
+    """Return total + value · factor."""
+    if total.dtype.kind == "float":
+        return kl.fma(value, factor, total)
+    return total + value * factor
+
+
+def add_lanes(sums: kl.Registers, plan: GemvPlan) -> None:
+    """Add the sums of the lanes that divide the K axis."""
+    distance = 1 if plan.along else plan.wide
+    for _ in range(plan.deep.bit_length() - 1):
+        for r in range(plan.rows):
+            for j in range(plan.each):
+                sums[r, j] = sums[r, j] + kl.plane_shuffle(sums[r, j], distance, "xor")
+        distance *= 2
+
+
+def gemv_launches(
+    task: Task, plan: GemvPlan, parts: int, turned: bool
+) -> tuple[Task, list[Launch]]:
+    """Return the launches of a plan; ``turned``: the result is that of the transposes."""
+    product = task.product
+    split = Parts.of(product.k, parts, plan.terms)
+    task, target, after = in_parts(task, split)
+    a, b = product.a, product.b
+    by_b, by_a = plan.width, plan.a_width
+    a_row, a_depth = Multiple(a.free, by_a), a.depth
+    b_column, b_depth = (Multiple(b.free, by_b), b.depth) if plan.along else (
+        b.free, Multiple(b.depth, by_b)
+    )  # fmt: skip
+    strides: Strides[Given] = Strides(a_row, a_depth, b_depth, b_column)
+    left, right = task.operands(by_a * a.dtype.itemsize, by_b * b.dtype.itemsize)
+    c_row, c_column = (1, product.m) if turned else (product.n, 1)
+    columns, rows, _ = task.tiles(plan.rows, plan.columns)
+    made = launch(
+        gemv_planes,
+        Grid(
+            (columns, rows, split.count * product.batches), (plan.units, 1, 1), plan.lanes,
+            int32 if narrow(product) else int64,
+        ),
+        task.effort(f"matmul gemv {plan.rows} rows"),
+        a=left, b=right, c=target,
+        sizes=Sizes(product.m, product.n, Multiple(product.k, plan.terms)), strides=strides,
+        batches=task.batches(by_a, by_b), count=product.batches,
+        length=Multiple(split.length, plan.terms), c_row=c_row, c_column=c_column, plan=plan,
+    )  # fmt: skip
+    return task, [made, *after]

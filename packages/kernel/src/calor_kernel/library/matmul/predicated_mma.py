@@ -1,0 +1,206 @@
+"""Products of any sizes by matrix instructions: few rows or columns, odd sizes, unaligned lines.
+
+Requirements: operands of half types, or of float32 that may be rounded, with dense rows or columns.
+Tiles are as narrow as the product, edges are predicated, and the K axis is divided if there are few
+tiles. Lines that are not of whole accesses are copied element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from calor_kernel import language as kl
+from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
+from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.lines import Lines
+from calor_kernel.library.gemm.mma import ACCESS, MmaPlan, store
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.ranking import cubes_of
+from calor_kernel.library.matmul.split_sums import Parts, fewest_parts, in_parts
+from calor_kernel.library.matmul.task import Batches, Sizes, Task
+
+# Planes down and across by the rows and columns of a tile, small tiles first.
+_PLANES: Final[Mapping[tuple[int, int], tuple[int, int]]] = MappingProxyType(
+    {
+        (16, 16): (1, 2),
+        (16, 32): (1, 4),
+        (16, 64): (1, 4),
+        (16, 128): (1, 4),
+        (32, 16): (2, 2),
+        (32, 32): (2, 2),
+        (32, 64): (2, 2),
+        (32, 128): (1, 4),
+        (64, 16): (4, 1),
+        (64, 32): (4, 1),
+        (64, 64): (2, 2),
+        (128, 16): (4, 1),
+        (128, 32): (4, 1),
+    }
+)
+_SIZES = (16, 32, 64)
+# Bytes of a step along the K axis, of lines of whole accesses and of others.
+_LINE, _SHORT = 128, 64
+# Minimum of steps of a part.
+_LEAST = 4
+
+
+@kl.kernel
+def predicated_mma(
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    a_stride: kl.Stride,
+    b_stride: kl.Stride,
+    batches: Batches[kl.Number],
+    count: kl.Size,
+    length: kl.Size,
+    *,
+    plan: MmaPlan,
+    accesses: tuple[int, int],
+    ahead: bool,
+) -> None:
+    """Compute a tile of a part, of ``length`` terms, and of a product z; there are ``count``.
+
+    ``accesses``: the elements of an access of each operand. ``ahead``: whether copies are
+    asynchronous.
+    """
+    if ahead:
+        # The compiler otherwise spills some registers rather than take more.
+        kl.launch_attributes(cubes_per_core=2)
+    m, n, k = sizes.m, sizes.n, sizes.k
+    number = kl.cube_position(2)
+    part, batch = number // count, number % count
+    a_start, b_start = batches.starts(batch)
+    begin = part * length
+    end = kl.min(begin + length, k)
+    first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units() if ahead else "stores")
+    sums, row, column = plan.sums()
+    left = Lines(a, a_start, a_stride, first_row, m, plan.a_along)
+    right = Lines(b, b_start, b_stride, first_column, n, plan.b_along)
+
+    def load(pipe: kl.Pipeline, at: kl.Index) -> None:
+        take_pieces(pipe, plan, left, True, end, at, accesses[0])
+        take_pieces(pipe, plan, right, False, end, at, accesses[1])
+
+    plan.accumulate(sums, pipe, (load,), row, column, begin, end)
+    top, start = first_row + row, first_column + column
+    store(sums, c, (number * m + top) * n + start, n, (m - top, n - start))
+
+
+@kl.helper
+def take_pieces(
+    pipe: kl.Pipeline,
+    plan: MmaPlan,
+    lines: Lines,
+    first: bool,
+    end: kl.Index,
+    begin: kl.Index,
+    access: int,
+) -> None:
+    """Start copying an operand's tile of a step in accesses of some elements, 0 beyond its end."""
+    size, at = plan.rows if first else plan.columns, plan.layout(first)
+    pieces = size * plan.depth // access
+    for turn in range(-(-pieces // plan.units)):
+        piece = kl.unit_index() + turn * plan.units
+        place, p = lines.split(piece, size, plan.depth, access)
+        to = at(place, p) if first else at(p, place)
+        across, deep = lines.first + place, begin + p
+        if (pieces % plan.units == 0) or (piece < pieces):
+            take_piece(pipe, 0 if first else 1, to, lines, (across, deep), end, access)
+
+
+@kl.helper
+def take_piece(
+    pipe: kl.Pipeline,
+    tile: int,
+    to: kl.Index,
+    lines: Lines,
+    place: tuple[kl.Index, kl.Index],
+    end: kl.Index,
+    access: int,
+) -> None:
+    """Copy an access of an operand, or zeros if it is beyond its end."""
+    inside, index = lines.inside(*place, end), lines.index(*place)
+    if pipe.how == "async":
+        pipe.copy(tile, to, lines.source, index, access, inside)
+    else:
+        # A masked vector would be read element by element.
+        value = lines.source.load(kl.select(inside, index, lines.start), access)
+        pipe.put(tile, to, kl.select(inside, value, kl.splat(0, access).to(value.dtype)))
+
+
+def access_of(operand: Operand, size: int, k: int) -> int:
+    """Return the elements of an access: 16 bytes, or one element."""
+    count = ACCESS // int(operand.dtype.itemsize)
+    return count if operand.in_accesses(count, size, k) else 1
+
+
+def mma_plan(product: Product, info: DeviceInfo) -> tuple[MmaPlan, tuple[int, int]]:
+    """Return the plan of a product, and the elements of an access of each operand."""
+    a, b = product.a, product.b
+    accesses = access_of(a, product.m, product.k), access_of(b, product.n, product.k)
+    item = int(a.dtype.itemsize)
+    whole = min(accesses) > 1
+    depth = (_LINE if whole and product.k * item > _SHORT else _SHORT) // item
+    rows = next((n for n in _SIZES if product.m <= n), _SIZES[-1])
+    columns = next((n for n in _SIZES if product.n <= n), _SIZES[-1])
+
+    def plan(rows: int, columns: int) -> MmaPlan:
+        stages = 2 if min(accesses) * item < 4 else 3 if rows + columns > 96 else 4
+        planes = _PLANES[rows, columns]
+        return MmaPlan(a.dtype, rows, columns, depth, *planes, stages, *product.along)
+
+    # Longer tiles read the shorter operand less often.
+    for long in ((rows, 128), (128, columns)):
+        if long in _PLANES and rows != columns and whole:
+            made = plan(*long)
+            if cubes_of(product, made) >= info.cores and _longer(product, long):
+                return made, accesses
+    return plan(rows, columns), accesses
+
+
+def _longer(product: Product, tile: tuple[int, int]) -> bool:
+    return product.n > product.m if tile[1] > tile[0] else product.m > product.n
+
+
+def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
+    """Return the launches of a product with dense axes."""
+    product, info = task.product, task.info
+    plan, accesses = mma_plan(product, info)
+    a, b = product.a, product.b
+    parts = 1
+    if not any(map(is_size, (product.m, product.n, product.k, product.batches))):
+        steps = -(-product.k // plan.depth)
+        parts = fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
+    split = Parts.of(product.k, parts, plan.depth)
+    task, target, after = in_parts(task, split)
+    strides = (o.free if o.depth == 1 else o.depth for o in (a, b))
+    a_stride, b_stride = (Multiple(s, n) for s, n in zip(strides, accesses, strict=True))
+    item = int(a.dtype.itemsize)
+    left, right = task.operands(accesses[0] * item, accesses[1] * item)
+    columns, rows, _ = task.tiles(plan.rows, plan.columns)
+    # The dense axes of operands are read in whole accesses.
+    m, n, k = divisors(product, accesses)
+    grid = Grid((columns, rows, split.count * product.batches), (plan.units, 1, 1), info.planes[0])
+    made = launch(
+        predicated_mma, grid, task.effort(f"matmul predicated {plan.rows}x{plan.columns}"),
+        a=left, b=right, c=Bound(target.place, target.dtype, ACCESS),
+        sizes=Sizes(Multiple(product.m, m), Multiple(product.n, n), Multiple(product.k, k)),
+        a_stride=a_stride, b_stride=b_stride, batches=task.batches(*accesses),
+        count=product.batches, length=Multiple(split.length, plan.depth), plan=plan,
+        accesses=accesses, ahead=min(accesses) * item >= 4,
+    )  # fmt: skip
+    return task, [made, *after]
+
+
+def divisors(product: Product, accesses: tuple[int, int]) -> tuple[int, int, int]:
+    """Return the known divisors of the sizes, which are those of the dense axes' accesses."""
+    m, n = (1 if along else by for along, by in zip(product.along, accesses, strict=True))
+    k = max(by if along else 1 for along, by in zip(product.along, accesses, strict=True))
+    return m, n, k

@@ -1,0 +1,160 @@
+"""Float32 products of any sizes and strides by SIMT register tiles: edges are predicated.
+
+Requirements: elements are copied one by one where lines are not of whole accesses, asynchronously
+where the device can. Tiles are as narrow as the product, and the K axis is divided if there are few
+tiles. Each sum adds its terms in the order of the K axis, by fused multiply-adds.
+"""
+
+from __future__ import annotations
+
+from calor.dtypes import int32, int64
+from calor_kernel import language as kl
+from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
+from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.lines import StridedLines
+from calor_kernel.library.gemm.simt import multiply, simt_tile
+from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
+from calor_kernel.library.matmul.problem import Operand, Product, narrow
+from calor_kernel.library.matmul.ranking import cubes_of, too_much
+from calor_kernel.library.matmul.split_sums import Parts, fewest_parts, in_parts
+from calor_kernel.library.matmul.task import Batches, Sizes, Strides, Task
+
+# Units down and across, register tiles of each down and across, terms of a step: large tiles first.
+_Tiles = tuple[tuple[int, int, int, int, int], ...]
+_TILES: _Tiles = ((16, 16, 1, 2, 16), (16, 8, 1, 2, 16), (8, 8, 1, 1, 16))
+_LEAST_ROWS: _Tiles = ((4, 16, 1, 2, 16), (4, 16, 1, 1, 16))
+_LEAST_COLUMNS: _Tiles = ((16, 4, 2, 1, 16), (16, 4, 1, 1, 16))
+_FEW_ROWS: _Tiles = ((8, 16, 1, 1, 16), (8, 8, 1, 1, 16), (4, 16, 1, 1, 16))
+_FEW_COLUMNS: _Tiles = ((16, 8, 1, 1, 16), (8, 8, 1, 1, 16), (16, 4, 1, 1, 16))
+_STAGES = 3
+# Rows or columns that are few, and the minimum of steps of a part.
+_FEW, _LEAST = 32, 8
+
+
+@kl.kernel
+def predicated_simt(
+    a: kl.In,
+    b: kl.In,
+    c: kl.Out,
+    sizes: Sizes[kl.Number],
+    strides: Strides[kl.Number],
+    batches: Batches[kl.Number],
+    count: kl.Size,
+    length: kl.Size,
+    *,
+    plan: SimtPlan,
+    accesses: tuple[int, int],
+    run: int,
+) -> None:
+    """Compute a tile of a part, of ``length`` terms, and of a product z; there are ``count``.
+
+    ``accesses``: the elements of an access of each operand; ``run``: of the result.
+    """
+    kl.launch_attributes(cubes_per_core=plan.together)
+    m, n, k = sizes.m, sizes.n, sizes.k
+    number = kl.cube_position(2)
+    part, batch = number // count, number % count
+    a_start, b_start = batches.starts(batch)
+    begin = part * length
+    end = kl.min(begin + length, k)
+    first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
+    left = StridedLines(a, a_start, first_row, m, strides.a_row, strides.a_depth)
+    right = StridedLines(b, b_start, first_column, n, strides.b_column, strides.b_depth)
+    tile = simt_tile(plan)
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
+
+    def load(pipe: kl.Pipeline, at: kl.Index) -> None:
+        copy_pieces(pipe, 0, left, end, at, plan, accesses[0])
+        copy_pieces(pipe, 1, right, end, at, plan, accesses[1])
+
+    multiply(tile, pipe, (load,), begin, end)
+    for i, row in tile.rows(first_row):
+        for j, column in tile.columns(first_column, run):
+            if (row < m) & (column < n):
+                c.store((number * m + row) * n + column, tile.value(i, j, run))
+
+
+@kl.helper
+def copy_pieces(
+    pipe: kl.Pipeline,
+    tile: int,
+    lines: StridedLines,
+    end: kl.Index,
+    begin: kl.Index,
+    plan: SimtPlan,
+    access: int,
+) -> None:
+    """Copy an operand's tile of a step; neighbouring units copy along the dense axis."""
+    size, along = (plan.columns, plan.b_along) if tile else (plan.rows, plan.a_along)
+    whole = size * plan.depth // access
+    for turn in range(-(-whole // plan.units)):
+        piece = kl.unit_index() + turn * plan.units
+        if along:
+            place, deep = piece // plan.depth, piece % plan.depth
+        else:
+            place, deep = piece % (size // access) * access, piece // (size // access)
+        across, term = lines.first + place, begin + deep
+        inside = (across < lines.count) & (term < end)
+        if (whole % plan.units == 0) or (piece < whole):
+            to = place + deep * (size + FOUR)
+            pipe.copy(tile, to, lines.source, lines.index(across, term), access, inside)
+
+
+def access_of(operand: Operand, size: int, k: int) -> int:
+    """Return the elements of an access: four across the K axis, one along it or of any line."""
+    return FOUR if operand.depth != 1 and operand.in_accesses(FOUR, size, k) else 1
+
+
+def simt_plan(product: Product, info: DeviceInfo) -> SimtPlan | None:
+    """Return the largest tile that fills the device, else the smallest; None if none fits."""
+    tiles = _TILES
+    if product.m <= _FEW:
+        tiles = _FEW_ROWS if product.m > _FEW // 2 else _LEAST_ROWS
+    elif product.n <= _FEW:
+        tiles = _FEW_COLUMNS if product.n > _FEW // 2 else _LEAST_COLUMNS
+    plans = [SimtPlan(*made, *product.along, stages=_STAGES) for made in tiles]
+    fitting = [plan for plan in plans if too_much(plan.units, plan.shared_bytes, info) is None]
+    filling = (plan for plan in fitting if _fills(product, plan, info))
+    return next(filling, fitting[-1] if fitting else None)
+
+
+def _fills(product: Product, plan: SimtPlan, info: DeviceInfo) -> bool:
+    """Return whether tiles fill the device, and none is half empty."""
+    full = plan.rows < 2 * product.m and plan.columns < 2 * product.n
+    return full and cubes_of(product, plan) >= info.cores
+
+
+def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Launch]]:
+    """Return the launches of a plan."""
+    product, info = task.product, task.info
+    a, b = product.a, product.b
+    accesses = access_of(a, product.m, product.k), access_of(b, product.n, product.k)
+    parts = 1
+    if not any(map(is_size, (product.m, product.n, product.k, product.batches))):
+        steps = -(-product.k // plan.depth)
+        parts = fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
+    split = Parts.of(product.k, parts, plan.depth)
+    task, target, after = in_parts(task, split)
+    run = FOUR if product.n % FOUR == 0 else 1
+    by_a, by_b = accesses
+    columns, rows, _ = task.tiles(plan.rows, plan.columns)
+    left, right = task.operands(by_a * FOUR, by_b * FOUR)
+    strides = Strides(
+        a.free, Multiple(a.depth, by_a) if by_a > 1 else a.depth,
+        Multiple(b.depth, by_b) if by_b > 1 else b.depth, b.free,
+    )  # fmt: skip
+    made = launch(
+        predicated_simt,
+        Grid(
+            (columns, rows, split.count * product.batches), (plan.units, 1, 1), info.planes[0],
+            int32 if narrow(product) else int64,
+        ),
+        task.effort(f"matmul predicated {plan.kind} {plan.rows}x{plan.columns}"),
+        a=left, b=right, c=Bound(target.place, target.dtype, ACCESS),
+        sizes=Sizes(product.m, Multiple(product.n, run), product.k), strides=strides,
+        batches=task.batches(by_a, by_b), count=product.batches,
+        length=Multiple(split.length, plan.depth), plan=plan, accesses=accesses, run=run,
+    )  # fmt: skip
+    return task, [made, *after]

@@ -1,0 +1,92 @@
+"""Are products of few rows or columns what the reference says, for every layout and type?"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_kernel.library.matmul import gpu_ways
+from calor_kernel.runtime.backend import KernelBackend
+
+from .test_matmul import ONE, check
+
+NONE = ((), ())
+# Devices of few cores have no parts of the K axis, those of many have.
+CORES = (1, 100)
+SHAPES = [
+    (1, 768, 40),
+    (1, 301, 7),
+    (3, 64, 33),
+    (8, 130, 64),
+    (5, 8, 200),
+    (40, 96, 1),
+    (33, 65, 2),
+    (1, 4096, 1),
+    (1, 1, 40),
+    (6, 40, 70),
+    (2, 0, 5),
+]
+ORDERS = [(None, None), (None, (1, 0)), ((1, 0), None), ((1, 0), (1, 0))]
+
+
+@pytest.fixture(params=CORES)
+def backend(request):
+    return KernelBackend(
+        "lanes", lambda index: LanesDevice(replace(MANY_UNITS, cores=request.param))
+    )
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    found = []
+
+    def launches(*given, made=gpu_ways.gemv_launches):
+        found.append(made(*given))
+        return found[-1]
+
+    monkeypatch.setattr(gpu_ways, "gemv_launches", launches)
+    return found
+
+
+@pytest.mark.parametrize("orders", ORDERS, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_shapes(backend, taken, shape, orders):
+    m, k, n = shape
+    check(backend, ((m, k), (k, n), ONE, NONE, orders), "float32", "float32")
+    assert taken
+
+
+@pytest.mark.parametrize("orders", ORDERS[:2], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "result"),
+    [
+        *(("bfloat16", "bfloat16"), ("float16", "float32"), ("float64", "float64")),
+        *(("int8", "int32"), ("int8", "int8"), ("int64", "int64"), ("bool", "bool")),
+        *(("uint8", "uint8"), ("complex64", "complex64")),
+    ],
+)
+def test_types(backend, taken, dtype, result, orders):
+    for m, k, n in ((2, 80, 24), (20, 37, 3)):
+        check(backend, ((m, k), (k, n), ONE, NONE, orders), dtype, result)
+    assert taken
+
+
+@pytest.mark.parametrize("orders", [(None, None), ((0, 2, 1), None), (None, (0, 2, 1))], ids=str)
+def test_batches(backend, taken, orders):
+    for m, k, n in ((1, 72, 24), (7, 33, 2)):
+        row = ((3, m, k), (3, k, n), ((2,), (1,)), ((0,), (0,)), orders)
+        check(backend, row, "float32", "float32")
+    assert taken
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_shapes(backend, taken, seed):
+    rng = np.random.default_rng(seed)
+    m, k, n = (int(rng.integers(1, most)) for most in (9, 400, 300))
+    if rng.random() < 0.5:
+        m, n = n, m
+    orders = ORDERS[int(rng.integers(4))]
+    dtype = ("float32", "bfloat16", "float16")[int(rng.integers(3))]
+    check(backend, ((m, k), (k, n), ONE, NONE, orders), dtype, dtype)
+    assert taken

@@ -1,0 +1,96 @@
+"""Are products of odd sizes and few rows what the reference says, on tiles with edges?"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calor_interpreter.device import LanesDevice
+from calor_kernel.library.matmul import gpu_ways
+from calor_kernel.runtime.backend import KernelBackend
+
+from .test_gemv_planes import ORDERS
+from .test_matmul import ONE, check
+from .test_units import INFO
+
+NONE = ((), ())
+# Rows, terms and columns: of whole accesses, of one operand alone, and of none.
+SHAPES = [
+    (16, 128, 72),
+    (32, 40, 136),
+    (9, 147, 30),
+    (70, 64, 33),
+    (65, 27, 64),
+    (130, 72, 17),
+    (31, 257, 131),
+    (66, 35, 67),
+]
+# Those with "tf32" may be rounded.
+TYPES = [
+    *(("bfloat16", "bfloat16"), ("float16", "float32")),
+    *(("float32", "float32"), ("float32", "float32", "tf32")),
+]
+# A GPU of few cores has no parts of the K axis, one of many has.
+CORES = (1, 100)
+
+
+@pytest.fixture(params=CORES)
+def backend(request):
+    info = replace(INFO, cores=request.param)
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    found = []
+
+    def noted(made):
+        return lambda *given: found.append(made(*given)) or found[-1]
+
+    for name in ("mma_launches", "predicated_simt_launches"):
+        monkeypatch.setattr(gpu_ways, name, noted(getattr(gpu_ways, name)))
+    return found
+
+
+def checked(backend, row, types):
+    more = {"precision": "high"} if "tf32" in types else {}
+    check(backend, row, *types[:2], 2e-3 if more else None, **more)
+
+
+@pytest.mark.parametrize("orders", ORDERS, ids=str)
+@pytest.mark.parametrize("types", TYPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_shapes(backend, taken, shape, types, orders):
+    m, k, n = shape
+    checked(backend, ((m, k), (k, n), ONE, NONE, orders), types)
+    # GEMV has further rows if they are not of matrix instructions.
+    assert taken or (types == TYPES[2] and min(m, n) <= 8)
+
+
+@pytest.mark.parametrize("types", TYPES, ids=str)
+def test_batches(backend, taken, types):
+    for m, k, n in ((20, 24, 24), (33, 65, 30)):
+        row = ((3, m, k), (3, k, n), ((2,), (1,)), ((0,), (0,)), (None, (0, 2, 1)))
+        checked(backend, row, types)
+    assert taken
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_devices_without_matrix_instructions(taken, shape, asynchronous):
+    missing = {"load_matrix"} | (set() if asynchronous else {"async_copy"})
+    info = replace(INFO, cores=20, features=INFO.features - missing, shared_bytes=48 << 10)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    m, k, n = shape
+    for orders in ORDERS[::3]:
+        check(backend, ((m, k), (k, n), ONE, NONE, orders), "float32", "float32")
+    assert bool(taken) is (min(m, n) > 8)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_shapes(backend, taken, seed):
+    rng = np.random.default_rng(seed)
+    m, k, n = (int(rng.integers(17, most)) for most in (140, 200, 140))
+    orders = ORDERS[int(rng.integers(4))]
+    checked(backend, ((m, k), (k, n), ONE, NONE, orders), TYPES[seed % 4])
+    assert taken
