@@ -23,6 +23,7 @@ from calor_kernel.language import (
     plane_ballot,
     plane_reduce,
     plane_shuffle,
+    selected,
     shared,
     sqrt,
     unit_position,
@@ -102,6 +103,19 @@ def test_units_together() -> None:
         assert part in text
     floats = together.build([F, Buffer(int64)], cube=(32, 1, 1), plane=32)
     assert "x = x + __shfl_xor_sync(0xffffffffu, x, 16);" in print_kernel(floats, CudaCpp())
+
+
+@kernel
+def chosen(x: Any, y: Any, n: Any) -> None:
+    one = selected([x, y], n)
+    y[0] = one[0]
+
+
+def test_a_pointer_to_written_memory_takes_memory_that_is_only_read() -> None:
+    built = chosen.build([Buffer(float32, writable=False), F, Scalar(int32)])
+    text = print_kernel(built, CudaCpp())
+    assert "case 0: x_selected = (float *)x; break;" in text
+    assert "default: x_selected = y;" in text
 
 
 def product(function: Any, plan: Any, features: str) -> str:

@@ -69,10 +69,13 @@ def _pieces(
 
 def select(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a pointer to the memory with a number."""
-    made, names = (
-        memory_of(operation),
-        [printer.memories[m] for m in operation.attributes["memories"]],
-    )
+    made, memories = memory_of(operation), operation.attributes["memories"]
+    # A pointer to memory of which some is written takes the rest without its const.
+    plain = f"({printer.dialect.pointer(made, '').strip()})"
+    names = [
+        f"{plain if made.writable and not m.writable else ''}{printer.memories[m]}"
+        for m in memories
+    ]
     number = printer.operand(operation.operands[0])
     name = printer.memories[made] = printer.fresh(made.name)
     printer.line(f"{printer.dialect.pointer(made, name)};")

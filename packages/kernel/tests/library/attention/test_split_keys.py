@@ -62,7 +62,7 @@ def test_types(info, dtype):
         (Row(64, 8, 8, 1, 300, 64, 64), APART, ["attend_split"]),
         (Row(1, 2, 2, 17, 300, 64, 64), INFO, ["attend_mma"]),
     ],
-    ids=str,
+    ids=["joined", "apart", "many rows", "many queries"],
 )
 def test_launches(row, info, wanted):
     info = replace(info, features=info.features | {"load_matrix"}, shared_bytes=227 << 10)
@@ -77,7 +77,7 @@ def test_launches(row, info, wanted):
         (Row(features=3000), INFO, "too wide"),
         (Row(values=0), INFO, "no values"),
     ],
-    ids=str,
+    ids=["planes", "queries", "wide", "values"],
 )
 def test_refusals(row, info, reason):
     request = request_of(row, float64, info=info)
