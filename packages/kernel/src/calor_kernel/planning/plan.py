@@ -312,12 +312,15 @@ class Plan:
 
     def _postpone(self, inputs: Sequence[Any], outputs: Sequence[Any], own: Outcome | None) -> None:
         """Attach the possible failures to the results."""
-        for number, buffer in enumerate(outputs):
-            if own is None and not any(inputs[i].outcomes for i in self.given):
+        # A step of training has hundreds of inputs and outputs, and rarely an input that may fail.
+        doubtful = [i for i in self.given if inputs[i].outcomes]
+        if own is None and not doubtful:
+            for buffer in outputs:
                 buffer.outcomes = ()
-                continue
+            return
+        for number, buffer in enumerate(outputs):
             read, failing = self.depends[number]
-            inherit(buffer, [inputs[i] for i in self.given if i in read])
+            inherit(buffer, [inputs[i] for i in doubtful if i in read])
             if own is not None and failing:
                 buffer.outcomes = (*buffer.outcomes, (own, failing))
 
