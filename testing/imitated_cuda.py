@@ -268,11 +268,22 @@ class Fake:
         return 0, len(self.graphs) - 1
 
     def cuGraphAddKernelNode(self, graph: int, after: list[Any], count: int, said: Any) -> Any:
-        assert len(after) == count == min(len(self.graphs[graph]), 1)
+        # A launch without a dependency here has one by cuGraphAddDependencies.
+        assert len(after) == count <= min(len(self.graphs[graph]), 1)
         self.graphs[graph].append(())
         node = (graph, len(self.graphs[graph]) - 1)
         self.cuGraphExecKernelNodeSetParams(graph, node, said)
         return 0, node
+
+    def cuGraphAddDependencies(
+        self, graph: int, before: list[Any], after: list[Any], edges: list[Any], count: int
+    ) -> Any:
+        assert len(before) == len(after) == len(edges) == count == 1
+        assert (before[0][0], after[0][0]) == (graph, graph)
+        assert before[0][1] + 1 == after[0][1]
+        assert (edges[0].from_port, edges[0].type) == (1, 1)
+        self.calls.append("cuGraphAddDependencies")
+        return (0,)
 
     def cuGraphInstantiate(self, graph: int, flags: int) -> Any:
         return 0, graph

@@ -6,6 +6,7 @@ memory. A recorded list that runs again becomes a graph.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +19,7 @@ from calor_kernel.device.protocol import Device, Step
 from .bindings import CODES, arrays, failure, library, nccl_module, require, typed
 from .description import describe
 from .exchange import CUDA, ByCapsules, ByCupy
-from .launches import Repeated
+from .launches import OVERLAP, Repeated
 from .toolchain import CudaToolchain, architecture
 
 _FOREVER: Final = 2**63 - 1
@@ -62,11 +63,17 @@ class CudaMemory(PeerMemory):
 
 
 class CudaQueue(StreamQueue):
-    """One stream; recorded lists are launches, and a graph from their second run on."""
+    """One stream; recorded lists are launches, and a graph from their second run on.
+
+    ``overlapping``: whether a launch of a graph starts while the one before it ends.
+    """
+
+    overlapping = False
 
     def record(self, steps: Sequence[Step], slots: int) -> Repeated:
         """Return the launches with all arguments set except buffers."""
-        return Repeated(steps, self.on.stream, self.on.runtime.graphLaunch)
+        launch = self.on.runtime.graphLaunch
+        return Repeated(steps, self.on.stream, launch, self.overlapping)
 
 
 class CudaDevice(Device):
@@ -92,6 +99,7 @@ class CudaDevice(Device):
         stream = Stream(number, runtime, driver, CODES)
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain.dialect.entry, STATIC_BYTES)
+        self.queue.overlapping = found["major"] >= 9 and os.environ.get(OVERLAP, "1") != "0"
         place = (CUDA, number)
         if name == "CuPy":
             self.exchange = ByCupy(place, stream, arrays)

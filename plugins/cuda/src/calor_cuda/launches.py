@@ -2,6 +2,9 @@
 
 Requirements: a list that runs again is one call of the driver, a graph whose nodes take new
 arguments by address, so buffers may differ between runs. A list that runs once creates no graph.
+From compute capability 9.0 on a launch starts while the one before it ends: each kernel waits for
+the earlier launch at its first instruction (programmatic dependent launch; NVIDIA, CUDA C++
+Programming Guide).
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from .maps import NBYTES, Tensor, encoded, tensors
 LEAST: Final = 4
 # Limit of the graphs of a list.
 GRAPHS: Final = 3
+# Switches launches that start while the one before ends off, to find out what they gain.
+OVERLAP: Final = "CALOR_CUDA_OVERLAP"
 
 
 class Repeated(Recorded):
@@ -27,9 +32,12 @@ class Repeated(Recorded):
 
     block_bytes = NBYTES
 
-    def __init__(self, steps: Sequence[Step], stream: int, graph_launch: Any) -> None:
+    def __init__(
+        self, steps: Sequence[Step], stream: int, graph_launch: Any, overlapping: bool = False
+    ) -> None:
         super().__init__(steps, stream)
         self.graph_launch = graph_launch
+        self.overlapping = overlapping
         self.runs = 0
         # Programs that keep results for a while alternate between a few sets of buffers, each with
         # a graph.
@@ -60,7 +68,7 @@ class Repeated(Recorded):
                 return graph
         self.put(given)
         if len(self.graphs) < GRAPHS:
-            graph = Graph(self.launches, given)
+            graph = Graph(self.launches, given, self.overlapping)
         else:
             graph = self.graphs.pop()
             graph.update(self.changed(graph.handles, given), given)
@@ -68,12 +76,31 @@ class Repeated(Recorded):
         return graph
 
 
-class Graph:
-    """Launches as one object of the driver, in order; ``handles`` are its buffers."""
+def _following(driver: Any) -> Any:
+    """Return the function that lets a node start while the one before it ends; None if none."""
+    add = getattr(driver, "cuGraphAddDependencies_v2", None)
+    if add is None and int(driver.CUDA_VERSION) >= 13000:
+        add = driver.cuGraphAddDependencies
+    if add is None:
+        return None
+    edge = driver.CUgraphEdgeData()
+    edge.from_port = driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+    edge.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+    return lambda graph, before, after: add(graph, before, after, [edge], 1)
 
-    def __init__(self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...]) -> None:
+
+class Graph:
+    """Launches as one object of the driver, in order; ``handles`` are its buffers.
+
+    ``overlapping``: whether the kernels wait for the launch before theirs themselves.
+    """
+
+    def __init__(
+        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], overlapping: bool
+    ) -> None:
         from cuda.bindings import driver
 
+        follow = _following(driver) if overlapping else None
         self.handles = handles
         self.graph: Any = None
         self.made: Any = None
@@ -89,7 +116,10 @@ class Graph:
             said.blockDimX, said.blockDimY, said.blockDimZ = shape[3:]
             said.sharedMemBytes, said.kernelParams = shared, arguments
             after = self.nodes[-1:]
-            node = self._made(driver.cuGraphAddKernelNode(self.graph, after, len(after), said))
+            given = after if follow is None else []
+            node = self._made(driver.cuGraphAddKernelNode(self.graph, given, len(given), said))
+            if follow is not None and after:
+                self._made(follow(self.graph, after, [node]))
             self.parameters.append(said)
             self.nodes.append(node)
         self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))

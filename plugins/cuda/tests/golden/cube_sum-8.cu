@@ -9,6 +9,10 @@ typedef unsigned long long uint64;
 
 extern "C" __global__ void __launch_bounds__(8)
 cube_sum(const float *__restrict__ x, float *y, int64 n) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
   __shared__ __align__(4) float shared0[8];
   __align__(4) float private1[4];
   int64 unit_x = (int64)threadIdx.x;

@@ -15,6 +15,10 @@ product(
     float *c,
     int64 n,
     int64 k) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
   float32x4 t1 = float32x4{0.0f, 0.0f, 0.0f, 0.0f};
   int64 t2 = (int64)blockIdx.x * 2;
   int64 t3 = (int64)blockIdx.y * 4;

@@ -36,6 +36,12 @@ ALL_LANES: Final = "0xffffffffu"
 FENCES: Final = MappingProxyType(
     dict.fromkeys(("unit", "plane", "warpgroup", "cube"), "_block") | {"system": "_system"}
 )
+# A kernel begins when the launch before it ends, and lets the next one get ready.
+BEGIN: Final = """#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+"""
 # Of the sixteen named barriers, kernels use the first eight, warp groups the others.
 BARRIERS: Final = MappingProxyType(
     {
