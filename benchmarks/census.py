@@ -144,7 +144,7 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
             found |= {"launches": len(rows), "peak_bytes": {"calor": step.peak_bytes()}} | found
             print(launches.heads(rows), flush=True)
             print("\n".join(launches.table(rows)))
-            print(f"peak memory {found['peak_bytes']['calor'] / 2**20:.0f} MiB", flush=True)
+            print(f"peak memory {(found['peak_bytes']['calor'] or 0) / 2**20:.0f} MiB", flush=True)
             if options.sequence:
                 print("\n".join(launches.sequence(rows)))
             found["kernels"] = launches.grouped(rows)
