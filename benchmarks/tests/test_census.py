@@ -80,6 +80,22 @@ def test_launches_are_planned_for_a_described_device(tmp_path: Any, capsys: Any)
     assert any("attention" in line for line in lines)
 
 
+def test_documents_of_several_commands_are_joined() -> None:
+    def document(command: str, *cases: str) -> dict[str, Any]:
+        rows = [{"case": case, "from": command} for case in cases]
+        return {"command": command, "versions": {}, "rows": rows, "failures": []}
+
+    first, second = document("one", "a", "b"), document("two", "b", "c")
+    assert census.joined(None, first) is first
+    found = census.joined(first, second)
+    assert found["command"] == "one; two"
+    assert [(row["case"], row["from"]) for row in found["rows"]] == [
+        ("a", "one"),
+        ("b", "two"),
+        ("c", "two"),
+    ]
+
+
 def test_a_launch_has_the_ceiling_of_what_it_computes() -> None:
     ceilings = launches.Ceilings(nbytes=10.0, flops=1.0, products=100.0)
     assert ceilings.least("add elementwise", 20, 1) == 2.0
