@@ -52,7 +52,9 @@ def fresh_state(setting: Setting) -> dict[str, Array]:
     from programs.torch_peer import TorchStep
 
     importlib.import_module("torch").manual_seed(0)
-    state = TorchStep(replace(setting, dtype="float32")).state()
+    step = TorchStep(replace(setting, dtype="float32"))
+    step.calibrate()
+    state = step.state()
     if setting.mode == "decoding" and setting.model.begin is not None:
         setting.model.begin(setting.size, state)
     return state

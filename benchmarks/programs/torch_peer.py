@@ -103,6 +103,21 @@ class TorchStep:
         found: Array = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
         return found
 
+    def calibrate(self) -> None:
+        """Give batch norms the moments of the inputs: with others, activations vanish."""
+        norms = [m for m in self.module.modules() if hasattr(m, "running_mean")]
+        if not norms or self.setting.mode != "inference":
+            return
+        before = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.momentum = 1.0
+        self.module.train()
+        with self.torch.no_grad():
+            self.module(*self.inputs)
+        self.module.eval()
+        for norm, momentum in zip(norms, before, strict=True):
+            norm.momentum = momentum
+
     def gradients(self) -> tuple[float, dict[str, float]]:
         """Return the loss, and the norm of each parameter's gradient; no weight changes."""
         with self.precision():
