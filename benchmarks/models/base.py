@@ -73,9 +73,7 @@ class Calor(Library):
 
     def written(self, cache: Any, update: Any, place: Any) -> Any:
         """Return a buffer with the part that starts at the numbers ``place``."""
-        from calor.ops.movement import dynamic_update_slice
-
-        cache[...] = dynamic_update_slice(cache, update, place)
+        cache[...] = self.arrays.dynamic_update_slice(cache, update, place)
         return cache
 
     def encoder(self, layer: Any, count: int) -> Any:
