@@ -50,6 +50,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--threads", type=int, metavar="N", help="threads for everyone")
     add("--repeats", type=int, default=7, metavar="N", help="samples of a step")
     add("--json", type=Path, metavar="FILE", help="write what was found and the setting")
+    add("--append", action="store_true", help="keep what the file has of other steps")
     add("--start", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     for name in ("models", "mode", "dtype", "compare"):
@@ -105,6 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from harness import report
 
     rows, failures = [], []
+    given = sys.argv[1:] if arguments is None else arguments
+    command = shlex.join(["python", "benchmarks/census.py", *given])
+    before = None
+    if options.append and options.json.exists():
+        before = json.loads(options.json.read_text("utf-8"))
     libraries = list(dict.fromkeys(peer.partition("-")[0] for peer in options.compare))
     for setting in settings(options):
         print(f"== {setting.title}", flush=True)
@@ -116,13 +122,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failures.append(f"{setting.title}: {type(error).__name__}: {error}"[:400])
             print(f"FAILED: {failures[-1]}", flush=True)
         if options.json:
-            given = sys.argv[1:] if arguments is None else arguments
-            command = shlex.join(["python", "benchmarks/census.py", *given])
             with opened(options):
                 about = report.setting(command, options.device, libraries, options.threads)
             document = {**about, "suite": "census", "rows": rows, "failures": failures}
-            options.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+            whole = joined(before, document)
+            options.json.write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
     return int(bool(failures) or any(row.get("disagreements") for row in rows))
+
+
+def joined(before: Any, document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the commands, the versions and the rows of one before it."""
+    if before is None:
+        return document
+    rows = {row["case"]: row for row in before["rows"]}
+    rows |= {row["case"]: rows.get(row["case"], {}) | row for row in document["rows"]}
+    commands = dict.fromkeys([*before["command"].split("; "), document["command"]])
+    return {
+        **document,
+        "command": "; ".join(commands),
+        "versions": before["versions"] | document["versions"],
+        "rows": list(rows.values()),
+        "failures": [*before["failures"], *document["failures"]],
+    }
 
 
 def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -144,7 +165,7 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
             found |= {"launches": len(rows), "peak_bytes": {"calor": step.peak_bytes()}} | found
             print(launches.heads(rows), flush=True)
             print("\n".join(launches.table(rows)))
-            print(f"peak memory {found['peak_bytes']['calor'] / 2**20:.0f} MiB", flush=True)
+            print(f"peak memory {(found['peak_bytes']['calor'] or 0) / 2**20:.0f} MiB", flush=True)
             if options.sequence:
                 print("\n".join(launches.sequence(rows)))
             found["kernels"] = launches.grouped(rows)

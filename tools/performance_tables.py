@@ -12,6 +12,7 @@ from benchmark_results import (
     digits,
     duration,
     geometric_mean,
+    names_of,
     newest,
     ratios,
     setting,
@@ -225,6 +226,31 @@ def memory() -> Iterator[str]:
     yield from table(("training step of", "calor", "torch", "calor / torch"), rows)
 
 
+def census() -> Iterator[str]:
+    """Whole steps of models: times, launches and peak memory of calor, and its peers' ratios."""
+    for name in names_of("census-"):
+        result = newest(name)
+        yield from setting(result)
+        yield ""
+        peers = dict.fromkeys(p for row in result["rows"] for p in row.get("ratios", ()))
+        head = ("step", "calor", "launches", "memory beside torch", *(f"/ {p}" for p in peers))
+        yield from table(head, (step_of(row, list(peers)) for row in result["rows"]))
+        yield ""
+
+
+def step_of(row: Result, peers: Sequence[str]) -> tuple[str, ...]:
+    taken, ratios = row.get("seconds", {}).get("calor"), row.get("ratios", {})
+    memory = row.get("peak_bytes", {})
+    both = memory.get("calor") and memory.get("torch-eager")
+    return (
+        row["case"],
+        duration(taken) if taken else "",
+        str(row.get("launches", "")),
+        f"{memory['calor'] / memory['torch-eager']:.2f}" if both else "",
+        *(ratio(ratios[peer]) if peer in ratios else "" for peer in peers),
+    )
+
+
 def replanning() -> Iterator[str]:
     result = newest("replanning")
     yield from setting(result)
@@ -317,6 +343,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "cold-start": cold_start,
     "quickstart": quickstart,
     "memory": memory,
+    "census": census,
     "replanning": replanning,
     "many-sizes": many_sizes,
     "onnx-import": onnx_import,

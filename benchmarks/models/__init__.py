@@ -6,7 +6,11 @@ import importlib
 
 from models.base import Model
 
-NAMES = ("resnet50", "roberta", "gpt2", "mini_gpt")
+NAMES = (
+    *("resnet50", "roberta", "gpt2", "mini_gpt", "vit", "convnext", "unet", "lstm_lm"),
+    *("translator", "dlrm", "mobilenet_v3", "efficientnet", "speech", "graph_network"),
+    *("dcgan", "mlp_mixer"),
+)
 
 
 def load(name: str) -> Model:

@@ -39,6 +39,18 @@ class Library:
         """Return a buffer of state after a part, from ``place`` on, was overwritten."""
         raise NotImplementedError
 
+    def encoder(self, layer: Any, count: int) -> Any:
+        """Return a stack of transformer layers like one."""
+        raise NotImplementedError
+
+    def translated(self, transformer: Any, source: Any, target: Any) -> Any:
+        """Return a transformer's output, each position of the target seeing those before it."""
+        raise NotImplementedError
+
+    def added(self, x: Any, rows: Any, values: Any) -> Any:
+        """Return x with values added to its rows."""
+        raise NotImplementedError
+
     def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
         """Return an optimizer with the census's learning rate: "sgd" (momentum 0.9) or "adamw"."""
         raise NotImplementedError
@@ -61,10 +73,20 @@ class Calor(Library):
 
     def written(self, cache: Any, update: Any, place: Any) -> Any:
         """Return a buffer with the part that starts at the numbers ``place``."""
-        from calor.ops.movement import dynamic_update_slice
-
-        cache[...] = dynamic_update_slice(cache, update, place)
+        cache[...] = self.arrays.dynamic_update_slice(cache, update, place)
         return cache
+
+    def encoder(self, layer: Any, count: int) -> Any:
+        """Return calor's encoder."""
+        return self.nn.TransformerEncoder(layer, count)
+
+    def translated(self, transformer: Any, source: Any, target: Any) -> Any:
+        """Return the output of calor's transformer."""
+        return transformer(source, target, target_causal=True)
+
+    def added(self, x: Any, rows: Any, values: Any) -> Any:
+        """Return the sum by a scatter."""
+        return self.arrays.scatter_nd(x, rows[:, None], values, update="add")
 
     def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
         """Return an optimizer of calor-train."""
@@ -92,6 +114,20 @@ class Torch(Library):
     def written(self, cache: Any, update: Any, place: Any) -> Any:
         """Return a cache (N, heads, T, head) with a token at the third number of ``place``."""
         return cache.index_copy_(2, place[2:3], update)
+
+    def encoder(self, layer: Any, count: int) -> Any:
+        """Return torch's encoder; nested tensors are for padded batches, which no model has."""
+        return self.nn.TransformerEncoder(layer, count, enable_nested_tensor=False)
+
+    def translated(self, transformer: Any, source: Any, target: Any) -> Any:
+        """Return the output of torch's transformer, which takes a causal mask as such."""
+        length, options = target.shape[1], {"device": target.device, "dtype": target.dtype}
+        mask = self.nn.Transformer.generate_square_subsequent_mask(length, **options)
+        return transformer(source, target, tgt_mask=mask, tgt_is_causal=True)
+
+    def added(self, x: Any, rows: Any, values: Any) -> Any:
+        """Return the sum by torch's function."""
+        return x.index_add(0, rows, values)
 
     def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
         """Return torch's fastest form of an optimizer; one that CUDA graphs can hold on a GPU."""

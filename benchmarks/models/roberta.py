@@ -47,7 +47,7 @@ def network(library: Library, size: Size) -> Any:
         activation="gelu",
         batch_first=True,
     )
-    encoder = nn.TransformerEncoder(layer, size["layers"])
+    encoder = library.encoder(layer, size["layers"])
     return nn.Sequential(Embeddings(), encoder, Classifier())
 
 

@@ -18,6 +18,8 @@ from models.base import Array
 from programs.ours import Ours
 from programs.setting import Setting
 
+# A loss, and the norms of the parameters' gradients by name.
+Gradients = tuple[float, Mapping[str, float]]
 # The devices of calor that are the host's processor.
 PROCESSORS = ("cpu", "numpy")
 # The relative difference between two libraries' results by dtype: of scores, and of gradients.
@@ -50,7 +52,9 @@ def fresh_state(setting: Setting) -> dict[str, Array]:
     from programs.torch_peer import TorchStep
 
     importlib.import_module("torch").manual_seed(0)
-    state = TorchStep(replace(setting, dtype="float32")).state()
+    step = TorchStep(replace(setting, dtype="float32"))
+    step.calibrate()
+    state = step.state()
     if setting.mode == "decoding" and setting.model.begin is not None:
         setting.model.begin(setting.size, state)
     return state
@@ -129,14 +133,12 @@ def apart(ours: Sequence[Array], theirs: Sequence[Array], setting: Setting) -> s
     return ""
 
 
-def apart_gradients(
-    ours: tuple[float, Array], theirs: tuple[float, Array], setting: Setting
-) -> str:
+def apart_gradients(ours: Gradients, theirs: Gradients, setting: Setting) -> str:
     """Return what differs between losses and norms of gradients."""
-    error = relative_error(ours[1], theirs[1])
-    most = TOLERANCES[setting.dtype]
     problem = apart([np.asarray(ours[0])], [np.asarray(theirs[0])], setting)
-    if not error <= most:
+    norms = [[found[name] for name in theirs[1]] for _, found in (ours, theirs)]
+    error = relative_error(*norms)
+    if not error <= TOLERANCES[setting.dtype]:
         problem = problem or f"the norms of the gradients differ by {error:.2g} of them"
     return problem
 

@@ -113,11 +113,15 @@ class Ours:
 
         calor.synchronize(self.device)
 
-    def peak_bytes(self) -> int:
-        """Return the most bytes that were in use during a step."""
+    def peak_bytes(self) -> int | None:
+        """Return the most bytes that were in use during a step, of a device that runs kernels."""
+        import calor
         from calor_kernel.runtime.backend import engine_of
 
-        pool = engine_of(self.device, "it has no such figures").pool
+        try:
+            pool = engine_of(self.device, "it has no such figures").pool
+        except calor.errors.UnsupportedError:
+            return None
         self.wait()
         # The peak so far may be that of making the model.
         pool.peak = pool.in_use
@@ -126,8 +130,8 @@ class Ours:
         self.wait()
         return pool.peak
 
-    def gradients(self) -> tuple[float, Array]:
-        """Return the loss, and the norm of each parameter's gradient; no state changes."""
+    def gradients(self) -> tuple[float, dict[str, float]]:
+        """Return the loss, and the norm of each parameter's gradient; no weight changes."""
         import calor
 
         model = self.setting.model
@@ -143,4 +147,5 @@ class Ours:
 
         with calor.device(self.device), self.precision():
             loss, norms = derive(self.module, self.inputs)
-            return float(loss), norms.numpy()
+            names = [name for name, _ in self.module.named_parameters()]
+            return float(loss), dict(zip(names, norms.tolist(), strict=True))

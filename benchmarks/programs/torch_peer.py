@@ -44,7 +44,6 @@ class TorchStep:
             self.library.optimizer(model.optimizer, part.parameters(), self.device)
             for part in parts
         ]
-        self.callee = self.module
         self.prepare()
 
     def given(self, array: Array) -> Any:
@@ -73,9 +72,9 @@ class TorchStep:
         """Make one step; what it returns is on the device."""
         if self.setting.mode == "training":
             model = self.setting.model
-            return model.step(self.library, model.loss, self.callee, self.optimizers, self.inputs)
+            return model.step(self.library, model.loss, self.module, self.optimizers, self.inputs)
         with self.torch.no_grad():
-            return self.callee(*self.inputs)
+            return self.module(*self.inputs)
 
     def run(self, times: int = 1) -> Any:
         """Make steps, and return what the last one returns."""
@@ -104,13 +103,27 @@ class TorchStep:
         found: Array = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
         return found
 
-    def gradients(self) -> tuple[float, Array]:
-        """Return the loss, and the norm of each parameter's gradient; no state changes."""
+    def calibrate(self) -> None:
+        """Give batch norms the moments of the inputs: with others, activations vanish."""
+        norms = [m for m in self.module.modules() if hasattr(m, "running_mean")]
+        if not norms or self.setting.mode != "inference":
+            return
+        before = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.momentum = 1.0
+        self.module.train()
+        with self.torch.no_grad():
+            self.module(*self.inputs)
+        self.module.eval()
+        for norm, momentum in zip(norms, before, strict=True):
+            norm.momentum = momentum
+
+    def gradients(self) -> tuple[float, dict[str, float]]:
+        """Return the loss, and the norm of each parameter's gradient; no weight changes."""
         with self.precision():
             loss = self.setting.model.loss(self.library, self.module, self.inputs)
             loss.backward()
-        norms = [p.grad.float().norm() for p in self.module.parameters()]
-        found = self.torch.stack(norms).cpu().numpy()
+        found = {n: float(p.grad.float().norm()) for n, p in self.module.named_parameters()}
         self.module.zero_grad()
         return float(loss.detach()), found
 
@@ -131,9 +144,10 @@ class CompiledStep(TorchStep):
     name = "torch-compile"
 
     def prepare(self) -> None:
-        """Compile the module."""
+        """Compile the module, or each of its parts."""
         how = {"mode": "reduce-overhead"} if self.device == "cuda" else {}
-        self.callee = self.torch.compile(self.module, **how)
+        for part in self.setting.model.parts(self.module):
+            part.compile(**how)
 
 
 class GraphStep(TorchStep):

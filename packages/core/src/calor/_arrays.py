@@ -19,6 +19,10 @@ from calor.functions.bits import (
     bitwise_right_shift,
     bitwise_xor,
 )
+from calor.functions.blocks import (
+    dynamic_slice,
+    dynamic_update_slice,
+)
 from calor.functions.circular import (
     acos,
     acosh,
@@ -278,6 +282,8 @@ __all__ = [
     "diff",
     "digamma",
     "divide",
+    "dynamic_slice",
+    "dynamic_update_slice",
     "einsum",
     "elu",
     "empty",

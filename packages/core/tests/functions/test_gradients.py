@@ -22,6 +22,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "cumulative_prod": lambda x: calor.cumulative_prod(x, axis=1, include_initial=True),
     "cumulative_sum": lambda x: calor.cumulative_sum(x, axis=0),
     "diff": lambda x: calor.diff(x, n=2),
+    "dynamic_slice": lambda x: calor.dynamic_slice(x, [0, calor.asarray(1)], [2, 2]),
+    "dynamic_update_slice": lambda x: calor.dynamic_update_slice(x, x[:1, :2] * 3, [1, 1]),
     "flip": lambda x: calor.flip(x),
     "gather_nd": lambda x: calor.gather_nd(x, calor.asarray([[0, 1], [1, 1], [0, 1]])),
     "hypot": lambda x: calor.hypot(x, 2.0),

@@ -280,6 +280,17 @@ VALUES = [
         lambda: calor.scatter_nd(t(M), t([[0]]), t(1), update="add"),
         lambda: np.stack([M[0] + 1, M[1]]),
     ),
+    case("a block", lambda: calor.dynamic_slice(t(M), [0, 1], [2, 1]), lambda: M[:, 1:2]),
+    case(
+        "a block at a place in a tensor, moved back inside",
+        lambda: calor.dynamic_slice(t(M), [0, t(7)], [1, 2]),
+        lambda: M[:1, -2:],
+    ),
+    case(
+        "a block replaced, its dtype cast",
+        lambda: calor.dynamic_update_slice(t(M), t([[7, 8]]), t([1, 5])),
+        lambda: np.array([M[0], [0.5, 7, 8]], np.float32),
+    ),
     # Element by element.
     case(
         "round to decimals",

@@ -1,0 +1,128 @@
+"""The models of the census compute on a processor what torch does, or the reference without it."""
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import census
+import models
+from models.base import Array
+from programs import compared, launches
+from programs.ours import Ours
+from programs.setting import Setting
+
+STEPS = [(name, mode) for name in models.NAMES for mode in models.load(name).modes]
+# The others take seconds to compile.
+QUICK = {("gpt2", "decoding"), ("dlrm", "inference"), ("graph_network", "inference")}
+
+
+def rows() -> list[Any]:
+    return [
+        pytest.param(*step, id="-".join(step), marks=() if step in QUICK else pytest.mark.slow)
+        for step in STEPS
+    ]
+
+
+def reference(setting: Setting) -> tuple[Any, Mapping[str, Array]]:
+    """Return a step to compare with, and its weights."""
+    if importlib.util.find_spec("torch"):
+        state = compared.fresh_state(setting)
+        return compared.peer("torch-eager", setting, state, gpu=False), state
+    step = Ours(setting, "numpy")
+    # Reading the state computes it: a step afterwards must not change it.
+    state = {name: x.numpy().copy() for name, x in step.module.state_dict().items()}
+    if setting.mode == "decoding" and setting.model.begin is not None:
+        setting.model.begin(setting.size, state)
+        step = Ours(setting, "numpy", state)
+    return step, state
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@pytest.mark.parametrize(("name", "mode"), rows())
+def test_a_step_agrees_with_the_reference(name: str, mode: str) -> None:
+    setting = Setting(name, mode, "float32", "tiny")
+    theirs, state = reference(setting)
+    ours = Ours(setting, "cpu", state)
+    if mode == "training":
+        assert not compared.apart_gradients(ours.gradients(), theirs.gradients(), setting)
+    expected = compared.results(theirs, setting)
+    assert not compared.apart(compared.results(ours, setting), expected, setting)
+    assert all(np.isfinite(one).all() for one in expected)
+
+
+def test_results_that_differ_are_told() -> None:
+    setting = Setting("mini_gpt", "training", "float32", "tiny")
+    one = np.ones(3, np.float32)
+    assert not compared.apart([one], [one * 1.0001], setting)
+    assert "relative difference" in compared.apart([one], [one * 1.01], setting)
+    assert "relative difference" in compared.apart([one], [one * np.nan], setting)
+    assert "relative difference" in compared.apart([one], [one[:2]], setting)
+    told = compared.apart_gradients(
+        (1.0, {"a": 1.0, "b": 2.0}), (1.0, {"b": 1.0, "a": 2.0}), setting
+    )
+    assert "norms of the gradients" in told
+
+
+def test_launches_are_planned_for_a_described_device(tmp_path: Any, capsys: Any) -> None:
+    file = tmp_path / "census.json"
+    words = ["mini_gpt", "--device", "described:cuda", "--size", "tiny", "--sequence"]
+    assert census.main([*words, "--mode", "inference,decoding", "--json", str(file)]) == 0
+    (row,) = json.loads(file.read_text("utf-8"))["rows"]
+    assert row["launches"] == sum(kernel["launches"] for kernel in row["kernels"]) > 10
+    assert all(kernel["seconds"] is None for kernel in row["kernels"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "== mini GPT inference float32, batch 3, tiny"
+    assert lines[1].startswith(f"{row['launches']} launches, ")
+    assert any("attention" in line for line in lines)
+
+
+def test_documents_of_several_commands_are_joined() -> None:
+    def document(command: str, *cases: str) -> dict[str, Any]:
+        rows = [{"case": case, "from": command} for case in cases]
+        return {"command": command, "versions": {}, "rows": rows, "failures": []}
+
+    first, second = document("one", "a", "b"), document("two", "b", "c")
+    assert census.joined(None, first) is first
+    found = census.joined(first, second)
+    assert found["command"] == "one; two"
+    assert [(row["case"], row["from"]) for row in found["rows"]] == [
+        ("a", "one"),
+        ("b", "two"),
+        ("c", "two"),
+    ]
+
+
+def test_a_launch_has_the_ceiling_of_what_it_computes() -> None:
+    ceilings = launches.Ceilings(nbytes=10.0, flops=1.0, products=100.0)
+    assert ceilings.least("add elementwise", 20, 1) == 2.0
+    assert ceilings.least("add elementwise", 0, 5) == 5.0
+    assert ceilings.least("dot_general matmul tiled", 0, 500) == 5.0
+
+
+def test_chains_are_shown_shortly() -> None:
+    assert launches.shortened(["mul", "mul", "reshape", "add"]) == "mul*2 add"
+    assert launches.shortened(["reshape"]) == "reshape"
+    assert launches.shortened(["a", "b", "c"], most=2) == "a b (+1)"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing"], "no 'nothing'; there are resnet50, "),
+        (["gpt2", "--mode", "sleeping"], "no 'sleeping'; there are inference, "),
+        (["gpt2", "--dtype", "float8"], "no 'float8'; there are float32, "),
+    ],
+)
+def test_an_unknown_word_is_told(words: list[str], said: str) -> None:
+    with pytest.raises(SystemExit, match=said):
+        census.main([*words, "--device", "numpy"])
+
+
+def test_an_unknown_peer_is_told(capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        census.parse(["gpt2", "--compare", "theano"])
+    assert "no peer 'theano'; there are torch-eager, " in capsys.readouterr().err
