@@ -40,6 +40,13 @@ def newest(name: str, folder: Path = RESULTS) -> Result:
     return result
 
 
+def names_of(start: str, folder: Path = RESULTS) -> list[str]:
+    """The names of results that start with a text, sorted."""
+    dated = re.compile(r"(.+)-\d{4}-\d\d-\d\d\.json")
+    found = (dated.fullmatch(path.name) for path in folder.glob(f"{start}*.json"))
+    return sorted({match[1] for match in found if match})
+
+
 def ratios(result: Result, peer: str | None = None) -> list[Ratio]:
     """The cases of a result that a peer ran too; of one peer if it is given."""
     return [
