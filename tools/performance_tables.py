@@ -34,6 +34,8 @@ CPU_SUITES = (*CPU, "models")
 THREADS = ("1-thread", "2-threads")
 DIRECTIONS = ("forward", "gradient of the image", "gradient of the weights")
 CONVOLUTIONS = {"bf16": "", "tf32": "-tf32", "f32": "-f32"}
+# The quantiles of a result of the fuzzer.
+QUANTILES = ("min", "5%", "25%", "50%", "75%", "95%")
 REAL_MODELS = ("cpu", "cuda-h200", "opencl-h200", "wgpu-h200")
 
 
@@ -129,6 +131,35 @@ def convolution_summary() -> Iterator[str]:
             rows.append((dtype, direction, str(len(values)), *map(ratio, cells)))
     head = ("dtype", "direction", "cases", "geometric mean", "least", "greatest")
     return table(head, rows, numbers_from=2)
+
+
+def fuzzed() -> Iterator[str]:
+    """Quantiles of the ratios of drawn cases, a row for each result, and what did not run."""
+    rows = []
+    for name in names_of("fuzz-"):
+        result = newest(name)
+        wrong = len(result["failures"]) + len(result["disagreements"])
+        found = result["quantiles"]["all"]
+        peer = result["rows"][0]["peer"]
+        cells = (str(found["cases"]), *(ratio(found[q]) for q in QUANTILES), str(wrong))
+        rows.append((f"`{name}`", peer, *cells))
+    return table(("result", "beside", "cases", *QUANTILES, "failed"), rows, numbers_from=2)
+
+
+def fuzzed_families() -> Iterator[str]:
+    """The same quantiles by family, a table for each result."""
+    for index, name in enumerate(names_of("fuzz-")):
+        result = newest(name)
+        if index:
+            yield ""
+        yield from setting(result)
+        yield ""
+        rows = (
+            (family, str(found["cases"]), *(ratio(found[q]) for q in QUANTILES))
+            for family, found in result["quantiles"].items()
+            if family != "all"
+        )
+        yield from table(("family", "cases", *QUANTILES), rows)
 
 
 def launches() -> Iterator[str]:
@@ -310,6 +341,8 @@ def on_threads(suites: Sequence[str]) -> tuple[str, ...]:
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "overview-gpu": lambda: summaries((*GPU_RESULTS, *OTHER_APIS)),
     "overview-cpu": lambda: summaries(on_threads(CPU_SUITES)),
+    "fuzz": fuzzed,
+    "fuzz-families": fuzzed_families,
     "gpu": lambda: times("gpu-cuda-h200"),
     "families": lambda: pivoted(
         "families-cuda-h200", r"(?P<row>.+) (?P<column>\d+)", "operation, by elements"

@@ -129,7 +129,7 @@ class Calor(Side):
         A program does the work of all sets of operands, so that a queue gets it at once.
         """
         if self.on_host:
-            return HostRunner(self.calls(), lambda: None)
+            return HostRunner(self.calls(), lambda: None, computing=True)
         if captured:
             calls = self.calls()
             try:
@@ -240,7 +240,7 @@ class Torch(Side):
         """Return a runner of eager calls on the host, of a CUDA graph on a GPU."""
         calls: list[Call] = [lambda given=given: self.call(given) for given in self.sets]  # type: ignore[misc]
         if not captured or not self.on_gpu:
-            return HostRunner(calls, self.wait)
+            return HostRunner(calls, self.wait, computing=self.on_host)
         return graphs.torch_graph(calls, copies(len(calls), seconds))
 
 

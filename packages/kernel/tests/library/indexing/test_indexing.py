@@ -11,7 +11,7 @@ from calor.errors import ElementIndexError
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Refusal, Request, View
-from calor_kernel.library.indexing import scatter_launch
+from calor_kernel.library.indexing import gather_columns, scatter_launch
 from calor_kernel.library.indexing.scatter_launch import lower_scatter_nd
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -125,6 +125,25 @@ def test_take_along(backend, dtype, axis):
     shape[axis] = 3
     index = np.random.default_rng(0).integers(-4, 4, shape)
     check(backend, "take_along", [x, index], {"axis": axis})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, BF16, np.int8, np.int64])
+@pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint64])
+@pytest.mark.parametrize(("rows", "picks"), [(1, 41), (9, 17), (6, 3)])
+def test_elements_of_rows_by_several_cubes(monkeypatch, dtype, kind, rows, picks):
+    monkeypatch.setattr(gather_columns, "_PICKS", 16)
+    monkeypatch.setattr(gather_columns, "_ELEMENTS", 48)
+    info = replace(ONE_UNIT, vector_bytes=4 if rows == 6 else ONE_UNIT.vector_bytes)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    least = 0 if kind is np.uint64 else -11
+    index = np.random.default_rng(0).integers(least, 11, (rows, picks)).astype(kind)
+    x = numbers((rows, 11), dtype)
+    check(backend, "gather", [x, index[0]], {"axis": 1})
+    check(backend, "take_along", [x, index], {"axis": 1})
+    index[-1, -1] = np.iinfo(kind).max
+    for op, given in (("gather", index[-1]), ("take_along", index)):
+        with pytest.raises(ElementIndexError, match="out of range for axis 1 of size 11"):
+            run_op(backend, op, [x, given], {"axis": 1})
 
 
 UPDATES = [

@@ -34,6 +34,7 @@ from calor_kernel.library.indexing.checked_index import (
     quick_unravel,
 )
 from calor_kernel.library.indexing.cooperative import gather_at_once, grid_of, is_small
+from calor_kernel.library.indexing.gather_columns import columns_launch
 from calor_kernel.library.indexing.regions import share
 
 N = TypeVar("N")
@@ -194,6 +195,10 @@ def _rows(
     axes = replace(axes, strides=tuple(s * count for s in axes.strides))
     if info.max_units > 1:
         return [Work((_cooperative(request, bits, rows, length, picks, axes),), failures=wrong)]
+    if len(axes.sizes) == length == 1:
+        size = axes.sizes[0]
+        made = columns_launch(bits, indices, outer, picks, size, info, shared=True)
+        return [Work((made,), failures=wrong)]
     width = max(1, info.vector_bytes // bits.dtype.itemsize)
     width = width if length >= width else 1
     units, turns = share(rows, length * bits.dtype.itemsize, info, _GRAIN)
@@ -269,6 +274,12 @@ def lower_take_along(request: Request) -> Sequence[Work]:
     bits = as_bits(x, info)
     count = x.dtype.itemsize // bits.dtype.itemsize
     inner, size = prod(x.shape[axis + 1 :]), x.shape[axis]
+    wrong = failures(request.op, (size,), (axis,))
+    if info.max_units == 1 and inner * count == 1:
+        picks = indices.shape[axis]
+        rows = prod(indices.shape[:axis])
+        made = columns_launch(bits, indices, rows, picks, size, info, shared=False)
+        return [Work((made,), failures=wrong)]
     units, turns = share(indices.size, x.dtype.itemsize, info, _GRAIN)
     nbytes = 2 * indices.size * x.dtype.itemsize + indices.size * indices.dtype.itemsize
     made = launch(
@@ -292,4 +303,4 @@ def lower_take_along(request: Request) -> Sequence[Work]:
         words=count,
         small=info.max_units > 1 and indices.size < 1 << 30,
     )
-    return [Work((made,), failures=failures(request.op, (size,), (axis,)))]
+    return [Work((made,), failures=wrong)]
