@@ -221,8 +221,8 @@ def pick_positions(
     """
     first, inside, starts, bases, number = choice(x, over, width, taps, by)
     some = number > 0
-    taps = kl.unravel(kl.select(some, number - 1, 0), [s.window for s in over.slides])
-    there = [start + k * s.dilation for start, k, s in zip(starts, taps, over.slides, strict=True)]
+    steps = kl.unravel(kl.select(some, number - 1, 0), [s.window for s in over.slides])
+    there = [start + k * s.dilation for start, k, s in zip(starts, steps, over.slides, strict=True)]
     value = u.load(kl.offset_of(there, over.strides[1], bases[1]), mask=inside & some)
     c.store(first, value, mask=inside)
 
