@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.dtypes import int64
+from calor.device_selection import on_device
+from calor.dtypes import int32, int64
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import rules
 from calor.ops.base import Op, op
-from calor.ops.movement import fill, permute, reshape
+from calor.ops.movement import expand, fill, permute, reshape
 from calor.ops.sources import iota, zeros_of
 from calor.reference import indexing as reference
 from calor.reference import sorting as sorting_reference
@@ -77,17 +78,32 @@ def _along_rule(x: Spec, indices: Spec, *, axis: int) -> Spec:
     return spec(indices.shape, x.dtype)
 
 
+def _along_gradient(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    if indices.shape[axis] == 1:
+        return _in_one_place(g, x, indices, axis)
+    return scatter_along(_zeros(x, g.device), indices, g, axis=axis, update="add")
+
+
+def _in_one_place(g: Any, x: Any, indices: Any, axis: int) -> Any:
+    """Return zeros of the shape of x, but g at one index along an axis.
+
+    It is elementwise, so that what reads it, such as the gradient of a softmax, need not find it in
+    memory.
+    """
+    size = x.shape[axis]
+    number = int32 if size < 1 << 31 else int64
+    shape = [1] * x.ndim
+    shape[axis] = size
+    with on_device(g.device):
+        places = reshape(iota(length=size, dtype=number), shape=tuple(shape))
+    at = indices if indices.dtype is number else e.cast(indices, dtype=number)
+    at = e.where(at < 0, at + size, at)
+    hit = e.equal(expand(places, shape=x.shape), expand(at, shape=x.shape))
+    return e.where(hit, expand(g, shape=x.shape), fill(g, 0, x.shape))
+
+
 take_along: Op = op(
-    "take_along",
-    _along_rule,
-    reference.take_along,
-    (
-        lambda g, y, x, indices, *, axis: scatter_along(
-            _zeros(x, g.device), indices, g, axis=axis, update="add"
-        ),
-        None,
-    ),
-    saves=("1", ""),
+    "take_along", _along_rule, reference.take_along, (_along_gradient, None), saves=("1", "")
 )
 
 

@@ -6,6 +6,7 @@ Williams, Waterman and Patterson, Roofline (2009).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -54,8 +55,32 @@ def work_seconds(work: Work, ceilings: Ceilings) -> float:
 
 
 def moved(graph: Graph, inputs: Iterable[int], outputs: Iterable[int]) -> int:
-    """Return the bytes of values that are read and written once each."""
-    return sum(graph.specs[v].nbytes for v in (*inputs, *outputs))
+    """Return the bytes of values that are read and written once each.
+
+    Of a value that is broadcast, or a part of another, only what there is in memory is read.
+    """
+    reads = _reads_of(graph)
+    written: int = sum(hinted(graph.specs[v].nbytes) for v in outputs)
+    return written + sum(reads[v] for v in inputs)
+
+
+_known: list[tuple[weakref.ref[Graph], list[int]]] = []
+
+
+def _reads_of(graph: Graph) -> list[int]:
+    """Return the bytes in memory behind each value; those of the last graph are remembered."""
+    for known, reads in _known:
+        if known() is graph:
+            return reads
+    found: list[int] = [hinted(s.nbytes) for s in graph.specs]
+    for node in graph.nodes:
+        if node.op.name in ALWAYS_OF_DENSE:
+            (made,) = node.outputs
+            found[made] = min(found[made], found[node.inputs[0]])
+        elif node.op.name == "full":
+            found[node.outputs[0]] = 0
+    _known[:] = [(weakref.ref(graph), found)]
+    return found
 
 
 def node_seconds(graph: Graph, node: Node, ceilings: Ceilings) -> float:

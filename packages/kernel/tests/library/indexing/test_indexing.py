@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from calor.dtypes import float32, int64
+from calor.dtypes import as_dtype, float32, int64
 from calor.errors import ElementIndexError
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
@@ -213,6 +213,25 @@ def test_rows_with_many_updates(monkeypatch, deterministic, length):
         exact = update != "add" or deterministic == "1"
         check(backend, "scatter_nd", [x, index, updates], {"update": update}, exact=exact)
     check(backend, "gather", [x, index[:, 0]], {"axis": 0})
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BF16])
+@pytest.mark.parametrize("length", [1, 5, 40])
+def test_sums_of_few_rows_are_rounded_once(dtype, length):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    x, updates = numbers((60, length), dtype), numbers((25, length), dtype, seed=1)
+    index = np.random.default_rng(2).integers(-6, 6, (25, 1))
+    views = tuple(View.dense(spec(a.shape, as_dtype(a.dtype))) for a in (x, index, updates))
+    request = Request(
+        "scatter_nd", {"update": "add"}, views, (spec(x.shape, as_dtype(x.dtype)),), MANY_UNITS
+    )
+    (work,) = lower_scatter_nd(request)
+    assert work.launches[-1].label == "scatter rounds"
+    (found,), (wanted,) = run_op(backend, "scatter_nd", [x, index, updates], {"update": "add"})
+    near = float(ml_dtypes.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        found.astype(np.float64), wanted.astype(np.float64), rtol=near, atol=near
+    )
 
 
 def test_updates_are_numbered_by_as_many_bits_as_they_need(monkeypatch):

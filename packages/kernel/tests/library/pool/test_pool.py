@@ -27,6 +27,10 @@ ROWS = [
     ((2, 3, 560), (2, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)),
     ((4, 40, 8), (3, 2), (3, 4), ((1, 1), (0, 0)), (2, 2)),
     ((2, 20, 300), (20, 16), (20, 16), (NONE, NONE), (1, 1)),
+    # A window is the whole image.
+    ((3, 5, 7), (5, 7), (5, 7), (NONE, NONE), (1, 1)),
+    ((2, 3, 40), (40,), (1,), (NONE,), (1,)),
+    ((4, 6), (4, 6), (1, 2), (NONE, NONE), (1, 1)),
     # Short rows that are tiled: in part of a vector, in vectors, and in a part of the last one.
     ((3, 4, 4), (2, 2), (2, 2), (NONE, NONE), (1, 1)),
     ((5, 4, 8), (2, 4), (2, 4), (NONE, NONE), (1, 1)),

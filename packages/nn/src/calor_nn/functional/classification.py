@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from calor.device_selection import on_device
+from calor.dtypes import int32
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.activation import floating, log_softmax
 from calor.functions.manipulation import expand_dims, reshape
@@ -16,6 +18,7 @@ from calor.functions.reductions import sum as total
 from calor.ops import composites as c
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather, take_along
+from calor.ops.sources import iota
 from calor_nn.functional.loss import reduced
 
 if TYPE_CHECKING:
@@ -161,7 +164,11 @@ def _class_axis(x: Tensor, what: str) -> int:
 def _class_losses(
     logs: Tensor, target: Any, weight: Any, ignore_index: int, what: str
 ) -> tuple[Tensor, Tensor]:
-    """Return the weighted loss of each target and its weight; both are 0 for ignored ones."""
+    """Return the weighted loss of each target and its weight; both are 0 for ignored ones.
+
+    The loss of logits sums what is 0 at all classes but the target: a device computes that sum with
+    the softmax, and its gradient, without a log-probability in memory.
+    """
     target = as_tensor(target, logs)
     axis = _class_axis(logs, what)
     if not target.dtype.is_integer:
@@ -178,13 +185,26 @@ def _class_losses(
         )
     counted = pair(e.not_equal, target, ignore_index)
     classes = select(counted, target, 0)
-    picked = reshape(take_along(logs, expand_dims(classes, axis), axis=axis), wanted)
+    if what == "nll_loss":
+        picked = reshape(take_along(logs, expand_dims(classes, axis), axis=axis), wanted)
+    else:
+        picked = total(select(_hits(logs, classes, axis), logs, 0.0), axis=axis)
     if weight is None:
         weights: Tensor = e.cast(counted, dtype=logs.dtype)
     else:
         weights = select(counted, gather(_factors(logs, weight, what), classes, axis=0), 0.0)
     # An ignored class may have probability 0: its loss is left out, not multiplied by 0.
     return select(counted, pair(e.mul, single(e.neg, picked), weights), 0.0), weights
+
+
+def _hits(logs: Tensor, classes: Tensor, axis: int) -> Tensor:
+    """Return which elements are those of the classes; an error tells of one out of range."""
+    with on_device(logs.device):
+        numbers = iota(length=logs.shape[axis], dtype=int32)
+    # Reading a class among all classes checks it, and counts negative ones from the end.
+    places = expand_dims(gather(numbers, classes, axis=0), axis)
+    along = (-1,) + (1,) * (logs.ndim - axis - 1)
+    return pair(e.equal, reshape(numbers, along), places)
 
 
 def _factors(logs: Tensor, weight: Any, what: str) -> Tensor:

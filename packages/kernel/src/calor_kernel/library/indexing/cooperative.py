@@ -151,6 +151,56 @@ def scatter_at_once(
 
 
 @kl.kernel
+def sum_updates(
+    sums: kl.InOut,
+    indices: kl.In,
+    updates: kl.In,
+    owners: kl.In,
+    status: Failures,
+    picks: kl.Size,
+    length: kl.Size,
+    rows: UpdatedRows[kl.Number],
+    *,
+    small: bool,
+) -> None:
+    """Add each update to the sum of its row, which has the place of the row's owner."""
+    pick = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
+    if pick < picks:
+        place = owners[row_of(indices, pick, status, rows, small)].to(pick.dtype) - 1
+        for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
+            new = updates[pick * length + i].to(sums.dtype)
+            sums.atomic("add", place * length + i, new)
+
+
+@kl.kernel
+def add_sums(
+    target: kl.InOut,
+    sums: kl.In,
+    indices: kl.In,
+    owners: kl.In,
+    status: Failures,
+    picks: kl.Size,
+    length: kl.Size,
+    rows: UpdatedRows[kl.Number],
+    *,
+    width: int,
+    small: bool,
+) -> None:
+    """Add the sum of each updated row of ``length`` vectors to it, and round once."""
+    pick = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
+    if pick < picks:
+        row = row_of(indices, pick, status, rows, small)
+        if owners[row] == (pick + 1).to(owners.dtype):
+            size = target.dtype.itemsize * width
+            for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
+                to = (row * length + i) * width
+                place = (pick * length + i) * width
+                total = sums.load(place, width, align=width * sums.dtype.itemsize)
+                total = total + target.load(to, width, align=size).to(sums.dtype)
+                target.store(to, total.to(target.dtype), align=size)
+
+
+@kl.kernel
 def number_rows(
     indices: kl.In,
     numbers: kl.Out,

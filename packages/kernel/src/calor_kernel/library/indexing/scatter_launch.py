@@ -34,12 +34,14 @@ from calor_kernel.library.indexing.checked_index import IndexedAxes
 from calor_kernel.library.indexing.cooperative import (
     AlongAxis,
     UpdatedRows,
+    add_sums,
     claim_rows,
     grid_of,
     is_small,
     number_rows,
     numbers_of,
     scatter_at_once,
+    sum_updates,
     update_segments,
 )
 from calor_kernel.library.indexing.gather import STATUS, failures
@@ -70,9 +72,10 @@ class Target:
     """The memory that a scatter updates: the result, or a wide copy that is rounded at the end.
 
     ``words``: items of memory of an element. ``pair``: whether complex numbers are multiplied.
+    ``apart``: few rows are updated, so only their sums are wide, in memory of their own.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, apart: bool = False) -> None:
         x, _, updates = request.inputs
         (result,) = request.outputs
         info = request.info
@@ -82,7 +85,7 @@ class Target:
         self.words, self.pair = 1, False
         self.updates = operand(2, updates)
         self.memory = Bound(Output(), x.dtype)
-        self.rounds = False
+        self.rounds, self.apart = False, False
         if self.update == "assign":
             bits = as_bits(x, info)
             self.memory = Bound(Output(), bits.dtype)
@@ -93,6 +96,8 @@ class Target:
             self.memory = Bound(Output(), part)
             self.words, self.pair = 2, self.update == "mul"
             self.updates = Bound(Input(2, updates.offset * 2), part)
+        elif x.dtype.kind == "float" and x.dtype.itemsize == 2 and apart:
+            self.apart = True
         elif x.dtype.kind == "float" and x.dtype.itemsize == 2:
             self.rounds = True
             self.memory = self.steps.room(x.size, float32)
@@ -159,6 +164,8 @@ class CooperativeScatter:
         """Add the launches; return why there are too many updates."""
         if self.update == "assign":
             return self._claim()
+        if self.target.apart:
+            return self._sum_apart()
         atomic = _ATOMIC.get(self.target.memory.dtype, "")
         rounds = self.target.memory.dtype.kind == "float"
         able = self.update == "add" or (self.update in ("max", "min") and not rounds)
@@ -169,6 +176,46 @@ class CooperativeScatter:
         return self._sort()
 
     def _claim(self) -> Refusal | None:
+        owners = self._owners()
+        if isinstance(owners, Refusal):
+            return owners
+        width = max(1, self.info.vector_bytes // self.target.memory.dtype.itemsize)
+        if self.length % width != 0:
+            width = 1
+        self._update(owners, width)
+        return None
+
+    def _sum_apart(self) -> Refusal | None:
+        """Add the launches that sum updates in float32, and round the sums of the updated rows."""
+        owners = self._owners()
+        if isinstance(owners, Refusal):
+            return owners
+        moved, target = self.picks * self.length, self.target
+        sums = self.steps.room(moved, float32)
+        self.steps.launches.append(clear(sums, moved, Effort("scatter sums", 0, 4 * moved)))
+        given = {**self.found, "owners": owners, "sums": sums}
+        self.steps.add(
+            sum_updates,
+            grid_of(self.info, self.picks, self.length),
+            Effort("scatter add", moved, moved * (target.itemsize + 8)),
+            updates=target.updates,
+            length=self.length,
+            **given,
+        )
+        width = 4 if self.length % 4 == 0 and self.info.vector_bytes >= 16 else 1
+        self.steps.add(
+            add_sums,
+            grid_of(self.info, self.picks, self.length // width),
+            Effort("scatter rounds", moved, moved * (2 * target.itemsize + 4)),
+            target=target.memory,
+            length=self.length // width,
+            width=width,
+            **given,
+        )
+        return None
+
+    def _owners(self) -> Bound | Refusal:
+        """Add the launches that find the last update of each row."""
         number = int32 if self.picks <= _NUMBERED else int64
         if number is int64 and not self.info.has("atomics_64"):
             return Refusal(
@@ -179,11 +226,7 @@ class CooperativeScatter:
         effort = Effort("scatter owners", 0, number.itemsize * self.count)
         self.steps.launches.append(clear(owners, self.count, effort))
         self._add_flat(claim_rows, "scatter claims", owners=owners)
-        width = max(1, self.info.vector_bytes // self.target.memory.dtype.itemsize)
-        if self.length % width != 0:
-            width = 1
-        self._update(owners, width)
-        return None
+        return owners
 
     def _add_flat(self, kernel: KernelFunction, label: str, **given: object) -> None:
         """Add a launch with a unit for each update."""
@@ -240,6 +283,15 @@ class CooperativeScatter:
         return None
 
 
+def _few(request: Request, picks: int, rows: int) -> bool:
+    """Return whether sums of few rows are kept apart, on a device that can."""
+    info = request.info
+    able = info.max_units > 1 and info.has("atomics") and info.has("float_atomics")
+    if not able or request.deterministic or request.attributes["update"] != "add":
+        return False
+    return 2 * picks <= rows
+
+
 @lowering("scatter_nd", dense=(0, 1, 2))
 def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     """Update parts of x at indices of its first axes."""
@@ -249,7 +301,7 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     depth = indices.shape[-1]
     sizes = x.shape[:depth]
     picks, rows = prod(indices.shape[:-1]), prod(sizes)
-    target = Target(request)
+    target = Target(request, _few(request, picks, rows))
     length = prod(x.shape[depth:]) * target.words
     wrong = failures(request.op, sizes, range(depth))
     if picks * length * rows == 0:
@@ -285,9 +337,9 @@ def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     x, indices, _ = request.inputs
     update, axis = request.attributes["update"], request.attributes["axis"]
     info = request.info
-    target = Target(request)
     size, inner = x.shape[axis], prod(x.shape[axis + 1 :])
     outers, picks = prod(x.shape[:axis]), indices.shape[axis]
+    target = Target(request, _few(request, indices.size, x.size))
     wrong = failures(request.op, (size,), (axis,))
     if indices.size == 0:
         return target.work(wrong)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Final
 
-from calor.dtypes import DType, int32, uint8
+from calor.dtypes import DType, int32, int64, uint8
+from calor_kernel.contract.choices import is_size, least, spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.movement import reshaped_strides
 from calor_kernel.contract.work import (
+    Input,
     Launch,
     Output,
     Refusal,
@@ -19,7 +25,11 @@ from calor_kernel.contract.work import (
     row_major,
 )
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.conv.vector_tiles import Slide
+from calor_kernel.library.copying import transfer_launches
+from calor_kernel.library.copying.transfer import index_of
 from calor_kernel.library.pool.general import (
+    Seeing,
     Sliding,
     choose_positions,
     gather_gradient,
@@ -33,6 +43,11 @@ from calor_kernel.library.pool.rows_launch import (
     reduction_of_rows,
 )
 from calor_kernel.library.pool.tiles import gradient_of_tiles, reduction_of_tiles
+from calor_kernel.library.reduce.lowering import lower_reduction
+from calor_kernel.library.steps import Steps
+
+# Positions of windows whose loops are unrolled.
+_UNROLLED: Final = 25
 
 
 @lowering("window_reduce", strided=True)
@@ -42,7 +57,14 @@ def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
     windows = windows_of(request)
     if not windows.windows:
         return [Work(())]
-    return _reductions(windows, x, request.attributes["kind"], request.info)
+    kind, axes = request.attributes["kind"], tuple(range(len(windows.lead), len(x.shape)))
+    if windows.whole:
+        result = spec_of(windows.lead, x.dtype)
+        asked = replace(request, op=kind, attributes={"axes": axes}, outputs=(result,))
+        found = lower_reduction(asked)
+        if not isinstance(found, Refusal):
+            return found
+    return _reductions(windows, x, kind, request.info)
 
 
 @lowering("window_pick", strided=True)
@@ -68,6 +90,10 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     kind, info = request.attributes["kind"], request.info
     if not windows.elements:
         return [Work(())]
+    if windows.whole:
+        whole = _gradient_of_whole(windows, request)
+        if whole is not None:
+            return whole
     tiles = gradient_of_tiles(windows, g, x, kind, info)
     if tiles is not None:
         return [Work((tiles,))]
@@ -96,10 +122,51 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
             g=operand(0, g),
             chosen=chosen[1],
             all_positions=every,
+            first_number=1,
             wide=reduction("sum", g.dtype).dtype,
         )
     )
     return [Work(tuple(launches), scratch)]
+
+
+def _gradient_of_whole(windows: Windows, request: Request) -> list[Work] | None:
+    """Return the work for windows that are the whole image: a broadcast, for extremes of one place.
+
+    None if the device cannot find the extremes.
+    """
+    g, x = request.inputs
+    kind, info, lead = request.attributes["kind"], request.info, len(windows.lead)
+    if kind == "sum":
+        view = View(x.shape, (*g.strides[:lead], *(0 for _ in windows.slides)), g.dtype, g.offset)
+        return [Work(tuple(transfer_launches(view, Input(0), row_major(x.shape), 0, info)))]
+    flat = reshaped_strides(x.shape, x.strides, (*windows.lead, windows.places))
+    if flat is None:
+        return None
+    steps = Steps()
+    view = View((*windows.lead, windows.places), flat, x.dtype, x.offset)
+    index = spec_of(windows.lead, int64)
+    place = steps.memory(index.nbytes)
+    found = steps.try_include(
+        request, f"arg{kind}", {"axis": lead}, [(view, Input(1))], [(index, place)]
+    )
+    if found is not None:
+        return None
+    places = View(g.shape, row_major(g.shape), int64)
+    steps.launches.append(
+        _general(
+            gather_gradient,
+            windows,
+            (g, places),
+            Bound(Output(), g.dtype),
+            info,
+            g=operand(0, g),
+            chosen=Bound(place, int64),
+            all_positions=False,
+            first_number=0,
+            wide=reduction("sum", g.dtype).dtype,
+        )
+    )
+    return [steps.work()]
 
 
 def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:
@@ -120,17 +187,46 @@ def _general(
 ) -> Launch:
     """Return the launch of a general body; its numbers follow from one or two views."""
     lead = len(windows.lead)
-    count = windows.elements if function is gather_gradient else windows.windows
+    back = function is gather_gradient
+    count = windows.elements if back else windows.windows
     units = min(info.max_units, 128)
     width = 1 if units > 1 else max(1, info.vector_bytes // 8)
     nbytes = windows.elements * views[0].dtype.itemsize + windows.windows * result.dtype.itemsize
     strides = tuple(view.strides[lead:] for view in views)
+    leads = tuple(leading(views, lead))
+    sizes = (*(a.size for a in leads), *(s.size if back else s.count for s in windows.slides))
     given["chosen" if function is choose_positions else "c"] = result
+    if back:
+        seeing = tuple(_seeing(slide) for slide in windows.slides)
+        given["seeing"] = seeing
+        given["dilated"] = tuple(slide.dilation > 1 for slide in windows.slides)
+        given["taps"] = _unrolled(tuple(s.turns for s in seeing), units)
+    else:
+        given["taps"] = _unrolled(tuple(s.window for s in windows.slides), units)
+    ends = [windows.elements, windows.windows, *(_span(view) for view in views)]
     return launch(
         function,
-        Grid.line(-(-count // (units * width)), units),
+        Grid.line(-(-count // (units * width)), units, index=index_of(ends, info)),
         Effort(function.name, windows.windows * windows.places, nbytes),
-        over=Sliding(count, windows.slides, strides, tuple(leading(views, lead))),
+        over=Sliding(count, sizes, windows.slides, strides, leads),
         width=width,
         **given,
     )
+
+
+def _unrolled(turns: tuple[int, ...], units: int) -> tuple[int, ...]:
+    """Return the turns of loops that are unrolled, so that units have many loads on their way."""
+    known = units > 1 and not any(map(is_size, turns)) and prod(turns) <= _UNROLLED
+    return turns if known else (0,) * len(turns)
+
+
+def _span(view: View) -> int:
+    pairs = zip(view.shape, view.strides, strict=True)
+    span: int = sum((n - 1) * abs(s) for n, s in pairs) + 1
+    return span
+
+
+def _seeing(slide: Slide[int]) -> Seeing[int, int]:
+    extent = (slide.window - 1) * slide.dilation + 1
+    turns = least(slide.count, -(-extent // slide.stride))
+    return Seeing(turns, extent, slide.stride, slide.dilation)

@@ -54,6 +54,14 @@ class Windows:
         """The number of positions in a window."""
         return prod(s.window for s in self.slides)
 
+    @property
+    def whole(self) -> bool:
+        """Whether each window is all of its plane."""
+        return all(
+            s.count == 1 and s.start == 0 and s.dilation == 1 and s.window == s.size
+            for s in self.slides
+        )
+
 
 def windows_of(request: Request) -> Windows:
     """Return the problem of a window op; its last operand is the array."""

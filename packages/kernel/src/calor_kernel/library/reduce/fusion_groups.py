@@ -197,7 +197,7 @@ class Search(Links):
             number = waiting.pop(0)
             if number in taken or number in group.computing or number in tried:
                 continue
-            grown = self._with(group, number)
+            grown = self._with(group, number) or self._with_reduction(group, number)
             if grown is None:
                 tried.add(number)
                 continue
@@ -259,8 +259,23 @@ class Search(Links):
         # Values of rows may follow; those along the rows must be read now, or again.
         return sorted(found - group.nodes, key=lambda n: (self.reads(group, n) != "along", n))
 
-    def _with(self, group: Rows, number: int) -> Rows | None:
-        """Return a group with one more node, None if that is not possible."""
+    def _with_reduction(self, group: Rows, number: int) -> Rows | None:
+        """Return a group with one more node and a reduction of it, of which the group has need."""
+        partial = self._with(group, number, check=False)
+        if partial is None:
+            return None
+        for reader in self.readers.get(self.graph.nodes[number].outputs[0], ()):
+            if reader not in group.computing and self._reduction(reader) is not None:
+                grown = self._with(partial, reader)
+                if grown is not None:
+                    return grown
+        return None
+
+    def _with(self, group: Rows, number: int, check: bool = True) -> Rows | None:
+        """Return a group with one more node, None if that is not possible.
+
+        ``check``: whether the group as a whole may be one launch.
+        """
         node, reads = self.graph.nodes[number], self.reads(group, number)
         links = None if reads is None else self.links(group, number)
         if reads is None or links is None:
@@ -275,7 +290,13 @@ class Search(Links):
         between = group.between.union(*(moves for _, moves in linked))
         computing = group.computing | {number}
         grown = replace(group, roles=roles, computing=computing, between=between)
-        return grown if self._right(grown, node.outputs) else None
+        for reader in group.computing:
+            # Nodes that are there already read the new values, moved.
+            if not self._sources(reader).isdisjoint(node.outputs):
+                found = self.links(grown, reader) or ()
+                moves = [one[1] for one in found if one is not None]
+                grown = replace(grown, between=grown.between.union(*moves))
+        return grown if not check or self._right(grown, node.outputs) else None
 
     @once
     def _sources(self, number: int) -> frozenset[int]:
