@@ -1,6 +1,6 @@
 """Is attention what its definition says, with its gradients, for every way of computing them?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -151,10 +151,17 @@ def check_backward(backend, row, dtype, op):
         near(mine / max(1, row.scale), wanted / max(1, row.scale), dtype)
 
 
-@pytest.fixture(scope="module", params=["one unit", "many units"])
+DEVICES = {
+    "one unit": ONE_UNIT,
+    "many units": MANY_UNITS,
+    "no planes": replace(MANY_UNITS, features=MANY_UNITS.features - {"planes"}, planes=(1,)),
+    "planes of 32": replace(MANY_UNITS, planes=(32,)),
+}
+
+
+@pytest.fixture(scope="module", params=["one unit", "many units", "no planes"])
 def backend(request):
-    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
-    return KernelBackend("lanes", lambda index: LanesDevice(info))
+    return KernelBackend("lanes", lambda index: LanesDevice(DEVICES[request.param]))
 
 
 # More features than private memory holds for the gradients: minutes on lanes.
@@ -182,3 +189,24 @@ def test_types(backend, dtype):
     check_forward(backend, row, dtype)
     check_backward(backend, row, dtype, "attention_gradient")
     check_backward(backend, row, dtype, "attention_bias_gradient")
+
+
+# More queries and keys than small tiles have.
+LARGE = [
+    Row(1, 2, 1, 70, 67, 40, 72, causal=True),
+    Row(1, 2, 2, 33, 130, 33, 17, order=(0, 1, 3, 2), mask=(1, 1, 33, 130)),
+    Row(2, 2, 1, 65, 64, 64, 130, bias=(1, 2, 1, 64)),
+]
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"),
+    [("no planes", "float32"), ("planes of 32", "bfloat16"), ("planes of 32", "float64")],
+)
+@pytest.mark.parametrize("row", LARGE, ids=str)
+def test_large_tiles(row, device, dtype):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(DEVICES[device]))
+    check_forward(backend, row, dtype)
+    check_backward(backend, row, dtype, "attention_gradient")
+    if row.bias:
+        check_backward(backend, row, dtype, "attention_bias_gradient")

@@ -35,7 +35,7 @@ from calor_kernel.library.attention.operands import (
     upstream_rows,
 )
 from calor_kernel.library.attention.problem import Attention
-from calor_kernel.library.attention.simt import SimtPlan, cube_memory, cube_of
+from calor_kernel.library.attention.simt import SimtPlan, cube_of
 from calor_kernel.library.steps import Steps
 
 N = TypeVar("N")
@@ -244,8 +244,9 @@ def bias_gradient_simt(
                 for j in range(plan.keys):
                     sums[i, j] = sums[i, j] + inner[i, j]
     if sum_rows or sum_keys:
-        tile = cube_memory(tall * pitch, dtype)
-        cube.keep(tile, sums)
+        tile = cube.scores
+        kl.barrier()
+        cube.keep(sums)
         kl.barrier()
         unit = kl.unit_index()
         if sum_rows:

@@ -2,14 +2,16 @@
 
 Requirements: only one tile of scores exists at a time. An online softmax follows the keys block by
 block (Dao et al., "FlashAttention", 2022). Sums have a fixed order and nothing is atomic, so the
-gradients of queries and of keys take two passes over the scores. A cube reads operands from global
-memory once a step. Neighbouring units read along the contiguous axis, and write neighbouring
-elements. Any strides and sizes.
+gradients of queries and of keys take two passes over the scores. Operands have any strides and
+sizes. Tiles have the order of the operands: a unit reads vectors along the summed axis, so that an
+access serves several products, and rows are padded, so that the vectors of neighbouring units lie
+in different banks.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calor.dtypes import DType
@@ -26,16 +28,20 @@ from calor_kernel.library.attention.operands import (
     value_rows,
     visible,
 )
-from calor_kernel.library.gemm.generic import fill_tile
-from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.math import exp, log
+
+# Bytes of a vector in shared memory.
+_ACCESS = 16
+# Accesses of a unit that are issued together to fill a tile.
+_TURNS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SimtPlan:
     """Cubes of ``across`` by ``down`` units; a unit has ``rows`` by ``keys`` scores of a tile.
 
-    ``values``: its columns of sums. A tile has ``depth`` features of the operands.
+    A tile of scores is square. ``values``: a unit's columns of sums. A tile has ``depth`` features
+    of the operands. ``access``: the elements of an operand that are read together.
     """
 
     across: int
@@ -44,6 +50,12 @@ class SimtPlan:
     rows: int
     keys: int
     values: int
+    access: int = 1
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return self.across * self.down
 
     @property
     def height(self) -> int:
@@ -63,34 +75,58 @@ class SimtPlan:
     @property
     def pitch(self) -> int:
         """The distance of rows of scores in shared memory."""
-        return self.block + 1
+        return self.block + 4
+
+    @property
+    def line(self) -> int:
+        """The distance of rows of operands in shared memory."""
+        return self.depth + 4
+
+    @property
+    def room(self) -> int:
+        """The elements of the tiles of both operands of scores, or of the rows that are summed."""
+        return max((self.height + self.block) * self.line, self.block * self.width)
+
+    def shared_bytes(self, itemsize: int) -> int:
+        """Return the shared memory of a cube."""
+        scores = max(self.height, self.block) * self.pitch
+        return (self.room + scores + self.height * self.across) * itemsize
 
     def row(self, i: int) -> kl.Number:
         """Return the row of a unit's i-th results."""
         return kl.unit_position(1) + i * self.down
 
     def column(self, j: int) -> kl.Number:
-        """Return the column of a unit's j-th results."""
+        """Return the column of a unit's j-th scores."""
         return kl.unit_position(0) + j * self.across
+
+    def value(self, j: int) -> kl.Number:
+        """Return the column of a unit's j-th sums."""
+        return kl.unit_position(0) * self.values + j
 
 
 def cube_memory(count: int, dtype: DType) -> kl.Pointer:
     """Return memory shared by the units of a cube; private memory for a cube of one unit."""
     alone = kl.cube_size(0) * kl.cube_size(1) == 1
-    return kl.private(count, dtype) if alone else kl.shared(count, dtype)
+    memory = kl.private if alone else kl.shared
+    return memory(count, dtype, align=_ACCESS)
 
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """A cube's scores of heads of batch ``n``, and its tiles of both operands of a product."""
+    """A cube's scores of heads of batch ``n``, and its tiles.
+
+    ``room`` is for both operands of scores, or for the rows that are summed; ``scores`` is for a
+    tile of weights or gradients.
+    """
 
     plan: SimtPlan
     form: ScoreForm
     g: KernelOperands
     value_width: kl.Number
     dtype: DType
-    left: kl.Pointer
-    right: kl.Pointer
+    room: kl.Pointer
+    scores: kl.Pointer
 
     def heads(self, n: kl.Number, head: kl.Number) -> tuple[Rows, Rows, Rows]:
         """Return the queries, keys and values of a query head."""
@@ -105,58 +141,84 @@ class Cube:
             value_rows(self.g, n, key_head, self.value_width, values),
         )
 
+    @kl.helper
     def fill(
-        self, tile: kl.Pointer, source: Rows, first: kl.Index, begin: kl.Index, size: int
-    ) -> None:
-        """Fill a tile, transposed: ``tile[p, i]`` is element begin + p of row first + i."""
-        lines = StridedLines(
-            source.memory, source.at, first, source.count, source.row_step, source.step
-        )
-        units, along = self.plan.across * self.plan.down, source.contiguous
-        fill_tile(tile, 0, lines, begin, source.width, units, size, self.plan.depth, along)
+        self, tile: kl.Pointer, pitch: int, source: Rows, first: kl.Index, begin: kl.Index,
+        size: int, depth: int,
+    ) -> None:  # fmt: skip
+        """Fill a tile with features from ``begin`` on of rows from ``first`` on, or with 0."""
+        access = self.plan.access if source.contiguous else 1
+        pieces, units = depth // access, self.plan.units
+        turns = -(-size * pieces // units)
+        together = min(turns, _TURNS)
+        for turn in kl.loop_range(0, turns, together) if turns > together else (0,):
+            places, taken = [], []
+            for k in range(together):
+                i = kl.unit_index() + (turn + k) * units
+                # Neighbouring units read along the axis that is more likely to be dense.
+                row, p = (i // pieces, i % pieces) if source.contiguous else (i % size, i // size)
+                places.append((i, row * pitch + p * access))
+                taken.append(self.piece(source, first + row, begin + p * access, access))
+            for (i, place), value in zip(places, taken, strict=True):
+                if (size * pieces % (units * together) == 0) or (i < size * pieces):
+                    tile.store(place, value.to(self.dtype))
 
-    def fill_rows(
-        self, tile: kl.Pointer, source: Rows, first: kl.Index, begin: kl.Index, depth: int
-    ) -> None:
-        """Fill a tile: ``tile[p, i]`` is element first + i of row begin + p."""
-        lines = StridedLines(
-            source.memory, source.at, first, source.width, source.step, source.row_step
-        )
-        units, along = self.plan.across * self.plan.down, not source.contiguous
-        fill_tile(tile, 0, lines, begin, source.count, units, self.plan.width, depth, along)
+    @kl.helper
+    def piece(self, source: Rows, row: kl.Number, place: kl.Number, access: int) -> kl.Number:
+        """Return an access of a row, or 0 beyond the operand."""
+        value = kl.constant(0, source.memory.dtype, access)
+        if (row < source.count) and (place < source.width):
+            step = place if source.contiguous else place * source.step
+            value = source.memory.load(source.at + row * source.row_step + step, access)
+        return value
 
     @kl.helper
     def products(self, a: Rows, b: Rows, first: kl.Index, begin: kl.Index) -> kl.Registers:
         """Return the products of rows of a from ``first`` on and rows of b from ``begin`` on."""
         plan = self.plan
         acc = kl.registers((plan.rows, plan.keys), self.dtype)
+        right = self.room.at(plan.height * plan.line)
+        wide = _ACCESS // int(self.dtype.itemsize)
         for p in kl.loop_range(0, a.width, plan.depth):
             kl.barrier()
-            self.fill(self.left, a, first, p, plan.height)
-            self.fill(self.right, b, begin, p, plan.block)
+            self.fill(self.room, plan.line, a, first, p, plan.height, plan.depth)
+            self.fill(right, plan.line, b, begin, p, plan.block, plan.depth)
             kl.barrier()
-            self.multiply(acc, self.left, 1, plan.height, self.right, plan.depth)
+            for q in kl.loop_range(0, plan.depth, wide):
+                ys = [right.load(plan.column(j) * plan.line + q, wide) for j in range(plan.keys)]
+                for i in range(plan.rows):
+                    x = self.room.load(plan.row(i) * plan.line + q, wide)
+                    for j in range(plan.keys):
+                        for e in range(wide):
+                            acc[i, j] = kl.fma(x[e], ys[j][e], acc[i, j])
         return acc
 
     @kl.helper
-    def multiply(
-        self,
-        acc: kl.Registers,
-        left: kl.Pointer,
-        row_step: int,
-        step: int,
-        right: kl.Pointer,
-        depth: int,
-    ) -> None:
-        """Add products of tiles: row i of the left begins at i · row_step, the right is dense."""
-        rows, columns = acc.shape
-        width = columns * self.plan.across
-        for p in kl.loop_range(depth):
-            xs = [right[p * width + self.plan.column(j)] for j in range(columns)]
-            for i in range(rows):
-                value = left[self.plan.row(i) * row_step + p * step]
-                for j in range(columns):
-                    acc[i, j] = kl.fma(value, xs[j], acc[i, j])
+    def add_rows(self, sums: kl.Registers, source: Rows, first: kl.Index, begin: kl.Index) -> None:
+        """Add the tile's factors times rows from ``first`` on, of features from ``begin`` on.
+
+        A row of factors is that of a unit's row of sums.
+        """
+        plan = self.plan
+        wide = _ACCESS // int(self.dtype.itemsize)
+        together = min(plan.values, wide)
+        self.fill(self.room, plan.width, source, first, begin, plan.block, plan.width)
+        kl.barrier()
+        for p in kl.loop_range(0, plan.block, wide):
+            ys = [
+                [
+                    self.room.load((p + e) * plan.width + plan.value(v), together)
+                    for v in range(0, plan.values, together)
+                ]
+                for e in range(wide)
+            ]
+            for i in range(plan.rows):
+                x = self.scores.load(plan.row(i) * plan.pitch + p, wide)
+                for e in range(wide):
+                    for j in range(plan.values):
+                        y = ys[e][j // together]
+                        one = y[j % together] if together > 1 else y
+                        sums[i, j] = kl.fma(x[e], one, sums[i, j])
 
     @kl.helper
     def score(
@@ -196,19 +258,53 @@ class Cube:
                 inner[i, j] = weights[i, j] * (inner[i, j] - along)
         return weights, inner
 
-    def keep(self, tile: kl.Pointer, scores: kl.Registers) -> None:
-        """Write a unit's scores to a tile in shared memory."""
+    @kl.helper
+    def keep(self, scores: kl.Registers, turned: bool = False) -> None:
+        """Write a unit's scores to the tile; rows are keys if ``turned``."""
         for i in range(self.plan.rows):
             for j in range(self.plan.keys):
-                tile[self.plan.row(i) * self.plan.pitch + self.plan.column(j)] = scores[i, j]
+                row, column = self.plan.row(i), self.plan.column(j)
+                if turned:
+                    row, column = column, row
+                self.scores[row * self.plan.pitch + column] = scores[i, j]
+
+    @kl.helper
+    def over_row(self, kind: str, values: Sequence[kl.Number]) -> list[kl.Number]:
+        """Return values reduced over the units of each row; every unit of the cube calls it."""
+        plan, made = self.plan, list(values)
+        if plan.across == 1:
+            return made
+        if kl.plane_size() >= plan.across:
+            distance = 1
+            while distance < plan.across:
+                others = [kl.plane_shuffle(x, distance, "xor") for x in made]
+                made = [_joined(kind, x, y) for x, y in zip(made, others, strict=True)]
+                distance *= 2
+            return made
+        parts = kl.shared(plan.height * plan.across, self.dtype)
+        for i in range(plan.rows):
+            parts[plan.row(i) * plan.across + kl.unit_position(0)] = made[i]
+        kl.barrier()
+        for i in range(plan.rows):
+            first = plan.row(i) * plan.across
+            x = parts[first]
+            for k in range(1, plan.across):
+                x = _joined(kind, x, parts[first + k])
+            made[i] = x
+        kl.barrier()
+        return made
+
+
+def _joined(kind: str, x: kl.Number, y: kl.Number) -> kl.Number:
+    return x + y if kind == "add" else kl.select(y > x, y, x)
 
 
 def cube_of(
     plan: SimtPlan, form: ScoreForm, g: KernelOperands, value_width: kl.Number, dtype: DType
 ) -> Cube:
     """Return a cube with memory for its tiles."""
-    left, right = (cube_memory(plan.depth * n, dtype) for n in (plan.height, plan.block))
-    return Cube(plan, form, g, value_width, dtype, left, right)
+    scores = cube_memory(max(plan.height, plan.block) * plan.pitch, dtype)
+    return Cube(plan, form, g, value_width, dtype, cube_memory(plan.room, dtype), scores)
 
 
 def panel_of_cube(panels: kl.Number) -> tuple[kl.Number, kl.Number, kl.Number]:
@@ -228,66 +324,55 @@ def attend_simt(
     form: ScoreForm,
 ) -> None:
     """Compute a tile: rows from x, a head and a panel of the values' features from y, batch z."""
-    dtype, rows, pitch, height = total.dtype, plan.rows, plan.pitch, plan.height
+    dtype, rows = total.dtype, plan.rows
     n, head, panel = panel_of_cube(panels)
-    first = kl.cube_position(0) * height
+    first = kl.cube_position(0) * plan.height
     cube = cube_of(plan, form, g, value_width, dtype)
     query, key, value = cube.heads(n, head)
-    weights = cube_memory(height * pitch, dtype)
-    value_tile = cube_memory(plan.block * plan.width, dtype)
-    largest, powers, factors = (cube_memory(height, dtype) for _ in range(3))
-    unit = kl.unit_index()
-    if unit < height:
-        largest[unit] = kl.constant(-math.inf, dtype)
-        powers[unit] = kl.constant(0, dtype)
+    largest = kl.registers((rows,), dtype, fill=-math.inf)
+    # Sums of a unit's own weights.
+    powers = kl.registers((rows,), dtype)
     sums = kl.registers((rows, plan.values), dtype)
-    stop = kl.min(g.keys, first + height) if form.causal else g.keys
+    stop = kl.min(g.keys, first + plan.height) if form.causal else g.keys
     for begin in kl.loop_range(0, stop, plan.block):
         scores = cube.products(query, key, first, begin)
-        # All units have finished with the weights and values of the preceding block.
-        kl.barrier()
         for i in range(rows):
             for j in range(plan.keys):
-                row, column = plan.row(i), plan.column(j)
-                scores[i, j] = cube.score(scores[i, j], n, head, first + row, begin + column)
-                weights[row * pitch + column] = scores[i, j]
-        cube.fill_rows(value_tile, value, panel * plan.width, begin, plan.block)
-        kl.barrier()
-        if unit < height:
-            top = largest[unit]
-            before = top
-            for column in kl.loop_range(plan.block):
-                x = weights[unit * pitch + column]
-                top = kl.select(x > top, x, top)
-            factors[unit] = exp(before - finite(top))
-            largest[unit] = top
-        kl.barrier()
-        for i in range(rows):
+                place = first + plan.row(i), begin + plan.column(j)
+                scores[i, j] = cube.score(scores[i, j], n, head, *place)
+        for i, top in enumerate(cube.over_row("max", [_largest(scores, i) for i in range(rows)])):
+            top = kl.select(top > largest[i], top, largest[i])
+            shift = finite(top)
+            factor = exp(largest[i] - shift)
+            largest[i] = top
+            power = powers[i] * factor
             for j in range(plan.keys):
-                row, column = plan.row(i), plan.column(j)
-                weights[row * pitch + column] = exp(scores[i, j] - finite(largest[row]))
-        kl.barrier()
-        if unit < height:
-            power = powers[unit] * factors[unit]
-            for column in kl.loop_range(plan.block):
-                power = power + weights[unit * pitch + column]
-            powers[unit] = power
-        for i in range(rows):
+                scores[i, j] = exp(scores[i, j] - shift)
+                power = power + scores[i, j]
+            powers[i] = power
             for j in range(plan.values):
-                sums[i, j] = sums[i, j] * factors[plan.row(i)]
-        cube.multiply(sums, weights, pitch, 1, value_tile, plan.block)
-    kl.barrier()
-    row_at = (n * g.heads + head) * g.queries + first
-    for i in range(rows):
-        row = plan.row(i)
-        under = powers[row]
-        under = kl.select(under > 0.0, under, 1.0)
+                sums[i, j] = sums[i, j] * factor
+        # All units have finished with the operands of the scores.
+        kl.barrier()
+        cube.keep(scores)
+        cube.add_rows(sums, value, begin, panel * plan.width)
+    row_at = (n * g.heads + head) * g.queries
+    for i, power in enumerate(cube.over_row("add", [powers[i] for i in range(rows)])):
+        row = first + plan.row(i)
+        under = kl.select(power > 0.0, power, 1.0)
         for j in range(plan.values):
-            column = panel * plan.width + plan.column(j)
-            if (first + row < g.queries) and (column < value_width):
+            column = panel * plan.width + plan.value(j)
+            if (row < g.queries) and (column < value_width):
                 out[(row_at + row) * value_width + column] = (sums[i, j] / under).to(out.dtype)
-    if (panel == 0) and (unit < height) and (first + unit < g.queries):
-        total[row_at + unit] = finite(largest[unit]) + log(powers[unit])
+        if (panel == 0) and (kl.unit_position(0) == 0) and (row < g.queries):
+            total[row_at + row] = finite(largest[i]) + log(power)
+
+
+def _largest(scores: kl.Registers, i: int) -> kl.Number:
+    top = scores[i, 0]
+    for j in range(1, scores.shape[1]):
+        top = _joined("max", top, scores[i, j])
+    return top
 
 
 @kl.kernel
@@ -309,21 +394,17 @@ def query_gradient_simt(
     query, key, value = cube.heads(n, head)
     row_at = (n * g.heads + head) * g.queries
     upstream = upstream_rows(up, row_at, g, value_width)
-    slopes = cube_memory(plan.height * plan.pitch, dtype)
-    key_tile = cube_memory(plan.block * plan.width, dtype)
     sums = kl.registers((plan.rows, plan.values), dtype)
     stop = kl.min(g.keys, first + plan.height) if form.causal else g.keys
     for begin in kl.loop_range(0, stop, plan.block):
         _, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
         kl.barrier()
-        cube.keep(slopes, inner)
-        cube.fill_rows(key_tile, key, panel * plan.width, begin, plan.block)
-        kl.barrier()
-        cube.multiply(sums, slopes, plan.pitch, 1, key_tile, plan.block)
+        cube.keep(inner)
+        cube.add_rows(sums, key, begin, panel * plan.width)
     for i in range(plan.rows):
         row = first + plan.row(i)
         for j in range(plan.values):
-            column = panel * plan.width + plan.column(j)
+            column = panel * plan.width + plan.value(j)
             if (row < g.queries) and (column < g.features):
                 made = sums[i, j] * g.scale
                 for_query[(row_at + row) * g.features + column] = made.to(for_query.dtype)
@@ -347,10 +428,8 @@ def key_gradient_simt(
     begin = kl.cube_position(0) * plan.block
     cube = cube_of(plan, form, g, value_width, dtype)
     key, value = cube.key_heads(n, key_head)
-    tile, right = cube_memory(height * plan.pitch, dtype), cube_memory(height * width, dtype)
-    held = plan.block // plan.down
-    key_sums = kl.registers((held, plan.values), dtype)
-    value_sums = kl.registers((held, plan.values), dtype)
+    key_sums = kl.registers((plan.rows, plan.values), dtype)
+    value_sums = kl.registers((plan.rows, plan.values), dtype)
     for head in kl.loop_range(key_head * g.group, (key_head + 1) * g.group):
         row_at = (n * g.heads + head) * g.queries
         query = query_rows(g, n, head, form.contiguous[0])
@@ -363,15 +442,13 @@ def key_gradient_simt(
                 (inner, query, key_sums),
             ):
                 kl.barrier()
-                cube.keep(tile, factors)
-                cube.fill_rows(right, rows, panel * width, first, height)
-                kl.barrier()
-                cube.multiply(sums, tile, 1, plan.pitch, right, height)
+                cube.keep(factors, turned=True)
+                cube.add_rows(sums, rows, first, panel * width)
     key_at = (n * g.key_heads + key_head) * g.keys
-    for i in range(held):
+    for i in range(plan.rows):
         row = begin + plan.row(i)
         for j in range(plan.values):
-            column = panel * width + plan.column(j)
+            column = panel * width + plan.value(j)
             if row < g.keys:
                 if column < g.features:
                     made = key_sums[i, j] * g.scale

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_simt
+from calor_kernel.library.attention.mma_launch import index_of
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     contiguous,
@@ -25,17 +28,44 @@ from calor_kernel.library.attention.simt import (
 )
 from calor_kernel.library.steps import Steps
 
+# Queries and keys up to which small tiles serve.
+_SMALL = 32
 
-def simt_plan(problem: Attention, width: int, info: DeviceInfo) -> SimtPlan:
-    """Return the plan for cubes of many units, with sums of ``width`` columns.
+
+def simt_plan(problem: Attention, width: int, info: DeviceInfo, sums: int = 1) -> SimtPlan:
+    """Return the plan for cubes of many units, with ``sums`` tiles of sums of ``width`` columns.
 
     A cube of one unit uses it too, if its private memory holds no rows of this many features.
     """
-    wide = problem.accumulate.itemsize == 8
+    p, item = problem, problem.accumulate.itemsize
     if info.max_units == 1:
         return SimtPlan(1, 1, 32, 8, 8, 8)
-    values = min(2 if wide else 4, max(1, -(-width // 16)))
-    return SimtPlan(16, 8, 8 if wide else 16, 4, 2, values)
+    wide = item == 8
+    access = min(_access(p), 2) if wide else _access(p)
+    columns = max(1, -(-width // 16))
+    # Sums of more columns are more registers, which such a device's compiler does not take.
+    most = 8 if sums == 1 and not info.accumulators else 4
+    large = SimtPlan(16, 8, 32, 8, 4, _power(min(columns, most)), access)
+    small = SimtPlan(16, 8, 16, 4, 2, _power(min(columns, 4)), access)
+    plans = [small, replace(small, values=_power(min(columns, 2)))]
+    if not wide and exceeds(p.queries, _SMALL) and exceeds(p.keys, _SMALL):
+        plans[:0] = [large, replace(large, values=_power(min(columns, 4)))]
+    return next((one for one in plans if one.shared_bytes(item) <= info.shared_bytes), plans[-1])
+
+
+def _power(count: int) -> int:
+    """Return the least power of two that is no less than ``count``."""
+    return 1 << (count - 1).bit_length()
+
+
+def _access(problem: Attention) -> int:
+    """Return the elements that are read together: four if all rows begin at whole accesses."""
+    p, access = problem, 4
+    starts = [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)]
+    for n in (p.features, p.values, *starts):
+        while n % access:
+            access //= 2
+    return access
 
 
 def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
@@ -44,7 +74,7 @@ def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     attend = _launch(
         attend_simt,
         p,
-        request.info,
+        request,
         p.values,
         2 * p.pairs * (p.features + p.values),
         out=Bound(Output(0), p.dtype),
@@ -61,13 +91,13 @@ def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     if p.rows * p.features:
         flops = 2 * p.pairs * (2 * p.features + p.values)
         of_query = _launch(
-            query_gradient_simt, p, request.info, p.features, flops, up=up, for_query=results[0]
+            query_gradient_simt, p, request, p.features, flops, up=up, for_query=results[0]
         )
         launches.append(of_query)
     if p.batch * p.keys * (p.features + p.values):
         width, flops = max(p.features, p.values), 4 * p.pairs * (p.features + p.values)
         own = {"up": up, "for_key": results[1], "for_value": results[2]}
-        launches.append(_launch(key_gradient_simt, p, request.info, width, flops, **own))
+        launches.append(_launch(key_gradient_simt, p, request, width, flops, **own))
     yield Work(tuple(launches))
 
 
@@ -87,26 +117,26 @@ def _form(problem: Attention) -> ScoreForm:
 def _launch(
     function: KernelFunction,
     problem: Attention,
-    info: DeviceInfo,
+    request: Request,
     width: int,
     flops: int,
     **own: object,
 ) -> Launch:
     """Return the launch of a body over queries or keys, heads, and panels of a width."""
-    p, plan = problem, simt_plan(problem, width, info)
+    by_keys, info = function is key_gradient_simt, request.info
+    p, plan = problem, simt_plan(problem, width, info, 2 if by_keys else 1)
     panels = max(1, -(-width // plan.width))
-    by_keys = function is key_gradient_simt
     count, heads, block = (
         (p.keys, p.key_heads, plan.block) if by_keys else (p.queries, p.heads, plan.height)
     )
     cubes = -(-count // block), heads * panels, p.batch
     return launch(
         function,
-        Grid(cubes, (plan.across, plan.down, 1), info.planes[0]),
+        Grid(cubes, (plan.across, plan.down, 1), info.planes[0], index_of(p, request)),
         Effort(function.name, flops, least_bytes(p)),
         value_width=p.values,
         panels=panels,
-        g=operands_of(p),
+        g=operands_of(p, plan.access),
         plan=plan,
         form=_form(p),
         **own,
