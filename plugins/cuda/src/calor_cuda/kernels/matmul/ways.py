@@ -14,7 +14,7 @@ from calor.dtypes import DType, float32
 from calor_cuda.kernels.matmul.operand_transpose import turned
 from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
 from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of, sums_of
-from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch, tma_refusal
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import lines_of_result, tma_launch, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
@@ -52,15 +52,17 @@ _SUM = 4  # Bytes.
 
 
 def _tma_refusal(task: Task, request: Request) -> str | None:
-    return _refused(task, task.product.dtype)
+    return _refused(task, task.product.dtype, by_units=True)
 
 
-def _refused(task: Task, written: DType) -> str | None:
+def _refused(task: Task, written: DType, *, by_units: bool = False) -> str | None:
     """Return why no tile of a product can be written in a dtype, None if it can."""
     product = task.product
     if not (product.rounded or product.halves or product.narrow):
         return "no asynchronous matrix instruction takes its types"
-    return too_small(product) or tma_refusal(replace(product, dtype=written), task.info)
+    return too_small(product) or tma_refusal(
+        replace(product, dtype=written), task.info, by_units=by_units
+    )
 
 
 def _split_refusal(task: Task, request: Request) -> str | None:
@@ -90,7 +92,8 @@ def _transpose_refusal(task: Task, request: Request) -> str | None:
 def _boxes(product: Product, made: tuple[int, ...]) -> TmaPlan:
     rows, columns, stages, band = made
     types, along = (product.a.dtype, product.dtype), product.along
-    return TmaPlan(*types, rows, columns, stages, *along, band, product.formats)
+    plan = TmaPlan(*types, rows, columns, stages, *along, band, product.formats)
+    return replace(plan, by_units=not lines_of_result(product, plan.transposed))
 
 
 def _tma(task: Task, request: Request) -> Works:
@@ -165,7 +168,7 @@ def _two_passes(task: Task, request: Request) -> Works:
         if reason is not None:
             yield Dropped(name, reason)
             continue
-        launch = tma_launch(made, replace(plan, result=made.product.dtype), target)
+        launch = tma_launch(made, replace(plan, result=made.product.dtype, by_units=False), target)
         yield made.work(launch, after, name=name, group=0 if plan == usual else 1)
 
 
@@ -191,7 +194,7 @@ def _transpose(task: Task, request: Request) -> Works:
     one = product.dtype is float32 and product.along == (False, False)
     made = turned(task, right=not one)
     after = made.product.swapped() if one else made.product
-    reason = tma_refusal(after, task.info, transposed=one)
+    reason = tma_refusal(after, task.info, transposed=one, by_units=not one)
     if reason is not None:
         yield Dropped("turned boxes", reason)
         return
