@@ -20,6 +20,7 @@ from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Row, Way
 from calor_kernel.contract.work import Dropped, Request, Work
+from calor_kernel.library.matmul.operand_padding import padded, ready
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import by_plan, by_waves, chosen, cubes_of, lack, too_small
 from calor_kernel.library.matmul.task import Task
@@ -46,6 +47,11 @@ _SHARED = ((128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16))
 _DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
 _SMALL, _SMALLEST = (64, 128, 8, 16), (64, 64, 8, 16)
 _DEEP, _LONG = 8 << 10, 32 << 10
+
+# What TMA saves for an operation, of float32 if rounded, and what copies cost: seconds in 1e-17, by
+# the rates of an H200.
+_PER_FLOP: Final[Mapping[bool, int]] = {False: 467, True: 917}
+_PER_BYTE, _PER_COPY = 66_667, 250_000_000_000
 
 Works = Iterator[Work | Dropped]
 _SUM = 4  # Bytes.
@@ -87,6 +93,37 @@ def _transpose_refusal(task: Task, request: Request) -> str | None:
     if not all(map(task.info.has, _COPIED)):
         return "the device has no TMA, or no asynchronous matrix instruction"
     return too_small(product)
+
+
+def _padding_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not (product.rounded or product.halves or product.narrow):
+        return "no asynchronous matrix instruction takes its types"
+    if not all(map(task.info.has, _COPIED)):
+        return "the device has no TMA, or no asynchronous matrix instruction"
+    if not request.candidates and not _worth_padding(product):
+        return "copies of its operands cost more than they save, or none is needed"
+    return too_small(product)
+
+
+def _worth_padding(product: Product) -> bool:
+    """Return whether copies of operands cost less than elements copied one by one."""
+    along = _along(product)
+    both = ((product.a, product.m), (product.b, product.n))
+    copied = [
+        size * product.k * product.batches * int(operand.dtype.itemsize)
+        for operand, size in both
+        if not ready(operand, product, along=along)
+    ]
+    if not copied:
+        return False
+    cost = _PER_BYTE * sum(copied) + _PER_COPY * len(copied)
+    return exceeds(_PER_FLOP[product.rounded] * product.flops, cost)
+
+
+def _along(product: Product) -> bool:
+    """Return whether the instruction reads operands along the K axis alone."""
+    return bool(product.a.dtype.itemsize != 2)
 
 
 def _boxes(product: Product, made: tuple[int, ...]) -> TmaPlan:
@@ -202,6 +239,16 @@ def _transpose(task: Task, request: Request) -> Works:
     yield from _named("turned", works, 0 if _worth_turning(product, one) else 1)
 
 
+def _padding(task: Task, request: Request) -> Works:
+    """Yield TMA plans of operands that are copied to lines of whole accesses."""
+    made = padded(task, along=_along(task.product))
+    reason = tma_refusal(made.product, task.info, by_units=True)
+    if reason is not None:
+        yield Dropped("padded boxes", reason)
+        return
+    yield from _named("padded", _tma(made, request), 0 if _worth_padding(task.product) else 1)
+
+
 def _worth_turning(product: Product, one: bool) -> bool:
     """Return whether a copy, with the cost of some rows or columns, saves more than that.
 
@@ -219,4 +266,5 @@ ROWS: Final[tuple[Row[Task], ...]] = (
     Row("staged MMA", Way("warp-group TMA", _tma_refusal, _tma)),
     Row("staged MMA", Way("register A", _register_refusal, _register_a)),
     Row("staged MMA", Way("operand transpose", _transpose_refusal, _transpose, spare=True)),
+    Row("staged MMA", Way("operand padding", _padding_refusal, _padding, spare=True)),
 )
