@@ -59,17 +59,10 @@ def _dot_left(
     if g.dtype is not b.dtype:
         b = e.cast(b, dtype=g.dtype)
     # batch + free of a + contracted axes, the last in the order of b's axes.
-    part = dot_general(
-        g,
-        e.conjugate(b),
-        contract=(g_free_b, free_b),
-        batch=(lead, batch[1]),
-        dtype=g.dtype,
-        **precision,
-    )
-    by_b = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
-    order = list(batch[0]) + list(free_a) + [contract[0][i] for i in by_b]
-    part = permute(part, axes=tuple(order.index(i) for i in range(a.ndim)))
+    summed = [contract[0][i] for i in sorted(range(len(contract[1])), key=contract[1].__getitem__)]
+    left, right = (g, g_free_b, lead), (e.conjugate(b), free_b, batch[1])
+    orders = [*batch[0], *free_a, *summed], [*batch[0], *summed, *free_a]
+    part = _gradient(left, right, orders, g.dtype, precision)
     return part if part.dtype is a.dtype else e.cast(part, dtype=a.dtype)
 
 
@@ -83,18 +76,32 @@ def _dot_right(
     if g.dtype is not a.dtype:
         a = e.cast(a, dtype=g.dtype)
     # batch + contracted axes in the order of a's axes + free of b.
-    part = dot_general(
-        e.conjugate(a),
-        g,
-        contract=(free_a, g_free_a),
-        batch=(batch[0], lead),
-        dtype=g.dtype,
-        **precision,
-    )
-    by_a = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
-    order = list(batch[1]) + [contract[1][i] for i in by_a] + list(free_b)
-    part = permute(part, axes=tuple(order.index(i) for i in range(b.ndim)))
+    summed = [contract[1][i] for i in sorted(range(len(contract[0])), key=contract[0].__getitem__)]
+    left, right = (e.conjugate(a), free_a, batch[0]), (g, g_free_a, lead)
+    orders = [*batch[1], *summed, *free_b], [*batch[1], *free_b, *summed]
+    part = _gradient(left, right, orders, g.dtype, precision)
     return part if part.dtype is b.dtype else e.cast(part, dtype=b.dtype)
+
+
+def _gradient(
+    left: tuple[Any, Axes, Axes],
+    right: tuple[Any, Axes, Axes],
+    orders: tuple[list[int], list[int]],
+    dtype: DType,
+    precision: dict[str, str],
+) -> Any:
+    """Return the product of two factors, each with its summed and its batch axes.
+
+    ``orders``: the operand's axis of each axis of the product, and of that of the factors in the
+    other order, which is taken if it alone needs no permutation: a permutation is a copy.
+    """
+    order, turned = orders
+    if turned == sorted(turned) and order != turned:
+        left, right, order = right, left, turned
+    (a, summed_a, batch_a), (b, summed_b, batch_b) = left, right
+    contract, batch = (summed_a, summed_b), (batch_a, batch_b)
+    part = dot_general(a, b, contract=contract, batch=batch, dtype=dtype, **precision)
+    return permute(part, axes=tuple(order.index(i) for i in range(len(order))))
 
 
 dot_general: Op = op(

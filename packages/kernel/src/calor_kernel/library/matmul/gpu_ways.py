@@ -19,6 +19,7 @@ from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
 from calor_kernel.library.matmul.gemv_plan import gemv_parts, gemv_plan
 from calor_kernel.library.matmul.gemv_planes import gemv_launches
 from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch
+from calor_kernel.library.matmul.operand_padding import dense
 from calor_kernel.library.matmul.predicated_mma import mma_launches
 from calor_kernel.library.matmul.predicated_simt import predicated_simt_launches, simt_plan
 from calor_kernel.library.matmul.problem import Product, in_accesses
@@ -148,14 +149,7 @@ def _predicated_refusal(task: Task, request: Request) -> str | None:
     product = task.product
     if not _by_planes(product, task.info):
         return "no matrix instruction of the device's planes takes its types"
-    if product.k == 0 or not _dense(product):
-        return "an operand is dense along no axis"
-    return None
-
-
-def _dense(product: Product) -> bool:
-    """Return whether each operand is dense along one of its axes."""
-    return all(1 in (operand.depth, operand.free) for operand in (product.a, product.b))
+    return "it has no terms" if product.k == 0 else None
 
 
 def _predicated_simt_refusal(task: Task, request: Request) -> str | None:
@@ -175,7 +169,7 @@ def _warp_mma(task: Task, request: Request) -> Works:
 
 
 def _predicated(task: Task, request: Request) -> Works:
-    made, launches = mma_launches(task)
+    made, launches = mma_launches(dense(task))
     yield made.work(*launches, name="predicated MMA")
 
 

@@ -10,6 +10,7 @@ from calor_kernel.library.matmul import cpu_ways, gpu_ways
 from calor_kernel.library.matmul.complex_products import as_real
 from calor_kernel.library.matmul.float8 import lower_float8
 from calor_kernel.library.matmul.problem import copied, product_of
+from calor_kernel.library.matmul.repeated_results import ranked_once, repeats
 from calor_kernel.library.matmul.task import Task
 
 # Cubes of this many units compute tiles together.
@@ -27,6 +28,8 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     if task.product.dtype.kind == "complex":
         task = as_real(task)
     ways = gpu_ways.WAYS if request.info.max_units >= _UNITS else cpu_ways.WAYS
+    if repeats(task.product):
+        return ranked_once(ways, task, request)
     return ranked(ways, task, request)
 
 

@@ -18,6 +18,7 @@ from calor.dtypes import int64
 from calor_cuda.kernels.matmul.register_a import rows_in_registers
 from calor_cuda.kernels.matmul.split_k import TileParts, WholeTiles, hand_over, take_over
 from calor_cuda.kernels.matmul.tma_store import write_tile
+from calor_cuda.kernels.matmul.unit_store import write_rows
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
 from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
 from calor_kernel import language as kl
@@ -80,7 +81,9 @@ def matmul_tma(
     box = (1, plan.part if plan.transposed else 64, plan.part)
     c_at = kl.Swizzled(plan.swizzle(plan.result), kl.Layout(box, (0, plan.part, 1)))
     down, across = (n, m) if plan.transposed else (m, n)
-    c_map = kl.tensor_map(c, (batches, down, across), (c_stride, across, 1), box, c_at)
+    c_map = None
+    if not plan.by_units:
+        c_map = kl.tensor_map(c, (batches, down, across), (c_stride, across, 1), box, c_at)
     a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
     part_size = 64 * plan.part
     left = kl.shared(plan.stages * a_size, plan.dtype, align=1024)
@@ -153,8 +156,12 @@ def matmul_tma(
             else:
                 if isinstance(schedule, TileParts):
                     take_over(schedule, made, group, unit, plan)
-                write_tile(c_map, parts, made, (batch, row, column), group, plan)
-        kl.wait_puts()
+                if c_map is None:
+                    write_rows(c, (m, n), parts, made, (batch, row, column), group, plan)
+                else:
+                    write_tile(c_map, parts, made, (batch, row, column), group, plan)
+        if c_map is not None:
+            kl.wait_puts()
 
 
 def schedule_of(

@@ -31,10 +31,13 @@ _RESULT = Output(0)
 _MOST = 1 << 31
 
 
-def tma_refusal(product: Product, info: DeviceInfo, *, transposed: bool = False) -> str | None:
+def tma_refusal(
+    product: Product, info: DeviceInfo, *, transposed: bool = False, by_units: bool = False
+) -> str | None:
     """Return why TMA cannot feed a product, None if it can.
 
     ``transposed``: the product is that of the transposes, and a is dense along its rows.
+    ``by_units``: whether units may write the result.
     """
     if not all(map(info.has, NEEDED)) or info.planes[0] != 32:
         return "the device has no TMA, or no asynchronous matrix instruction"
@@ -46,7 +49,7 @@ def tma_refusal(product: Product, info: DeviceInfo, *, transposed: bool = False)
         return f"operands of {a.dtype.name} are read along the K axis alone"
     if max(item, product.dtype.itemsize) > 4 or b.dtype is not a.dtype:
         return f"no instruction multiplies {a.dtype.name} by {b.dtype.name}"
-    if (product.m if transposed else product.n) * product.dtype.itemsize % _NBYTES:
+    if not by_units and not lines_of_result(product, transposed):
         return "rows of the result do not begin at multiples of 16 bytes"
     if product.k == 0 or any(n >= _MOST for n in (product.m, product.n, product.k)):
         return "sizes are from 1 to 2**31 - 1"
@@ -55,6 +58,12 @@ def tma_refusal(product: Product, info: DeviceInfo, *, transposed: bool = False)
         if reason is not None:
             return f"operand {name} {reason}"
     return None
+
+
+def lines_of_result(product: Product, transposed: bool = False) -> bool:
+    """Return whether rows of the result begin at multiples of 16 bytes."""
+    columns = product.m if transposed else product.n
+    return bool(columns * product.dtype.itemsize % _NBYTES == 0)
 
 
 def _refused(operand: Operand, product: Product) -> str | None:
@@ -95,6 +104,8 @@ def tma_launch(
     product, info = task.product, task.info
     a, b = product.a, product.b
     count, wide = _NBYTES // a.dtype.itemsize, _NBYTES // product.dtype.itemsize
+    if plan.by_units:
+        wide = 1
     # The stride of the result is a multiple of an access.
     m, n = Multiple(product.m, wide), Multiple(product.n, wide)
     sizes: Sizes[Given] = Sizes(product.m, n, product.k)

@@ -23,6 +23,7 @@ class TmaPlan:
     A step is a line of the K axis, and ``stages`` of them are in shared memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
     computed at the same time. ``result``: the dtype of c. ``formats``: the float8 formats of bytes.
+    ``by_units``: whether units write c, since its rows do not begin at multiples of 16 bytes.
     """
 
     dtype: DType
@@ -34,6 +35,7 @@ class TmaPlan:
     b_along: bool
     band: int
     formats: tuple[DType, DType] | None = None
+    by_units: bool = False
 
     @property
     def kind(self) -> str:

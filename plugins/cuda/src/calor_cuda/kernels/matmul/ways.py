@@ -14,12 +14,13 @@ from calor.dtypes import DType, float32
 from calor_cuda.kernels.matmul.operand_transpose import turned
 from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
 from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of, sums_of
-from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch, tma_refusal
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import lines_of_result, tma_launch, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Row, Way
 from calor_kernel.contract.work import Dropped, Request, Work
+from calor_kernel.library.matmul.operand_padding import padded, ready
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import by_plan, by_waves, chosen, cubes_of, lack, too_small
 from calor_kernel.library.matmul.task import Task
@@ -47,20 +48,27 @@ _DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
 _SMALL, _SMALLEST = (64, 128, 8, 16), (64, 64, 8, 16)
 _DEEP, _LONG = 8 << 10, 32 << 10
 
+# What TMA saves for an operation, of float32 if rounded, and what copies cost: seconds in 1e-17, by
+# the rates of an H200.
+_PER_FLOP: Final[Mapping[bool, int]] = {False: 467, True: 917}
+_PER_BYTE, _PER_COPY = 66_667, 250_000_000_000
+
 Works = Iterator[Work | Dropped]
 _SUM = 4  # Bytes.
 
 
 def _tma_refusal(task: Task, request: Request) -> str | None:
-    return _refused(task, task.product.dtype)
+    return _refused(task, task.product.dtype, by_units=True)
 
 
-def _refused(task: Task, written: DType) -> str | None:
+def _refused(task: Task, written: DType, *, by_units: bool = False) -> str | None:
     """Return why no tile of a product can be written in a dtype, None if it can."""
     product = task.product
     if not (product.rounded or product.halves or product.narrow):
         return "no asynchronous matrix instruction takes its types"
-    return too_small(product) or tma_refusal(replace(product, dtype=written), task.info)
+    return too_small(product) or tma_refusal(
+        replace(product, dtype=written), task.info, by_units=by_units
+    )
 
 
 def _split_refusal(task: Task, request: Request) -> str | None:
@@ -87,10 +95,42 @@ def _transpose_refusal(task: Task, request: Request) -> str | None:
     return too_small(product)
 
 
+def _padding_refusal(task: Task, request: Request) -> str | None:
+    product = task.product
+    if not (product.rounded or product.halves or product.narrow):
+        return "no asynchronous matrix instruction takes its types"
+    if not all(map(task.info.has, _COPIED)):
+        return "the device has no TMA, or no asynchronous matrix instruction"
+    if not request.candidates and not _worth_padding(product):
+        return "copies of its operands cost more than they save, or none is needed"
+    return too_small(product)
+
+
+def _worth_padding(product: Product) -> bool:
+    """Return whether copies of operands cost less than elements copied one by one."""
+    along = _along(product)
+    both = ((product.a, product.m), (product.b, product.n))
+    copied = [
+        size * product.k * product.batches * int(operand.dtype.itemsize)
+        for operand, size in both
+        if not ready(operand, product, along=along)
+    ]
+    if not copied:
+        return False
+    cost = _PER_BYTE * sum(copied) + _PER_COPY * len(copied)
+    return exceeds(_PER_FLOP[product.rounded] * product.flops, cost)
+
+
+def _along(product: Product) -> bool:
+    """Return whether the instruction reads operands along the K axis alone."""
+    return bool(product.a.dtype.itemsize != 2)
+
+
 def _boxes(product: Product, made: tuple[int, ...]) -> TmaPlan:
     rows, columns, stages, band = made
     types, along = (product.a.dtype, product.dtype), product.along
-    return TmaPlan(*types, rows, columns, stages, *along, band, product.formats)
+    plan = TmaPlan(*types, rows, columns, stages, *along, band, product.formats)
+    return replace(plan, by_units=not lines_of_result(product, plan.transposed))
 
 
 def _tma(task: Task, request: Request) -> Works:
@@ -165,7 +205,7 @@ def _two_passes(task: Task, request: Request) -> Works:
         if reason is not None:
             yield Dropped(name, reason)
             continue
-        launch = tma_launch(made, replace(plan, result=made.product.dtype), target)
+        launch = tma_launch(made, replace(plan, result=made.product.dtype, by_units=False), target)
         yield made.work(launch, after, name=name, group=0 if plan == usual else 1)
 
 
@@ -191,12 +231,22 @@ def _transpose(task: Task, request: Request) -> Works:
     one = product.dtype is float32 and product.along == (False, False)
     made = turned(task, right=not one)
     after = made.product.swapped() if one else made.product
-    reason = tma_refusal(after, task.info, transposed=one)
+    reason = tma_refusal(after, task.info, transposed=one, by_units=not one)
     if reason is not None:
         yield Dropped("turned boxes", reason)
         return
     works = _register_a(made, request) if one else _tma(made, request)
     yield from _named("turned", works, 0 if _worth_turning(product, one) else 1)
+
+
+def _padding(task: Task, request: Request) -> Works:
+    """Yield TMA plans of operands that are copied to lines of whole accesses."""
+    made = padded(task, along=_along(task.product))
+    reason = tma_refusal(made.product, task.info, by_units=True)
+    if reason is not None:
+        yield Dropped("padded boxes", reason)
+        return
+    yield from _named("padded", _tma(made, request), 0 if _worth_padding(task.product) else 1)
 
 
 def _worth_turning(product: Product, one: bool) -> bool:
@@ -216,4 +266,5 @@ ROWS: Final[tuple[Row[Task], ...]] = (
     Row("staged MMA", Way("warp-group TMA", _tma_refusal, _tma)),
     Row("staged MMA", Way("register A", _register_refusal, _register_a)),
     Row("staged MMA", Way("operand transpose", _transpose_refusal, _transpose, spare=True)),
+    Row("staged MMA", Way("operand padding", _padding_refusal, _padding, spare=True)),
 )

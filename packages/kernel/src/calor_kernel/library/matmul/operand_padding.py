@@ -1,0 +1,165 @@
+"""Operands copied to lines that begin at whole accesses, for instructions that need that.
+
+Requirements: a copy costs two passes over the operand at the speed of memory, so it pays for large
+products. The dense axis stays dense, unless the instruction reads the K axis alone. What fills a
+line up is never read as an element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from calor_kernel import language as kl
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import View
+from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.task import Task
+
+N = TypeVar("N")
+# Bytes of an access, units of a cube, elements of a unit, and the side of a transposed tile.
+_ACCESS, _UNITS, _TURNS, _TILE = 16, 256, 4, 32
+
+
+@dataclass(frozen=True, slots=True)
+class LineCopy(Generic[N]):
+    """``lines`` of ``length`` elements of each matrix, and where they are read and written.
+
+    ``line``, ``element``: the strides in the source; ``pitch``: that of lines in the target.
+    ``inner``: matrices along the inner of two axes, with strides in the source from ``base`` on.
+    """
+
+    lines: kl.SizeOf[N]
+    length: kl.SizeOf[N]
+    line: kl.StrideOf[N]
+    element: kl.StrideOf[N]
+    pitch: kl.SizeOf[N]
+    inner: kl.SizeOf[N]
+    outer_stride: kl.StrideOf[N]
+    inner_stride: kl.StrideOf[N]
+    base: kl.StrideOf[N]
+
+    def start(self: LineCopy[kl.Number], matrix: kl.Number) -> kl.Number:
+        """Return the position of a matrix in the source."""
+        outer, inner = matrix // self.inner, matrix % self.inner
+        return self.base + outer * self.outer_stride + inner * self.inner_stride
+
+
+@kl.kernel
+def copy_lines(
+    source: kl.In, target: kl.Out, copy: LineCopy[kl.Number], *, across: int, down: int, turns: int
+) -> None:
+    """Copy lines: ``across`` units along them have ``turns`` elements each, ``down`` lines."""
+    matrix = kl.cube_position(2)
+    x, y = kl.unit_index() % across, kl.unit_index() // across
+    line = kl.cube_position(1) * down + y
+    read = copy.start(matrix) + line * copy.line
+    written = (matrix * copy.lines + line) * copy.pitch
+    for turn in range(turns):
+        i = (kl.cube_position(0) * turns + turn) * across + x
+        if (line < copy.lines) & (i < copy.length):
+            target[written + i] = source[read + i * copy.element]
+
+
+@kl.kernel
+def copy_lines_turned(
+    source: kl.In, target: kl.Out, copy: LineCopy[kl.Number], *, tile: int, down: int
+) -> None:
+    """Copy lines whose elements are adjacent across lines in the source, by square tiles."""
+    staged = kl.shared(tile * (tile + 1), source.dtype)
+    matrix = kl.cube_position(2)
+    x, y = kl.unit_index() % tile, kl.unit_index() // tile
+    first, start = kl.cube_position(1) * tile, kl.cube_position(0) * tile
+    read = copy.start(matrix)
+    for q in range(0, tile, down):
+        line, i = first + x, start + y + q
+        if (line < copy.lines) & (i < copy.length):
+            staged[(y + q) * (tile + 1) + x] = source[read + line * copy.line + i * copy.element]
+    kl.barrier()
+    for q in range(0, tile, down):
+        line, i = first + y + q, start + x
+        if (line < copy.lines) & (i < copy.length):
+            at = (matrix * copy.lines + line) * copy.pitch + i
+            target[at] = staged[x * (tile + 1) + y + q]
+
+
+def padded(task: Task, *, along: bool) -> Task:
+    """Return the task whose operands have lines of whole accesses.
+
+    ``along``: whether operands must be dense along the K axis.
+    """
+    product = task.product
+    for number, (operand, size) in enumerate(((product.a, product.m), (product.b, product.n))):
+        if not ready(operand, product, along=along):
+            task = _copied(task, number, operand, size, along)
+    return task
+
+
+def ready(operand: Operand, product: Product, *, along: bool) -> bool:
+    """Return whether all lines of an operand begin at whole accesses."""
+    count = _ACCESS // int(operand.dtype.itemsize)
+    if operand.depth != 1 and (along or operand.free != 1):
+        return False
+    batch = [s for s, n in zip(operand.batch, product.batch, strict=True) if n > 1]
+    pitch = operand.free if operand.depth == 1 else operand.depth
+    # A copy engine takes no lines of one address, and none that go back.
+    forward = pitch > 0 and all(s >= 0 for s in batch)
+    return forward and not any(n % count for n in (pitch, operand.offset, *batch))
+
+
+def _copied(task: Task, number: int, operand: Operand, size: int, along: bool) -> Task:
+    product, info = task.product, task.info
+    count = _ACCESS // int(operand.dtype.itemsize)
+    deep = along or operand.depth == 1 or operand.free != 1
+    lines, length = (size, product.k) if deep else (product.k, size)
+    line, element = (operand.free, operand.depth) if deep else (operand.depth, operand.free)
+    pitch = -(-length // count) * count
+    lead = [n if n > 1 and s != 0 else 1 for n, s in zip(product.batch, operand.batch, strict=True)]
+    matrices = lead[0] * lead[1]
+    place, task = task.room(matrices * lines * pitch * operand.dtype.itemsize)
+    copy = LineCopy(
+        lines, length, line, element, pitch, lead[1], *operand.batch, operand.offset
+    )  # fmt: skip
+    nbytes = 2 * matrices * lines * length * operand.dtype.itemsize
+    given: dict[str, Any] = {
+        "source": Bound(task.places[number], operand.dtype),
+        "target": Bound(place, operand.dtype),
+        "copy": copy,
+    }
+    effort = Effort("matmul operand padding", 0, nbytes)
+    if line == 1 and element != 1:
+        cubes = (-(-length // _TILE), -(-lines // _TILE), matrices)
+        grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0])
+        down = _UNITS // _TILE
+        made = launch(copy_lines_turned, grid, effort, tile=_TILE, down=down, **given)
+    else:
+        across = _UNITS
+        while across > _TILE and (across // 2) * _TURNS >= length:
+            across //= 2
+        down = _UNITS // across
+        cubes = (-(-length // (across * _TURNS)), -(-lines // down), matrices)
+        grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0])
+        made = launch(copy_lines, grid, effort, across=across, down=down, turns=_TURNS, **given)
+    inner = lines * pitch if lead[1] > 1 else 0
+    outer = lead[1] * lines * pitch if lead[0] > 1 else 0
+    free, depth = (pitch, 1) if deep else (1, pitch)
+    task = replace(task, before=(*task.before, replace(made, prepares=True)))
+    return task.taking(number, place, Operand((outer, inner), free, depth, 0, operand.dtype))
+
+
+def dense(task: Task) -> Task:
+    """Return the task whose operands are dense along one axis."""
+    product = task.product
+    for number, (operand, size) in enumerate(((product.a, product.m), (product.b, product.n))):
+        if 1 in (operand.depth, operand.free):
+            continue
+        view = View(
+            (*product.batch, size, product.k),
+            (*operand.batch, operand.free, operand.depth),
+            operand.dtype,
+            operand.offset,
+        )
+        matrix = size * product.k
+        made = Operand((product.batch[1] * matrix, matrix), product.k, 1, 0, operand.dtype)
+        task = task.copied(number, view, made)
+    return task

@@ -1,0 +1,50 @@
+"""The epilogue by units, for results whose rows do not begin where TMA can write.
+
+Requirements: neighbouring units write neighbouring elements, so sums go through shared memory in
+the layout of the epilogue by TMA. Positions have 64 bits, and edges are predicated.
+"""
+
+from __future__ import annotations
+
+from calor.dtypes import int64
+from calor_cuda.kernels.matmul.tma_store import store_part
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
+from calor_kernel import language as kl
+
+# Rows of a warp group, its units, and those of a plane.
+_ROWS, _GROUP, _PLANE = 64, 128, 32
+
+
+@kl.helper
+def write_rows(
+    c: kl.Pointer,
+    sizes: tuple[kl.Number, kl.Number],
+    parts: kl.Pointer,
+    sums: kl.Fragment,
+    there: tuple[kl.Index, kl.Index, kl.Index],
+    group: kl.Index,
+    plan: TmaPlan,
+) -> None:
+    """Write a warp group's sums. ``there``: the product, row and column of the tile."""
+    (m, n), (batch, row, column) = sizes, there
+    top = row + group * _ROWS
+    wide = [number.to(int64) for number in (batch, m, n, top)]  # type: ignore[union-attr]
+    first = (wide[0] * wide[1] + wide[3]) * wide[2] + column.to(int64)  # type: ignore[union-attr]
+    unit = kl.unit_index() % _GROUP
+    plane, lane = unit // _PLANE, unit % _PLANE
+    for part in range(plan.columns // plan.part):
+        place = parts.at((group * PARTS + part % PARTS) * (_ROWS * plan.part))
+        # All units have read what this part overwrites.
+        kl.barrier("warpgroup")
+        store_part(sums, place, part * plan.part, plan.part, plan.swizzle(plan.result))
+        kl.barrier("warpgroup")
+        start = part * plan.part
+        for turn in kl.loop_range(0, _ROWS, _GROUP // _PLANE, unroll=4):
+            line = turn + plane
+            turned = line % 8 << plan.swizzle(plan.result).base
+            at = first + line.to(int64) * wide[2]
+            for q in range(0, plan.part, _PLANE):
+                along = start + q + lane
+                if (top + line < m) & (column + along < n):
+                    value = place[line * plan.part + ((q + lane) ^ turned)]
+                    c[at + along.to(int64)] = value
