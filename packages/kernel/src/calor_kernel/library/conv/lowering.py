@@ -18,6 +18,7 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.library.conv.depthwise import depthwise_weights, depthwise_weights_refusal
+from calor_kernel.library.conv.depthwise_blocks_launch import depthwise_refusal, depthwise_works
 from calor_kernel.library.conv.direct import direct_work
 from calor_kernel.library.conv.direct_channel_vectors import (
     channel_vectors_refusal,
@@ -143,6 +144,7 @@ _WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROW
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
 _OF_UNITS: Final[Table[Convolution]] = Table(
     "conv",
+    Way("depthwise blocks", depthwise_refusal, depthwise_works),
     Way("products", product_refusal, product_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(
