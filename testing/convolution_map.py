@@ -177,8 +177,8 @@ def line_of(shape: Shape, op: str, batch: int, dtype: str, info: Any) -> Line:
     item = request.inputs[0].dtype.itemsize
     flops = 2 * batch * shape.filters * (shape.channels // shape.groups)
     flops *= prod(shape.out) * prod(shape.kernel)
-    specs = (*request.inputs, *request.outputs)
-    nbytes = sum(spec.size for spec in specs) * item
+    sizes = [view.size for view in request.inputs] + [spec.size for spec in request.outputs]
+    nbytes = sum(sizes) * item
     by_matrix = dtype in MATRIX and shape.groups != shape.channels
     peak = MATRIX[dtype] if by_matrix else FMA
     floor = max(flops / peak, nbytes / MEMORY) + LAUNCH
@@ -198,7 +198,7 @@ def line_of(shape: Shape, op: str, batch: int, dtype: str, info: Any) -> Line:
                 "microseconds": round(seconds * 1e6, 2),
             }
         )
-    line = Line(name, op, work.way or work.variant, found, total, floor)
+    line = Line(name, op, str(work.way or work.variant), found, total, floor)
     line.flags = list(_flags(line, nbytes, by_matrix, info.cores))
     return line
 

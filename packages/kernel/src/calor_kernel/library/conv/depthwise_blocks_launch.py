@@ -62,7 +62,8 @@ def depthwise_refusal(one: Convolution, request: Request) -> str | None:
 def _registers(problem: Correlation) -> int:
     """Return the registers of 32 bits that hold the weights of a window."""
     taps = prod(axis.count if problem.by_weight else axis.terms for axis in problem.axes)
-    return int(taps) * max(accumulator(problem.a.dtype).itemsize // 4, 1)
+    words: int = max(accumulator(problem.a.dtype).itemsize // 4, 1)
+    return int(taps) * words
 
 
 def depthwise_works(one: Convolution, request: Request) -> list[Work]:
