@@ -41,8 +41,9 @@ RATES: Final = (
     ("conv tma", "matrix", 0.55),
     ("conv weight mma", "matrix", 0.25),
     ("conv mma", "matrix", 0.25),
-    ("matmul warpgroup", "matrix", 0.6),
-    ("matmul tma", "matrix", 0.6),
+    ("matmul boxes", "matrix", 0.6),
+    ("matmul fragments", "matrix", 0.5),
+    ("matmul predicated", "matrix", 0.15),
     ("matmul mma", "matrix", 0.3),
     ("conv simt", "fma", 0.6),
     ("matmul simt", "fma", 0.7),
@@ -198,7 +199,7 @@ def line_of(shape: Shape, op: str, batch: int, dtype: str, info: Any) -> Line:
                 "microseconds": round(seconds * 1e6, 2),
             }
         )
-    line = Line(name, op, str(work.way or work.variant), found, total, floor)
+    line = Line(name, op, getattr(work.way, "name", work.variant), found, total, floor)
     line.flags = list(_flags(line, nbytes, by_matrix, info.cores))
     return line
 
