@@ -48,7 +48,7 @@ RATES: Final = (
     ("conv simt", "fma", 0.6),
     ("matmul simt", "fma", 0.7),
     ("conv tiled", "fma", 0.08),
-    ("conv depthwise", "fma", 0.3),
+    ("conv blocks", "fma", 0.3),
     ("conv direct", "fma", 0.01),
     ("matmul tiled", "fma", 0.15),
 )

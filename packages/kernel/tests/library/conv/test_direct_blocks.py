@@ -24,6 +24,24 @@ ROWS = [
     ((1, 3, 60), (3, 1, 4), (3,), ((1, 1),), (2,), 3),
     ((1, 2, 6, 6), (2, 1, 2, 3), (2, 1), ((-1, 2), (1, -2)), (1, 2), 2),
     ((1, 2, 4, 4), (4, 1, 1, 1), (2, 2), (NONE, NONE), ONE, 2),
+    ((2, 6, 9, 5), (9, 2, 3, 3), (2, 1), (ONE, ONE), ONE, 3),
+]
+# One group: few filters, and the gradient of few channels.
+ALONE = [
+    ("conv", ((2, 5, 9, 9), (3, 5, 3, 3), ONE, (ONE, ONE), ONE, 1)),
+    ("conv_weight_gradient", ((2, 5, 9, 9), (3, 5, 3, 3), (2, 2), (ONE, ONE), ONE, 1)),
+    ("conv_input_gradient", ((1, 3, 21, 20), (6, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), ONE, 1)),
+    ("conv_input_gradient", ((1, 1, 50), (4, 1, 10), (5,), ((0, 0),), (1,), 1)),
+]
+# Windows that do not overlap, as patches.
+PATCHES = [
+    ("conv", ((2, 3, 12, 8), (10, 3, 4, 4), (4, 4), (NONE, NONE), ONE, 1)),
+    ("conv", ((1, 2, 15), (5, 2, 5), (5,), (NONE,), (1,), 1)),
+    ("conv_input_gradient", ((2, 3, 12, 8), (10, 3, 4, 4), (4, 4), (NONE, NONE), ONE, 1)),
+    (
+        "conv_input_gradient",
+        ((1, 2, 4, 6, 6), (5, 2, 2, 3, 2), (2, 3, 2), (NONE,) * 3, (1,) * 3, 1),
+    ),
 ]
 # Many pixels of few channels: sums in parts.
 PARTED = ((8, 2, 40, 33), (2, 1, 3, 3), ONE, (ONE, ONE), ONE, 2)
@@ -54,8 +72,21 @@ def backend():
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_shapes(backend, op, row):
     work, *_ = LOWERINGS[op](request_of(op, row, dtypes.float32, MANY_UNITS))
-    assert work.way == "depthwise blocks"
+    assert work.way.name == "direct blocks"
     check(backend, op, row, "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("way", "op", "row"),
+    [("direct blocks", *one) for one in ALONE] + [("patches", *one) for one in PATCHES],
+    ids=str,
+)
+def test_one_group(backend, way, op, row, dtype):
+    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), MANY_UNITS))
+    assert work.way.name == way
+    check(backend, op, row, dtype)
+    check(backend, op, row, dtype, reordered=True)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -76,12 +107,12 @@ def test_parts_of_a_weight_gradient_are_added(dtype):
     op, info = "conv_weight_gradient", replace(MANY_UNITS, cores=2)
     request = request_of(op, PARTED, getattr(dtypes, dtype), info)
     labels = [launch.label for launch in LOWERINGS[op](request)[0].launches]
-    assert labels == ["conv depthwise weights 8x1", "conv parts"]
+    assert labels == ["conv blocks weights 8x1", "conv parts"]
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, PARTED, dtype)
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize(("images", "block"), [(1, "2x1"), (64, "8x1")])
+@pytest.mark.parametrize(("images", "block"), [(1, "3x1"), (64, "8x1")])
 def test_blocks_grow_with_the_work(op, images, block):
     """Many outputs are in blocks of rows; few are in small ones, so that all units have work."""
     row = ((images, 96, 56, 56), (96, 1, 3, 3), ONE, (ONE, ONE), ONE, 96)

@@ -1,4 +1,4 @@
-"""Launches of depthwise convolutions for cubes of many units: the choice of blocks and parts.
+"""Launches of direct blocks: which problems they suit, and the choice of blocks and parts.
 
 Requirements: with few outputs, blocks are small, so that all units of the device have work; with
 many, they are large, so that each input is read by few units.
@@ -14,11 +14,11 @@ from calor_kernel.contract.choices import greatest, hinted, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
-from calor_kernel.library.conv.depthwise_blocks import (
+from calor_kernel.library.conv.direct_blocks import (
     Block,
     Line,
-    depthwise_blocks,
-    depthwise_weight_blocks,
+    direct_blocks,
+    direct_weight_blocks,
 )
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
@@ -28,7 +28,9 @@ from calor_kernel.library.steps import Steps
 
 _UNITS = 128
 # Maxima: taps of a window, and of stride phases of a block; they are unrolled.
-_TAPS, _PHASES = 63, 8
+_TAPS, _PHASES = 63, 16
+# Output channels of a group up to which most of a tile of other ways would be empty.
+_FEW = 8
 # Rows and columns of a block; columns where an image is one row.
 _ROWS, _COLUMNS = 8, 4
 # The cubes of a core whose units have registers for so many weights of 32 bits.
@@ -40,23 +42,31 @@ _BUSY, _FIXED = 1024, 12
 _CUBES, _ITEMS = 8, 4
 
 
-def depthwise_refusal(one: Convolution, request: Request) -> str | None:
-    """Return why a problem is not computed block by block as a depthwise one, None if it may be."""
+def blocks_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a problem is not computed block by block, None if it is."""
     p, info = one.seen, one.info
     if len(p.axes) > 2:
         return "it has more than two spatial axes"
-    groups, channels = p.leads[p.roles[0]].size, p.leads[2] if p.by_weight else p.depth
-    if groups == 1:
-        return "it has one group"
-    # Of an input gradient the summed channels are a group's outputs.
-    alone = p.leads[2] if any(a.divide > 1 or a.summed < 0 for a in p.axes) else channels
-    if hinted(alone.size) != 1 or hinted(p.depth.size if not p.by_weight else 1) > _COLUMNS:
-        return "a group has several input channels"
-    if info.max_units < _UNITS or not info.has("barrier") or not info.has("planes"):
+    if p.leads[p.roles[0]].size == 1:
+        reason = _alone_refusal(p, info)
+        if reason is not None:
+            return reason
+    needed = ("barrier", "planes") if p.by_weight else ()
+    if info.max_units < _UNITS or not all(map(info.has, needed)):
         return f"cubes have no planes, or no {_UNITS} units that meet"
     if _registers(p) > _TAPS or prod(axis.divide for axis in p.axes) > _PHASES:
         return f"its window has more than {_TAPS} taps, or its stride {_PHASES} phases"
     return None
+
+
+def _alone_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why a problem of one group has better ways, None if it has none."""
+    p = problem
+    outputs = p.leads[1 if p.by_weight else 2]
+    if outputs.size > _FEW:
+        return f"it has one group, and more than {_FEW} output channels"
+    short = p.by_weight or hinted(p.depth.size) <= _FEW or hinted(p.size) >= _BUSY * info.cores
+    return None if short else "few units would have long sums"
 
 
 def _registers(problem: Correlation) -> int:
@@ -66,8 +76,8 @@ def _registers(problem: Correlation) -> int:
     return int(taps) * words
 
 
-def depthwise_works(one: Convolution, request: Request) -> list[Work]:
-    """Return the work of a problem that :func:`depthwise_refusal` accepts."""
+def blocks_works(one: Convolution, request: Request) -> list[Work]:
+    """Return the work of a problem that :func:`blocks_refusal` accepts."""
     steps = Steps()
     (_weights if one.seen.by_weight else _pixels)(one.seen, steps, one.info)
     return [steps.work()]
@@ -91,7 +101,7 @@ def _blocks(
 
     def cost(block: Block) -> int:
         units = beside * -(-hinted(down.count) // block.outputs)
-        reads = len(block.pairs()) * len(wide.pairs()) + _FIXED
+        reads = len(block.pairs()) * len(wide.pairs()) + block.taps * wide.taps + _FIXED
         return int(max(units, info.cores * _BUSY) * reads)
 
     return min(choices, key=cost), wide
@@ -112,9 +122,9 @@ def _pixels(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     flops = 2 * p.size * p.terms // prod(axis.divide for axis in axes)
     steps.add(
-            depthwise_blocks,
+            direct_blocks,
             Grid.line(-(-total // _UNITS), _UNITS, info.planes[0], index),
-            Effort(f"conv depthwise {blocks[0].outputs}x{blocks[1].outputs}", flops, nbytes),
+            Effort(f"conv blocks {blocks[0].outputs}x{blocks[1].outputs}", flops, nbytes),
             x=operand(0, p.a), w=operand(1, p.b), c=Bound(Output(0), dtype),
             total=total, depth=p.depth.size, parts=[groups.size, outputs.size, *counts],
             x_steps=Strides(images.a, groups.a, p.depth.a),
@@ -130,14 +140,15 @@ def _pixels(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
 
 def _weights(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
     """Add the launches of a weight gradient."""
-    (groups, outputs, _), images, dtype = p.leads, p.depth, p.a.dtype
+    (groups, outputs, inputs), images, dtype = p.leads, p.depth, p.a.dtype
     # Output pixels and taps change places: those of g are the outputs of a block.
     axes = tuple(
         Axis(a.terms, a.count, a.summed, a.result, a.start, 1, a.size, a.a, a.b)
         for a in two_axes(p)
     )
     down, across = axes
-    channels, accumulate = groups.size * outputs.size, accumulator(dtype)
+    channels = groups.size * outputs.size * inputs.size
+    accumulate = accumulator(dtype)
     blocks = _blocks((down, across), channels * images.size, info)
     counts = [-(-a.count // block.outputs) for a, block in zip(axes, blocks, strict=True)]
     items, size = images.size * prod(counts), p.size
@@ -153,15 +164,16 @@ def _weights(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
     index = kl.index_dtype(_reach(p.a), _reach(p.b), splits * step, items + _UNITS)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
-            depthwise_weight_blocks,
+            direct_weight_blocks,
             Grid((channels, splits, 1), (_UNITS, 1, 1), info.planes[0], index),
             Effort(
-                f"conv depthwise weights {blocks[0].outputs}x{blocks[1].outputs}",
+                f"conv blocks weights {blocks[0].outputs}x{blocks[1].outputs}",
                 2 * size * p.terms, nbytes,
             ),
             x=operand(0, p.a), g=operand(1, p.b), c=target,
-            outputs=outputs.size, items=items, share=share, part_step=step, parts=counts,
-            x_steps=Strides(images.a, groups.a, 0),
+            pair=[outputs.size, inputs.size], items=items, share=share, part_step=step,
+            parts=counts,
+            x_steps=Strides(images.a, groups.a, inputs.a),
             g_steps=Strides(images.b, groups.b, outputs.b),
             lines=[Line(a.count, a.size, a.a, 0, a.b) for a in axes],
             blocks=blocks, units=_UNITS, accumulate=accumulate,

@@ -1,6 +1,7 @@
-"""Depthwise convolutions and their gradients on devices with cubes of many units.
+"""Direct convolutions and their gradients by blocks of pixels: of small groups and few filters.
 
-Requirements: memory is the limit. Neighbouring units have neighbouring columns, so accesses of a
+Requirements: with one or few channels on a side, memory is the limit, and most of a tile of a
+matrix product would be empty. Neighbouring units have neighbouring columns, so accesses of a
 plane are adjacent. A unit has a block of rows and reads each input once for all outputs of the
 block. What a block reads is known when a kernel is built: no division by a stride and no tap of
 another stride phase is left. A weight gradient sums over pixels in registers, then over the units
@@ -103,7 +104,7 @@ def seen_by(
 
 
 @kl.kernel
-def depthwise_blocks(
+def direct_blocks(
     x: kl.In,
     w: kl.In,
     c: kl.Out,
@@ -155,14 +156,14 @@ def depthwise_blocks(
 
 
 @kl.kernel
-def depthwise_weight_blocks(
+def direct_weight_blocks(
     x: kl.In,
     g: kl.In,
     c: kl.Out,
-    outputs: kl.Size,
     items: kl.Size,
     share: kl.Size,
     part_step: kl.Size,
+    pair: tuple[kl.FastDivmod, ...],
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
     g_steps: Strides[kl.Number],
@@ -173,14 +174,15 @@ def depthwise_weight_blocks(
     together: int,
     accumulate: DType,
 ) -> None:
-    """Compute a part of the weight gradient of a channel: channels from x, parts from y.
+    """Compute a part of the weight gradient of a pair of channels: pairs from x, parts from y.
 
-    An item is a block of pixels of g; ``parts``: blocks down and across. A cube adds the products
-    of ``share`` of all ``items``. The outer axis of the strides is the images.
+    ``pair``: output and input channels of a group. An item is a block of pixels of g; ``parts``:
+    blocks down and across. A cube adds the products of ``share`` of all ``items``. The axes of the
+    strides are images, groups and channels.
     """
     kl.launch_attributes(cubes_per_core=together)
     channel, split = kl.cube_position(0), kl.cube_position(1)
-    group, output = channel // outputs, channel % outputs
+    group, output, input = kl.unravel(channel, (0, *pair))
     unit = kl.unit_index()
     taps = blocks[0].taps, blocks[1].taps
     acc = kl.registers(taps, accumulate)
@@ -188,7 +190,7 @@ def depthwise_weight_blocks(
     for item in kl.range(split * share + unit, kl.min((split + 1) * share, items), units):
         image, *tops = kl.unravel(item, (0, *parts))
         seen = seen_by(blocks, lines, tops, accumulate)
-        at = x_steps.at(image, group)
+        at = x_steps.at(image, group) + input * x_steps.inner
         of = g_steps.at(image, group) + output * g_steps.inner
         given = []
         for r in kl.range(blocks[0].outputs):
