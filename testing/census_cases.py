@@ -316,6 +316,11 @@ def _rare(device: str) -> Iterator[Named]:
     # VGG-16's first classifier, whose window is the whole image.
     image, window = ((1, 512, 7, 7), "float32"), ((4096, 512, 7, 7), "float32")
     yield "vgg classifier as a convolution", forward(_functional("conv2d"), image, window)
+    # ViT's patches, and ResNeXt's groups.
+    patches = ((8, 3, 224, 224), "bfloat16"), ((768, 3, 16, 16), "bfloat16")
+    yield from both("vit patches", _functional("conv2d", stride=16), *patches)
+    grouped = ((8, 128, 56, 56), "bfloat16"), ((128, 4, 3, 3), "bfloat16")
+    yield from both("resnext groups", _functional("conv2d", padding=1, groups=32), *grouped)
     whole = [(shape, "int32") for shape in ((1, 16, 28, 28), (32, 16, 3, 3))]
     yield "convolution of integers", forward(_functional("conv2d", padding=1), *whole)
     complex_rows: Operand = ((64, 1000), "complex64")

@@ -19,6 +19,7 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.library.conv.depthwise import depthwise_weights, depthwise_weights_refusal
 from calor_kernel.library.conv.direct import direct_work
+from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal, blocks_works
 from calor_kernel.library.conv.direct_channel_vectors import (
     channel_vectors_refusal,
     channel_vectors_steps,
@@ -34,6 +35,7 @@ from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
 from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_refusal, simt_works
 from calor_kernel.library.conv.padded_rows import Placement
+from calor_kernel.library.conv.patches import patches_refusal, patches_works
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
 from calor_kernel.library.conv.problem import (
     PARTS,
@@ -144,6 +146,8 @@ _WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROW
 _OF_UNITS: Final[Table[Convolution]] = Table(
     "conv",
     Way("products", product_refusal, product_works),
+    Way("patches", patches_refusal, patches_works),
+    Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(
         "implicit GEMM by FMA beside MMA",

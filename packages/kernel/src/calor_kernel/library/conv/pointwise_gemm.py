@@ -18,6 +18,9 @@ from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 
+# Ways without whole accesses.
+_GENERAL = ("tiled", "predicated")
+
 
 def product_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a problem is no product of its images in place, None if it is one."""
@@ -32,7 +35,7 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     product = product_of(one.seen, one.rounded)
     assert product is not None
     for work in ranked(WAYS, Task(product, (Input(1), Input(0)), one.info), request):
-        if not work.variant.startswith("tiled"):
+        if not work.variant.startswith(_GENERAL):
             yield replace(work, variant=f"product, {work.variant}")
 
 

@@ -1,0 +1,223 @@
+"""Direct convolutions and their gradients by blocks of pixels: of small groups and few filters.
+
+Requirements: with one or few channels on a side, memory is the limit, and most of a tile of a
+matrix product would be empty. Neighbouring units have neighbouring columns, so accesses of a
+plane are adjacent. A unit has a block of rows and reads each input once for all outputs of the
+block. What a block reads is known when a kernel is built: no division by a stride and no tap of
+another stride phase is left. A weight gradient sums over pixels in registers, then over the units
+of a cube, and its parts are added by another launch in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Generic
+
+from calor.dtypes import DType, uint32, uint64
+from calor_kernel import language as kl
+from calor_kernel.language.declared import N
+from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a block of ``outputs`` along an axis reads.
+
+    Output i reads with tap j at ``(result * i + summed * j + start) / divide``, if it is an
+    integer. The blocks begin at multiples of ``outputs``, which ``divide`` divides.
+    """
+
+    outputs: int
+    taps: int
+    result: int
+    summed: int
+    start: int
+    divide: int
+
+    @property
+    def step(self) -> int:
+        """The distance between the positions that adjacent blocks read."""
+        return self.result * self.outputs // self.divide
+
+    def pairs(self) -> dict[int, list[tuple[int, int]]]:
+        """Return the positions, from the block's own on, with the outputs and taps that read it."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for i in range(self.outputs):
+            for j in range(self.taps):
+                place, rest = divmod(self.result * i + self.summed * j + self.start, self.divide)
+                if not rest:
+                    found.setdefault(place, []).append((i, j))
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Generic[N]):
+    """An axis: the outputs, the positions that are not padding, and the strides of both operands.
+
+    ``c``: the stride of the result, or of an operand that has the outputs' positions.
+    """
+
+    count: kl.SizeOf[N]
+    size: kl.SizeOf[N]
+    a: kl.StrideOf[N]
+    b: kl.StrideOf[N]
+    c: kl.StrideOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Where a block of rows and columns reads: offsets, and all bits set unless it is padding."""
+
+    rows: dict[int, tuple[kl.Number, kl.Number]]
+    columns: dict[int, tuple[kl.Number, kl.Number]]
+
+    @kl.helper
+    def read(self, x: kl.Pointer, at: kl.Number, place: tuple[int, int], wide: DType) -> kl.Number:
+        """Return the element at a position, 0 for padding."""
+        (row, above), (column, beside) = self.rows[place[0]], self.columns[place[1]]
+        # A mask of the load would be a branch for each element, and a selection by two conditions
+        # several instructions; offsets of padding are those of the edge.
+        value = kl.bitcast(x[at + row + column].to(wide), above.dtype)
+        return kl.bitcast(value & above & beside, wide)
+
+
+@kl.helper
+def seen_by(
+    blocks: tuple[Block, Block],
+    lines: Sequence[Line[kl.Number]],
+    tops: Sequence[kl.Number],
+    wide: DType,
+) -> Seen:
+    """Return where the blocks with these positions read values that are computed as ``wide``."""
+    found, bits = [], uint64 if wide.itemsize == 8 else uint32
+    none, every = kl.constant(0, bits), kl.constant((1 << 8 * bits.itemsize) - 1, bits)
+    for block, line, top in zip(blocks, lines, tops, strict=True):
+        places: dict[int, tuple[kl.Number, kl.Number]] = {}
+        for far in block.pairs():
+            place = top * block.step + far
+            near = kl.max(kl.min(place, line.size - 1), 0)
+            places[far] = (near * line.a, kl.select(place == near, every, none))
+        found.append(places)
+    return Seen(*found)
+
+
+@kl.kernel
+def direct_blocks(
+    x: kl.In,
+    w: kl.In,
+    c: kl.Out,
+    total: kl.Size,
+    depth: kl.Size,
+    parts: tuple[kl.FastDivmod, ...],
+    x_steps: Strides[kl.Number],
+    w_steps: Strides[kl.Number],
+    c_steps: Strides[kl.Number],
+    lines: tuple[Line[kl.Number], ...],
+    *,
+    blocks: tuple[Block, Block],
+    together: int,
+    accumulate: DType,
+) -> None:
+    """Compute ``total`` blocks of a convolution or of an input gradient, one for each unit.
+
+    ``parts``: groups, outputs of a group, and blocks down and across. The inner axes of ``x_steps``
+    and ``w_steps`` are summed, over ``depth`` values.
+    """
+    kl.launch_attributes(cubes_per_core=together)
+    unit = kl.absolute_position()
+    if unit < total:
+        image, group, output, *tops = kl.unravel(unit, (0, *parts))
+        seen = seen_by(blocks, lines, tops, accumulate)
+        acc = kl.registers((blocks[0].outputs, blocks[1].outputs), accumulate)
+        downs, acrosses = (block.pairs() for block in blocks)
+        for d in kl.range(depth):
+            at = x_steps.at(image, group) + d * x_steps.inner
+            of = w_steps.at(group, output) + d * w_steps.inner
+            weights = [
+                [w[of + i * lines[0].b + j * lines[1].b].to(accumulate)
+                 for j in kl.range(blocks[1].taps)]
+                for i in kl.range(blocks[0].taps)
+            ]  # fmt: skip
+            for row, down in downs.items():
+                for column, across in acrosses.items():
+                    value = seen.read(x, at, (row, column), accumulate)
+                    for r, i in down:
+                        for s, j in across:
+                            acc[r, s] = multiply_add(weights[i][j], value, acc[r, s])
+        to = c_steps.at(image, group) + output * c_steps.inner
+        for r in kl.range(blocks[0].outputs):
+            high = tops[0] * blocks[0].outputs + r
+            for s in kl.range(blocks[1].outputs):
+                wide = tops[1] * blocks[1].outputs + s
+                if (high < lines[0].count) & (wide < lines[1].count):
+                    c[to + high * lines[0].c + wide * lines[1].c] = acc[r, s].to(c.dtype)
+
+
+@kl.kernel
+def direct_weight_blocks(
+    x: kl.In,
+    g: kl.In,
+    c: kl.Out,
+    items: kl.Size,
+    share: kl.Size,
+    part_step: kl.Size,
+    pair: tuple[kl.FastDivmod, ...],
+    parts: tuple[kl.FastDivmod, ...],
+    x_steps: Strides[kl.Number],
+    g_steps: Strides[kl.Number],
+    lines: tuple[Line[kl.Number], ...],
+    *,
+    blocks: tuple[Block, Block],
+    units: int,
+    together: int,
+    accumulate: DType,
+) -> None:
+    """Compute a part of the weight gradient of a pair of channels: pairs from x, parts from y.
+
+    ``pair``: output and input channels of a group. An item is a block of pixels of g; ``parts``:
+    blocks down and across. A cube adds the products of ``share`` of all ``items``. The axes of the
+    strides are images, groups and channels.
+    """
+    kl.launch_attributes(cubes_per_core=together)
+    channel, split = kl.cube_position(0), kl.cube_position(1)
+    group, output, input = kl.unravel(channel, (0, *pair))
+    unit = kl.unit_index()
+    taps = blocks[0].taps, blocks[1].taps
+    acc = kl.registers(taps, accumulate)
+    downs, acrosses = (block.pairs() for block in blocks)
+    for item in kl.range(split * share + unit, kl.min((split + 1) * share, items), units):
+        image, *tops = kl.unravel(item, (0, *parts))
+        seen = seen_by(blocks, lines, tops, accumulate)
+        at = x_steps.at(image, group) + input * x_steps.inner
+        of = g_steps.at(image, group) + output * g_steps.inner
+        given = []
+        for r in kl.range(blocks[0].outputs):
+            high = tops[0] * blocks[0].outputs + r
+            line = []
+            for s in kl.range(blocks[1].outputs):
+                wide = tops[1] * blocks[1].outputs + s
+                there = (high < lines[0].count) & (wide < lines[1].count)
+                near = kl.select(there, high * lines[0].c + wide * lines[1].c, 0)
+                value = g[of + near].to(accumulate)
+                line.append(kl.select(there, value, kl.constant(0, accumulate)))
+            given.append(line)
+        for row, down in downs.items():
+            for column, across in acrosses.items():
+                value = seen.read(x, at, (row, column), accumulate)
+                for r, i in down:
+                    for s, j in across:
+                        acc[i, j] = multiply_add(given[r][s], value, acc[i, j])
+    planes, count = units // kl.plane_size(), prod(taps)
+    sums = kl.shared(planes * count, accumulate)
+    for number, mine in enumerate(list(acc)):
+        whole = kl.plane_reduce("add", mine)
+        if kl.lane_position() == 0:
+            sums[unit // kl.plane_size() * count + number] = whole
+    kl.barrier()
+    for tap in kl.range(unit, count, units):
+        total = sums[tap]
+        for plane in kl.range(1, planes):
+            total = total + sums[plane * count + tap]
+        c[split * part_step + channel * count + tap] = total.to(c.dtype)

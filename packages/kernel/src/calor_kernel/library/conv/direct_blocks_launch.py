@@ -1,0 +1,182 @@
+"""Launches of direct blocks: which problems they suit, and the choice of blocks and parts.
+
+Requirements: with few outputs, blocks are small, so that all units of the device have work; with
+many, they are large, so that each input is read by few units.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from calor.dtypes import float32
+from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, hinted, least
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
+from calor_kernel.contract.work import Output, Request, View, Work, row_major
+from calor_kernel.library.conv.direct_blocks import (
+    Block,
+    Line,
+    direct_blocks,
+    direct_weight_blocks,
+)
+from calor_kernel.library.conv.implicit_gemm_operands import two_axes
+from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
+from calor_kernel.library.conv.split_sums import WHOLE, launch_sum, target_of
+from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.steps import Steps
+
+_UNITS = 128
+# Maxima: taps of a window, and of stride phases of a block; they are unrolled.
+_TAPS, _PHASES = 63, 16
+# Output channels of a group up to which most of a tile of other ways would be empty.
+_FEW = 8
+# Rows and columns of a block; columns where an image is one row.
+_ROWS, _COLUMNS = 8, 4
+# The cubes of a core whose units have registers for so many weights of 32 bits.
+_TOGETHER = ((9, 5), (25, 3), (2 * _TAPS, 2))
+# Units that a core has at least, so that some compute while others wait for memory; what a unit
+# does beside its products, in reads.
+_BUSY, _FIXED = 1024, 12
+# Cubes of a core for a weight gradient, and the least blocks of a unit.
+_CUBES, _ITEMS = 8, 4
+
+
+def blocks_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a problem is not computed block by block, None if it is."""
+    p, info = one.seen, one.info
+    if len(p.axes) > 2:
+        return "it has more than two spatial axes"
+    if p.leads[p.roles[0]].size == 1:
+        reason = _alone_refusal(p, info)
+        if reason is not None:
+            return reason
+    needed = ("barrier", "planes") if p.by_weight else ()
+    if info.max_units < _UNITS or not all(map(info.has, needed)):
+        return f"cubes have no planes, or no {_UNITS} units that meet"
+    if _registers(p) > _TAPS or prod(axis.divide for axis in p.axes) > _PHASES:
+        return f"its window has more than {_TAPS} taps, or its stride {_PHASES} phases"
+    return None
+
+
+def _alone_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why a problem of one group has better ways, None if it has none."""
+    p = problem
+    outputs = p.leads[1 if p.by_weight else 2]
+    if outputs.size > _FEW:
+        return f"it has one group, and more than {_FEW} output channels"
+    short = p.by_weight or hinted(p.depth.size) <= _FEW or hinted(p.size) >= _BUSY * info.cores
+    return None if short else "few units would have long sums"
+
+
+def _registers(problem: Correlation) -> int:
+    """Return the registers of 32 bits that hold the weights of a window."""
+    taps = prod(axis.count if problem.by_weight else axis.terms for axis in problem.axes)
+    words: int = max(accumulator(problem.a.dtype).itemsize // 4, 1)
+    return int(taps) * words
+
+
+def blocks_works(one: Convolution, request: Request) -> list[Work]:
+    """Return the work of a problem that :func:`blocks_refusal` accepts."""
+    steps = Steps()
+    (_weights if one.seen.by_weight else _pixels)(one.seen, steps, one.info)
+    return [steps.work()]
+
+
+def _block(axis: Axis[int], outputs: int) -> Block:
+    return Block(outputs, axis.terms, axis.result, axis.summed, axis.start, axis.divide)
+
+
+def _blocks(
+    axes: tuple[Axis[int], Axis[int]], planes: int, info: DeviceInfo
+) -> tuple[Block, Block]:
+    """Return the blocks down and across for a number of planes of pixels."""
+    down, across = axes
+    flat = hinted(down.count) == 1
+    columns = _COLUMNS if flat else 1
+    wide = _block(across, -(-columns // across.divide) * across.divide)
+    most = max(_ROWS // down.divide, 1) if not flat else 1
+    choices = [_block(down, n * down.divide) for n in range(1, most + 1)]
+    beside = hinted(planes) * -(-hinted(across.count) // wide.outputs)
+
+    def cost(block: Block) -> int:
+        units = beside * -(-hinted(down.count) // block.outputs)
+        reads = len(block.pairs()) * len(wide.pairs()) + block.taps * wide.taps + _FIXED
+        return int(max(units, info.cores * _BUSY) * reads)
+
+    return min(choices, key=cost), wide
+
+
+def _reach(view: View) -> int:
+    return sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
+
+
+def _pixels(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
+    """Add the launch of a convolution or of an input gradient."""
+    (images, groups, outputs), axes, dtype = p.leads, two_axes(p), p.a.dtype
+    blocks = _blocks(axes, images.size * groups.size * outputs.size, info)
+    counts = [-(-a.count // block.outputs) for a, block in zip(axes, blocks, strict=True)]
+    total = images.size * groups.size * outputs.size * prod(counts)
+    strides = row_major([*(lead.size for lead in p.leads), *(a.count for a in axes)])
+    index = kl.index_dtype(_reach(p.a), _reach(p.b), p.size, total + _UNITS)
+    nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
+    flops = 2 * p.size * p.terms // prod(axis.divide for axis in axes)
+    steps.add(
+            direct_blocks,
+            Grid.line(-(-total // _UNITS), _UNITS, info.planes[0], index),
+            Effort(f"conv blocks {blocks[0].outputs}x{blocks[1].outputs}", flops, nbytes),
+            x=operand(0, p.a), w=operand(1, p.b), c=Bound(Output(0), dtype),
+            total=total, depth=p.depth.size, parts=[groups.size, outputs.size, *counts],
+            x_steps=Strides(images.a, groups.a, p.depth.a),
+            w_steps=Strides(groups.b, outputs.b, p.depth.b), c_steps=Strides(*strides[:3]),
+            lines=[
+                Line(a.count, a.size, a.a, a.b, to)
+                for a, to in zip(axes, strides[3:], strict=True)
+            ],
+            blocks=blocks, accumulate=accumulator(dtype),
+            together=next(n for most, n in _TOGETHER if _registers(p) <= most),
+        )  # fmt: skip
+
+
+def _weights(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
+    """Add the launches of a weight gradient."""
+    (groups, outputs, inputs), images, dtype = p.leads, p.depth, p.a.dtype
+    # Output pixels and taps change places: those of g are the outputs of a block.
+    axes = tuple(
+        Axis(a.terms, a.count, a.summed, a.result, a.start, 1, a.size, a.a, a.b)
+        for a in two_axes(p)
+    )
+    down, across = axes
+    channels = groups.size * outputs.size * inputs.size
+    accumulate = accumulator(dtype)
+    blocks = _blocks((down, across), channels * images.size, info)
+    counts = [-(-a.count // block.outputs) for a, block in zip(axes, blocks, strict=True)]
+    items, size = images.size * prod(counts), p.size
+    splits = 1
+    if accumulate is float32:
+        wanted = _CUBES * info.cores // greatest(channels, 1)
+        splits = greatest(1, least(wanted, items // (_ITEMS * _UNITS)))
+    share = greatest(-(-items // splits), 1)
+    step = -(-size // WHOLE) * WHOLE
+    target = Bound(Output(0), dtype)
+    if splits > 1:
+        target = target_of(steps, dtype, splits * step)
+    index = kl.index_dtype(_reach(p.a), _reach(p.b), splits * step, items + _UNITS)
+    nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
+    steps.add(
+            direct_weight_blocks,
+            Grid((channels, splits, 1), (_UNITS, 1, 1), info.planes[0], index),
+            Effort(
+                f"conv blocks weights {blocks[0].outputs}x{blocks[1].outputs}",
+                2 * size * p.terms, nbytes,
+            ),
+            x=operand(0, p.a), g=operand(1, p.b), c=target,
+            pair=[outputs.size, inputs.size], items=items, share=share, part_step=step,
+            parts=counts,
+            x_steps=Strides(images.a, groups.a, inputs.a),
+            g_steps=Strides(images.b, groups.b, outputs.b),
+            lines=[Line(a.count, a.size, a.a, 0, a.b) for a in axes],
+            blocks=blocks, units=_UNITS, accumulate=accumulate,
+            together=next(n for most, n in _TOGETHER if _registers(p) <= most),
+        )  # fmt: skip
+    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)

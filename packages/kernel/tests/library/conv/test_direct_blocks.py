@@ -1,0 +1,121 @@
+"""Are depthwise convolutions and their gradients right, block by block, at the edges of images?"""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from calor import dtypes
+from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_kernel.runtime.backend import KernelBackend
+
+from .test_conv import NONE, OPS, check
+from .test_implicit_gemm_mma import LOWERINGS, request_of
+
+ONE = (1, 1)
+# shapes of x and w, stride, padding, dilation, groups.
+ROWS = [
+    ((2, 5, 11, 37), (10, 1, 3, 3), ONE, (ONE, ONE), ONE, 5),
+    ((1, 3, 9, 9), (3, 1, 5, 5), (2, 2), ((2, 2), (2, 2)), ONE, 3),
+    ((2, 4, 7, 7), (4, 1, 7, 7), ONE, ((3, 3), (3, 3)), ONE, 4),
+    ((1, 2, 17, 8), (2, 1, 3, 3), (3, 2), ((1, 0), (0, 2)), (2, 1), 2),
+    ((3, 2, 1, 1), (6, 1, 3, 3), ONE, (ONE, ONE), ONE, 2),
+    ((2, 3, 41), (3, 1, 31), (1,), ((15, 15),), (1,), 3),
+    ((1, 3, 60), (3, 1, 4), (3,), ((1, 1),), (2,), 3),
+    ((1, 2, 6, 6), (2, 1, 2, 3), (2, 1), ((-1, 2), (1, -2)), (1, 2), 2),
+    ((1, 2, 4, 4), (4, 1, 1, 1), (2, 2), (NONE, NONE), ONE, 2),
+    ((2, 6, 9, 5), (9, 2, 3, 3), (2, 1), (ONE, ONE), ONE, 3),
+]
+# One group: few filters, and the gradient of few channels.
+ALONE = [
+    ("conv", ((2, 5, 9, 9), (3, 5, 3, 3), ONE, (ONE, ONE), ONE, 1)),
+    ("conv_weight_gradient", ((2, 5, 9, 9), (3, 5, 3, 3), (2, 2), (ONE, ONE), ONE, 1)),
+    ("conv_input_gradient", ((1, 3, 21, 20), (6, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), ONE, 1)),
+    ("conv_input_gradient", ((1, 1, 50), (4, 1, 10), (5,), ((0, 0),), (1,), 1)),
+]
+# Windows that do not overlap, as patches.
+PATCHES = [
+    ("conv", ((2, 3, 12, 8), (10, 3, 4, 4), (4, 4), (NONE, NONE), ONE, 1)),
+    ("conv", ((1, 2, 15), (5, 2, 5), (5,), (NONE,), (1,), 1)),
+    ("conv_input_gradient", ((2, 3, 12, 8), (10, 3, 4, 4), (4, 4), (NONE, NONE), ONE, 1)),
+    (
+        "conv_input_gradient",
+        ((1, 2, 4, 6, 6), (5, 2, 2, 3, 2), (2, 3, 2), (NONE,) * 3, (1,) * 3, 1),
+    ),
+]
+# Many pixels of few channels: sums in parts.
+PARTED = ((8, 2, 40, 33), (2, 1, 3, 3), ONE, (ONE, ONE), ONE, 2)
+
+
+def drawn(seed):
+    """Return a depthwise convolution of random sizes."""
+    rng = random.Random(seed)
+    axes, groups = rng.choice((1, 2, 2)), rng.randint(2, 5)
+    taps = [rng.choice((1, 2, 3, 4, 5, 7)) for _ in range(axes)]
+    stride, dilation = (tuple(rng.choice((1, 1, 2, 3)) for _ in range(axes)) for _ in "ab")
+    padding = tuple((rng.randint(0, k), rng.randint(0, k)) for k in taps)
+    reach = [d * (k - 1) + 1 for k, d in zip(taps, dilation, strict=True)]
+    size = [
+        max(rng.randint(1, 19), r - low - high)
+        for r, (low, high) in zip(reach, padding, strict=True)
+    ]
+    x = (rng.randint(1, 3), groups, *size)
+    return x, (groups * rng.choice((1, 1, 2)), 1, *taps), stride, padding, dilation, groups
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_shapes(backend, op, row):
+    work, *_ = LOWERINGS[op](request_of(op, row, dtypes.float32, MANY_UNITS))
+    assert work.way.name == "direct blocks"
+    check(backend, op, row, "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("way", "op", "row"),
+    [("direct blocks", *one) for one in ALONE] + [("patches", *one) for one in PATCHES],
+    ids=str,
+)
+def test_one_group(backend, way, op, row, dtype):
+    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), MANY_UNITS))
+    assert work.way.name == way
+    check(backend, op, row, dtype)
+    check(backend, op, row, dtype, reordered=True)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("seed", range(12))
+def test_random_shapes(backend, op, seed):
+    check(backend, op, drawn(seed), "float32")
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
+def test_types(backend, op, dtype):
+    check(backend, op, ROWS[1], dtype)
+    check(backend, op, ROWS[0], dtype, reordered=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_parts_of_a_weight_gradient_are_added(dtype):
+    op, info = "conv_weight_gradient", replace(MANY_UNITS, cores=2)
+    request = request_of(op, PARTED, getattr(dtypes, dtype), info)
+    labels = [launch.label for launch in LOWERINGS[op](request)[0].launches]
+    assert labels == ["conv blocks weights 8x1", "conv parts"]
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, PARTED, dtype)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("images", "block"), [(1, "3x1"), (64, "8x1")])
+def test_blocks_grow_with_the_work(op, images, block):
+    """Many outputs are in blocks of rows; few are in small ones, so that all units have work."""
+    row = ((images, 96, 56, 56), (96, 1, 3, 3), ONE, (ONE, ONE), ONE, 96)
+    request = request_of(op, row, dtypes.float32, replace(MANY_UNITS, cores=132))
+    (work,) = LOWERINGS[op](request)
+    assert work.launches[0].label.endswith(block)
