@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from calor.dtypes import DType
@@ -52,49 +53,57 @@ def _free(x: Any, used: Axes) -> Axes:
 def _dot_left(
     g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dtype: DType, **precision: str
 ) -> Any:
-    free_a, free_b = _free(a, contract[0] + batch[0]), _free(b, contract[1] + batch[1])
-    nb, nf = len(batch[0]), len(free_a)
-    lead = tuple(range(nb))
-    g_free_b = tuple(range(nb + nf, nb + nf + len(free_b)))
-    if g.dtype is not b.dtype:
-        b = e.cast(b, dtype=g.dtype)
-    # batch + free of a + contracted axes, the last in the order of b's axes.
-    part = dot_general(
-        g,
-        e.conjugate(b),
-        contract=(g_free_b, free_b),
-        batch=(lead, batch[1]),
-        dtype=g.dtype,
-        **precision,
-    )
-    by_b = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
-    order = list(batch[0]) + list(free_a) + [contract[0][i] for i in by_b]
-    part = permute(part, axes=tuple(order.index(i) for i in range(a.ndim)))
-    return part if part.dtype is a.dtype else e.cast(part, dtype=a.dtype)
+    free_b = _free(b, contract[1] + batch[1])
+    first = a.ndim - len(contract[0])
+    g_free_b = tuple(range(first, first + len(free_b)))
+    return _dot_factor(g, a, b, contract, batch, (g_free_b, free_b), precision)
 
 
 def _dot_right(
     g: Any, y: Any, a: Any, b: Any, *, contract: Pair, batch: Pair, dtype: DType, **precision: str
 ) -> Any:
-    free_a, free_b = _free(a, contract[0] + batch[0]), _free(b, contract[1] + batch[1])
-    nb, nf = len(batch[0]), len(free_a)
-    lead = tuple(range(nb))
-    g_free_a = tuple(range(nb, nb + nf))
-    if g.dtype is not a.dtype:
-        a = e.cast(a, dtype=g.dtype)
-    # batch + contracted axes in the order of a's axes + free of b.
-    part = dot_general(
-        e.conjugate(a),
-        g,
-        contract=(free_a, g_free_a),
-        batch=(batch[0], lead),
-        dtype=g.dtype,
-        **precision,
-    )
-    by_a = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
-    order = list(batch[1]) + [contract[1][i] for i in by_a] + list(free_b)
-    part = permute(part, axes=tuple(order.index(i) for i in range(b.ndim)))
-    return part if part.dtype is b.dtype else e.cast(part, dtype=b.dtype)
+    free_a = _free(a, contract[0] + batch[0])
+    nb = len(batch[0])
+    g_free_a = tuple(range(nb, nb + len(free_a)))
+    turned = contract[1], contract[0]
+    return _dot_factor(g, b, a, turned, (batch[1], batch[0]), (g_free_a, free_a), precision)
+
+
+def _dot_factor(
+    g: Any,
+    x: Any,
+    other: Any,
+    contract: Pair,
+    batch: Pair,
+    summed: Pair,
+    precision: Mapping[str, str],
+) -> Any:
+    """Return the gradient of a factor x.
+
+    ``contract`` and ``batch``: axes of x and of the other factor. ``summed``: axes of g and of the
+    other factor. The order of the new product's operands is that of x's axes, so that a weight's
+    gradient needs no transposition, whichever axis of it is contracted.
+    """
+    lead = tuple(range(len(batch[0])))
+    free = _free(x, contract[0] + batch[0])
+    if g.dtype is not other.dtype:
+        other = e.cast(other, dtype=g.dtype)
+    factor = e.conjugate(other)
+    # The contracted axes come in the order of the other factor's.
+    by_other = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
+    contracted = [contract[0][i] for i in by_other]
+    rest = [i for i in range(x.ndim) if i not in batch[0]]
+    if contracted and rest[0] in contracted:
+        order = [*batch[0], *contracted, *free]
+        pairs = (summed[1], summed[0]), (batch[1], lead)
+        part = dot_general(factor, g, contract=pairs[0], batch=pairs[1], dtype=g.dtype, **precision)
+    else:
+        order = [*batch[0], *free, *contracted]
+        part = dot_general(
+            g, factor, contract=summed, batch=(lead, batch[1]), dtype=g.dtype, **precision
+        )
+    part = permute(part, axes=tuple(order.index(i) for i in range(x.ndim)))
+    return part if part.dtype is x.dtype else e.cast(part, dtype=x.dtype)
 
 
 dot_general: Op = op(
