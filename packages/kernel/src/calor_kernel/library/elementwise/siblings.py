@@ -255,4 +255,6 @@ def _group(
     flops = sum(graph.specs[c.group.outputs[0]].size for c in chains) * len(expression.steps)
     cost = ceilings.seconds(moved(graph, read, outputs), flops)
     attributes = {"expression": expression, "members": members}
-    return Group(nodes, SIBLINGS, tuple(read), tuple(outputs), cost, attributes)
+    # Inner values are rather computed with what they come from or lead to.
+    inner = not links.wanted.issuperset(outputs)
+    return Group(nodes, SIBLINGS, tuple(read), tuple(outputs), cost, attributes, spare=inner)
