@@ -46,6 +46,25 @@ def _early_and_late(x, g):
     return early, early - y * F.sum(early, axis=-1, keepdims=True)
 
 
+def _masked(g, x):
+    """The gradient of an activation, and that of the bias before it."""
+    made = F.where(x > 0, g, 0.0) * F.exp(-x * x)
+    return made, F.sum(made, axis=0)
+
+
+def _scale_and_shift(g, x):
+    """The gradients of a norm's scale and shift read the same."""
+    return F.sum(g * x, axis=0), F.sum(g, axis=0)
+
+
+def _batch_gradient(g, x, w):
+    """The gradients of a batch norm: the sums, and what follows them."""
+    axes, count = (0, 2), g.shape[0] * g.shape[2]
+    part = F.where(x > 0, g, 0.0)
+    shift, scale = F.sum(part, axis=axes, keepdims=True), F.sum(part * x, axis=axes, keepdims=True)
+    return shift, scale, (part - (shift + x * scale) / count) * w
+
+
 # The function, shapes of its operands, launches when fused with chains.
 CASES = {
     "mean": (lambda x: F.mean(x, axis=1), X, 1),
@@ -67,6 +86,12 @@ CASES = {
     "extremes": (lambda x: F.max(x, axis=1) - F.min(x * 2.0, axis=1), X, 1),
     "counted": (lambda x: F.count_nonzero(x > 0, axis=1), X, 1),
     "moved": (lambda x: F.sum((x * 2.0).T * x.T, axis=0), X, 2),
+    # A gradient and its column sums: of a bias, of a scale.
+    "written-across": (_masked, [(70, 37), (70, 37)], 1),
+    "written-across-in-parts": (_masked, [(4000, 70), (4000, 70)], 2),
+    "scale-and-shift": (_scale_and_shift, [(70, 37), (70, 37)], 1),
+    "batch-gradient": (_batch_gradient, [(3, 4, 20), (3, 4, 20), (4, 1)], 2),
+    "batch-gradient-across": (_batch_gradient, [(60, 4, 1), (60, 4, 1), (4, 1)], 2),
 }
 
 

@@ -128,9 +128,10 @@ class Search(Links):
         """
         graph, found = self.graph, set[int]()
         for number in reversed(range(len(graph.nodes))):
-            if not (self._elementwise(number) or self._move(number) is not None):
+            values, node = graph.nodes[number].outputs, self._move(number)
+            spreads = node and graph.specs[values[0]].size > graph.specs[node.inputs[0]].size
+            if spreads or not (node or self._elementwise(number)):
                 continue
-            values = graph.nodes[number].outputs
             readers = [r for v in values for r in self.readers.get(v, ())]
             if all(r in found for r in readers) and (readers or self.wanted.issuperset(values)):
                 found.add(number)

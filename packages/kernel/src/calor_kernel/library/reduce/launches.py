@@ -258,6 +258,9 @@ def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
     """
     program, found, many = problem.program, problem.layout, problem.many
     span, sources = span_of(problem), len(program.memory)
+    varies = problem.along[sources:]
+    along = tuple(k for k, one in enumerate(varies) if one)
+    column = sources + varies.index(False)
     columns, terms = found.kept.sizes[-1], found.along.count
     outers = found.kept.count // columns
     blocks = -(-columns // span)
@@ -269,7 +272,7 @@ def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
         1 if many else problem.width,
         span,
         4 if many else _STREAMS,
-        tuple(s[-1] for s in found.kept.strides[:sources]),
+        (*(s[-1] for s in found.kept.strides[:sources]), *(1 for _ in along)),
         depth if problem.compensated and chunk > depth else 0,
     )
     turns = 1
@@ -285,6 +288,7 @@ def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
         over=Blocks(
             tasks, turns, blocks, outers, columns, terms, chunk, count, sizes, found.along.sizes
         ),
-        views=(*views[:sources], views[sources]),
+        views=(*views[:sources], *(views[sources + k] for k in along), views[column]),
         plan=plan,
+        along=along,
     )
