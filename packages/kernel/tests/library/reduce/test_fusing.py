@@ -90,6 +90,7 @@ CASES = {
     "written-across": (_masked, [(70, 37), (70, 37)], 1),
     "written-across-in-parts": (_masked, [(4000, 70), (4000, 70)], 2),
     "scale-and-shift": (_scale_and_shift, [(70, 37), (70, 37)], 1),
+    "scale-and-shift-in-parts": (_scale_and_shift, [(4000, 50), (4000, 50)], 2),
     "batch-gradient": (_batch_gradient, [(3, 4, 20), (3, 4, 20), (4, 1)], 2),
     "batch-gradient-across": (_batch_gradient, [(60, 4, 1), (60, 4, 1), (4, 1)], 2),
 }
@@ -159,3 +160,24 @@ def test_same_bits_on_many_units(length, dtype):
         plain, _ = _run(graph, arrays[:count], (), info)
         assert sum(map(len, executable.base.recording.launches)) == 1
         assert [a.tobytes() for a in fused] == [b.tobytes() for b in plain]
+
+
+@pytest.mark.parametrize("case", ["written-across-in-parts", "scale-and-shift-in-parts"])
+def test_the_last_cube_joins_parts(case):
+    """One launch gives the bits of two, also when it runs again with its words."""
+    function, shapes, _ = CASES[case]
+    graph = _graph(function, float32, shapes)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(np.float32) for s in shapes]
+    waits = replace(MANY_UNITS, features=MANY_UNITS.features - {"forward_progress"})
+    found = []
+    for info, launches in ((MANY_UNITS, 1), (waits, 2)):
+        device, fusers = LanesDevice(info), (RowFuser(), ElementwiseFuser())
+        backend = KernelBackend("lanes", lambda i, device=device: device, fusers=fusers)
+        executable = backend.compile(0, graph)
+        assert sum(map(len, executable.base.recording.launches)) == launches
+        for _ in range(2):
+            made = executable([backend.upload(0, a) for a in arrays])
+            pairs = zip(made, graph.output_specs, strict=True)
+            found.append([np.array(backend.download(0, b, s)).tobytes() for b, s in pairs])
+    assert all(one == found[0] for one in found)

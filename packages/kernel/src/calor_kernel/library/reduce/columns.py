@@ -155,7 +155,7 @@ class Cells:
 
 
 @dataclass
-class _Program(Columns[dict[int, kl.Number]]):
+class ColumnProgram(Columns[dict[int, kl.Number]]):
     """A program's pass across rows; the start of a row in each view that varies along the terms.
 
     ``along``: the results that are written along the reduced axes, by their indices.
@@ -286,23 +286,29 @@ def reduce_columns(
     ``views``: the strides of the sources, of those results, and of the others. A cube of many units
     has one block, with a column for each of its first ``plan.span`` units.
     """
-    run = _Program(plan, over, views, program, sources, targets, numbers, along)
+    run = ColumnProgram(plan, over, views, program, sources, targets, numbers, along)
     if kl.cube_size() > 1:
-        down = kl.cube_size() // plan.span
-        x, y = kl.unit_position() % plan.span, kl.unit_position() // plan.span
-        block = run.block(kl.cube_position())
-        # Units beyond the last column repeat its work, and write nothing.
-        column = kl.min(x, block.count - 1)
-        pairs = zip(block.starts, plan.steps, strict=True)
-        starts = [start + column * step for start, step in pairs]
-        block = replace(block, starts=starts, inside=x < block.count)
-        run.allocate()
-        all_terms(run, block, y, down)
-        made = run.results(block, 0, None, down)
-        if (y == 0) & (x < block.count):
-            run.put(made, block.target + column, None)
+        one_block(run, kl.cube_position())
     else:
         all_blocks(run)
+
+
+@kl.helper
+def one_block(run: ColumnProgram, task: kl.Number) -> None:
+    """Compute a block of a cube of many units."""
+    down = kl.cube_size() // run.plan.span
+    x, y = kl.unit_position() % run.plan.span, kl.unit_position() // run.plan.span
+    block = run.block(task)
+    # Units beyond the last column repeat its work, and write nothing.
+    column = kl.min(x, block.count - 1)
+    pairs = zip(block.starts, run.plan.steps, strict=True)
+    starts = [start + column * step for start, step in pairs]
+    block = replace(block, starts=starts, inside=x < block.count)
+    run.allocate()
+    all_terms(run, block, y, down)
+    made = run.results(block, 0, None, down)
+    if (y == 0) & (x < block.count):
+        run.put(made, block.target + column, None)
 
 
 @kl.helper

@@ -20,6 +20,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import (
     Argument,
     Input,
+    Launch,
     Output,
     View,
     Work,
@@ -30,6 +31,7 @@ from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.job import Job, Placed, Problem
 from calor_kernel.library.reduce.launches import (
+    columns_joined_launch,
     columns_launch,
     held_team,
     is_across,
@@ -203,8 +205,9 @@ class _Plan(Steps):
             self.launches.append(columns_launch(problem))
             return
         inner, rooms = self._parts(problem, (parts, *problem.job.rows))
-        self.launches.append(columns_launch(inner, parts, chunk))
-        self._joined(problem, problem.job, rooms, 0)
+        joined = self._joining(problem, problem.job, rooms, 0)
+        one = columns_joined_launch(inner, joined, parts, chunk)
+        self.launches += [one] if one else [columns_launch(inner, parts, chunk), _whole(joined)]
 
     def _parts(self, problem: Problem, shape: tuple[int, ...]) -> tuple[Problem, list[Placed]]:
         """Return the problem of partial reductions, and the memory for these.
@@ -273,15 +276,21 @@ class _Plan(Steps):
 
     def _joined(self, problem: Problem, job: Job, rooms: Sequence[Placed], axis: int) -> None:
         """Add the launch that joins partial results; their parts are an axis."""
+        self.launches.append(_whole(self._joining(problem, job, rooms, axis)))
+
+    def _joining(self, problem: Problem, job: Job, rooms: Sequence[Placed], axis: int) -> Problem:
+        """Return the problem that joins partial results; their parts are an axis."""
         part, operands = joining(problem.program)
         pairs = zip(job.targets, problem.program.results, strict=True)
         targets = [placed for placed, n in pairs if not problem.schedule.along[n]]
         others = problem.part(operands, targets)
         shape, sources = rooms[0].view.shape, (*rooms, *others.sources)
-        second = replace(others, shape=shape, axes=(axis,), sources=sources)
-        joined = Problem(part, second, self.info)
-        across = is_across(joined)
-        self.launches.append(columns_launch(joined) if across else rows_launch(joined))
+        return Problem(part, replace(others, shape=shape, axes=(axis,), sources=sources), self.info)
+
+
+def _whole(problem: Problem) -> Launch:
+    """Return the launch of an undivided pass."""
+    return columns_launch(problem) if is_across(problem) else rows_launch(problem)
 
 
 def _repeated(view: View, job: Job) -> View:
