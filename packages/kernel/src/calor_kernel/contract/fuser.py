@@ -31,7 +31,7 @@ class Group:
     the values ``outputs``. Every value of the group with a reader outside is an output. No path
     leaves the group and returns to it. ``cost`` is in seconds, by
     :mod:`calor_kernel.contract.cost`; the planner takes a group if it costs less than its nodes one
-    by one.
+    by one. ``spare``: the group is taken only where no other is left.
     """
 
     nodes: tuple[int, ...]
@@ -40,6 +40,7 @@ class Group:
     outputs: tuple[int, ...]
     cost: float
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    spare: bool = False
 
 
 class Fuser(ABC):

@@ -235,7 +235,8 @@ def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]
     for _ in range(_ROUNDS):
         found = [group for one in fusers for group in one.among(graph, info, order)]
         found = [group for group in found if group.nodes not in dropped]
-        more = _choose(found, alone, taken)
+        more = _choose([group for group in found if not group.spare], alone, taken)
+        more = more or _choose([group for group in found if group.spare], alone, taken)
         if not more:
             break
         chosen |= more

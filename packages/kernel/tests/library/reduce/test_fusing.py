@@ -58,6 +58,25 @@ def _cross_entropy(x):
     return made, gradient
 
 
+def _masked(g, x):
+    """The gradient of an activation, and that of the bias before it."""
+    made = F.where(x > 0, g, 0.0) * F.exp(-x * x)
+    return made, F.sum(made, axis=0)
+
+
+def _scale_and_shift(g, x):
+    """The gradients of a norm's scale and shift read the same."""
+    return F.sum(g * x, axis=0), F.sum(g, axis=0)
+
+
+def _batch_gradient(g, x, w):
+    """The gradients of a batch norm: the sums, and what follows them."""
+    axes, count = (0, 2), g.shape[0] * g.shape[2]
+    part = F.where(x > 0, g, 0.0)
+    shift, scale = F.sum(part, axis=axes, keepdims=True), F.sum(part * x, axis=axes, keepdims=True)
+    return shift, scale, (part - (shift + x * scale) / count) * w
+
+
 # The function, shapes of its operands, launches when fused with chains.
 CASES = {
     "mean": (lambda x: F.mean(x, axis=1), X, 1),
@@ -81,6 +100,13 @@ CASES = {
     "extremes": (lambda x: F.max(x, axis=1) - F.min(x * 2.0, axis=1), X, 1),
     "counted": (lambda x: F.count_nonzero(x > 0, axis=1), X, 1),
     "moved": (lambda x: F.sum((x * 2.0).T * x.T, axis=0), X, 2),
+    # A gradient and its column sums: of a bias, of a scale.
+    "written-across": (_masked, [(70, 37), (70, 37)], 1),
+    "written-across-in-parts": (_masked, [(4000, 70), (4000, 70)], 2),
+    "scale-and-shift": (_scale_and_shift, [(70, 37), (70, 37)], 1),
+    "scale-and-shift-in-parts": (_scale_and_shift, [(4000, 50), (4000, 50)], 2),
+    "batch-gradient": (_batch_gradient, [(3, 4, 20), (3, 4, 20), (4, 1)], 2),
+    "batch-gradient-across": (_batch_gradient, [(60, 4, 1), (60, 4, 1), (4, 1)], 2),
 }
 
 
@@ -148,3 +174,24 @@ def test_same_bits_on_many_units(length, dtype):
         plain, _ = _run(graph, arrays[:count], (), info)
         assert sum(map(len, executable.base.recording.launches)) == 1
         assert [a.tobytes() for a in fused] == [b.tobytes() for b in plain]
+
+
+@pytest.mark.parametrize("case", ["written-across-in-parts", "scale-and-shift-in-parts"])
+def test_the_last_cube_joins_parts(case):
+    """One launch gives the bits of two, also when it runs again with its words."""
+    function, shapes, _ = CASES[case]
+    graph = _graph(function, float32, shapes)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(np.float32) for s in shapes]
+    waits = replace(MANY_UNITS, features=MANY_UNITS.features - {"forward_progress"})
+    found = []
+    for info, launches in ((MANY_UNITS, 1), (waits, 2)):
+        device, fusers = LanesDevice(info), (RowFuser(), ElementwiseFuser())
+        backend = KernelBackend("lanes", lambda i, device=device: device, fusers=fusers)
+        executable = backend.compile(0, graph)
+        assert sum(map(len, executable.base.recording.launches)) == launches
+        for _ in range(2):
+            made = executable([backend.upload(0, a) for a in arrays])
+            pairs = zip(made, graph.output_specs, strict=True)
+            found.append([np.array(backend.download(0, b, s)).tobytes() for b, s in pairs])
+    assert all(one == found[0] for one in found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
 from calor_kernel.contract.choices import hinted
@@ -191,44 +192,60 @@ def _base(links: Links, value: int, path: Path) -> tuple[int, Path]:
 
 @dataclass(slots=True)
 class _Siblings:
-    """Chains so far, their nodes, those that they depend on, and the bytes that wait for them."""
+    """Chains so far, their nodes, and those that they depend on.
+
+    ``waiting``: bytes that wait for siblings. ``until``: the first that is done of the last nodes
+    that read their results.
+    """
 
     chains: list[_Chain] = field(default_factory=list)
     nodes: int = 0
     above: int = 0
     waiting: int = 0
+    until: float = inf
 
 
 def _independent(links: Links, chains: Sequence[_Chain]) -> Iterator[list[_Chain]]:
     """Yield chains that do not depend on each other, in the order of their last nodes."""
     found = [_Siblings()]
     for chain in sorted(chains, key=lambda one: one.group.nodes[-1]):
-        nodes, above = links.bits(chain.group.nodes), links.above(chain.group.inputs)
-        waiting = _waiting(links, chain.group)
+        group = chain.group
+        nodes, above = links.bits(group.nodes), links.above(group.inputs)
         for one in found:
+            waiting = _waiting(links, group, one.until)
             apart = not (above & one.nodes or nodes & one.above)
             if apart and (not waiting or one.waiting + waiting <= _WAITING):
                 break
         else:
-            one = _Siblings()
+            one, waiting = _Siblings(), 0
             found.append(one)
         one.chains.append(chain)
-        one.nodes, one.above, one.waiting = (
-            one.nodes | nodes,
-            one.above | above,
-            one.waiting + waiting,
-        )
+        one.nodes |= nodes
+        one.above |= above
+        one.waiting += waiting
+        one.until = min(one.until, _until(links, group))
     for one in found:
         yield one.chains
 
 
-def _waiting(links: Links, chain: Group) -> int:
-    """Return the bytes of a chain's operands and results that may wait for its siblings."""
+def _until(links: Links, chain: Group) -> float:
+    """Return the last node that reads a chain's results."""
+    if not links.wanted.isdisjoint(chain.outputs):
+        return inf
+    return max((r for v in chain.outputs for r in links.readers.get(v, ())), default=inf)
+
+
+def _waiting(links: Links, chain: Group, until: float) -> int:
+    """Return the bytes of a chain's operands and results that wait for earlier siblings, or with.
+
+    Results that would be in memory beside those of the siblings anyway do not count.
+    """
     if links.wanted.issuperset(chain.outputs):
         return 0
-    made = {v for v in chain.inputs if v in links.maker}
-    values = made.union(chain.outputs).difference(links.wanted)
-    return sum(hinted(links.graph.specs[v].nbytes) for v in values)
+    values = {v for v in chain.inputs if v in links.maker}
+    if chain.nodes[-1] > until:
+        values.update(chain.outputs)
+    return sum(hinted(links.graph.specs[v].nbytes) for v in values - links.wanted)
 
 
 def _group(
@@ -255,4 +272,6 @@ def _group(
     flops = sum(graph.specs[c.group.outputs[0]].size for c in chains) * len(expression.steps)
     cost = ceilings.seconds(moved(graph, read, outputs), flops)
     attributes = {"expression": expression, "members": members}
-    return Group(nodes, SIBLINGS, tuple(read), tuple(outputs), cost, attributes)
+    # Inner values are rather computed with what they come from or lead to.
+    inner = not links.wanted.issuperset(outputs)
+    return Group(nodes, SIBLINGS, tuple(read), tuple(outputs), cost, attributes, spare=inner)

@@ -31,7 +31,8 @@ class ColumnPlan:
 
     ``width``: lanes of a vector. ``span``: columns of a block. ``streams``: rows that are loaded
     together. ``steps``: for each operand in memory 1 if its columns are dense, 0 if they are one
-    value. ``block``: rows of a block, after which sums are set aside, 0 for all.
+    value, then 1 for each result along the reduced axes. ``block``: rows of a block, after which
+    sums are set aside, 0 for all.
     """
 
     width: int
@@ -64,13 +65,17 @@ class Blocks(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of columns: its terms, and where it begins in each view and in the results."""
+    """A block of columns: its terms, and where it begins in each view and in the results.
+
+    ``inside``: whether a unit has a column, for cubes of many.
+    """
 
     count: kl.Number
     begin: kl.Number
     end: kl.Number
     starts: list[kl.Number]
     target: kl.Number
+    inside: kl.Number | None = None
 
 
 @dataclass
@@ -150,13 +155,17 @@ class Cells:
 
 
 @dataclass
-class _Program(Columns[dict[int, kl.Number]]):
-    """A program's pass across rows; the start of a row in each view that varies along the terms."""
+class ColumnProgram(Columns[dict[int, kl.Number]]):
+    """A program's pass across rows; the start of a row in each view that varies along the terms.
+
+    ``along``: the results that are written along the reduced axes, by their indices.
+    """
 
     program: Program
     sources: Sequence[kl.Pointer]
     targets: Sequence[kl.Pointer]
     numbers: Sequence[kl.Number]
+    along: tuple[int, ...]
     sums: list[Cells] = field(default_factory=list)
     # The totals set aside, and their rounding errors.
     aside: list[Cells] = field(default_factory=list)
@@ -205,7 +214,17 @@ class _Program(Columns[dict[int, kl.Number]]):
             return self._read(view, row[view], v, rest)
 
         wanted = [self.program.fold(n).operands[0] for n in self.program.folds]
-        return evaluated(self.program, wanted, self._known(block, v, rest), read)
+        known = self._known(block, v, rest)
+        terms = evaluated(self.program, wanted, known, read)
+        results = [self.program.results[k] for k in self.along]
+        values = evaluated(self.program, results, known, read)
+        for view, (k, value) in enumerate(zip(self.along, values, strict=True), len(memory)):
+            dtype = self.program.dtype(self.program.results[k])
+            if block.inside is None:
+                store(self.targets[k], dtype, row[view] + v, value, rest=rest)
+            else:
+                self.targets[k].store(row[view], value, mask=block.inside)
+        return terms
 
     def add(
         self, block: Block, rows: Iterable[dict[int, kl.Number]], v: kl.Index, rest: Rest
@@ -233,12 +252,18 @@ class _Program(Columns[dict[int, kl.Number]]):
             else:
                 total = sums.get(v)
             known[n] = over_rows(op, total, down)
-        return evaluated(self.program, self.program.results, known)
+        return evaluated(self.program, [self.program.results[k] for k in self._columns], known)
+
+    @property
+    def _columns(self) -> list[int]:
+        """The results with one value a column, by their indices."""
+        return [k for k in range(len(self.program.results)) if k not in self.along]
 
     def put(self, results: Sequence[kl.Number], at: kl.Number, rest: Rest) -> None:
         """Write the results of a vector of columns."""
-        for memory, n, value in zip(self.targets, self.program.results, results, strict=True):
-            store(memory, self.program.dtype(n), at, value, rest=rest)
+        for k, value in zip(self._columns, results, strict=True):
+            dtype = self.program.dtype(self.program.results[k])
+            store(self.targets[k], dtype, at, value, rest=rest)
 
     def write(self, block: Block, v: kl.Index, rest: Rest) -> None:
         self.put(self.results(block, v, rest), block.target + v, rest)
@@ -254,27 +279,36 @@ def reduce_columns(
     *,
     program: Program,
     plan: ColumnPlan,
+    along: tuple[int, ...] = (),
 ) -> None:
-    """Compute blocks of columns; ``views``: the strides of the sources, and those of the results.
+    """Compute blocks of columns; ``along``: the results that are written along the reduced axes.
 
-    A cube of many units has one block, with a column for each of its first ``plan.span`` units.
+    ``views``: the strides of the sources, of those results, and of the others. A cube of many units
+    has one block, with a column for each of its first ``plan.span`` units.
     """
-    run = _Program(plan, over, views, program, sources, targets, numbers)
+    run = ColumnProgram(plan, over, views, program, sources, targets, numbers, along)
     if kl.cube_size() > 1:
-        down = kl.cube_size() // plan.span
-        x, y = kl.unit_position() % plan.span, kl.unit_position() // plan.span
-        block = run.block(kl.cube_position())
-        # Units beyond the last column repeat its work, and write nothing.
-        column = kl.min(x, block.count - 1)
-        pairs = zip(block.starts, plan.steps, strict=True)
-        block = replace(block, starts=[start + column * step for start, step in pairs])
-        run.allocate()
-        all_terms(run, block, y, down)
-        made = run.results(block, 0, None, down)
-        if (y == 0) & (x < block.count):
-            run.put(made, block.target + column, None)
+        one_block(run, kl.cube_position())
     else:
         all_blocks(run)
+
+
+@kl.helper
+def one_block(run: ColumnProgram, task: kl.Number) -> None:
+    """Compute a block of a cube of many units."""
+    down = kl.cube_size() // run.plan.span
+    x, y = kl.unit_position() % run.plan.span, kl.unit_position() // run.plan.span
+    block = run.block(task)
+    # Units beyond the last column repeat its work, and write nothing.
+    column = kl.min(x, block.count - 1)
+    pairs = zip(block.starts, run.plan.steps, strict=True)
+    starts = [start + column * step for start, step in pairs]
+    block = replace(block, starts=starts, inside=x < block.count)
+    run.allocate()
+    all_terms(run, block, y, down)
+    made = run.results(block, 0, None, down)
+    if (y == 0) & (x < block.count):
+        run.put(made, block.target + column, None)
 
 
 @kl.helper

@@ -33,7 +33,7 @@ class Rows:
     """The group so far.
 
     ``roles``: for each value that the group computes. ``computing``: the nodes that compute them.
-    ``between``: movement ops between them.
+    ``between``: movement ops between them. ``after``: the values that depend on a reduction.
     """
 
     shape: tuple[int, ...]
@@ -41,6 +41,7 @@ class Rows:
     roles: dict[int, Role] = field(default_factory=dict)
     computing: set[int] = field(default_factory=set)
     between: set[int] = field(default_factory=set)
+    after: frozenset[int] = frozenset()
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -127,9 +128,10 @@ class Search(Links):
         """
         graph, found = self.graph, set[int]()
         for number in reversed(range(len(graph.nodes))):
-            if not (self._elementwise(number) or self._move(number) is not None):
+            values, node = graph.nodes[number].outputs, self._move(number)
+            spreads = node and graph.specs[values[0]].size > graph.specs[node.inputs[0]].size
+            if spreads or not (node or self._elementwise(number)):
                 continue
-            values = graph.nodes[number].outputs
             readers = [r for v in values for r in self.readers.get(v, ())]
             if all(r in found for r in readers) and (readers or self.wanted.issuperset(values)):
                 found.add(number)
@@ -232,15 +234,22 @@ class Search(Links):
         """Return two groups as one, None if they read nothing in common or that is not correct."""
         if (a.shape, a.axes) != (b.shape, b.axes):
             return None
-        shared = set(self.inputs(a)).intersection(self.inputs(b))
-        if all(self.graph.specs[v].shape != a.shape for v in shared):
+        read = set(self.inputs(a)).union(a.roles), set(self.inputs(b)).union(b.roles)
+        if all(self.graph.specs[v].shape != a.shape for v in read[0] & read[1]):
             return None
         both = replace(
             a,
             roles=a.roles | b.roles,
             computing=a.computing | b.computing,
             between=a.between | b.between,
+            after=a.after | b.after,
         )
+        for number in both.computing:
+            links = self.links(both, number)
+            if links is None:
+                return None
+            # Movement from one group to the other is inside now.
+            both.between.update(n for found in links if found is not None for n in found[1])
         return both if self._right(both, list(both.roles)) and self._closed(both) else None
 
     def _around(self, group: Rows) -> list[int]:
@@ -284,12 +293,18 @@ class Search(Links):
         read_by = [r for v in node.outputs for r in self.readers.get(v, ()) if r in group.computing]
         if not linked and (reads == "row" or (group.computing and not read_by)):
             return None
+        folds = node.op.name in FOLDS or node.op.name in COMPOSITES
+        after = folds or any(source in group.after for source, _ in linked)
+        if reads == "along" and not after and not read_by:
+            # It only reads what the group reads, and belongs to those that read its value.
+            return None
         # A reduction makes values of rows; a composite's first result varies along them.
         first = "row" if node.op.name in FOLDS else reads
         roles = group.roles | dict.fromkeys(node.outputs, "row") | {node.outputs[0]: first}
         between = group.between.union(*(moves for _, moves in linked))
         computing = group.computing | {number}
-        grown = replace(group, roles=roles, computing=computing, between=between)
+        after_folds = group.after.union(node.outputs if after else ())
+        grown = replace(group, roles=roles, computing=computing, between=between, after=after_folds)
         for reader in group.computing:
             # Nodes that are there already read the new values, moved.
             if not self._sources(reader).isdisjoint(node.outputs):

@@ -14,13 +14,15 @@ otherwise. If blocks are still few, their terms are divided.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
+from calor.dtypes import uint32
 from calor_kernel.contract.choices import choice, exceeds, greatest, least
-from calor_kernel.contract.launching import Grid
-from calor_kernel.contract.work import Launch
+from calor_kernel.contract.launching import Bound, Grid, Typed
+from calor_kernel.contract.work import Flags, Launch
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
-from calor_kernel.library.reduce.job import Problem
+from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
+from calor_kernel.library.reduce.job import Problem, Strides
 from calor_kernel.library.reduce.row_state import RowPlan, Rows
 from calor_kernel.library.reduce.rows import reduce_rows
 
@@ -256,8 +258,57 @@ def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
 
     ``parts``: the number of parts of ``chunk`` terms; the results of the parts follow one another.
     """
+    grid, given = _columns(problem, parts, chunk)
+    return problem.launch(reduce_columns, grid, problem.program, **given._asdict())
+
+
+def columns_joined_launch(
+    problem: Problem, joined: Problem, parts: int, chunk: int
+) -> Launch | None:
+    """Return the launch of parts of columns whose last cubes join them, None if none can.
+
+    ``joined``: the problem of joining; its first operands are the parts' reductions.
+    """
+    info, folds = problem.info, len(problem.program.folds)
+    able = all(map(info.has, ("barrier", "atomics", "forward_progress")))
+    same = problem.layout.kept.sizes == joined.layout.kept.sizes
+    if not (able and problem.many and same and is_across(joined)):
+        return None
+    grid, given = _columns(problem, parts, chunk)
+    _, joining = _columns(joined)
+    numbers = zip(joined.job.numbers, joined.program.numbers, strict=True)
+    return problem.launch(
+        reduce_columns_joined,
+        grid,
+        problem.program,
+        **given._asdict(),
+        others=[p.bound for p in joined.job.sources[folds:]],
+        results=[p.bound for p in joined.job.targets],
+        more=[Typed(n, joined.program.operands[i].dtype) for n, i in numbers],
+        parts=joining.over,
+        joined=joining.views,
+        flags=Bound(Flags(given.over.blocks * given.over.outers), uint32),
+        joining=joined.program,
+        joining_plan=joining.plan,
+    )
+
+
+class _Given(NamedTuple):
+    """What a kernel of columns gets beside a problem's operands."""
+
+    over: Blocks[int]
+    views: tuple[Strides[int], ...]
+    plan: ColumnPlan
+    along: tuple[int, ...]
+
+
+def _columns(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, _Given]:
+    """Return the grid and the arguments of a pass across rows."""
     program, found, many = problem.program, problem.layout, problem.many
     span, sources = span_of(problem), len(program.memory)
+    varies = problem.along[sources:]
+    along = tuple(k for k, one in enumerate(varies) if one)
+    column = sources + varies.index(False)
     columns, terms = found.kept.sizes[-1], found.along.count
     outers = found.kept.count // columns
     blocks = -(-columns // span)
@@ -269,7 +320,7 @@ def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
         1 if many else problem.width,
         span,
         4 if many else _STREAMS,
-        tuple(s[-1] for s in found.kept.strides[:sources]),
+        (*(s[-1] for s in found.kept.strides[:sources]), *(1 for _ in along)),
         depth if problem.compensated and chunk > depth else 0,
     )
     turns = 1
@@ -278,13 +329,7 @@ def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
     sizes = found.kept.sizes[:-1]
     count = found.kept.count
     views = [replace(view, kept=view.kept[:-1]) for view in problem.views()]
-    return problem.launch(
-        reduce_columns,
-        Grid.line(-(-tasks // turns), units),
-        program,
-        over=Blocks(
-            tasks, turns, blocks, outers, columns, terms, chunk, count, sizes, found.along.sizes
-        ),
-        views=(*views[:sources], views[sources]),
-        plan=plan,
-    )
+    lengths = found.along.sizes
+    over = Blocks(tasks, turns, blocks, outers, columns, terms, chunk, count, sizes, lengths)
+    strides = (*views[:sources], *(views[sources + k] for k in along), views[column])
+    return Grid.line(-(-tasks // turns), units), _Given(over, strides, plan, along)

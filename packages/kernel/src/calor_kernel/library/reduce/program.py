@@ -298,10 +298,12 @@ def part_of(
 def joining(program: Program) -> tuple[Program, tuple[int, ...]]:
     """Return the program that joins partial results of a one-pass program, and what it reads.
 
-    Its operands are the reductions, by their indices, then the other operands it needs.
+    Its operands are the reductions, by their indices, then the other operands it needs. Its results
+    are those with one value a row.
     """
-    folds = program.folds
-    inner, operands = part_of(program, program.results, folds, folds)
+    folds, along = program.folds, Schedule(program).along
+    results = [n for n in program.results if not along[n]]
+    inner, operands = part_of(program, results, folds, folds)
     count, first = len(folds), len(inner.operands)
     # The joined reductions come before the other steps and take the place of the first operands.
     joined = [Fold(program.fold(n).op, (k,)) for k, n in enumerate(folds)]

@@ -9,7 +9,7 @@ reductions stay whole, since joining costs a launch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final
@@ -20,6 +20,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import (
     Argument,
     Input,
+    Launch,
     Output,
     View,
     Work,
@@ -30,6 +31,7 @@ from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.job import Job, Placed, Problem
 from calor_kernel.library.reduce.launches import (
+    columns_joined_launch,
     columns_launch,
     held_team,
     is_across,
@@ -97,15 +99,21 @@ class _Plan(Steps):
         problem = Problem(program, job, self.info)
         lies_across, schedule = is_across(problem), problem.schedule
         reduces = not any(schedule.along[n] for n in program.results)
-        if reduces and schedule.count == 1:
-            if lies_across:
-                self._columns(problem)
-            else:
-                self._rows(problem)
+        if lies_across and schedule.count == 1 and self._one_pass(problem):
+            self._columns(problem)
+        elif reduces and schedule.count == 1:
+            self._rows(problem)
         elif lies_across or self._is_long(problem):
             self._stages(problem)
         else:
             self.launches.append(rows_launch(problem))
+
+    @staticmethod
+    def _one_pass(problem: Problem) -> bool:
+        """Return whether results along the rows, if any, are known before the reductions."""
+        program, schedule = problem.program, problem.schedule
+        along = [n for n in program.results if schedule.along[n]]
+        return len(along) < len(program.results) and all(schedule.walks[n] == 0 for n in along)
 
     def _is_long(self, problem: Problem) -> bool:
         """Return whether rows are few and long enough to divide each among cubes."""
@@ -120,6 +128,7 @@ class _Plan(Steps):
         program, job, schedule = problem.program, problem.job, problem.schedule
         known = dict(zip(program.memory, job.sources, strict=True))
         targets = dict(zip(program.results, job.targets, strict=True))
+        left = [n for n in targets if schedule.along[n]]
         for walk in range(schedule.count):
             wanted = found_by(schedule, walk)
             if not walk:
@@ -131,16 +140,26 @@ class _Plan(Steps):
                 targets[n] if n in targets else self.placed(job.rows, program.dtype(n))
                 for n in wanted
             ]
-            self.run(part, problem.part(operands, places, known))
+            # What is known along the rows is written on the way, and later passes read it.
+            now = [n for n in left if schedule.walks[n] == walk]
+            more, read = part_of(program, [*wanted, *now], known)
+            given = problem.part(read, [*places, *(targets[n] for n in now)], known)
+            both = Problem(more, given, self.info)
+            if now and is_across(both) and self._one_pass(both):
+                self._columns(both)
+                known.update((n, targets[n]) for n in now)
+                left = [n for n in left if n not in now]
+            else:
+                self.run(part, problem.part(operands, places, known))
             known.update(zip(wanted, places, strict=True))
-        if any(schedule.along[n] for n in targets):
-            self._write(problem, known)
+        if left:
+            self._write(problem, known, left)
 
-    def _write(self, problem: Problem, known: Mapping[int, Placed]) -> None:
+    def _write(self, problem: Problem, known: Mapping[int, Placed], left: Collection[int]) -> None:
         """Add the elementwise launches that write results along rows, from known values."""
-        program, job, along = problem.program, problem.job, problem.schedule.along
+        program, job = problem.program, problem.job
         pairs = zip(program.results, job.targets, strict=True)
-        wanted = {n: placed for n, placed in pairs if along[n]}
+        wanted = {n: placed for n, placed in pairs if n in left}
         part, operands = part_of(program, list(wanted), known)
         steps = tuple(s for s in part.steps if isinstance(s, Step))
         expression = Expression(tuple(o.dtype for o in part.operands), steps, part.results)
@@ -186,16 +205,22 @@ class _Plan(Steps):
             self.launches.append(columns_launch(problem))
             return
         inner, rooms = self._parts(problem, (parts, *problem.job.rows))
-        self.launches.append(columns_launch(inner, parts, chunk))
-        self._joined(problem, problem.job, rooms, 0)
+        joined = self._joining(problem, problem.job, rooms, 0)
+        one = columns_joined_launch(inner, joined, parts, chunk)
+        self.launches += [one] if one else [columns_launch(inner, parts, chunk), _whole(joined)]
 
     def _parts(self, problem: Problem, shape: tuple[int, ...]) -> tuple[Problem, list[Placed]]:
-        """Return the problem of partial reductions, and the memory for these."""
+        """Return the problem of partial reductions, and the memory for these.
+
+        Results along the rows are results of the parts.
+        """
         program, rows = problem.program, problem.job.rows
-        part, operands = part_of(program, program.folds)
+        pairs = zip(program.results, problem.job.targets, strict=True)
+        along = {n: placed for n, placed in pairs if problem.schedule.along[n]}
+        part, operands = part_of(program, [*program.folds, *along])
         rooms = [self.placed(shape, program.dtype(n)) for n in program.folds]
         views = [replace(r, view=View(rows, row_major(rows), r.view.dtype)) for r in rooms]
-        return Problem(part, problem.part(operands, views), self.info), rooms
+        return Problem(part, problem.part(operands, [*views, *along.values()]), self.info), rooms
 
     def _folded(self, problem: Problem) -> bool:
         """Add the launches for few columns and dense rows, and return whether they suit.
@@ -213,6 +238,7 @@ class _Plan(Steps):
             for k, i in enumerate(program.memory)
         )
         small = along.count * kept.count < _WORTH_MORE_LAUNCHES
+        small = small or any(problem.along[len(program.memory) :])
         if problem.many or small or columns >= 2 * width or not dense or along.count < 4 * several:
             return False
         wide_rows, rest = divmod(along.count, several)
@@ -250,13 +276,21 @@ class _Plan(Steps):
 
     def _joined(self, problem: Problem, job: Job, rooms: Sequence[Placed], axis: int) -> None:
         """Add the launch that joins partial results; their parts are an axis."""
+        self.launches.append(_whole(self._joining(problem, job, rooms, axis)))
+
+    def _joining(self, problem: Problem, job: Job, rooms: Sequence[Placed], axis: int) -> Problem:
+        """Return the problem that joins partial results; their parts are an axis."""
         part, operands = joining(problem.program)
-        others = problem.part(operands, job.targets)
+        pairs = zip(job.targets, problem.program.results, strict=True)
+        targets = [placed for placed, n in pairs if not problem.schedule.along[n]]
+        others = problem.part(operands, targets)
         shape, sources = rooms[0].view.shape, (*rooms, *others.sources)
-        second = replace(others, shape=shape, axes=(axis,), sources=sources)
-        joined = Problem(part, second, self.info)
-        across = is_across(joined)
-        self.launches.append(columns_launch(joined) if across else rows_launch(joined))
+        return Problem(part, replace(others, shape=shape, axes=(axis,), sources=sources), self.info)
+
+
+def _whole(problem: Problem) -> Launch:
+    """Return the launch of an undivided pass."""
+    return columns_launch(problem) if is_across(problem) else rows_launch(problem)
 
 
 def _repeated(view: View, job: Job) -> View:
