@@ -1,6 +1,7 @@
-"""The plugin of calor-fusion: the fusers "elementwise" and "rows". It imports nothing heavy.
+"""The plugin of calor-fusion: the fusers "elementwise", "products" and "rows".
 
-The fusers are part of the kernel families whose kernels they use; this plugin enables them.
+The fusers are part of the kernel families whose kernels they use; this plugin enables them. It
+imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ def _elementwise() -> Fuser:
     return ElementwiseFuser()
 
 
+def _products() -> Fuser:
+    from calor_kernel.library.matmul import ProductFuser
+
+    return ProductFuser()
+
+
 def _rows() -> Fuser:
     from calor_kernel.library.reduce import RowFuser
 
@@ -28,5 +35,5 @@ def _rows() -> Fuser:
 
 @hookimpl
 def calor_fusers() -> Mapping[str, Callable[[], Fuser]]:
-    """Return the fusers: elementwise chains; reductions and norms with their neighbours."""
-    return {"elementwise": _elementwise, "rows": _rows}
+    """Return the fusers: elementwise chains; what follows products; reductions and norms."""
+    return {"elementwise": _elementwise, "products": _products, "rows": _rows}

@@ -88,10 +88,11 @@ def node_seconds(graph: Graph, node: Node, ceilings: Ceilings) -> float:
     if node.op.name in _FREE:
         return 0.0
     nbytes = moved(graph, set(node.inputs), node.outputs)
-    return ceilings.seconds(nbytes, _flops(graph, node))
+    return ceilings.seconds(nbytes, node_flops(graph, node))
 
 
-def _flops(graph: Graph, node: Node) -> int:
+def node_flops(graph: Graph, node: Node) -> int:
+    """Return the operations of a node, at least one for each value."""
     if node.op is not TABLE.get("dot_general"):
         largest: int = max(hinted(graph.specs[v].size) for v in (*node.inputs, *node.outputs))
         return largest

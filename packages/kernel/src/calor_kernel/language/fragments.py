@@ -254,6 +254,18 @@ class Fragment:
                 mask = None if limits is None else self._inside(first, length, limits)
                 target.store(index, piece.to(target.dtype), mask=mask)
 
+    def runs(self, limits: tuple[Any, Any] | None = None) -> Iterator[tuple[Number, Any, Any, Any]]:
+        """Yield this unit's elements by adjacent columns of a row: values, row, column and mask.
+
+        ``limits``: the valid rows and columns, for the mask.
+        """
+        for part, value in enumerate(self.parts.items):
+            for first, length in self._runs(part, (None, 1)):
+                start = first - part * self.width
+                piece = value if length == self.width else _slice(value, start, length)
+                mask = None if limits is None else self._inside(first, length, limits)
+                yield piece, *self.place(first), mask
+
     def _inside(self, first: int, length: int, limits: tuple[Any, Any]) -> Any:
         """Return the mask of a run's registers within limits."""
         builder = current()

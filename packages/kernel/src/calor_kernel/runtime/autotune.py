@@ -31,6 +31,7 @@ from calor.errors import CompileError, OutOfMemoryError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.cost import work_seconds
+from calor_kernel.contract.movement import Move
 from calor_kernel.contract.work import Candidates, Dropped, View, Work, flags_of
 from calor_kernel.device.images import describe
 from calor_kernel.device.storage import Lines, bundle_directories, cache_directory, keeps
@@ -365,6 +366,12 @@ def _attribute(value: Any) -> str:
         nodes = (f"{n.op.name}{n.inputs}{{{_attributes(n.attributes)}}}" for n in value.nodes)
         text = " ".join((*map(_spec_text, value.input_specs), *nodes, str(value.outputs)))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+    if isinstance(value, Spec):
+        return _spec_text(value)
+    if type(value) is tuple:
+        return f"({','.join(map(_attribute, value))})"
+    if isinstance(value, Move):
+        return f"{value.op}{_attribute(value.attributes)}{_attribute(value.result)}"
     return describe(value)
 
 

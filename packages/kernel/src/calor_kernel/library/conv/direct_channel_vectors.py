@@ -30,15 +30,18 @@ from calor_kernel.library.conv.padded_rows import (
     vectors,
 )
 from calor_kernel.library.conv.problem import Axis, Correlation
+from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.vector_tiles import (
     Strides,
     add_products,
     store_transposed,
     unrolled,
 )
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail, Writer, writer
 from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.steps import Steps
+from calor_kernel.library.transposition import transpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ def channel_vectors(
     axes: tuple[TapAxis[kl.Number], ...],
     block_panels: kl.Size,
     block_lines: kl.Size,
+    after: After | None,
     *,
     rows: int,
     vectors: int,
@@ -74,6 +78,7 @@ def channel_vectors(
     accumulate: DType,
     room: int,
     step: int,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of the result: panels of channels from x, lines from y.
 
@@ -116,6 +121,8 @@ def channel_vectors(
                     add(acc, x_channel + at[k], w_at + k * span)
                 w_at += taps * span
 
+    ends = writer(epilogue, after, c, outer)
+    held = None if epilogue is None else kl.private(lanes * lanes, epilogue.dtype, align=64)
     first_panel = kl.cube_position(0) * block_panels
     first_line = kl.cube_position(1) * block_lines
     last_line = kl.min(first_line + block_lines, lines)
@@ -132,7 +139,37 @@ def channel_vectors(
                 for v in kl.range(vectors):
                     square = [acc[kl.min(r, rows - 1), v] for r in kl.range(lanes)]
                     output = panel * span + v * lanes
-                    store_transposed(square, c, to, c_steps.inner, output, outputs, inside)
+                    if ends is not None and held is not None:
+                        of, pixel = (to, c_steps.inner), line * width + first
+                        numbers = (output, outputs, group * outputs)
+                        end_transposed(ends, held, square, of, numbers, pixel, inside)
+                    else:
+                        store_transposed(square, c, to, c_steps.inner, output, outputs, inside)
+
+
+@kl.helper
+def end_transposed(
+    ends: Writer,
+    held: kl.Pointer,
+    square: list[kl.Number],
+    at: tuple[kl.Number, kl.Number],
+    numbers: tuple[kl.Number, kl.Number, kl.Number],
+    pixel: kl.Number,
+    inside: kl.Mask | None,
+) -> None:
+    """Write what follows a square of pixels by channels, channel by channel.
+
+    ``at``: where the result of a pixel begins, and the stride of its channels. ``numbers``: the
+    square's first channel in its group, the group's channels, and the group's first.
+    """
+    lanes = len(square)
+    for i, row in enumerate(transpose([one.to(held.dtype) for one in square])):
+        held.store(i * lanes, row)
+    first, outputs, group = numbers
+    for i in kl.loop_range(0, kl.min(outputs - first, lanes)):
+        channel = first + i
+        total = held.load(i * lanes, lanes)
+        ends.write(at[0] + channel * at[1], total, group + channel, pixel, inside)
 
 
 # Maximum of the input stride that a kernel is built for, and of taps in a unit's list.
@@ -163,7 +200,9 @@ def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | Non
     return None if adjacent(axes, problem.depth) else "the weights of a channel are not contiguous"
 
 
-def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
+def channel_vectors_steps(
+    problem: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None = None
+) -> None:
     """Add the launches of a convolution that :func:`channel_vectors_refusal` accepts."""
     axes = three(problem)
     images, groups, rows = problem.leads
@@ -181,6 +220,7 @@ def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) 
         Input(1), packed,
     )  # fmt: skip
     steps.launches.append(replace(pack, label="conv pack", prepares=True))
+    target, following = ending(Bound(Output(), problem.a.dtype), tail)
     steps.add(
         channel_vectors,
         Grid(
@@ -193,7 +233,7 @@ def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) 
         effort(problem, f"conv channel vectors {p.rows}x{width}"),
         x=seen.memory,
         w=Bound(packed, accumulate),
-        c=Bound(Output(), problem.a.dtype),
+        c=target,
         outputs=rows.size,
         channels=problem.depth.size,
         groups=groups.size,
@@ -213,6 +253,7 @@ def channel_vectors_steps(problem: Correlation, steps: Steps, info: DeviceInfo) 
         accumulate=accumulate,
         room=1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
         step=wide.result * seen.strides[2],
+        **following,
     )
 
 

@@ -15,6 +15,7 @@ from calor.dtypes import DType, bool_, int32, int64
 from calor_kernel import language as kl
 from calor_kernel.library.conv.row_axes import Line, LineNumbers
 from calor_kernel.library.conv.vector_tiles import Strides, add_products, iota, share, unrolled
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,10 @@ def direct_rows(
     block_rows: kl.Size,
     block_panels: kl.Size,
     pixels: LineNumbers[kl.Number],
+    after: After | None,
     *,
     how: RowTiles,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of the result: panels of pixels from x, rows from y.
 
@@ -86,6 +89,11 @@ def direct_rows(
     w_start, c_start = group * w_steps.outer, c_steps.at(outer, group)
     # The last block takes the remaining rows, so that each block has a whole tile of rows.
     first_row, last_row = share(kl.cube_position(1), block_rows, rows_total)
+    ends = writer(epilogue, after, c, outer)
+    held = None
+    if epilogue is not None:
+        tiles = [rows * vectors * lanes for rows, vectors in (how.tile, how.rest)]
+        held = kl.private(max(tiles), epilogue.dtype, align=64)
     # A stride known at build time needs no registers.
     w_row = how.row_step_of_weights or w_steps.middle
 
@@ -160,9 +168,13 @@ def direct_rows(
                 for channel in kl.range(channels):
                     x_at, to = x_first + channel * x_steps.inner, channel * w_steps.inner
                     add_taps(acc, x_at, w_at, to, at, plain)
-            for r in kl.range(rows):
-                for v in kl.range(vectors):
-                    write(c, c_start + (row + r) * c_steps.inner, acc[r, v], targets[v], how)
+            if ends is not None and held is not None:
+                to = c_start + row * c_steps.inner
+                end_tile(ends, held, acc, to, c_steps.inner, group * rows_total + row, targets)
+            else:
+                for r in kl.range(rows):
+                    for v in kl.range(vectors):
+                        write(c, c_start + (row + r) * c_steps.inner, acc[r, v], targets[v], how)
 
     first_panel = kl.cube_position(0) * block_panels
     for panel in kl.range(first_panel, kl.min(first_panel + block_panels, panels)):
@@ -171,6 +183,31 @@ def direct_rows(
         else:
             rest = (panel - whole) * (how.rest[1] * lanes)
             compute(how.rest, whole * (how.tile[1] * lanes) + rest)
+
+
+@kl.helper
+def end_tile(
+    ends: Writer,
+    held: kl.Pointer,
+    acc: kl.Registers,
+    to: kl.Number,
+    step: kl.Number,
+    channel: kl.Number,
+    targets: list[list[tuple[kl.Number, kl.Mask]]],
+) -> None:
+    """Write what follows a tile; the result's rows begin at ``to``, and are ``step`` apart.
+
+    The sums go through memory of the unit, so that the epilogue is built once for all rows.
+    """
+    (rows, vectors), lanes = acc.shape, acc.type.width
+    for r in kl.range(rows):
+        for v in kl.range(vectors):
+            held.store((r * vectors + v) * lanes, acc[r, v].to(held.dtype))
+    for r in kl.loop_range(rows):
+        for v in kl.range(vectors):
+            total = held.load((r * vectors + v) * lanes, lanes)
+            for place, inside in targets[v]:
+                ends.write(to + r * step + place, total, channel + r, place, inside)
 
 
 @kl.helper

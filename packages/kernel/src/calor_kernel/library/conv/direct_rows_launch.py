@@ -30,7 +30,9 @@ from calor_kernel.library.conv.padded_rows import (
 )
 from calor_kernel.library.conv.phase_planes import merge_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, undivided
+from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 
 # Maximum of image rows in one vector of pixels.
@@ -130,8 +132,14 @@ def _rows(problem: Correlation, to: Placement, info: DeviceInfo) -> _Rows:
     return _Rows(lines, in_place is None, _pieces(lines, axes, to, lanes), room)
 
 
-def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceInfo) -> None:
-    """Add the launches of a convolution that :func:`rows_refusal` accepts."""
+def rows_steps(
+    problem: Correlation,
+    to: Placement,
+    steps: Steps,
+    info: DeviceInfo,
+    tail: Tail | None = None,
+) -> None:
+    """Add the launches of a convolution that :func:`rows_refusal` accepts, with its epilogue."""
     axes = three(problem)
     if depthwise_refusal(problem, to) is None:
         steps.launches.append(depthwise_forward(problem, to, info))
@@ -168,6 +176,7 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
         element_step=to.axes[2] if axes[2].count > 1 else 1,
         unroll=1 if masked else p.unroll,
     )
+    target, following = ending(Bound(to.memory, problem.a.dtype), tail)
     steps.add(
         direct_rows,
         Grid(
@@ -180,7 +189,7 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
         effort(problem, f"conv rows {p.tile[0]}x{p.tile[1] * p.lanes}"),
         x=x,
         w=operand(1, problem.b),
-        c=Bound(to.memory, problem.a.dtype),
+        c=target,
         rows_total=rows.size,
         channels=problem.depth.size,
         panels=p.panels,
@@ -195,6 +204,7 @@ def rows_steps(problem: Correlation, to: Placement, steps: Steps, info: DeviceIn
         block_panels=p.block_panels,
         pixels=lines.numbers(axes),
         how=how,
+        **following,
     )
 
 

@@ -18,6 +18,8 @@ from calor_kernel.contract.work import Output, Request, Work, row_major
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.padded_rows import three
 from calor_kernel.library.conv.problem import Convolution, accumulator
+from calor_kernel.library.conv.split_sums import ending
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.gemm.generic import GenericPlan, generic_tile, multiply
 from calor_kernel.library.steps import Steps
 
@@ -103,9 +105,11 @@ def tiled_correlation(
     counts: tuple[kl.FastDivmod, ...],
     terms: tuple[kl.FastDivmod, ...],
     axes: tuple[TileAxis[kl.Number], ...],
+    after: After | None,
     *,
     plan: GenericPlan,
     divides: tuple[int, ...],
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile, its rows from y and its columns from x.
 
@@ -156,9 +160,14 @@ def tiled_correlation(
         if column < columns_total:
             lead, _, inner = pixels.columns(column)
             to = split * part_step + group * c_group + lead * c_column + inner
+            ends = writer(epilogue, after, c, lead)
             for i, row in tile.rows(first_row):
                 if row < rows_total:
-                    c[to + row * c_row] = tile.sums[i, j].to(c.dtype)
+                    if ends is None:
+                        c[to + row * c_row] = tile.sums[i, j].to(c.dtype)
+                    else:
+                        channel = group * rows_total + row
+                        ends.write(to + row * c_row, tile.sums[i, j], channel, inner)
 
 
 @kl.kernel
@@ -205,6 +214,7 @@ def tiles_works(one: Convolution, request: Request) -> list[Work]:
     target = Bound(Output(0), result)
     if splits > 1:
         target = Bound(steps.memory(splits * p.size * accumulate.itemsize), accumulate)
+    into, following = ending(target, one.tail)
     cubes = (across, down, group.size * splits)
     nbytes = (p.a.size + p.b.size + p.size) * result.itemsize
     c_group, c_row, c_column = (strides[i] for i in p.roles)
@@ -212,7 +222,7 @@ def tiles_works(one: Convolution, request: Request) -> list[Work]:
             tiled_correlation,
             Grid(cubes, (_ACROSS, _DOWN, 1), info.planes[0], index),
             Effort(f"conv tiled {plan.height}x{plan.width}", 2 * p.size * p.terms, nbytes),
-            a=operand(0, p.a), b=operand(1, p.b), c=target,
+            a=operand(0, p.a), b=operand(1, p.b), c=into,
             rows_total=row.size, columns_total=columns, depth_total=depth,
             splits=splits, share=share, part_step=p.size,
             a_group=group.a, a_column=column.a, a_depth=p.depth.a,
@@ -220,7 +230,7 @@ def tiles_works(one: Convolution, request: Request) -> list[Work]:
             c_group=c_group, c_row=c_row, c_column=c_column,
             counts=[a.count for a in axes], terms=[a.terms for a in axes],
             axes=[TileAxis(a.result, a.summed, a.start, a.size, a.a, a.b) for a in axes],
-            plan=plan, divides=tuple(a.divide for a in axes),
+            plan=plan, divides=tuple(a.divide for a in axes), **following,
         )  # fmt: skip
     if splits > 1:
         grid = Grid.line(-(-p.size // _UNITS), _UNITS, info.planes[0])

@@ -21,6 +21,7 @@ from calor_kernel.library.conv.windows import (
     WindowsOnDevice,
     chosen,
 )
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.library.gemm.pipeline import Loader, pass_over
 
@@ -40,11 +41,13 @@ def conv_mma(
     result: ResultStrides[kl.Number],
     strides: tuple[kl.Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
+    after: After | None,
     *,
     plan: MmaPlan,
     pairs: bool,
     halves: int,
     ragged: bool,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile: output channels from y, output pixels from x; a phase and part from z.
 
@@ -83,6 +86,7 @@ def conv_mma(
             at = split * part_step + lead * result.image + at
             # A mask would apply to each element and split the accesses.
             if place + e < phase.columns:
+                ends = writer(epilogue, after, c, lead)
                 for i in kl.range(len(made[0])):
                     several = [rows_of(sums[i][j], far) for sums in made]
                     for both in zip(*several, strict=True):
@@ -94,7 +98,11 @@ def conv_mma(
                         step = len(values) if pairs else halves
                         found = kl.pack(values[e * step : (e + 1) * step])
                         if not ragged or (to < rows_total):
-                            c.store(at + to * result.channel, found.to(c.dtype))
+                            if ends is None:
+                                c.store(at + to * result.channel, found.to(c.dtype))
+                            else:
+                                pixel = kl.assume_multiple(within, found.width)
+                                ends.write(at + to * result.channel, found, to, pixel)
 
 
 @dataclass(frozen=True, slots=True)

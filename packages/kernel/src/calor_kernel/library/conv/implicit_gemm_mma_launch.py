@@ -39,8 +39,9 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
     windows_of,
 )
 from calor_kernel.library.conv.problem import Convolution, Correlation
-from calor_kernel.library.conv.split_sums import WHOLE, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
 from calor_kernel.library.conv.windows import ResultStrides
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.gemm.mma import MmaPlan, instruction_for, loads_together
 from calor_kernel.library.steps import Steps
 
@@ -181,10 +182,13 @@ def together(plan: MmaPlan, info: DeviceInfo) -> int:
 def mma_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem, the likeliest first."""
     problem, info = one.seen, one.info
-    make = _of_weights if problem.by_weight else _of_pixels
     for plan, likely in plans_of(problem, info):
         name = f"{plan.kind} {plan.rows}x{plan.columns}x{plan.depth} by {plan.units}"
-        yield replace(make(problem, plan, info), variant=name, group=0 if likely else 1)
+        if problem.by_weight:
+            work = _of_weights(problem, plan, info)
+        else:
+            work = _of_pixels(problem, plan, info, tail=one.tail)
+        yield replace(work, variant=name, group=0 if likely else 1)
         both = plan.grouped and likely and not problem.by_weight and alternates(problem)
         if both and not joins(problem):
             work = _of_pixels(problem, plan, info, joined=True)
@@ -197,10 +201,17 @@ def joins(problem: Correlation) -> bool:
     return bool(problem.a.dtype.itemsize == float32.itemsize)
 
 
-def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bool = False) -> Work:
+def _of_pixels(
+    problem: Correlation,
+    plan: MmaPlan,
+    info: DeviceInfo,
+    joined: bool = False,
+    tail: Tail | None = None,
+) -> Work:
     """Return the launches of a convolution, or of an input gradient with its phases.
 
-    ``joined``: whether two phases are computed together where possible, for any dtype.
+    ``joined``: whether two phases are computed together where possible, for any dtype. ``tail``:
+    the epilogue of a convolution.
     """
     p, dtype, steps = problem, problem.a.dtype, Steps()
     (images, _, outputs), axes = p.leads, two_axes(p)
@@ -228,6 +239,7 @@ def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bo
         dense = to == (axes[1].count, 1) and run_of(plan.shape) == 2
         pairs = dense and strides[2] % 2 == 0
     run = halves * (2 if pairs else 1)
+    to_result, following = ending(target.aligned(ACCESS if run > 1 else 0), tail, run)
     for first in range(0, len(phases), _PHASES):
         some = phases[first : first + _PHASES]
         columns = max(pixels_of(phase.problem) for phase in some)
@@ -243,7 +255,7 @@ def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bo
                 ),
                 Effort(f"conv mma {plan.rows}x{plan.columns}", 2 * outputs.size * work),
                 w=weights.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS),
-                c=target.aligned(ACCESS if run > 1 else 0),
+                c=to_result,
                 rows_total=outputs.size, w_row=Multiple(weights.row, plan.access), splits=splits,
                 part_step=Multiple(part_step, run),
                 result=ResultStrides(Multiple(strides[2], run), Multiple(strides[0], run), *to),
@@ -253,6 +265,7 @@ def _of_pixels(problem: Correlation, plan: MmaPlan, info: DeviceInfo, joined: bo
                     for phase in some
                 ],
                 plan=plan, pairs=pairs, halves=halves, ragged=outputs.size % plan.rows != 0,
+                **following,
             )  # fmt: skip
     launch_sum(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
     return steps.work()

@@ -21,6 +21,7 @@ from calor_kernel.library.conv.windows import (
     Start,
     chosen,
 )
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.gemm.pipeline import Loader
 from calor_kernel.library.gemm.simt import multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan
@@ -38,10 +39,12 @@ def conv_simt(
     x_channel: kl.Stride,
     strides: tuple[kl.Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
+    after: After | None,
     *,
     plan: SimtPlan,
     even: bool,
     run: int,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile: output channels from y, output pixels and phase from x; a part from z.
 
@@ -74,10 +77,15 @@ def conv_simt(
             at = phase.start + high * result.row + wide * result.pixel
         at = split * part_step + lead * result.image + at
         if place < phase.columns:
+            ends = writer(epilogue, after, c, lead)
             for i, row in tile.rows(first_row):
                 if row < rows_total:
                     found = tile.value(i, j, run)
-                    c.store(kl.assume_multiple(at + row * result.channel, run), found.to(c.dtype))
+                    to = kl.assume_multiple(at + row * result.channel, run)
+                    if ends is None:
+                        c.store(to, found.to(c.dtype))
+                    else:
+                        ends.write(to, found, row, kl.assume_multiple(within, run))
 
 
 @dataclass(frozen=True, slots=True)

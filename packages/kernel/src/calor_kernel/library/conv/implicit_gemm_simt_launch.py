@@ -37,8 +37,9 @@ from calor_kernel.library.conv.implicit_gemm_simt import (
     conv_weight_simt,
 )
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
-from calor_kernel.library.conv.split_sums import ALIGN, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ALIGN, ending, launch_sum, target_of
 from calor_kernel.library.conv.windows import ResultStrides
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan, sums_of
 from calor_kernel.library.matmul.ranking import lack
 from calor_kernel.library.steps import Steps
@@ -241,10 +242,13 @@ def first_plan(
 
 def simt_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem, the likeliest first."""
-    make = _of_weights if one.seen.by_weight else _of_pixels
     for plan, splits, group in plans_of(one.seen, one.info):
         # The number of parts follows from sizes, so it makes no further candidate.
-        yield replace(make(one.seen, plan, splits, one.info), variant=plan.title, group=group)
+        if one.seen.by_weight:
+            work = _of_weights(one.seen, plan, splits, one.info)
+        else:
+            work = _of_pixels(one.seen, plan, splits, one.info, one.tail)
+        yield replace(work, variant=plan.title, group=group)
 
 
 def _effort(problem: Correlation, plan: SimtPlan, flops: int) -> Effort:
@@ -281,8 +285,17 @@ def _rows_of_weights(problem: Correlation, block: int, steps: Steps, info: Devic
     return Weights(Bound(target, p.b.dtype), channel, block * channel, (taps[1] * room, room))
 
 
-def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceInfo) -> Work:
-    """Return the launches of a convolution, or of an input gradient with its phases."""
+def _of_pixels(
+    problem: Correlation,
+    plan: SimtPlan,
+    splits: int,
+    info: DeviceInfo,
+    tail: Tail | None = None,
+) -> Work:
+    """Return the launches of a convolution, or of an input gradient with its phases.
+
+    ``tail``: the epilogue of a convolution.
+    """
     p, dtype, steps = problem, problem.a.dtype, Steps()
     (images, _, outputs), axes, channels = p.leads, two_axes(p), p.depth
     # The channels of a tap before the next tap: those of a step, or all.
@@ -298,6 +311,7 @@ def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceIn
     by = (1,) * (2 - len(p.axes)) + phases[0].steps
     to = (step * n for step, n in zip(strides[3:], by, strict=True))
     result = ResultStrides(Multiple(strides[2], run), Multiple(strides[0], run), *to)
+    to_result, following = ending(target.aligned(ALIGN), tail, run)
     for begin in range(0, len(phases), _PHASES):
         some = phases[begin : begin + _PHASES]
         columns = max(pixels_of(one.problem) for one in some)
@@ -307,7 +321,7 @@ def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceIn
                 conv_simt,
                 Grid(cubes, (plan.units, 1, 1), info.planes[0], index),
                 _effort(p, plan, 2 * outputs.size * work),
-                w=weights.bound.aligned(ALIGN), x=operand(0, p.a), c=target.aligned(ALIGN),
+                w=weights.bound.aligned(ALIGN), x=operand(0, p.a), c=to_result,
                 rows_total=outputs.size, part_step=Multiple(part_step, FOUR), result=result,
                 w_channel=Multiple(weights.row, FOUR), x_channel=channels.a,
                 strides=(images.a, axes[0].a, axes[1].a),
@@ -317,7 +331,7 @@ def _of_pixels(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceIn
                     )
                     for phase in some
                 ],
-                plan=plan, even=block == plan.depth, run=run,
+                plan=plan, even=block == plan.depth, run=run, **following,
             )  # fmt: skip
     launch_sum(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
     return steps.work()

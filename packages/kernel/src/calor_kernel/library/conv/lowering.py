@@ -57,6 +57,7 @@ from calor_kernel.library.conv.weight_gradient_rows import (
     weight_rows_refusal,
     weight_rows_steps,
 )
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 
 _OPERANDS: Final = Input(0), Input(1)
@@ -68,6 +69,19 @@ def _made(steps: Callable[[Correlation, Steps, DeviceInfo], None]) -> Callable[.
     def works(one: Convolution, request: Request) -> list[Work]:
         made = Steps()
         steps(one.problem, made, one.info)
+        return [made.work()]
+
+    return works
+
+
+def _ended(
+    steps: Callable[[Correlation, Steps, DeviceInfo, Tail | None], None],
+) -> Callable[..., list[Work]]:
+    """Return the works of a way whose launches a function adds, with the epilogue."""
+
+    def works(one: Convolution, request: Request) -> list[Work]:
+        made = Steps()
+        steps(one.problem, made, one.info, one.tail)
         return [made.work()]
 
     return works
@@ -103,14 +117,14 @@ _SMALL_WIDTH: Final[Way[Convolution]] = Way(
 _ROWS: Final[Way[Convolution]] = Way(
     "rows",
     _refused(lambda p, info: rows_refusal(p, Placement.dense(p), info)),
-    _made(lambda p, steps, info: rows_steps(p, Placement.dense(p), steps, info)),
+    _ended(lambda p, steps, info, tail: rows_steps(p, Placement.dense(p), steps, info, tail)),
     tier=1,
     paired=True,
 )
 _CHANNEL_VECTORS: Final[Way[Convolution]] = Way(
     "channel vectors",
     _refused(channel_vectors_refusal),
-    _made(channel_vectors_steps),
+    _ended(channel_vectors_steps),
     tier=1,
     paired=True,
 )
@@ -167,10 +181,15 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
 
     If packed weights are cached, tiles across channels come first for small images.
     """
+    return forward_works(request)
+
+
+def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work]:
+    """Return the works of a convolution; those that take its epilogue do what follows it."""
     problem = forward(request)
     small = prod(axis.count for axis in problem.axes) <= _SMALL
     packed = 1 in request.kept and (small or problem.axes[-1].result > 1)
-    return _lowered(problem, _FORWARD_PACKED if packed else _FORWARD, request)
+    return _lowered(problem, _FORWARD_PACKED if packed else _FORWARD, request, tail)
 
 
 @lowering("conv_input_gradient", strided=True)
@@ -186,7 +205,10 @@ def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
 
 
 def _lowered(
-    problem: Correlation, ways: Sequence[Way[Convolution]], request: Request
+    problem: Correlation,
+    ways: Sequence[Way[Convolution]],
+    request: Request,
+    tail: Tail | None = None,
 ) -> Sequence[Work]:
     """Return the candidates of a problem; ``ways``: those for cubes of one unit."""
     info = request.info
@@ -195,5 +217,6 @@ def _lowered(
     exact = request.attributes.get("precision", "highest") == "highest"
     rounded = not exact and problem.a.dtype is float32
     if info.max_units == 1:
-        return ranked(ways, Convolution(problem, problem, info), request)
-    return ranked(_OF_UNITS, Convolution(problem, thinned(problem), info, rounded), request)
+        return ranked(ways, Convolution(problem, problem, info, tail=tail), request)
+    one = Convolution(problem, thinned(problem), info, rounded, tail)
+    return ranked(_OF_UNITS, one, request)

@@ -34,7 +34,8 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that is a product, the likeliest first."""
     product = product_of(one.seen, one.rounded)
     assert product is not None
-    for work in ranked(WAYS, Task(product, (Input(1), Input(0)), one.info), request):
+    task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail)
+    for work in ranked(WAYS, task, request):
         if not work.variant.startswith(_GENERAL):
             yield replace(work, variant=f"product, {work.variant}")
 

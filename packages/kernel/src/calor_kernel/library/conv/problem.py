@@ -19,6 +19,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Request, View
 from calor_kernel.language.declared import N
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.reduce.reduction_ops import working
 
 PARTS = {complex64: float32, complex128: float64}
@@ -174,13 +175,15 @@ class Convolution:
     """A convolution or one of its gradients, for the ways of the family.
 
     ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
-    operands may be rounded to TF32.
+    operands may be rounded to TF32. ``tail``: the epilogue, with images as products, channels as
+    rows and pixels as columns.
     """
 
     problem: Correlation
     seen: Correlation
     info: DeviceInfo
     rounded: bool = False
+    tail: Tail | None = None
 
 
 def thinned(problem: Correlation) -> Correlation:

@@ -8,11 +8,15 @@ dense axis, and shared memory transposes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from calor.dtypes import DType, float32
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Output
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
@@ -79,6 +83,16 @@ def add_transposed(
         for group in kl.range(1, groups):
             total = total + sums[place + group * taps * (pitch * WHOLE)]
         c[to + e] = total.to(c.dtype)
+
+
+def ending(target: Bound, tail: Tail | None, count: int = 1) -> tuple[Bound, dict[str, Any]]:
+    """Return where a kernel writes, and its arguments for an epilogue.
+
+    Sums of parts have none. ``count``: the pixels of an access, which divide those of a channel.
+    """
+    if tail is None or not isinstance(target.place, Output):
+        return target, {"after": None}
+    return replace(target, dtype=tail.expression.outputs[0]), tail.given(count)
 
 
 def target_of(steps: Steps, dtype: DType, count: int) -> Bound:

@@ -1,5 +1,7 @@
 """Matrix products: one problem, and one body for each method."""
 
 from calor_kernel.library.matmul.lowering import lower_dot_general
+from calor_kernel.library.matmul.product_chain import lower_product_chain
+from calor_kernel.library.matmul.product_fuser import ProductFuser
 
-__all__ = ["lower_dot_general"]
+__all__ = ["ProductFuser", "lower_dot_general", "lower_product_chain"]

@@ -14,6 +14,7 @@ from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.blueprints import Dots, Streams
 from calor_kernel.library.matmul.packing import iota
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
@@ -29,8 +30,10 @@ def dot_rows(
     b_column: kl.Stride,
     batches: Batches[kl.Number],
     block: kl.Size,
+    after: After | None,
     *,
     plan: Dots,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute ``block`` columns of c from x and the plan's rows from y on, of batch z."""
     m, n, k, rows, columns = sizes.m, sizes.n, sizes.k, plan.rows, plan.columns
@@ -42,6 +45,7 @@ def dot_rows(
     first = kl.cube_position(0) * block
     last = kl.min(first + block, n)
     whole = k // lanes * lanes
+    ends = writer(epilogue, after, c, batch)
     for column in kl.range(first, last, columns):
         b_at = [b_start + kl.min(column + j, last - 1) * b_column for j in kl.range(columns)]
         acc = kl.registers((rows, columns), accumulate, lanes)
@@ -51,6 +55,12 @@ def dot_rows(
             inside = whole + iota(lanes, k) < k
             add_products(acc, a, a_at, b, b_at, whole, inside)
         for r in kl.range(rows):
+            if ends is not None:
+                if row + r < m:
+                    total = kl.pack([kl.vreduce("add", acc[r, j]) for j in kl.range(columns)])
+                    exist = column + iota(columns, n) < last if columns > 1 else None
+                    ends.write((batch * m + row + r) * n + column, total, row + r, column, exist)
+                continue
             for j in kl.range(columns):
                 if (row + r < m) and (column + j < last):
                     c[(batch * m + row + r) * n + column + j] = kl.vreduce("add", acc[r, j]).to(
@@ -89,8 +99,10 @@ def scaled_rows(
     b_depth: kl.Stride,
     batches: Batches[kl.Number],
     block: kl.Size,
+    after: After | None,
     *,
     plan: Streams,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute ``block`` columns from x and the plan's rows from y: rows of B times elements of A.
 
@@ -129,12 +141,17 @@ def scaled_rows(
         for at in kl.range(0, count, lanes):
             inside = at + iota(lanes, n) < count
             add_streams(sums, room, factors, b, here, b_depth, at, inside)
+    ends = writer(epilogue, after, c, batch)
     for r in kl.range(rows):
         if row + r < m:
             c_at = (batch * m + row + r) * n + first
             for at in kl.range(0, count, lanes):
                 inside = at + iota(lanes, n) < count
-                c.store(c_at + at, sums.load(r * room + at, lanes).to(c.dtype), mask=inside)
+                if ends is None:
+                    c.store(c_at + at, sums.load(r * room + at, lanes).to(c.dtype), mask=inside)
+                else:
+                    total = sums.load(r * room + at, lanes)
+                    ends.write(c_at + at, total, row + r, first + at, inside)
 
 
 @kl.helper
@@ -191,7 +208,7 @@ def dot_rows_launch(task: Task, plan: Dots) -> Launch:
         Grid(task.tiles(plan.rows, plan.block)),
         task.effort(f"matmul dots {plan.rows}x{plan.columns}"),
         a=a, b=b, c=task.result(), sizes=task.sizes(), a_row=p.a.free, b_column=p.b.free,
-        batches=task.batches(), block=plan.block, plan=replace(plan, block=0),
+        batches=task.batches(), block=plan.block, plan=replace(plan, block=0), **task.following(),
     )  # fmt: skip
 
 
@@ -204,4 +221,5 @@ def scaled_rows_launch(task: Task, plan: Streams) -> Launch:
         task.effort("matmul streams"),
         a=a, b=b, c=task.result(), sizes=task.sizes(), a_row=p.a.free, a_depth=p.a.depth,
         b_depth=p.b.depth, batches=task.batches(), block=plan.block, plan=replace(plan, block=0),
+        **task.following(),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.gemm.generic import GenericPlan, fill_tile, generic_tile, multiply
 from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.matmul.blueprints import accumulator
@@ -25,10 +26,12 @@ def tiled_matmul(
     sizes: Sizes[kl.Number],
     strides: Strides[kl.Number],
     batches: Batches[kl.Number],
+    after: After | None,
     *,
     plan: GenericPlan,
     a_along: bool,
     b_along: bool,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile of C, its rows from y and its columns from x.
 
@@ -52,10 +55,14 @@ def tiled_matmul(
         fill_tile(tile.right, at, right, begin, k, units, plan.width, depth, b_along)
 
     multiply(tile, (load_a, load_b), 0, k)
+    ends = writer(epilogue, after, c, batch)
     for i, row in tile.rows(first_row):
         for j, column in tile.columns(first_column):
             if (row < m) and (column < n):
-                c[(batch * m + row) * n + column] = tile.sums[i, j].to(c.dtype)
+                if ends is None:
+                    c[(batch * m + row) * n + column] = tile.sums[i, j].to(c.dtype)
+                else:
+                    ends.write((batch * m + row) * n + column, tile.sums[i, j], row, column)
 
 
 def tiled(product: Product) -> GenericPlan:
@@ -75,5 +82,5 @@ def tiled_launch(task: Task, plan: GenericPlan) -> Launch:
         task.effort(f"matmul tiled {plan.height}x{plan.width}"),
         a=a, b=b, c=task.result(), sizes=task.sizes(), strides=task.strides(),
         batches=task.batches(), plan=plan, a_along=task.product.a.depth == 1,
-        b_along=task.product.b.depth == 1,
+        b_along=task.product.b.depth == 1, **task.following(),
     )  # fmt: skip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from calor_kernel.contract.ways import ranked
+from calor_kernel.contract.ways import Way, ranked
 from calor_kernel.contract.work import Input, Refusal, Request, Work, lowering
 from calor_kernel.library.matmul import cpu_ways, gpu_ways
 from calor_kernel.library.matmul.complex_products import as_real
@@ -27,10 +27,14 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
         return [Work(())]
     if task.product.dtype.kind == "complex":
         task = as_real(task)
-    ways = gpu_ways.WAYS if request.info.max_units >= _UNITS else cpu_ways.WAYS
     if repeats(task.product):
-        return ranked_once(ways, task, request)
-    return ranked(ways, task, request)
+        return ranked_once(ways_of(request), task, request)
+    return ranked(ways_of(request), task, request)
+
+
+def ways_of(request: Request) -> Iterable[Way[Task]]:
+    """Return the ways of a device's products."""
+    return gpu_ways.WAYS if request.info.max_units >= _UNITS else cpu_ways.WAYS
 
 
 def task_of(request: Request) -> Task:

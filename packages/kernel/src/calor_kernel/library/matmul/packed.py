@@ -15,6 +15,7 @@ from calor.dtypes import DType, int8, int32, uint8
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Grid, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 from calor_kernel.library.matmul.blueprints import Packed
 from calor_kernel.library.matmul.packing import iota, pack_operand
 from calor_kernel.library.matmul.problem import Operand
@@ -59,13 +60,17 @@ def packed_matmul(
     of_a: Rows[kl.Number],
     of_b: Panels[kl.Number],
     blocks: Blocks[kl.Number],
+    partial: kl.InOut | None,
+    after: After | None,
     *,
     plan: Packed,
     ragged: bool,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of C: panels from x and rows from y of batch z; ``sizes.k`` counts groups.
 
-    ``ragged``: the last panel of B ends with the matrix, so its loads are masked.
+    ``ragged``: the last panel of B ends with the matrix, so its loads are masked. ``partial``: the
+    memory of sums between passes over the K axis, if an epilogue follows the last one.
     """
     m, n, k, rows, vectors, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.vectors, plan.lanes
     group, accumulate, unroll = plan.group, plan.accumulate, plan.unroll
@@ -83,6 +88,8 @@ def packed_matmul(
     last_panel = kl.min(first_panel + block_panels, panels)
     first_row = kl.cube_position(1) * block_rows
     last_row = kl.min(first_row + block_rows, m)
+    ends = writer(epilogue, after, c, batch)
+    room = None if epilogue is None else kl.private(rows * width, epilogue.dtype, align=64)
     # An empty sum is 0 and is written too.
     for begin in kl.range(0, kl.max(k, 1), depth):
         count = kl.min(k - begin, depth)
@@ -115,9 +122,13 @@ def packed_matmul(
                         tile.multiply(acc, a_at, (p + u) * a_depth, b_at + (p + u) * b_depth)
                 for p in kl.range(main, count):
                     tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
-                store_tile(
-                    acc, c, c_start, row, last_row, panel * width, n, begin, lanes, accumulate
-                )
+                if ends is None or room is None:
+                    store_tile(
+                        acc, c, c_start, row, last_row, panel * width, n, begin, lanes, accumulate
+                    )
+                else:
+                    tile_at = TilePlace(c_start, row, last_row, panel * width, n)
+                    end_tile(acc, ends, room, partial, tile_at, begin, begin + count >= k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +227,74 @@ def store_tile(
                 c.store(at, value.to(c.dtype), mask=inside)
 
 
+@dataclass(frozen=True, slots=True)
+class TilePlace:
+    """The place of a tile: the product's first element, rows and columns of the result."""
+
+    start: kl.Number
+    row: kl.Number
+    last_row: kl.Number
+    column: kl.Number
+    n: kl.Number
+
+
+@kl.helper
+def end_tile(
+    acc: kl.Registers,
+    ends: Writer,
+    room: kl.Pointer,
+    partial: kl.Pointer | None,
+    place: TilePlace,
+    begin: kl.Number,
+    last: kl.Number,
+) -> None:
+    """Write a tile by its epilogue in the last pass over the K axis; before, keep its sums.
+
+    The sums go through memory of the unit, so that the epilogue is built once and not for each
+    vector of a tile.
+    """
+    rows, vectors = acc.shape
+    lanes, accumulate = acc.type.width, acc.type.dtype
+    width, n, column = vectors * lanes, place.n, place.column
+    if partial is not None and begin > 0:
+        add_partial(acc, partial, place.start + place.row * n + column, place)
+    if partial is None or last:
+        for r in kl.range(rows):
+            for v in kl.range(vectors):
+                room.store(r * width + v * lanes, acc[r, v].to(room.dtype))
+        for r in kl.loop_range(0, kl.min(place.last_row - place.row, rows)):
+            row = place.row + r
+            for v in kl.loop_range(0, kl.min(n - column, width), lanes):
+                total = room.load(r * width + v, lanes)
+                inside = column + v + iota(lanes, n) < n
+                ends.write(place.start + row * n + column + v, total, row, column + v, inside)
+    else:
+        store_tile(
+            acc,
+            partial,
+            place.start,
+            place.row,
+            place.last_row,
+            column,
+            n,
+            begin * 0,
+            lanes,
+            accumulate,
+        )
+
+
+@kl.helper
+def add_partial(acc: kl.Registers, partial: kl.Pointer, at: kl.Number, place: TilePlace) -> None:
+    """Add the sums of the passes before to a tile."""
+    rows, vectors = acc.shape
+    lanes = acc.type.width
+    for r in kl.range(rows):
+        for v in kl.range(vectors):
+            index = place.column + v * lanes + iota(lanes, place.n)
+            inside = (index < place.n) & kl.splat(place.row + r < place.last_row, lanes)
+            acc[r, v] = acc[r, v] + partial.load(at + r * place.n + v * lanes, lanes, mask=inside)
+
+
 def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
     """Return the launches of a blueprint, and the task with the memory of packed operands."""
     p, group, width = task.product, plan.group, plan.width
@@ -242,6 +321,10 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         b, whole = packed(1, p.n, p.b, width, plan.lanes)
         row = width * group
         of_b = Panels(groups * row, row, Placed(whole * p.batch[1], whole, 0))
+    partial = None
+    if task.tail is not None and plan.depth < groups:
+        target, task = task.room(p.batches * p.m * p.n * plan.accumulate.itemsize)
+        partial = Bound(target, plan.accumulate)
     # The whole K axis is one pass if it is not much longer than one.
     depth = plan.depth if plan.depth < groups else 1 << 40
     panels = -(-p.n // width)
@@ -251,6 +334,6 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         a=a, b=b, c=task.result(), sizes=Sizes(p.m, p.n, groups), of_a=of_a, of_b=of_b,
         blocks=Blocks(plan.block_rows, plan.block_panels, depth),
         plan=replace(plan, depth=0, block_rows=0, block_panels=0),
-        ragged=not plan.pack_b and p.n % width != 0,
+        ragged=not plan.pack_b and p.n % width != 0, partial=partial, **task.following(),
     )  # fmt: skip
     return task, [*launches, made]

@@ -7,12 +7,13 @@ order of the K axis, by fused multiply-adds, as in all other ways.
 
 from __future__ import annotations
 
-from calor.dtypes import int32, int64
+from calor.dtypes import float32, int32, int64
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, end_runs
 from calor_kernel.library.gemm.lines import Lines
-from calor_kernel.library.gemm.simt import add_early, add_loaded, multiply, simt_tile
+from calor_kernel.library.gemm.simt import SimtTile, add_early, add_loaded, multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 from calor_kernel.library.matmul.problem import narrow
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
@@ -27,8 +28,10 @@ def matmul_simt(
     a_stride: kl.Stride,
     b_stride: kl.Stride,
     batches: Batches[kl.Number],
+    after: After | None,
     *,
     plan: SimtPlan,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
     kl.launch_attributes(cubes_per_core=plan.together)
@@ -52,10 +55,42 @@ def matmul_simt(
         add_early(tile, left, right, k)
     else:
         add_loaded(tile, left, right, k)
+    if epilogue is not None and after is not None:
+        ends = Writer(epilogue, after, c, batch)
+        end_tile(ends, tile, batch, (first_row, first_column), (m, n))
+        return
     for i, row in tile.rows(first_row):
         for j, column in tile.columns(first_column, FOUR):
             if (row < m) & (column < n):
                 c.store((batch * m + row) * n + column, tile.value(i, j, FOUR))
+
+
+@kl.helper
+def end_tile(
+    ends: Writer,
+    tile: SimtTile,
+    batch: kl.Index,
+    first: tuple[kl.Index, kl.Index],
+    whole: tuple[kl.Index, kl.Index],
+) -> None:
+    """Write what follows a unit's sums; ``first``: the first row and column of the tile."""
+    columns = [(j, kl.assume_multiple(column, FOUR)) for j, column in tile.columns(first[1], FOUR)]
+    if not ends.heavy:
+        for i, row in tile.rows(first[0]):
+            runs = [(tile.value(i, j, FOUR), row, column, None) for j, column in columns]
+            end_runs(ends, runs, batch, whole)
+        return
+    # Sums have indices of the build alone, so a loop over rows reads them from memory.
+    plan = tile.plan
+    count = FOUR * plan.wide
+    room = kl.private(len(plan.numbers), float32, align=ACCESS)
+    for i in range(FOUR * plan.high):
+        for j, _ in columns:
+            room.store(i * count + j, tile.value(i, j, FOUR))
+    for i in kl.loop_range(FOUR * plan.high):
+        row = first[0] + tile.y + i // FOUR * (FOUR * plan.down) + i % FOUR
+        runs = [(room.load(i * count + j, FOUR), row, column, None) for j, column in columns]
+        end_runs(ends, runs, batch, whole)
 
 
 @kl.helper
@@ -93,5 +128,5 @@ def simt_launch(task: Task, plan: SimtPlan) -> Launch:
         Grid(tiles, cube, task.info.planes[0], index),
         task.effort(f"matmul patches {plan.rows}x{plan.columns}"),
         a=a, b=b, c=task.result(ACCESS), sizes=task.sizes(FOUR), a_stride=a_stride,
-        b_stride=b_stride, batches=task.batches(FOUR, FOUR), plan=plan,
+        b_stride=b_stride, batches=task.batches(FOUR, FOUR), plan=plan, **task.following(FOUR),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, end_sums
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan, store
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
@@ -28,8 +29,10 @@ def matmul_mma(
     a_stride: kl.Stride,
     b_stride: kl.Stride,
     batches: Batches[kl.Number],
+    after: After | None,
     *,
     plan: MmaPlan,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
     m, n, k = sizes.m, sizes.n, sizes.k
@@ -48,6 +51,10 @@ def matmul_mma(
 
     plan.accumulate(sums, pipe, (load,), row, column, 0, k)
     top, start = first_row + row, first_column + column
+    if epilogue is not None and after is not None:
+        ends = Writer(epilogue, after, c, batch)
+        end_sums(ends, sums, batch, (top, start), (m, n), even=True)
+        return
     place = (batch * m + top) * n + start
     if (first_row + plan.rows <= m) & (first_column + plan.columns <= n):
         store(sums, c, place, n, None)
@@ -101,5 +108,5 @@ def staged_launch(task: Task, plan: MmaPlan) -> Launch:
         Grid(task.tiles(plan.rows, plan.columns), (plan.units, 1, 1), task.info.planes[0]),
         task.effort(f"matmul {plan.kind} {plan.rows}x{plan.columns}{tf32}"),
         a=a, b=b, c=task.result(ACCESS), sizes=task.sizes(count), a_stride=a_stride,
-        b_stride=b_stride, batches=task.batches(count, count), plan=plan,
+        b_stride=b_stride, batches=task.batches(count, count), plan=plan, **task.following(count),
     )  # fmt: skip

@@ -7,12 +7,13 @@ another task, which has the launches of the copy and their memory.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Multiple, Place
 from calor_kernel.contract.work import Argument, Launch, Output, Scratch, View, Work
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.steps import Steps
 
@@ -110,6 +111,7 @@ class Task:
     """A product, the memory of its operands, and the device.
 
     ``before``: the launches that prepare operands; ``scratch``: the bytes of each of their blocks.
+    ``tail``: the epilogue, on the memory of the result also where the operands are swapped.
     """
 
     product: Product
@@ -117,6 +119,7 @@ class Task:
     info: DeviceInfo
     before: tuple[Launch, ...] = ()
     scratch: tuple[int, ...] = ()
+    tail: Tail | None = None
 
     def operands(self, a_align: int = 0, b_align: int = 0) -> tuple[Bound, Bound]:
         """Return both operands with the alignment of their accesses in bytes."""
@@ -124,8 +127,15 @@ class Task:
         return Bound(a, p.a.dtype, a_align), Bound(b, p.b.dtype, b_align)
 
     def result(self, align: int = 0) -> Bound:
-        """Return the result."""
-        return Bound(Output(0), self.product.dtype, align)
+        """Return the result; ``align`` is for accesses of elements of the product's dtype."""
+        if self.tail is None:
+            return Bound(Output(0), self.product.dtype, align)
+        dtype = self.tail.expression.outputs[0]
+        return Bound(Output(0), dtype, align // self.product.dtype.itemsize * dtype.itemsize)
+
+    def following(self, count: int = 1) -> dict[str, Any]:
+        """Return a launch's arguments for the epilogue; ``count``: the columns of an access."""
+        return {"after": None} if self.tail is None else self.tail.given(count)
 
     def sizes(self, divisor: int = 1) -> Sizes[Given]:
         """Return the sizes; ``divisor``: that of the columns."""
@@ -149,7 +159,12 @@ class Task:
 
     def effort(self, label: str) -> Effort:
         """Return the work of a launch that computes the product."""
-        return Effort(label, self.product.flops, self.product.nbytes)
+        p, tail = self.product, self.tail
+        if tail is None:
+            return Effort(label, p.flops, p.nbytes)
+        return Effort(
+            f"{label} with epilogue", p.flops, p.nbytes + tail.nbytes(p.batches, p.m, p.n)
+        )
 
     def room(self, nbytes: int) -> tuple[Scratch, Task]:
         """Return further scratch memory, and the task that has it."""

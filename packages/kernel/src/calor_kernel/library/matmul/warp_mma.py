@@ -19,6 +19,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.language.matrices import SHAPES, MatrixShape
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, end_sums
 from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.gemm.mma import SQUARE, Sums, instruction_for, sums_of
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -132,7 +133,7 @@ def warp_mma_launch(task: Task) -> Launch:
         Grid(task.tiles(plan.rows, plan.columns), (plan.units, 1, 1), plan.shape.lanes),
         task.effort(f"matmul squares {plan.rows}x{plan.columns}"),
         a=left, b=right, c=task.result(), sizes=task.sizes(), strides=strides,
-        batches=task.batches(by_a, by_b), plan=plan,
+        batches=task.batches(by_a, by_b), plan=plan, **task.following(),
     )  # fmt: skip
 
 
@@ -144,8 +145,10 @@ def matmul_warp_mma(
     sizes: Sizes[kl.Number],
     strides: Strides[kl.Number],
     batches: Batches[kl.Number],
+    after: After | None,
     *,
     plan: WarpMmaPlan,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile of C; the units of a cube are planes along one axis."""
     m, n, k = sizes.m, sizes.n, sizes.k
@@ -170,6 +173,10 @@ def matmul_warp_mma(
         multiply_tiles(sums, left.at(l_at), right.at(r_at), row, column, plan)
         # The other tile is filled next. This one is overwritten only after the barrier.
         side = 1 - side
+    if epilogue is not None and after is not None:
+        ends = Writer(epilogue, after, c, batch)
+        end_sums(ends, sums, batch, (first_row + row, first_column + column), (m, n))
+        return
     for i in kl.range(high // plan.shape.m):
         for j in kl.range(wide // plan.shape.n):
             top = first_row + row + i * plan.shape.m

@@ -28,6 +28,7 @@ from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
 # Maximum of pixel groups before the first one that a window may reach.
 _BEFORE = 1 << 16
@@ -71,9 +72,11 @@ def conv_tma(
     share: kl.Size,
     part_step: kl.Size,
     cells: tuple[kl.Size, ...],
+    after: After | None,
     *,
     plan: TmaPlan,
     strides: tuple[int, int],
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute tiles of c; rows are output channels and columns are ``pixels`` of images.
 
@@ -177,7 +180,7 @@ def conv_tma(
             own = row + top // plan.writes.phases
             limits = (channels, images, high, wide)
             to = (start, c_row, c_image)
-            write(sums, part, c, to, (own, *pixel), limits, cells, plan)
+            write(sums, part, c, to, (own, *pixel), limits, cells, (epilogue, after), plan)
 
 
 @kl.helper
@@ -213,12 +216,14 @@ def write(
     first: Sequence[kl.Number],
     limits: tuple[kl.Number, kl.Number, kl.Number, kl.Number],
     cells: Sequence[kl.Number],
+    last: tuple[Epilogue | None, After | None],
     plan: TmaPlan,
 ) -> None:
     """Write a warp group's sums; ``first``: the channel, image, row and column of the tile.
 
     ``part``: shared memory of the warp group. ``to``: the start of the part in the result, and the
     strides of channels and images. ``limits``: the numbers of channels, images, rows and columns.
+    ``last``: the epilogue and its memory.
     """
     (start, c_row, c_image), (channels, images, high, wide) = to, limits
     how, (_, some_rows, some_columns) = plan.writes, plan.box
@@ -236,7 +241,7 @@ def write(
             if begin <= far < begin + _PART:
                 for r, found in rows_of(sums, far):
                     place = (below + r) * PITCH + right + (far - begin)
-                    part.store(kl.assume_multiple(place, 2), kl.pack(found).to(c.dtype))
+                    part.store(kl.assume_multiple(place, 2), kl.pack(found).to(part.dtype))
         kl.barrier("warpgroup")
         for far in kl.range(0, min(_PART, plan.columns - begin), side * how.run):
             place = begin + far + near
@@ -246,6 +251,7 @@ def write(
             inside = inside & (y < high) & (x < wide)
             # A mask would apply to each element and split the accesses.
             if inside:
+                ends = writer(*last, c, image)
                 lead = start + image * c_image + (first[0] + own) * c_row
                 at = lead + (y * wide + x)
                 if how.phases > 1:
@@ -253,7 +259,11 @@ def write(
                 for row in kl.range(0, rows, _PLANES * together):
                     value = alternating(part, (own + row) * PITCH + far + near, how)
                     if not how.ragged or (first[0] + own + row < channels):
-                        if how.cells is None:
+                        if ends is not None:
+                            there = kl.assume_multiple(at + row * c_row, value.width)
+                            pixel = kl.assume_multiple(y * wide + x, how.run)
+                            ends.write(there, value, first[0] + own + row, pixel)
+                        elif how.cells is None:
                             there = kl.assume_multiple(at + row * c_row, value.width)
                             c.store(there, value)
                         else:

@@ -46,7 +46,8 @@ from calor_kernel.library.conv.problem import (
     Part,
     undivided,
 )
-from calor_kernel.library.conv.split_sums import WHOLE, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
@@ -143,7 +144,10 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         weights = weights_of(seen, x.room, plan.depth, steps, info)
         target = target_of(steps, problem.a.dtype, splits * step if splits > 1 else 0)
         (phase,) = phases_of(seen, weights)
-        steps.launches.append(_launch(phase.problem, form, splits, step, x, weights, target, info))
+        tail = one.tail if splits == 1 and part is None else None
+        steps.launches.append(
+            _launch(phase.problem, form, splits, step, x, weights, target, info, tail)
+        )
         launch_sum(steps, target, problem.a.dtype, (1, 1, problem.size, step), splits, step, info)
         name = f"boxes {_title(plan)}{f' in {splits}' if splits > 1 else ''}"
         yield replace(steps.work(), variant=name, group=int(few or made not in likely))
@@ -307,6 +311,7 @@ def _launch(
     weights: Weights,
     target: Bound,
     info: DeviceInfo,
+    tail: Tail | None = None,
 ) -> Launch:
     """Return the launch for copied operands; the weights' strides are those of the copy."""
     p, plan = problem, form.plan
@@ -321,6 +326,7 @@ def _launch(
     def units(n: int) -> Multiple:
         return Multiple(n, form.unit)
 
+    target, following = ending(target.aligned(16), tail, plan.writes.run)
     return launch(
         conv_tma,
         Grid(
@@ -331,7 +337,7 @@ def _launch(
             f"conv tma {plan.rows}x{plan.columns}",
             2 * outputs.size * images.size * high * wide * x.room * taps,
         ),
-        w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target.aligned(16),
+        w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target,
         w_sizes=(outputs.size, lines(x.room * every)), w_row=lines(weights.row),
         x_sizes=(
             images.size, down.size // strides[0], strides[0], across.size // strides[1],
@@ -346,4 +352,5 @@ def _launch(
         pixels=(high, wide), c_row=units(form.plane), c_image=units(outputs.size * form.plane),
         share=x.room * taps // (plan.depth * splits), part_step=units(part_step),
         cells=[*form.cells[:1], *map(units, form.cells[1:])], plan=plan, strides=strides,
+        **following,
     )  # fmt: skip

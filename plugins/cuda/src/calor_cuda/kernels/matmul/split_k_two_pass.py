@@ -7,7 +7,8 @@ the dtype of the sums, so that a result is rounded once.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel import language as kl
@@ -15,6 +16,7 @@ from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Scratch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 
@@ -25,15 +27,44 @@ _LEAST = 1024
 _WIDE, _UNITS, _NBYTES = 4, 256, 16
 
 
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Generic[N]):
+    """Rows and columns of a product's result."""
+
+    rows: kl.SizeOf[N]
+    columns: kl.SizeOf[N]
+
+
 @kl.kernel
-def add_parts(parts: kl.In, c: kl.Out, count: kl.Size, *, many: int) -> None:
-    """Add ``many`` adjacent arrays of ``count`` elements each, in their order."""
+def add_parts(
+    parts: kl.In,
+    c: kl.Out,
+    count: kl.Size,
+    whole: Whole[kl.Number] | None,
+    after: After | None,
+    *,
+    many: int,
+    epilogue: Epilogue | None = None,
+) -> None:
+    """Add ``many`` adjacent arrays of ``count`` elements each, in their order.
+
+    ``whole``: the rows and columns of the result, for an epilogue.
+    """
     i = kl.absolute_position() * _WIDE
     if i < count:
         total = parts.load(i, _WIDE, align=_NBYTES)
         for part in range(1, many):
             total = total + parts.load(part * count + i, _WIDE, align=_NBYTES)
-        c.store(i, total.to(c.dtype), align=_WIDE * c.dtype.itemsize)
+        if whole is None:
+            c.store(i, total.to(c.dtype), align=_WIDE * c.dtype.itemsize)
+        else:
+            line, column = i // whole.columns, kl.assume_multiple(i % whole.columns, _WIDE)
+            ends = writer(epilogue, after, c, line // whole.rows)
+            assert ends is not None
+            ends.write(i, total, line % whole.rows, column, aligned=_WIDE)
 
 
 def parts_of(product: Product, tiles: int, info: DeviceInfo) -> int:
@@ -60,6 +91,10 @@ def divided(task: Task, many: int) -> tuple[Task, Scratch, Launch]:
     count = product.batches * product.m * product.n
     nbytes = many * count * dtype.itemsize
     target, task = task.room(nbytes)
+    whole, following = None, {"after": None}
+    if task.tail is not None and product.n % _WIDE == 0:
+        whole = Whole(product.m, Multiple(product.n, _WIDE))
+        following = task.following(_WIDE)
     after = launch(
         add_parts,
         Grid.line(-(-count // (_WIDE * _UNITS)), _UNITS, task.info.planes[0]),
@@ -68,9 +103,11 @@ def divided(task: Task, many: int) -> tuple[Task, Scratch, Launch]:
         c=task.result(_NBYTES),
         count=Multiple(count, _WIDE),
         many=many,
+        whole=whole,
+        **following,
     )
     made = replace(product, batch=batch, k=deep, a=a, b=b, dtype=dtype)
-    return replace(task, product=made), target, after
+    return replace(task, product=made, tail=None), target, after
 
 
 def sums_of(dtype: DType) -> DType:

@@ -10,6 +10,7 @@ from calor.dtypes import int64
 from calor_cuda.kernels.matmul.tma_store import store_part
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
 from calor_kernel import language as kl
+from calor_kernel.library.gemm.epilogue import Writer
 
 # Rows of a warp group, its units, and those of a plane.
 _ROWS, _GROUP, _PLANE = 64, 128, 32
@@ -24,8 +25,12 @@ def write_rows(
     there: tuple[kl.Index, kl.Index, kl.Index],
     group: kl.Index,
     plan: TmaPlan,
+    ends: Writer | None = None,
 ) -> None:
-    """Write a warp group's sums. ``there``: the product, row and column of the tile."""
+    """Write a warp group's sums, or what follows them by ``ends``.
+
+    ``there``: the product, row and column of the tile.
+    """
     (m, n), (batch, row, column) = sizes, there
     top = row + group * _ROWS
     wide = [number.to(int64) for number in (batch, m, n, top)]  # type: ignore[union-attr]
@@ -47,4 +52,7 @@ def write_rows(
                 along = start + q + lane
                 if (top + line < m) & (column + along < n):
                     value = place[line * plan.part + ((q + lane) ^ turned)]
-                    c[at + along.to(int64)] = value
+                    if ends is None:
+                        c[at + along.to(int64)] = value
+                    else:
+                        ends.write(at + along.to(int64), value, top + line, column + along)

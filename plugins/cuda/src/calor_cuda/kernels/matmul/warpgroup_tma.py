@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from calor.dtypes import int64
+from calor_cuda.kernels.matmul.epilogue import End, end_tile
 from calor_cuda.kernels.matmul.register_a import rows_in_registers
 from calor_cuda.kernels.matmul.split_k import TileParts, WholeTiles, hand_over, take_over
 from calor_cuda.kernels.matmul.tma_store import write_tile
@@ -24,6 +25,7 @@ from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
 from calor_kernel import language as kl
 from calor_kernel.language.declared import Quantity
 from calor_kernel.language.tensor_maps import TensorMap
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.task import Sizes
 
 N = TypeVar("N")
@@ -61,8 +63,10 @@ def matmul_tma(
     sums: kl.InOut | None,
     flags: kl.InOut | None,
     split: kl.Size | None,
+    after: After | None,
     *,
     plan: TmaPlan,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
@@ -81,8 +85,9 @@ def matmul_tma(
     box = (1, plan.part if plan.transposed else 64, plan.part)
     c_at = kl.Swizzled(plan.swizzle(plan.result), kl.Layout(box, (0, plan.part, 1)))
     down, across = (n, m) if plan.transposed else (m, n)
-    c_map = None
-    if not plan.by_units:
+    whole_c = (down, across)
+    c_map: TensorMap | None = None
+    if epilogue is None and not plan.by_units:
         c_map = kl.tensor_map(c, (batches, down, across), (c_stride, across, 1), box, c_at)
     a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
     part_size = 64 * plan.part
@@ -156,8 +161,12 @@ def matmul_tma(
             else:
                 if isinstance(schedule, TileParts):
                     take_over(schedule, made, group, unit, plan)
-                if c_map is None:
-                    write_rows(c, (m, n), parts, made, (batch, row, column), group, plan)
+                ends = writer(epilogue, after, c, batch)
+                if ends is not None and not plan.by_units:
+                    there = (batch, row, column)
+                    end_tile(End(ends, plan, there, whole_c, group, unit), parts, made)
+                elif c_map is None:
+                    write_rows(c, (m, n), parts, made, (batch, row, column), group, plan, ends)
                 else:
                     write_tile(c_map, parts, made, (batch, row, column), group, plan)
         if c_map is not None:

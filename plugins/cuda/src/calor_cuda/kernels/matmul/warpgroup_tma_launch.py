@@ -125,16 +125,18 @@ def tma_launch(
         Bound(_from(place, operand), operand.dtype, _NBYTES)
         for place, operand in zip(task.places, (a, b), strict=True)
     )
+    result = Bound(target, product.dtype, _NBYTES) if task.tail is None else task.result(_NBYTES)
     return launch(
         matmul_tma,
         Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], int32),
         task.effort(label),
-        a=left, b=right, c=Bound(target, product.dtype, _NBYTES), sizes=sizes,
+        a=left, b=right, c=result, sizes=sizes,
         a_stride=Multiple(a.free if plan.a_along else a.depth, count),
         b_stride=Multiple(b.free if plan.b_along else b.depth, count),
         c_stride=Multiple(product.m * product.n, wide), batches=product.batches,
         inner=product.batch[1], of_a=_products(a, product, count),
         of_b=_products(b, product, count), sums=sums, flags=flags, split=split, plan=plan,
+        **task.following(wide),
     )  # fmt: skip
 
 

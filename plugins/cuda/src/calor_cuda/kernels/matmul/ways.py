@@ -55,6 +55,8 @@ _PER_BYTE, _PER_COPY = 66_667, 250_000_000_000
 
 Works = Iterator[Work | Dropped]
 _SUM = 4  # Bytes.
+_FAR = 1 << 31
+_CROWDED = 4  # Bytes of an element of all matrices that an epilogue reads.
 
 
 def _tma_refusal(task: Task, request: Request) -> str | None:
@@ -66,6 +68,8 @@ def _refused(task: Task, written: DType, *, by_units: bool = False) -> str | Non
     product = task.product
     if not (product.rounded or product.halves or product.narrow):
         return "no asynchronous matrix instruction takes its types"
+    if task.tail is not None and task.tail.reach(product.batches, product.m, product.n) >= _FAR:
+        return "positions of what its epilogue reads and writes have more than 31 bits"
     return too_small(product) or tma_refusal(
         replace(product, dtype=written), task.info, by_units=by_units
     )
@@ -152,6 +156,9 @@ def _tma(task: Task, request: Request) -> Works:
         launch = tma_launch(made, plan, parts=parts)
         yield made.work(launch, name=name, group=0 if plan == usual else 1)
     rates = {_boxes(product, tile): rate for tile, rate in _BOXES.items()}
+    if task.tail is not None and task.tail.matrices * product.dtype.itemsize > _CROWDED:
+        # The registers of three warp groups do not hold the addresses of several operands.
+        rates = {plan: rate for plan, rate in rates.items() if plan.groups < 3}
     yield from chosen(by_waves(rates, product, info), rates, (), info, by_plan(task, tma_launch))
 
 

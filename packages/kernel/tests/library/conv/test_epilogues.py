@@ -1,0 +1,116 @@
+"""Does a convolution with what follows it give the bits of its ops one by one, by every way?"""
+
+from dataclasses import replace
+
+import pytest
+
+import calor
+from calor.dtypes import bfloat16, float32
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT
+from calor_kernel.library.conv import lowering
+from calor_kernel.library.matmul import ProductFuser
+from calor_nn import functional
+
+from ..matmul.test_epilogues import graph_of, near, operands, run, same_bits
+from ..matmul.test_units import INFO, SEVERAL
+
+conv = functional.conv2d
+ENGINE = replace(SEVERAL, cores=3)
+# A function with the shapes of its operands: images, filters, vectors of channels, and a residual.
+CHAINS = {
+    "bias, few channels": (
+        lambda x, w, b: calor.relu(conv(x, w, padding=1) + b),
+        [(2, 8, 7, 9), (10, 8, 3, 3), (10, 1, 1)],
+    ),
+    "scale, shift, residual": (
+        lambda x, w, a, b, r: calor.relu(conv(x, w, padding=1) * a + b + r),
+        [(2, 8, 8, 8), (40, 8, 3, 3), (40, 1, 1), (40, 1, 1), (2, 40, 8, 8)],
+    ),
+    "stride, two results": (
+        lambda x, w, a: (
+            conv(x, w, stride=2, padding=1) * a,
+            functional.silu(conv(x, w, stride=2, padding=1) * a),
+        ),
+        [(2, 8, 8, 8), (40, 8, 3, 3), (40, 1, 1)],
+    ),
+    "pointwise": (
+        lambda x, w, a, r: calor.relu(conv(x, w) * a + r),
+        [(2, 64, 8, 8), (64, 64, 1, 1), (64, 1, 1), (2, 64, 8, 8)],
+    ),
+    "groups": (
+        lambda x, w, b: calor.relu(conv(x, w, padding=1, groups=2) + b),
+        [(2, 8, 7, 9), (80, 4, 3, 3), (80, 1, 1)],
+    ),
+    "deep, odd": (
+        lambda x, w, a, r: calor.gelu(conv(x, w, padding=1) * a) + r,
+        [(2, 64, 7, 9), (72, 64, 3, 3), (72, 1, 1), (2, 72, 7, 9)],
+    ),
+    "deep": (
+        lambda x, w, a, r: calor.relu(conv(x, w, padding=1) * a + r),
+        [(2, 64, 8, 8), (72, 64, 3, 3), (72, 1, 1), (2, 72, 8, 8)],
+    ),
+    "one axis": (
+        lambda x, w, b: calor.relu(functional.conv1d(x, w, padding=2) + b),
+        [(2, 8, 33), (72, 8, 5), (72, 1)],
+    ),
+}
+ROWS = {
+    "one unit": (ONE_UNIT, float32, "highest"),
+    "many units": (MANY_UNITS, float32, "highest"),
+    "fragments": (INFO, bfloat16, "highest"),
+    "TMA": (ENGINE, bfloat16, "highest"),
+    "TMA, TF32": (ENGINE, float32, "high"),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("row", ROWS)
+def test_same_bits(row, chain):
+    info, dtype, precision = ROWS[row]
+    function, shapes = CHAINS[chain]
+    graph, arrays = graph_of(function, dtype, shapes, precision), operands(shapes, dtype)
+    found = same_bits(graph, arrays, info, "")
+    near(found, function, arrays, dtype, precision)
+
+
+def test_channel_vectors(monkeypatch):
+    """Squares of pixels by channels, the last of which is of few channels."""
+    monkeypatch.setattr(lowering, "_FORWARD", (lowering._CHANNEL_VECTORS, lowering._DIRECT))
+    for chain in ("scale, shift, residual", "stride, two results", "groups", "deep, odd"):
+        function, shapes = CHAINS[chain]
+        graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
+        near(same_bits(graph, arrays, ONE_UNIT, ""), function, arrays, float32, "highest")
+
+
+# The last launch computes the convolution and what follows it.
+LABELS = {
+    ("one unit", "scale, shift, residual"): "conv rows",
+    ("many units", "bias, few channels"): "conv tiled",
+    ("many units", "scale, shift, residual"): "conv simt",
+    ("many units", "pointwise"): "matmul patches",
+    ("fragments", "scale, shift, residual"): "conv mma",
+    ("TMA", "pointwise"): "matmul boxes",
+    ("TMA", "deep"): "conv tma",
+}
+
+
+@pytest.mark.parametrize(("row", "chain"), LABELS)
+def test_one_launch(row, chain):
+    info, dtype, precision = ROWS[row]
+    function, shapes = CHAINS[chain]
+    graph, arrays = graph_of(function, dtype, shapes, precision), operands(shapes, dtype)
+    _, launches = run(graph, arrays, info, (ProductFuser(),))
+    assert launches[-1].label.startswith(LABELS[row, chain])
+
+
+def test_a_way_without_epilogues_is_followed_by_the_chain():
+    """A way that does not take the epilogue loses nothing."""
+
+    def function(x, w, b):
+        return calor.relu(conv(x, w, padding=1, groups=8) + b)
+
+    shapes = [(2, 8, 7, 9), (8, 1, 3, 3), (8, 1, 1)]
+    graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
+    found, launches = run(graph, arrays, ONE_UNIT, (ProductFuser(),))
+    assert [la.label for la in launches] == ["conv depthwise", "elementwise.rows"]
+    near(found, function, arrays, float32, "highest")

@@ -1,0 +1,153 @@
+"""An epilogue on the sums of warp groups: through shared memory, in whole accesses.
+
+Requirements: the instructions keep a row's sums apart in many units, so sums are stored to shared
+memory first, rounded to the product's dtype. Each unit then takes pieces of 16 bytes, reads the
+operands beside them in whole accesses, and writes the results. If registers suffice, the operands
+of a part are read before those of the part before are used, since few units hide latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calor_cuda.kernels.matmul.register_a import store_turned
+from calor_cuda.kernels.matmul.tma_store import store_part
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
+from calor_kernel import language as kl
+from calor_kernel.library.gemm.epilogue import Writer
+
+# Bytes of a piece, pieces of a line, and turns of a warp group's units to take those of 64 lines.
+_PIECE, _PIECES, _TURNS = 16, 8, 4
+# Instructions of an expression up to which the turns are written out.
+_LIGHT = 16
+# Registers of a unit for operands beside its sums.
+_HELD = 16
+Operands = Sequence[Sequence[kl.Number]]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A warp group's part in a tile: the epilogue, the tile's place, and the unit's.
+
+    ``there``: the product, row and column of the tile; ``whole``: rows and columns of the result.
+    """
+
+    ends: Writer
+    plan: TmaPlan
+    there: tuple[kl.Index, kl.Index, kl.Index]
+    whole: tuple[kl.Index, kl.Index]
+    group: kl.Index
+    unit: kl.Index
+
+    @property
+    def wide(self) -> int:
+        """The elements of a piece."""
+        return _PIECE // int(self.plan.result.itemsize)
+
+    @property
+    def held(self) -> int:
+        """The registers for the operands of a part that differ between its lines."""
+        matrices = sum(along.rows for along in self.ends.by.along)
+        return matrices * _TURNS * int(self.plan.result.itemsize)
+
+    @property
+    def light(self) -> bool:
+        """Whether all turns are written out: their code is short, and registers hold operands."""
+        return self.ends.by.expression.weight <= _LIGHT and self.held <= _HELD
+
+    @property
+    def early(self) -> bool:
+        """Whether registers suffice for the operands of two parts."""
+        return 2 * self.held <= _HELD
+
+    def line(self, turn: kl.Index) -> kl.Index:
+        """Return the line of the unit's piece in a turn."""
+        return self.unit // _PIECES + turn * (128 // _PIECES)
+
+    def place(self, turn: kl.Index, part: int) -> tuple[kl.Index, kl.Index]:
+        """Return row and column of the unit's piece in the result."""
+        _, row, column = self.there
+        line, within = self.line(turn), self.unit % _PIECES * self.wide
+        top, start, size = self.group * 64, part * self.plan.part, self.plan.part
+        if not self.plan.transposed:
+            return row + top + line, column + start + within
+        # Boxes of columns of the product, each a line along its rows.
+        return column + start + line % size, row + top + line // size * size + within
+
+    def read(
+        self, turn: kl.Index, part: int, shared: Sequence[kl.Number] | None = None
+    ) -> list[kl.Number]:
+        """Return a piece's operands; those beyond the result repeat its last ones.
+
+        ``shared``: the operands of another turn, some of which are the same.
+        """
+        row, column = self.place(turn, part)
+        row = kl.min(row, self.whole[0] - 1)
+        column = kl.assume_multiple(kl.min(column, self.whole[1] - self.wide), self.wide)
+        return self.ends.operands(row, column, self.wide, shared=shared)
+
+    @kl.helper
+    def write(
+        self, turn: kl.Index, part: int, place: kl.Pointer, read: Sequence[kl.Number]
+    ) -> None:
+        """Write what follows a piece of the sums in shared memory."""
+        line, wide = self.line(turn), self.wide
+        piece = self.unit % _PIECES ^ line % _PIECES
+        at = kl.assume_multiple(line * self.plan.part + piece * wide, wide)
+        values = self.ends.results(place.load(at, wide, align=_PIECE), read)
+        row, column = self.place(turn, part)
+        if (row < self.whole[0]) & (column < self.whole[1]):
+            start = (self.there[0] * self.whole[0] + row) * self.whole[1] + column
+            self.ends.store(start, values, aligned=wide)
+
+
+@kl.helper
+def end_tile(end: End, parts: kl.Pointer, sums: kl.Fragment) -> None:
+    """Write what follows a warp group's sums."""
+    plan = end.plan
+    count = plan.columns // plan.part
+    if count % PARTS:
+        # The first part of the next tile has the memory of this one's last part.
+        kl.barrier("warpgroup")
+    ahead = all_turns(end, 0)
+    for part in range(count):
+        now = ahead
+        if end.early and part + 1 < count:
+            ahead = all_turns(end, part + 1)
+        end_part(end, now, parts, sums, part)
+        if not end.early and part + 1 < count:
+            ahead = all_turns(end, part + 1)
+
+
+@kl.helper
+def end_part(end: End, read: Operands, parts: kl.Pointer, sums: kl.Fragment, part: int) -> None:
+    """Write what follows a part of a warp group's columns.
+
+    Units that store this part have read the part before the last: there is a barrier between.
+    """
+    plan = end.plan
+    start, size = part * plan.part, plan.part
+    place = parts.at((end.group * PARTS + part % PARTS) * (64 * size))
+    if plan.transposed:
+        store_turned(sums, place, start, plan)
+    else:
+        store_part(sums, place, start, size, plan.swizzle(plan.result))
+    kl.barrier("warpgroup")
+    if end.light:
+        for turn in range(_TURNS):
+            end.write(turn, part, place, read[turn])
+    else:
+        for turn in kl.loop_range(_TURNS):
+            shared = None if plan.transposed else read[0]
+            end.write(turn, part, place, end.read(turn, part, shared))
+
+
+def all_turns(end: End, part: int) -> Operands:
+    """Return the operands of a part for each turn, or of the first turn if turns are a loop."""
+    read: list[list[kl.Number]] = []
+    for turn in range(_TURNS if end.light else 1):
+        # What is the same in all rows is so for all turns, unless lines are columns of the product.
+        shared = read[0] if read and not end.plan.transposed else None
+        read.append(end.read(turn, part, shared))
+    return read
