@@ -11,7 +11,7 @@ from calor.ops.contraction import dot_general
 from calor_cuda.kernels.matmul import split_k_launch
 from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.matmul import ProductFuser, cpu_ways, warp_mma
+from calor_kernel.library.matmul import ProductFuser, cpu_ways, gpu_ways, warp_mma
 from calor_kernel.library.matmul.product_chain import PRODUCT_CHAIN
 from calor_kernel.runtime.backend import KernelBackend
 from calor_nn import functional
@@ -26,6 +26,7 @@ def matrix(planes, *names):
 
 
 DOTS = replace(ONE_UNIT, features=ONE_UNIT.features | {"dot_bfloat16"}, dtypes=MANY_UNITS.dtypes)
+FEW = replace(MANY_UNITS, features=MANY_UNITS.features - {"planes"})
 SIMDGROUP = matrix(32, warp_mma.SQUARE)
 CDNA = matrix(64, "mfma_32x32x2_float32", "mfma_32x32x8_bfloat16")
 # The chains: a function of x, w and further operands, whose letters give their shapes.
@@ -49,7 +50,18 @@ WAYS = {
     "packed, double": (ONE_UNIT, float64, "highest", (7, 21, 19), "matmul 4x16 with epilogue"),
     "packed, halves": (DOTS, bfloat16, "highest", (9, 34, 37), "matmul 5x32 with epilogue"),
     "streams": (ONE_UNIT, float32, "highest", (1, 33, 70), "matmul streams with epilogue"),
-    "tiles": (MANY_UNITS, float32, "highest", (21, 19, 35), "matmul tiled 16x32 with epilogue"),
+    "tiles": (FEW, float16, "highest", (21, 19, 35), "matmul tiled 16x32 with epilogue"),
+    "GEMV": (MANY_UNITS, float32, "highest", (3, 40, 37), "matmul gemv 4 rows with epilogue"),
+    "GEMV, turned": (MANY_UNITS, bfloat16, "highest", (37, 40, 1), "gemv 1 rows with epilogue"),
+    "predicated SIMT": (
+        MANY_UNITS,
+        float32,
+        "highest",
+        (21, 19, 35),
+        "patches 16x64 with epilogue",
+    ),
+    "predicated MMA": (INFO, bfloat16, "highest", (21, 19, 35), "32x64 with epilogue"),
+    "predicated, parts": (INFO, float16, "highest", (21, 990, 35), "matmul sums of 7"),
     "SIMT": (INFO, float32, "highest", (68, 20, 72), "matmul patches 64x64 with epilogue"),
     "fragments": (INFO, bfloat16, "highest", (72, 24, 72), "fragments 64x64 with epilogue"),
     "groups": (GROUPED, float16, "highest", (72, 24, 72), "groups 128x128 with epilogue"),
@@ -239,6 +251,17 @@ def test_split_k(monkeypatch, chain, one):
     assert len(launches) == (1 if one else 2)
     assert any("shares" in la.label for la in launches) == one
     near(fused, function, arrays, bfloat16, "highest")
+
+
+@pytest.mark.parametrize("sizes", [(2, 400, 9), (9, 400, 2)], ids=["rows", "columns"])
+def test_gemv_in_parts(monkeypatch, sizes):
+    """What adds the parts does what follows, also if the result is that of the transposes."""
+    monkeypatch.setattr(gpu_ways, "gemv_parts", lambda *given: 3)
+    function, others = CHAINS["scale, residual, two results"]
+    shapes = [sizes[:2], sizes[1:], *(shape_of(letters, sizes) for letters in others)]
+    graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
+    found = same_bits(graph, arrays, MANY_UNITS, "matmul sums of 3")
+    near(found, function, arrays, float32, "highest")
 
 
 def test_a_way_without_epilogues_is_followed_by_the_chain(monkeypatch):

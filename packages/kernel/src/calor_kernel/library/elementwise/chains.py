@@ -8,7 +8,7 @@ saves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
@@ -79,7 +79,7 @@ class ElementwiseFuser(Fuser):
         self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
     ) -> Iterable[Group]:
         """Return disjoint chains of free nodes, and several independent ones as one group."""
-        search, chains = _Search(graph, info, units), []
+        search, chains = ChainSearch(graph, info, units), []
         taken = set(search.grouped)
         for number in reversed(range(len(graph.nodes))):
             if number in taken or not search.elementwise[number]:
@@ -94,7 +94,7 @@ class ElementwiseFuser(Fuser):
 
 
 @dataclass(slots=True)
-class _Chain:
+class Chain:
     """The chain so far.
 
     ``places``: for each computing node, the path from its result to the chain's computation;
@@ -111,7 +111,7 @@ class _Chain:
     weight: int = 0
 
 
-class _Search(Links):
+class ChainSearch(Links):
     """A graph, with the queries of growing chains."""
 
     def __init__(self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]) -> None:
@@ -119,42 +119,53 @@ class _Search(Links):
         self.ceilings = ceilings_of(info)
         self.elementwise = [self._computes(n) for n in range(len(graph.nodes))]
 
-    def group(self, chain: _Chain) -> Group:
+    def group(self, chain: Chain) -> Group:
         """Return a chain as a group of the planner."""
         graph = self.graph
-        order, written = sorted(chain.places), sorted(chain.results)
+        expression, operands = self.expression(chain)
+        inputs = tuple(sorted({value for value, _ in operands}))
+        outputs = tuple(graph.nodes[n].outputs[0] for n in sorted(chain.results))
+        flops = sum(self.result(n).size for n in chain.places)
+        cost = self.ceilings.seconds(moved(graph, inputs, outputs), flops)
+        pairs = tuple((inputs.index(v), path) for v, path in operands)
+        attributes = {"expression": expression, "operands": pairs}
+        return Group(tuple(sorted(chain.nodes)), CHAIN, inputs, outputs, cost, attributes)
+
+    def expression(
+        self, chain: Chain, first: int | None = None
+    ) -> tuple[Expression, list[tuple[int, Path]]]:
+        """Return what a chain computes, and the values that it reads with their paths.
+
+        ``first``: a node of the chain that the expression does not compute; its value is operand 0.
+        """
+        graph = self.graph
+        order = [n for n in sorted(chain.places) if n != first]
         read = [(n, v, (v, chain.places[n])) for n in order for v in graph.nodes[n].inputs]
         keys = dict.fromkeys(key for _, _, key in read if key in chain.operands)
-        operands = {key: k for k, key in enumerate(keys)}
-        inputs = tuple(sorted({value for value, _ in operands}))
-        made = {n: len(operands) + k for k, n in enumerate(order)}
+        given = [] if first is None else [first]
+        operands = {key: k for k, key in enumerate(keys, len(given))}
+        made = {n: k for k, n in enumerate(given)}
+        made |= {n: len(given) + len(operands) + k for k, n in enumerate(order)}
         values: dict[int, list[int]] = {n: [] for n in order}
         for n, v, key in read:
             values[n].append(operands[key] if key in operands else made[self.behind(v)[0]])
         steps = []
         for n in order:
             node = graph.nodes[n]
-            items, dtype = (
-                tuple(sorted(node.attributes.items())),
-                graph.specs[node.outputs[0]].dtype,
-            )
-            steps.append(Step(node.op.name, tuple(values[n]), dtype, items))
-        dtypes = tuple(graph.specs[v].dtype for v, _ in operands)
-        expression = Expression(dtypes, tuple(steps), tuple(made[n] for n in written))
-        outputs = tuple(graph.nodes[n].outputs[0] for n in written)
-        flops = sum(self._result(n).size for n in order)
-        cost = self.ceilings.seconds(moved(graph, inputs, outputs), flops)
-        pairs = tuple((inputs.index(v), path) for v, path in operands)
-        attributes = {"expression": expression, "operands": pairs}
-        return Group(tuple(sorted(chain.nodes)), CHAIN, inputs, outputs, cost, attributes)
+            items = tuple(sorted(node.attributes.items()))
+            steps.append(Step(node.op.name, tuple(values[n]), self.result(n).dtype, items))
+        dtypes = (*(self.result(n).dtype for n in given), *(graph.specs[v].dtype for v, _ in keys))
+        written = tuple(made[n] for n in sorted(chain.results))
+        return Expression(dtypes, tuple(steps), written), list(keys)
 
-    def _result(self, number: int) -> Spec:
+    def result(self, number: int) -> Spec:
+        """Return the spec of a node's value."""
         return self.graph.specs[self.graph.nodes[number].outputs[0]]
 
     def _computes(self, number: int) -> bool:
         """Return whether a node is elementwise; a view needs no launch."""
         node = self.graph.nodes[number]
-        if node.op.name not in ROWS or not self._result(number).size:
+        if node.op.name not in ROWS or not self.result(number).size:
             return False
         return len(node.inputs) != 1 or self._move(number) is None
 
@@ -181,42 +192,60 @@ class _Search(Links):
                 return -1, path, between
             path, between = (move, *path), (*between, number)
 
-    def grow(self, root: int, taken: set[int]) -> _Chain:
+    def grow(self, root: int, taken: Set[int]) -> Chain:
         """Return the chain that ends at a node."""
-        chain = self._with(_Chain(root), root, (), ())
-        waiting = [root]
+        return self.extended(self._with(Chain(root), root, (), ()), [root], taken)
+
+    def extended(self, chain: Chain, waiting: list[int], taken: Set[int]) -> Chain:
+        """Return a chain with what its nodes read, as far as that is correct and pays.
+
+        ``waiting``: the nodes whose operands are tried, and then those of the nodes found.
+        """
         while waiting:
             number = waiting.pop(0)
             for value in self.graph.nodes[number].inputs:
                 source, path, between = self.behind(value)
                 if source < 0 or source in taken or source in chain.places:
                     continue
-                grown = self._grown(chain, source, (*path, *chain.places[number]), between)
+                way = self.settled(source, (*path, *chain.places[number]))
+                grown = self._grown(chain, source, way, between)
                 if grown is not None:
                     chain = grown
                     waiting.append(source)
         return chain
 
-    def _with(self, chain: _Chain, number: int, path: Path, between: Sequence[int]) -> _Chain:
+    def weight(self, number: int) -> int:
+        """Return the instructions of a node."""
+        return ROWS[self.graph.nodes[number].op.name].weight
+
+    def reads(self, number: int) -> Sequence[int]:
+        """Return the values that a node reads elementwise."""
+        return self.graph.nodes[number].inputs
+
+    def settled(self, number: int, path: Path) -> Path:
+        """Return the shortest path from a node's result that means the same as this one."""
+        return path
+
+    def _with(self, chain: Chain, number: int, path: Path, between: Sequence[int]) -> Chain:
         places, nodes = chain.places | {number: path}, chain.nodes | {number, *between}
-        weight = chain.weight + ROWS[self.graph.nodes[number].op.name].weight
+        weight = chain.weight + self.weight(number)
         read = dict(chain.operands)
-        for value in self.graph.nodes[number].inputs:
+        for value in self.reads(number):
             source, first, _ = self.behind(value)
-            read[value, path] = source, (*first, *path)
+            read[value, path] = source, self.settled(source, (*first, *path))
         # Of the earlier operands and results, the new node can only remove some.
         operands = {key: (n, way) for key, (n, way) in read.items() if places.get(n) != way}
-        made = _Chain(chain.root, places, nodes, operands=operands, weight=weight)
+        made = Chain(chain.root, places, nodes, operands=operands, weight=weight)
         made.results = frozenset(n for n in (*chain.results, number) if self._outside(made, n))
         return made
 
     def _grown(
-        self, chain: _Chain, number: int, path: Path, between: tuple[int, ...]
-    ) -> _Chain | None:
+        self, chain: Chain, number: int, path: Path, between: tuple[int, ...]
+    ) -> Chain | None:
         """Return the chain with one more node, None if that is not correct or does not pay."""
-        spec = self._result(number)
-        weight = ROWS[self.graph.nodes[number].op.name].weight
-        if weight > _CHEAP and prod(spec.shape) < self._result(chain.root).size:
+        spec = self.result(number)
+        weight = self.weight(number)
+        if weight > _CHEAP and prod(spec.shape) < self.result(chain.root).size:
             return None
         if chain.weight + weight > _WEIGHT or along(path, View.dense(spec)) is None:
             return None
@@ -226,7 +255,7 @@ class _Search(Links):
             return None
         return None if len(made.operands) > _OPERANDS or self._cyclic(made) else made
 
-    def _outside(self, chain: _Chain, number: int) -> bool:
+    def _outside(self, chain: Chain, number: int) -> bool:
         """Return whether a node outside the chain reads a node's value."""
         waiting = [self.graph.nodes[number].outputs[0]]
         while waiting:
@@ -243,7 +272,7 @@ class _Search(Links):
                     return True
         return False
 
-    def _cyclic(self, chain: _Chain) -> bool:
+    def _cyclic(self, chain: Chain) -> bool:
         """Return whether a path leads from the chain out of it and back."""
         if any(source in chain.places for source, _ in chain.operands.values()):
             return True

@@ -14,6 +14,7 @@ from calor.dtypes import int32, int64
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.gemv_plan import GemvPlan
 from calor_kernel.library.matmul.problem import narrow
 from calor_kernel.library.matmul.split_sums import Parts, in_parts
@@ -32,12 +33,16 @@ def gemv_planes(
     length: kl.Size,
     c_row: kl.Size,
     c_column: kl.Size,
+    after: After | None,
     *,
     plan: GemvPlan,
+    turned: bool = False,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute columns from x and rows from y of a part and a product z; there are ``count``.
 
-    A part has ``length`` terms. ``c_row``, ``c_column``: the strides of the result.
+    A part has ``length`` terms. ``c_row``, ``c_column``: the strides of the result. ``turned``:
+    whether an epilogue has columns where this product has rows.
     """
     m, n = sizes.m, sizes.n
     number = kl.cube_position(2)
@@ -73,6 +78,7 @@ def gemv_planes(
                 memory[(plane * plan.rows + r) * plan.span + across * plan.each + j] = sums[r, j]
     kl.barrier()
     whole = plan.groups * plan.rows * plan.span
+    ends = writer(epilogue, after, c, batch)
     for turn in range(-(-whole // plan.units)):
         at = kl.unit_index() + turn * plan.units
         place, line = at % plan.span, at // plan.span % plan.rows
@@ -84,7 +90,11 @@ def gemv_planes(
             for one in range(plan.shares):
                 source = (of * plan.shares + one) * plan.rows + line
                 total = total + memory[source * plan.span + place]
-            c[number * (m * n) + row * c_row + there * c_column] = total.to(c.dtype)
+            to = number * (m * n) + row * c_row + there * c_column
+            if ends is None:
+                c[to] = total.to(c.dtype)
+            else:
+                ends.write(to, total, *((there, row) if turned else (row, there)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +204,7 @@ def gemv_launches(
     """Return the launches of a plan; ``turned``: the result is that of the transposes."""
     product = task.product
     split = Parts.of(product.k, parts, plan.terms)
-    task, target, after = in_parts(task, split)
+    task, target, after = in_parts(task, split, turned)
     a, b = product.a, product.b
     by_b, by_a = plan.width, plan.a_width
     a_row, a_depth = Multiple(a.free, by_a), a.depth
@@ -205,6 +215,9 @@ def gemv_launches(
     left, right = task.operands(by_a * a.dtype.itemsize, by_b * b.dtype.itemsize)
     c_row, c_column = (1, product.m) if turned else (product.n, 1)
     columns, rows, _ = task.tiles(plan.rows, plan.columns)
+    following = task.following()
+    if turned and task.tail is not None:
+        following["turned"] = True
     made = launch(
         gemv_planes,
         Grid(
@@ -216,5 +229,6 @@ def gemv_launches(
         sizes=Sizes(product.m, product.n, Multiple(product.k, plan.terms)), strides=strides,
         batches=task.batches(by_a, by_b), count=product.batches,
         length=Multiple(split.length, plan.terms), c_row=c_row, c_column=c_column, plan=plan,
+        **following,
     )  # fmt: skip
     return task, [made, *after]

@@ -16,6 +16,7 @@ from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, end_sums, writer
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan, store
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -59,10 +60,12 @@ def predicated_mma(
     batches: Batches[kl.Number],
     count: kl.Size,
     length: kl.Size,
+    after: After | None,
     *,
     plan: MmaPlan,
     accesses: tuple[int, int],
     ahead: bool,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile of a part, of ``length`` terms, and of a product z; there are ``count``.
 
@@ -90,6 +93,10 @@ def predicated_mma(
 
     plan.accumulate(sums, pipe, (load,), row, column, begin, end)
     top, start = first_row + row, first_column + column
+    ends = writer(epilogue, after, c, batch)
+    if ends is not None:
+        end_sums(ends, sums, batch, (top, start), (m, n))
+        return
     store(sums, c, (number * m + top) * n + start, n, (m - top, n - start))
 
 
@@ -194,7 +201,7 @@ def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
         sizes=Sizes(Multiple(product.m, m), Multiple(product.n, n), Multiple(product.k, k)),
         a_stride=a_stride, b_stride=b_stride, batches=task.batches(*accesses),
         count=product.batches, length=Multiple(split.length, plan.depth), plan=plan,
-        accesses=accesses, ahead=min(accesses) * item >= 4,
+        accesses=accesses, ahead=min(accesses) * item >= 4, **task.following(),
     )  # fmt: skip
     return task, [made, *after]
 

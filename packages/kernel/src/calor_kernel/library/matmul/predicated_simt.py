@@ -13,11 +13,13 @@ from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.gemm.simt import multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 from calor_kernel.library.matmul.problem import Operand, Product, narrow
 from calor_kernel.library.matmul.ranking import cubes_of, too_much
+from calor_kernel.library.matmul.simt_gemm import end_tile
 from calor_kernel.library.matmul.split_sums import Parts, fewest_parts, in_parts
 from calor_kernel.library.matmul.task import Batches, Sizes, Strides, Task
 
@@ -43,10 +45,12 @@ def predicated_simt(
     batches: Batches[kl.Number],
     count: kl.Size,
     length: kl.Size,
+    after: After | None,
     *,
     plan: SimtPlan,
     accesses: tuple[int, int],
     run: int,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a tile of a part, of ``length`` terms, and of a product z; there are ``count``.
 
@@ -70,6 +74,10 @@ def predicated_simt(
         copy_pieces(pipe, 1, right, end, at, plan, accesses[1])
 
     multiply(tile, pipe, (load,), begin, end)
+    ends = writer(epilogue, after, c, batch)
+    if ends is not None:
+        end_tile(ends, tile, batch, (first_row, first_column), (m, n), run)
+        return
     for i, row in tile.rows(first_row):
         for j, column in tile.columns(first_column, run):
             if (row < m) & (column < n):
@@ -156,5 +164,6 @@ def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Lau
         sizes=Sizes(product.m, Multiple(product.n, run), product.k), strides=strides,
         batches=task.batches(by_a, by_b), count=product.batches,
         length=Multiple(split.length, plan.depth), plan=plan, accesses=accesses, run=run,
+        **task.following(run),
     )  # fmt: skip
     return task, [made, *after]

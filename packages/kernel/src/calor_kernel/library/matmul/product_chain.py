@@ -13,7 +13,7 @@ from math import prod
 from typing import Final
 
 from calor.specs import Spec
-from calor_kernel.contract.movement import along, reshaped_strides
+from calor_kernel.contract.movement import reshaped_strides
 from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import (
     Argument,
@@ -29,8 +29,10 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.library.elementwise.lower import lower_expression
+from calor_kernel.library.elementwise.paths import along
 from calor_kernel.library.gemm.epilogue import Extra, Tail
 from calor_kernel.library.matmul.lowering import lower_dot_general, task_of, ways_of
+from calor_kernel.library.matmul.repeated_results import repeats
 from calor_kernel.library.steps import redirected
 
 PRODUCT_CHAIN: Final = "product_chain"
@@ -123,7 +125,7 @@ def _fused(dot: Request, tail_of: TailOf) -> Iterable[Work]:
         return ()
     task = task_of(dot)
     p = task.product
-    if p.m * p.n * p.batches == 0:
+    if p.m * p.n * p.batches == 0 or repeats(p):
         return ()
     tail = tail_of(p.batches, p.m, p.n)
     return () if tail is None else ranked(ways_of(dot), replace(task, tail=tail), dot)

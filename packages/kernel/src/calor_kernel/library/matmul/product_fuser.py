@@ -17,10 +17,11 @@ from calor.graph.graph import Graph
 from calor_kernel.contract.cost import moved, node_flops
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.movement import Path, along, reshaped_strides
+from calor_kernel.contract.movement import reshaped_strides
 from calor_kernel.contract.work import View
 from calor_kernel.library.elementwise.chains import Chain, ChainSearch
 from calor_kernel.library.elementwise.links import once
+from calor_kernel.library.elementwise.paths import Path, along
 from calor_kernel.library.matmul.problem import free_axes
 from calor_kernel.library.matmul.product_chain import PRODUCT_CHAIN
 
@@ -40,12 +41,14 @@ class ProductFuser(Fuser):
 
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return disjoint groups, those of the first products first."""
-        return self.rest(graph, info, frozenset())
+        return self.among(graph, info, range(len(graph.nodes)))
 
-    def rest(self, graph: Graph, info: DeviceInfo, taken: Set[int]) -> Iterable[Group]:
-        """Return disjoint groups without the nodes that are taken."""
-        search = _Search(graph, info)
-        taken = set(taken)
+    def among(
+        self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
+    ) -> Iterable[Group]:
+        """Return disjoint groups of the nodes that no group has taken."""
+        search = _Search(graph, info, units)
+        taken = set(search.grouped)
         for number in search.products:
             if number in taken:
                 continue
@@ -58,8 +61,8 @@ class ProductFuser(Fuser):
 class _Search(ChainSearch):
     """A graph, with the queries of growing chains behind products."""
 
-    def __init__(self, graph: Graph, info: DeviceInfo) -> None:
-        super().__init__(graph, info)
+    def __init__(self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]) -> None:
+        super().__init__(graph, info, units)
         self.products = [n for n in range(len(graph.nodes)) if self._multiplies(n)]
         # A path to an operand ends at a product, as at any node that computes.
         for number in self.products:

@@ -72,12 +72,16 @@ def end_tile(
     batch: kl.Index,
     first: tuple[kl.Index, kl.Index],
     whole: tuple[kl.Index, kl.Index],
+    run: int = FOUR,
 ) -> None:
-    """Write what follows a unit's sums; ``first``: the first row and column of the tile."""
-    columns = [(j, kl.assume_multiple(column, FOUR)) for j, column in tile.columns(first[1], FOUR)]
+    """Write what follows a unit's sums; ``first``: the first row and column of the tile.
+
+    ``run``: the columns of an access, which divide those of the result.
+    """
+    columns = [(j, kl.assume_multiple(column, run)) for j, column in tile.columns(first[1], run)]
     if not ends.heavy:
         for i, row in tile.rows(first[0]):
-            runs = [(tile.value(i, j, FOUR), row, column, None) for j, column in columns]
+            runs = [(tile.value(i, j, run), row, column, None) for j, column in columns]
             end_runs(ends, runs, batch, whole)
         return
     # Sums have indices of the build alone, so a loop over rows reads them from memory.
@@ -86,10 +90,10 @@ def end_tile(
     room = kl.private(len(plan.numbers), float32, align=ACCESS)
     for i in range(FOUR * plan.high):
         for j, _ in columns:
-            room.store(i * count + j, tile.value(i, j, FOUR))
+            room.store(i * count + j, tile.value(i, j, run))
     for i in kl.loop_range(FOUR * plan.high):
         row = first[0] + tile.y + i // FOUR * (FOUR * plan.down) + i % FOUR
-        runs = [(room.load(i * count + j, FOUR), row, column, None) for j, column in columns]
+        runs = [(room.load(i * count + j, run), row, column, None) for j, column in columns]
         end_runs(ends, runs, batch, whole)
 
 

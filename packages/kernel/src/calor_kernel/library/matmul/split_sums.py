@@ -7,11 +7,13 @@ rounded once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.blueprints import accumulator
 from calor_kernel.library.matmul.task import Task
 
@@ -40,13 +42,34 @@ class Parts:
         return Parts(1 if count == 1 else -(-k // length), length)
 
 
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Generic[N]):
+    """Rows and columns of a product's result."""
+
+    rows: kl.SizeOf[N]
+    columns: kl.SizeOf[N]
+
+
 @kl.kernel
 def add_split_sums(
-    parts: kl.In, c: kl.Out, size: kl.Size, many: kl.Size, *, across: int, down: int
+    parts: kl.In,
+    c: kl.Out,
+    size: kl.Size,
+    many: kl.Size,
+    whole: Whole[kl.Number] | None,
+    after: After | None,
+    *,
+    across: int,
+    down: int,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Add ``many`` adjacent arrays of ``size`` elements each, in an order of their own.
 
     Of the units of a cube ``across`` have adjacent elements, and ``down`` divide the parts.
+    ``whole``: the rows and columns of the result, for an epilogue.
     """
     x, y = kl.unit_index() % across, kl.unit_index() // across
     i = kl.cube_position(0) * across + x
@@ -62,11 +85,22 @@ def add_split_sums(
             for one in range(1, down):
                 total = total + memory[one * across + x]
     if (y == 0) & (i < size):
-        c[i] = total.to(c.dtype)
+        if whole is None:
+            c[i] = total.to(c.dtype)
+        else:
+            line = i // whole.columns
+            ends = writer(epilogue, after, c, line // whole.rows)
+            assert ends is not None
+            ends.write(i, total, line % whole.rows, i % whole.columns)
 
 
-def in_parts(task: Task, parts: Parts) -> tuple[Task, Bound, tuple[Launch, ...]]:
-    """Return the task with room for the parts' sums, where they go, and what adds them."""
+def in_parts(
+    task: Task, parts: Parts, turned: bool = False
+) -> tuple[Task, Bound, tuple[Launch, ...]]:
+    """Return the task with room for the parts' sums, where they go, and what adds them.
+
+    ``turned``: whether the result is that of the transposes. An epilogue follows the addition.
+    """
     if parts.count == 1:
         return task, task.result(), ()
     product = task.product
@@ -75,6 +109,10 @@ def in_parts(task: Task, parts: Parts) -> tuple[Task, Bound, tuple[Launch, ...]]
     place, task = task.room(parts.count * size * dtype.itemsize)
     nbytes = size * (parts.count * dtype.itemsize + product.dtype.itemsize)
     down = _DOWN if parts.count > _DOWN else 1
+    whole = None
+    if task.tail is not None:
+        # The result's own rows and columns, also where the product is that of the transposes.
+        whole = Whole(product.n, product.m) if turned else Whole(product.m, product.n)
     after = launch(
         add_split_sums,
         Grid.line(-(-size // (_UNITS // down)), _UNITS, task.info.planes[0]),
@@ -85,8 +123,10 @@ def in_parts(task: Task, parts: Parts) -> tuple[Task, Bound, tuple[Launch, ...]]
         many=parts.count,
         across=_UNITS // down,
         down=down,
+        whole=whole,
+        **task.following(),
     )
-    return task, Bound(place, dtype), (after,)
+    return replace(task, tail=None), Bound(place, dtype), (after,)
 
 
 def fewest_parts(cubes: int, steps: int, least: int, cores: int) -> int:

@@ -7,8 +7,7 @@ the dtype of the sums, so that a result is rounded once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from dataclasses import replace
 
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel import language as kl
@@ -18,6 +17,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launc
 from calor_kernel.contract.work import Launch, Scratch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.problem import Operand, Product
+from calor_kernel.library.matmul.split_sums import Whole
 from calor_kernel.library.matmul.task import Task
 
 # The largest number first.
@@ -25,17 +25,6 @@ _PARTS = (16, 8, 4, 2)
 # Minimum of bytes of the K axis in a part, for which writing it pays.
 _LEAST = 1024
 _WIDE, _UNITS, _NBYTES = 4, 256, 16
-
-
-N = TypeVar("N")
-
-
-@dataclass(frozen=True, slots=True)
-class Whole(Generic[N]):
-    """Rows and columns of a product's result."""
-
-    rows: kl.SizeOf[N]
-    columns: kl.SizeOf[N]
 
 
 @kl.kernel
