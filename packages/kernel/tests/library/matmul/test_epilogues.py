@@ -11,7 +11,15 @@ from calor.ops.contraction import dot_general
 from calor_cuda.kernels.matmul import split_k_launch
 from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.matmul import ProductFuser, cpu_ways, gpu_ways, warp_mma
+from calor_kernel.contract.ways import ranked
+from calor_kernel.library.matmul import (
+    ProductFuser,
+    cpu_ways,
+    gpu_ways,
+    lowering,
+    product_chain,
+    warp_mma,
+)
 from calor_kernel.library.matmul.product_chain import PRODUCT_CHAIN
 from calor_kernel.runtime.backend import KernelBackend
 from calor_nn import functional
@@ -233,6 +241,31 @@ def test_boxes(monkeypatch, plan, dtype, precision, turned, chain):
     crowded = plan[0] == 192 and dtype is float32 and "residual" in chain
     label = "elementwise.lanes" if crowded else "epilogue"
     near(same_bits(graph, arrays, info, label), chained, arrays, dtype, precision)
+
+
+@pytest.mark.parametrize("chain", ["bias gelu", "scale, residual, two results"])
+@pytest.mark.parametrize(
+    ("dtype", "precision"), [(bfloat16, "highest"), (float32, "high")], ids=str
+)
+def test_boxes_of_odd_columns(monkeypatch, dtype, precision, chain):
+    """Rows of the result begin anywhere, so units write single elements."""
+    monkeypatch.setattr(tma_ways, "_BOXES", {(64, 64, 2, 2): 1.0})
+
+    def boxed(ways, task, request):
+        return ranked([way for way in ways if way.name == "warp-group TMA"], task, request)
+
+    monkeypatch.setattr(lowering, "ranked", boxed)
+    monkeypatch.setattr(product_chain, "ranked", boxed)
+    m, k, n = 130, 40, 101
+    function, others = CHAINS[chain]
+    shapes = [(m, k), (n, k), *(shape_of(letters, (m, k, n)) for letters in others)]
+
+    def chained(x, w, *rest):
+        return function(x, w.T, *rest)
+
+    graph, arrays = graph_of(chained, dtype, shapes, precision), operands(shapes, dtype)
+    found = same_bits(graph, arrays, replace(SEVERAL, cores=2), "epilogue")
+    near(found, chained, arrays, dtype, precision)
 
 
 @pytest.mark.parametrize("one", [True, False], ids=["one launch", "two passes"])
