@@ -147,7 +147,7 @@ else:
                 return version("calor")
             except PackageNotFoundError:
                 return "0+source"
-        if name in ("distributed", "drawing", "fft", "linalg", "nn", "train"):
+        if name in ("distributed", "drawing", "fft", "fusion", "linalg", "nn", "train"):
             from importlib import import_module
 
             from calor.errors import ExtensionError, PluginError

@@ -18,7 +18,7 @@ except (calor.errors.PluginError, calor.errors.ExtensionError) as error:
 """
 
 
-@pytest.mark.parametrize("name", ["distributed", "drawing", "linalg", "nn", "train"])
+@pytest.mark.parametrize("name", ["distributed", "drawing", "fusion", "linalg", "nn", "train"])
 def test_a_shut_door_says_what_to_install(name: str) -> None:
     command = [sys.executable, "-c", SHUT.format(name=name)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -35,7 +35,7 @@ print(calor.{name} is package, calor.{name}.inside is inside)
 """
 
 
-@pytest.mark.parametrize("name", ["distributed", "drawing", "linalg", "nn", "train"])
+@pytest.mark.parametrize("name", ["distributed", "drawing", "fusion", "linalg", "nn", "train"])
 def test_behind_an_open_door_every_module_is_there_once(name: str) -> None:
     command = [sys.executable, "-c", OPEN.format(name=name)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

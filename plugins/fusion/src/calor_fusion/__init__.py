@@ -1,3 +1,14 @@
-"""Fusion for every device of calor-kernel: with this package, graphs need fewer launches."""
+"""Fusion for every device of calor-kernel: with this package, graphs need fewer launches.
 
-__all__: list[str] = []
+>>> import calor
+>>> from calor_fusion import explain
+>>> x = calor.ones(4, device="cpu")
+>>> len(explain(lambda x: calor.exp(-x) * x, x).pieces)
+1
+"""
+
+from __future__ import annotations
+
+from calor_fusion.explaining import Apart, Explanation, Piece, explain
+
+__all__ = ["Apart", "Explanation", "Piece", "explain"]

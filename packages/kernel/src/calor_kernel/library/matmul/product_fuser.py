@@ -43,6 +43,13 @@ class ProductFuser(Fuser):
         """Return disjoint groups, those of the first products first."""
         return self.among(graph, info, range(len(graph.nodes)))
 
+    def apart(self, graph: Graph, info: DeviceInfo) -> Iterable[tuple[int, int, str | None]]:
+        """Yield each product, each reader of its value, and why the reader cannot follow it."""
+        search = _Search(graph, info, range(len(graph.nodes)))
+        for number in search.products:
+            for reader in search.following(number):
+                yield number, reader, search.apart(number, reader)
+
     def among(
         self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
     ) -> Iterable[Group]:
@@ -128,6 +135,17 @@ class _Search(ChainSearch):
         view = move.apply(View.dense(spec))
         return view is not None and view.is_dense and not view.offset and view.size == spec.size
 
+    def following(self, number: int) -> list[int]:
+        """Return the readers of a node's value, also behind movement that keeps the order."""
+        found, waiting = [], list(self.graph.nodes[number].outputs)
+        while waiting:
+            for reader in self.readers.get(waiting.pop(), ()):
+                if self._same(reader):
+                    waiting += self.graph.nodes[reader].outputs
+                else:
+                    found.append(reader)
+        return sorted(found)
+
     def _reach(self, number: int, taken: Set[int]) -> list[int]:
         """Return the elementwise nodes that follow a node with its order of elements, in order."""
         size = self.result(number).size
@@ -186,18 +204,16 @@ class _Search(ChainSearch):
                 continue
             needed.add(number)
             waiting += [self.behind(v)[0] for v in self.reads(number) if self.behind(v)[0] in reach]
-        made = chain
-        for number in sorted(needed):
-            between = [
-                n
-                for v in self.reads(number)
-                if self.behind(v)[0] in made.places
-                for n in self.behind(v)[2]
-            ]
-            made = self._with(made, number, (), between)
-        if made.weight > _WEIGHT or not self._fits(made) or self._cyclic(made):
-            return None
-        return self.extended(made, sorted(needed), taken)
+        made = self._followed(chain, sorted(needed))
+        return None if self._unfit(made) else self.extended(made, sorted(needed), taken)
+
+    def _followed(self, chain: Chain, nodes: Iterable[int]) -> Chain:
+        """Return a chain with nodes that follow it, in order, and the movement between."""
+        for number in nodes:
+            links = [self.behind(v) for v in self.reads(number)]
+            between = [n for source, _, some in links if source in chain.places for n in some]
+            chain = self._with(chain, number, (), between)
+        return chain
 
     def _grown(
         self, chain: Chain, number: int, path: Path, between: tuple[int, ...]
@@ -206,19 +222,44 @@ class _Search(ChainSearch):
         if number in self.products or not self._plain(number):
             return None
         made = super()._grown(chain, number, path, between)
-        return made if made is not None and made.weight <= _WEIGHT and self._fits(made) else None
+        return None if made is None or self._unfit(made) else made
 
-    def _fits(self, chain: Chain) -> bool:
-        """Return whether a product's kernel can read the operands and write the results."""
-        varying = [v for v, _ in chain.operands if self._varies(v)]
-        if len(chain.results) > _RESULTS or len(varying) > _OPERANDS:
-            return False
+    def _unfit(self, chain: Chain) -> str | None:
+        """Return why no kernel computes a chain after its product, None if one does."""
+        if chain.weight > _WEIGHT:
+            return f"it has more than {_WEIGHT} instructions"
+        if len(chain.results) > _RESULTS:
+            return f"more than {_RESULTS} of its values are read by others"
+        if sum(self._varies(v) for v, _ in chain.operands) > _OPERANDS:
+            return f"it reads more than {_OPERANDS} further values"
         moves = chain.nodes - chain.places.keys()
-        moved_values = [v for n in moves for v in self.graph.nodes[n].outputs]
-        for value in moved_values:
+        for value in (v for n in moves for v in self.graph.nodes[n].outputs):
             if value in self.wanted or any(r not in chain.nodes for r in self.readers[value]):
-                return False
-        return all(self._reads_by_strides(chain.root, *key) for key in chain.operands)
+                return "another op reads the product in another shape"
+        if not all(self._reads_by_strides(chain.root, *key) for key in chain.operands):
+            return "a further value has no stride along rows or columns of the product"
+        return (
+            "what it reads depends on the product by another way" if self._cyclic(chain) else None
+        )
+
+    def apart(self, number: int, reader: int) -> str | None:
+        """Return why a reader of a product's value cannot follow it, None if it can."""
+        node = self.graph.nodes[reader]
+        if self._move(reader) is not None or not self.elementwise[reader]:
+            return f"{node.op.name} is not elementwise, or moves elements"
+        if reader in self.products:
+            return "it is a product itself"
+        if not self._plain(reader):
+            return "it has complex numbers or 8-bit floats"
+        if self.result(reader).size != self.result(number).size:
+            return "its result is of another size"
+        if any(
+            self.behind(v)[0] == number and self.settled(number, self.behind(v)[1])
+            for v in node.inputs
+        ):
+            return "it reads the product in another order of elements"
+        chain = self._with(Chain(number), number, (), ())
+        return self._unfit(self._followed(chain, [reader]))
 
     @once
     def _varies(self, value: int) -> bool:

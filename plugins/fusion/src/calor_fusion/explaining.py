@@ -1,0 +1,160 @@
+"""What is fused for a function, and why the rest is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import calor
+from calor import tree
+
+if TYPE_CHECKING:
+    from calor.graph.graph import Graph
+    from calor_kernel.contract.fuser import Group
+    from calor_kernel.planning.values import Task
+    from calor_kernel.runtime.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of work: the ops that it computes together, the way, and its launches.
+
+    Attributes
+    ----------
+    ops : tuple of str
+        The ops of the graph, in order.
+    results : tuple of str
+        Dtype and shape of each result.
+    way : str
+        How it is computed.
+    launches : int
+        The launches, also those that prepare operands.
+    """
+
+    ops: tuple[str, ...]
+    results: tuple[str, ...]
+    way: str
+    launches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """An op that follows a product and is not computed with it.
+
+    Attributes
+    ----------
+    product : str
+        The product or convolution, with its result.
+    op : str
+        The op that reads the result.
+    reason : str
+        Why it is work of its own.
+    """
+
+    product: str
+    op: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The work of a function on a device; its text is a table.
+
+    Attributes
+    ----------
+    pieces : tuple of Piece
+        The work in its order.
+    apart : tuple of Apart
+        What follows products without being joined to them.
+    """
+
+    pieces: tuple[Piece, ...]
+    apart: tuple[Apart, ...]
+
+    def __str__(self) -> str:
+        launches = sum(piece.launches for piece in self.pieces)
+        lines = [f"{len(self.pieces)} pieces of work, {launches} launches"]
+        for piece in self.pieces:
+            names = " + ".join(piece.ops)
+            lines.append(f"  {names} -> {', '.join(piece.results)}: {piece.way}")
+        for one in self.apart:
+            lines.append(f"  {one.op} is not joined to {one.product}: {one.reason}")
+        return "\n".join(lines)
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Return what is computed together for a function, and why the rest is not.
+
+    Nothing is computed: the function is traced and planned for the device of its arguments.
+
+    Parameters
+    ----------
+    function : callable
+        A function of tensors, pytrees and modules, jitted or not.
+    *args : Any
+        Its arguments, as for `calor.jit`.
+    **kwargs : Any
+        Its keyword arguments.
+
+    Returns
+    -------
+    Explanation
+        The pieces of work, and the ops that are not joined to the product before them with the
+        reasons. Its text is a table.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device runs no kernels of calor's.
+    TraceError
+        If the function reads the value of a traced tensor.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import fusion
+    >>> x, w = calor.ones((8, 16), device="cpu"), calor.ones((16, 4), device="cpu")
+    >>> print(fusion.explain(lambda x, w: calor.relu(x @ w + 1.0), x, w))
+    1 pieces of work, 1 launches
+      dot_general + add + relu -> float32[8, 4]: tiles
+    """
+    from calor_kernel.planning.planner import Planner, cover
+    from calor_kernel.runtime.backend import engine_of
+
+    tensors = (leaf for leaf in tree.leaves((args, kwargs)) if isinstance(leaf, calor.Tensor))
+    device = next((tensor.device for tensor in tensors), None)
+    engine = engine_of(device, "nothing is fused on it")
+    graph = calor.trace(getattr(function, "function", function), *args, **kwargs)
+    units = cover(graph, engine.fusers, engine.device.info)
+    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+    pieces = tuple(map(_piece, planner.draft(units).tasks))
+    return Explanation(pieces, tuple(_apart(graph, units, engine)))
+
+
+def _piece(task: Task) -> Piece:
+    work = task.works[0]
+    results = tuple(f"{spec.dtype.name}{list(spec.shape)}" for spec in task.results)
+    way = work.variant or ", ".join(dict.fromkeys(la.label for la in work.launches))
+    ops = tuple(name for name in task.covers or (task.op,) if name not in ("full", "constant"))
+    return Piece(ops, results, way, len(work.launches))
+
+
+def _apart(graph: Graph, units: list[int | Group], engine: Engine) -> Iterator[Apart]:
+    """Yield the readers of products that are in other units."""
+    from calor_kernel.library.matmul import ProductFuser
+
+    unit = {n: u for u in units for n in ((u,) if isinstance(u, int) else u.nodes)}
+    for number, reader, reason in ProductFuser().apart(graph, engine.device.info):
+        if unit[number] == unit[reader]:
+            continue
+        spec = graph.specs[graph.nodes[number].outputs[0]]
+        product = f"{graph.nodes[number].op.name} -> {spec.dtype.name}{list(spec.shape)}"
+        if reason is None:
+            other = unit[reader]
+            reason = "the fuser is not installed"
+            if any(fuser.name == "products" for fuser in engine.fusers):
+                reason = "it is joined to others, which saves more"
+            if isinstance(other, int):
+                reason = f"{reason}, or its value is needed elsewhere"
+        yield Apart(product, graph.nodes[reader].op.name, reason)
