@@ -32,6 +32,8 @@ CHAINS: Final = {"dot_general": PRODUCT_CHAIN, "conv": "conv_chain"}
 _OPERANDS: Final = 8
 _RESULTS: Final = 3
 _WEIGHT: Final = 160
+# Maximum of elementwise nodes after a product that are looked at.
+_REACH: Final = 64
 
 
 class ProductFuser(Fuser):
@@ -149,34 +151,35 @@ class _Search(ChainSearch):
     def _reach(self, number: int, taken: Set[int]) -> list[int]:
         """Return the elementwise nodes that follow a node with its order of elements, in order."""
         size = self.result(number).size
-        found, values = [number], set(self.graph.nodes[number].outputs)
+        found: list[int] = []
+        values = set(self.graph.nodes[number].outputs)
         waiting = [r for v in values for r in self.readers.get(v, ())]
         heapify(waiting)
         seen: set[int] = set()
-        while waiting:
+        while waiting and len(found) < _REACH:
             n = heappop(waiting)
             if n in seen or n in taken:
                 continue
             seen.add(n)
             if not self._same(n):
-                if not self._follows(n, size, found, values):
+                if not self._follows(n, number, size, values):
                     continue
                 found.append(n)
             values.update(self.graph.nodes[n].outputs)
             for value in self.graph.nodes[n].outputs:
                 for reader in self.readers.get(value, ()):
                     heappush(waiting, reader)
-        return found[1:]
+        return found
 
-    def _follows(self, number: int, size: int, found: Sequence[int], values: Set[int]) -> bool:
-        """Return whether a node computes elementwise on values that follow a product."""
+    def _follows(self, number: int, product: int, size: int, values: Set[int]) -> bool:
+        """Return whether a node computes elementwise on ``values``, which follow a product."""
         if not self.elementwise[number] or number in self.products or not self._plain(number):
             return False
         if self.result(number).size != size:
             return False
-        # A value that is read in another order is written first.
-        inputs = self.graph.nodes[number].inputs
-        return all(v in values or self.behind(v)[0] not in found for v in inputs)
+        # What depends on the product by another way, or in another order, is computed after it.
+        others = (v for v in self.graph.nodes[number].inputs if v not in values)
+        return not self.above(others) >> product & 1
 
     def _ends(self, number: int, reach: Sequence[int]) -> bool:
         """Return whether a node is read by another one than those that follow with its order."""
