@@ -321,15 +321,16 @@ def _schedule(graph: Graph, chosen: dict[Group, float]) -> tuple[list[Unit], lis
 def _places(graph: Graph, units: Iterable[Unit], made: Container[int]) -> dict[Unit, int]:
     """Return the place of each unit in the order: that of its last node.
 
-    What makes only results of the graph, of few intermediate values, comes after all nodes: results
-    in place are written after the last possible failure, and are copied if they come before it.
+    A group that makes several results of the graph, of few intermediate values, comes after all:
+    results in place are written after the last possible failure, and copied if they come before.
     """
     places, wanted = {}, frozenset(graph.outputs)
     for unit in units:
-        node = graph.nodes[unit] if isinstance(unit, int) else unit
-        last = unit if isinstance(unit, int) else unit.nodes[-1]
-        if wanted.issuperset(node.outputs):
-            waiting = sum(hinted(graph.specs[v].nbytes) for v in node.inputs if v in made)
-            last += len(graph.nodes) * (waiting <= _WAITING)
-        places[unit] = last
+        if isinstance(unit, int):
+            places[unit] = unit
+            continue
+        places[unit] = unit.nodes[-1]
+        if len(unit.outputs) > 1 and wanted.issuperset(unit.outputs):
+            waiting = sum(hinted(graph.specs[v].nbytes) for v in unit.inputs if v in made)
+            places[unit] += len(graph.nodes) * (waiting <= _WAITING)
     return places

@@ -43,8 +43,8 @@ _RESULTS: Final = 6
 _WEIGHT: Final = 400
 # Maximum cost of a value that is recomputed for each element of a broadcast.
 _CHEAP: Final = 8
-# A chain of more nodes has one result, since the search for cycles would take long.
-_LARGE: Final = 4000
+# In a graph of more nodes a chain has one result, since what each node depends on takes much memory.
+_LARGE: Final = 20000
 
 
 @lowering(CHAIN, strided=True)
