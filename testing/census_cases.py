@@ -322,6 +322,8 @@ def _rare(device: str) -> Iterator[Named]:
     grouped = ((8, 128, 56, 56), "bfloat16"), ((128, 4, 3, 3), "bfloat16")
     yield from both("resnext groups", _functional("conv2d", padding=1, groups=32), *grouped)
     whole = [(shape, "int32") for shape in ((1, 16, 28, 28), (32, 16, 3, 3))]
+    halves = [(shape, "bfloat16") for shape in ((8, 256, 14, 14), (256, 256, 3, 3))]
+    yield from both("convolution of bfloat16", _functional("conv2d", padding=1), *halves)
     yield "convolution of integers", forward(_functional("conv2d", padding=1), *whole)
     complex_rows: Operand = ((64, 1000), "complex64")
     yield "product of complex numbers", forward(lambda x: calor.prod(x, axis=1), complex_rows)

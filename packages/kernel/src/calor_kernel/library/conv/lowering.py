@@ -58,6 +58,7 @@ from calor_kernel.library.conv.weight_gradient_rows import (
     weight_rows_steps,
 )
 from calor_kernel.library.gemm.epilogue import Tail
+from calor_kernel.library.conv.window_panels import windows_refusal, windows_steps
 from calor_kernel.library.steps import Steps
 
 _OPERANDS: Final = Input(0), Input(1)
@@ -111,6 +112,7 @@ _SMALL = 256
 _MANY = 256
 
 _GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps))
+_WINDOWS: Final[Way[Convolution]] = Way("windows", _refused(windows_refusal), _made(windows_steps))
 _SMALL_WIDTH: Final[Way[Convolution]] = Way(
     "small width", _refused(_few_images), _made(small_width_steps)
 )
@@ -151,9 +153,9 @@ _WEIGHT_ROWS: Final[Way[Convolution]] = Way(
 _DIRECT: Final[Way[Convolution]] = Way(
     "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
 )
-_FORWARD: Final = (_GEMV, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
-_FORWARD_PACKED: Final = (_GEMV, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
-_INPUT_GRADIENT: Final = (_SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
+_FORWARD: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
+_FORWARD_PACKED: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
+_INPUT_GRADIENT: Final = (_WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROWS, _DIRECT)
 # Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.

@@ -1,0 +1,101 @@
+"""Are convolutions by dot products of packed windows what the reference says?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor.dtypes import bfloat16, float32
+from calor.specs import spec
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.contract.work import LOWERINGS, Request, View
+from calor_kernel.library.conv import window_panels
+from calor_kernel.planning.lowering import load_families
+from calor_kernel.runtime.backend import KernelBackend
+
+from .test_conv import NONE, check, output_shape
+
+INFO = replace(
+    ONE_UNIT, dtypes=MANY_UNITS.dtypes, features=ONE_UNIT.features | {"dot_bfloat16"},
+    vector_bytes=32, cores=1,
+)  # fmt: skip
+# Padding, odd windows, windows of several images in a vector, groups, strides, dilation, lines,
+# volumes, one tap, cropping.
+ROWS = [
+    ((2, 3, 5, 7), (11, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((3, 2, 3, 3), (8, 2, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 8, 6, 5), (32, 4, 2, 3), (2, 1), ((1, 0), (0, 2)), (1, 2), 2),
+    ((1, 3, 12, 12), (9, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), (1, 1), 1),
+    ((2, 6, 19), (10, 6, 3), (1,), ((2, 0),), (1,), 1),
+    ((1, 2, 3, 4, 5), (8, 2, 2, 2, 2), (1, 1, 1), ((0, 1),) * 3, (1, 1, 1), 1),
+    ((2, 17, 4, 4), (9, 17, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((1, 16, 9, 9), (8, 16, 1, 1), (2, 2), (NONE, NONE), (1, 1), 1),
+    ((1, 4, 8, 8), (8, 4, 2, 3), (1, 1), ((-1, 2), (1, -2)), (1, 1), 1),
+]
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return KernelBackend("lanes", lambda index: LanesDevice(INFO))
+
+
+def first(op, row, info=INFO, dtype=bfloat16):
+    """The variant and the labels of the first choice."""
+    load_families()
+    x, w, stride, padding, dilation, groups = row
+    given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    shapes = [x, w, output_shape(x, w, stride, padding, dilation)]
+    if op == "conv_input_gradient":
+        shapes = [shapes[2], w, x]
+        given["input_shape"] = x
+    views = tuple(View.dense(spec(s, dtype)) for s in shapes[:2])
+    request = Request(op, given, views, (spec(shapes[2], dtype),), info)
+    work = LOWERINGS[op](request)[0]
+    return work.variant, [launch.label for launch in work.launches]
+
+
+@pytest.mark.parametrize("reordered", [False, True])
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_convolutions(backend, row, reordered):
+    assert first("conv", row)[0] == "windows"
+    check(backend, "conv", row, "bfloat16", reordered)
+
+
+GRADIENTS = [
+    ((2, 9, 5, 7), (4, 9, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 16, 6, 6), (6, 8, 2, 3), (1, 1), ((1, 0), (0, 2)), (1, 2), 2),
+    ((2, 8, 4, 5), (17, 8, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((1, 8, 19), (5, 8, 5), (1,), ((2, 3),), (1,), 1),
+]
+
+
+@pytest.mark.parametrize("row", GRADIENTS, ids=str)
+def test_input_gradients(backend, row):
+    assert first("conv_input_gradient", row)[0] == "windows"
+    check(backend, "conv_input_gradient", row, "bfloat16")
+
+
+def test_sums_of_many_terms_are_kept_between_their_parts(backend, monkeypatch):
+    monkeypatch.setattr(window_panels, "_DEPTH", 5)
+    check(KernelBackend("lanes", lambda index: LanesDevice(INFO)), "conv", ROWS[0], "bfloat16")
+    check(KernelBackend("lanes", lambda index: LanesDevice(INFO)), "conv", ROWS[6], "bfloat16")
+
+
+def test_what_needs_no_copy_has_none():
+    offsets, windows = first("conv", ROWS[7])[1]
+    assert offsets == "conv offsets"
+    assert windows.startswith("conv windows")
+    assert "conv planes" in first("conv", ROWS[0])[1]
+
+
+@pytest.mark.parametrize(
+    ("op", "row", "info", "dtype"),
+    [
+        ("conv", ROWS[0], ONE_UNIT, float32),
+        ("conv", ROWS[0], INFO, float32),
+        ("conv", ((2, 8, 6, 6), (8, 1, 3, 3), (1, 1), (NONE, NONE), (1, 1), 8), INFO, bfloat16),
+        ("conv_input_gradient", ROWS[2], INFO, bfloat16),
+    ],
+    ids=["no dot products", "float32", "depthwise", "strided gradient"],
+)
+def test_other_problems_have_other_ways(op, row, info, dtype):
+    assert first(op, row, info, dtype)[0] != "windows"
