@@ -160,8 +160,8 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
         if state is not None:
             found |= compared.beside(step, state, options.compare, options.repeats)
         if options.launches or not options.compare:
-            known = launches.DESCRIBED[setting.dtype] if options.described else None
-            rows = launches.of_step(step, known or launches.ceilings_of(step), options.described)
+            asked = launches.described_ceilings if options.described else launches.ceilings_of
+            rows = launches.of_step(step, asked(step), options.described)
             found |= {"launches": len(rows), "peak_bytes": {"calor": step.peak_bytes()}} | found
             print(launches.heads(rows), flush=True)
             print("\n".join(launches.table(rows)))

@@ -165,7 +165,8 @@ class Model:
 
     ``network(library, size)`` makes it with fresh weights. ``inputs(size, batch, generator)`` draws
     what a training step takes: the model's inputs, and last the targets. ``sizes`` has "full" for
-    GPUs, "small" for a processor and "tiny" for tests. ``batches``: the full size's batch by mode.
+    GPUs, "small" for a processor and "tiny" for tests. ``batches``: the full size's batch by mode;
+    ``few``: the small size's.
     ``loss(library, model, inputs)``. ``step`` is a training step, ``parts(model)`` what has an
     optimizer each. ``decoder`` takes the network's place in the mode "decoding". ``jax`` returns
     the scores of the model in JAX: ``jax(size, parameters, inputs)``.
@@ -176,6 +177,7 @@ class Model:
     inputs: Callable[[Size, int, np.random.Generator], Arrays]
     sizes: Mapping[str, Size]
     batches: Mapping[str, int]
+    few: int = 2
     optimizer: str = "adamw"
     loss: Callable[[Library, Any, Sequence[Any]], Any] = mean_loss
     step: Callable[[Library, Any, Any, Any, Any], Any] = train_step

@@ -88,6 +88,7 @@ MODEL = Model(
         "tiny": sized(noise=5, width=4, levels=2),
     },
     batches={"inference": 64, "training": 64},
+    few=16,
     loss=loss,
     step=step,
     parts=lambda model: [model.generator, model.discriminator],

@@ -68,6 +68,7 @@ MODEL = Model(
         "tiny": sized(numbers=5, tables=3, rows=11, width=4),
     },
     batches={"inference": 2048, "training": 2048},
+    few=128,
     optimizer="sgd",
     loss=loss,
 )

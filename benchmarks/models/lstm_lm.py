@@ -34,5 +34,6 @@ MODEL = Model(
         "tiny": sized(words=31, tokens=5, width=8),
     },
     batches={"inference": 20, "training": 20},
+    few=20,
     optimizer="sgd",
 )

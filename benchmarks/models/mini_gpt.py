@@ -88,6 +88,7 @@ MODEL = Model(
         "tiny": sized(words=11, tokens=5, width=8, heads=2, layers=2),
     },
     batches={"inference": 64, "training": 64},
+    few=64,
     optimizer="sgd",
     jax=in_jax,
 )

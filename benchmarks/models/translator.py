@@ -55,4 +55,5 @@ MODEL = Model(
         "tiny": sized(words=31, tokens=5, width=16, heads=2, layers=1),
     },
     batches={"inference": 16, "training": 32},
+    few=4,
 )

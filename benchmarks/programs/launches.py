@@ -33,9 +33,11 @@ class Ceilings:
         return max(nbytes / self.nbytes, flops / (self.products if product else self.flops))
 
 
+# The described devices that are an H200 by some driver.
+ON_H200 = ("cuda", "opencl", "wgpu")
 # Measured on an H200 by copies, and by products of 8192 in the dtype.
 _PEAKS = {"float32": 49.7e12, "tf32": 380e12, "bfloat16": 739e12}
-DESCRIBED = {dtype: Ceilings(4.3e12, 50e12, peak) for dtype, peak in _PEAKS.items()}
+H200 = {dtype: Ceilings(4.3e12, 50e12, peak) for dtype, peak in _PEAKS.items()}
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,17 @@ def ceilings_of(step: Ours) -> Ceilings:
                 calor.eval(x @ x)
                 times.append(profile.seconds - before)
     return Ceilings(known.bandwidth, known.flops, 2 * side**3 / min(times))
+
+
+def described_ceilings(step: Ours) -> Ceilings:
+    """Return the ceilings of a described device: an H200's, or an assumption from its cores."""
+    from calor_kernel.contract.cost import ceilings_of as assumed
+    from calor_kernel.runtime.backend import engine_of
+
+    if step.device in ON_H200:
+        return H200[step.setting.dtype]
+    known = assumed(engine_of(step.device, "it has no ceilings").device.info)
+    return Ceilings(known.bandwidth, known.flops, known.flops)
 
 
 def heads(rows: Sequence[Row]) -> str:

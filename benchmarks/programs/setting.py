@@ -11,8 +11,8 @@ from models.base import Arrays, Model, Size
 
 DTYPES = ("float32", "tf32", "bfloat16")
 MODES = ("inference", "training", "decoding")
-# The batches of sizes that are not full.
-_FEW = {"small": 2, "tiny": 3}
+# The batch of the size for tests.
+_TINY = 3
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class Setting:
         """The number of samples."""
         if self.mode == "decoding":
             return 1
-        few = _FEW.get(self.size_name)
-        return self.batch_given or few or self.model.batches[self.mode]
+        model = self.model
+        known = {"full": model.batches[self.mode], "small": model.few, "tiny": _TINY}
+        return self.batch_given or known[self.size_name]
 
     @property
     def title(self) -> str:

@@ -1,5 +1,7 @@
 """Do chains give the bits that their ops give one by one, and take what they should together?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -123,3 +125,10 @@ def test_complex_chains():
     (fused,) = _run(graph, arrays, (ElementwiseFuser(),), ONE_UNIT)
     (plain,) = _run(graph, arrays, (), ONE_UNIT)
     assert fused.tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize(("most", "longest"), [(64, 10), (5, 5)])
+def test_a_chain_has_no_more_operands_than_a_launch(most, longest):
+    graph = _graph(lambda *x: sum(x[1:], x[0]), float32, *[(37,)] * 9)
+    groups = ElementwiseFuser().groups(graph, replace(ONE_UNIT, arguments=most))
+    assert max(len(g.inputs) + len(g.outputs) for g in groups) == longest

@@ -195,3 +195,17 @@ def test_the_last_cube_joins_parts(case):
             pairs = zip(made, graph.output_specs, strict=True)
             found.append([np.array(backend.download(0, b, s)).tobytes() for b, s in pairs])
     assert all(one == found[0] for one in found)
+
+
+@pytest.mark.parametrize(("most", "longest"), [(64, 8), (5, 5)])
+def test_a_group_has_no_more_operands_than_a_launch(most, longest):
+    def sums(*x):
+        total = x[0]
+        for one in x[1:]:
+            total = total * one
+        return total, F.sum(total, axis=-1)
+
+    with calor.device("numpy"):
+        graph = calor.trace(sums, *(calor.zeros((5, 70)) for _ in range(6)))
+    groups = RowFuser().groups(graph, replace(ONE_UNIT, arguments=most))
+    assert max(len(g.inputs) + len(g.outputs) for g in groups) == longest

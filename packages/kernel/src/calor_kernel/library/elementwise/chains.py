@@ -117,6 +117,7 @@ class ChainSearch(Links):
     def __init__(self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]) -> None:
         super().__init__(graph, units)
         self.ceilings = ceilings_of(info)
+        self.arguments = info.arguments
         self.elementwise = [self._computes(n) for n in range(len(graph.nodes))]
 
     def group(self, chain: Chain) -> Group:
@@ -253,7 +254,10 @@ class ChainSearch(Links):
         # Values that others read must have the chain's shape, and the chain must stay convex.
         if any(made.places[n] for n in made.results) or len(made.results) > _RESULTS:
             return None
-        return None if len(made.operands) > _OPERANDS or self._cyclic(made) else made
+        count = len(made.operands)
+        if count > _OPERANDS or count + len(made.results) > self.arguments:
+            return None
+        return None if self._cyclic(made) else made
 
     def _outside(self, chain: Chain, number: int) -> bool:
         """Return whether a node outside the chain reads a node's value."""

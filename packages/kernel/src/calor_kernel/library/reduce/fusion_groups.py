@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 
-from calor.graph.graph import Node
+from calor.graph.graph import Graph, Node
+from calor_kernel.contract.fuser import Group
 from calor_kernel.contract.movement import MOVEMENTS, view_of
 from calor_kernel.contract.work import View, row_major
 from calor_kernel.library.elementwise.links import Links, once
@@ -55,7 +56,11 @@ class Rows:
 
 
 class Search(Links):
-    """A graph, with the queries of growing groups."""
+    """A graph, with the queries of growing groups; ``most``: operands and results of a launch."""
+
+    def __init__(self, graph: Graph, units: Sequence[int | Group], most: int) -> None:
+        super().__init__(graph, units)
+        self.most = most
 
     @once
     def _reduction(self, number: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -331,6 +336,8 @@ class Search(Links):
     def _few(self, group: Rows, beyond: int = 0) -> bool:
         """Return whether a group has few results, or at most so many beyond."""
         found = self.results(group)
+        if len(found) + len(self.inputs(group)) > self.most + beyond:
+            return False
         along = sum(group.roles[v] == "along" for v in found)
         return along <= _RESULTS + beyond and len(found) - along <= _OF_ROWS + beyond
 

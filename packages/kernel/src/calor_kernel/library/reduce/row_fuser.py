@@ -84,7 +84,7 @@ class RowFuser(Fuser):
         self, graph: Graph, info: DeviceInfo, units: Sequence[int | Group]
     ) -> Iterable[Group]:
         """Return groups of free nodes that do not overlap."""
-        search, ceilings = Search(graph, units), ceilings_of(info)
+        search, ceilings = Search(graph, units, info.arguments), ceilings_of(info)
         for found in search.found():
             yield _Writer(search, found).group(ceilings)
 
