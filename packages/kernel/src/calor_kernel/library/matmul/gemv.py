@@ -31,8 +31,12 @@ def dot_rows(
     block: kl.Size,
     *,
     plan: Dots,
+    turned: bool = False,
 ) -> None:
-    """Compute ``block`` columns of c from x and the plan's rows from y on, of batch z."""
+    """Compute ``block`` columns of c from x and the plan's rows from y on, of batch z.
+
+    ``turned``: the transpose of c is written.
+    """
     m, n, k, rows, columns = sizes.m, sizes.n, sizes.k, plan.rows, plan.columns
     lanes, accumulate = plan.lanes, plan.accumulate
     batch = kl.cube_position(2)
@@ -53,9 +57,11 @@ def dot_rows(
         for r in kl.range(rows):
             for j in kl.range(columns):
                 if (row + r < m) and (column + j < last):
-                    c[(batch * m + row + r) * n + column + j] = kl.vreduce("add", acc[r, j]).to(
-                        c.dtype
-                    )
+                    if turned:
+                        at = (batch * n + column + j) * m + row + r
+                    else:
+                        at = (batch * m + row + r) * n + column + j
+                    c[at] = kl.vreduce("add", acc[r, j]).to(c.dtype)
 
 
 @kl.helper
@@ -91,11 +97,12 @@ def scaled_rows(
     block: kl.Size,
     *,
     plan: Streams,
+    turned: bool = False,
 ) -> None:
     """Compute ``block`` columns from x and the plan's rows from y: rows of B times elements of A.
 
     Several rows of B are read together, once for all rows of C. Sums are kept in memory of the
-    unit, with ``room`` for the elements of a row.
+    unit, with ``room`` for the elements of a row. ``turned``: the transpose of c is written.
     """
     m, n, k, rows, streams, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.streams, plan.lanes
     vectors, room, accumulate = plan.vectors, plan.room, plan.accumulate
@@ -132,9 +139,14 @@ def scaled_rows(
     for r in kl.range(rows):
         if row + r < m:
             c_at = (batch * m + row + r) * n + first
-            for at in kl.range(0, count, lanes):
-                inside = at + iota(lanes, n) < count
-                c.store(c_at + at, sums.load(r * room + at, lanes).to(c.dtype), mask=inside)
+            if turned:
+                c_at = (batch * n + first) * m + row + r
+                for at in kl.loop_range(0, count):
+                    c[c_at + at * m] = sums[r * room + at].to(c.dtype)
+            else:
+                for at in kl.range(0, count, lanes):
+                    inside = at + iota(lanes, n) < count
+                    c.store(c_at + at, sums.load(r * room + at, lanes).to(c.dtype), mask=inside)
 
 
 @kl.helper
@@ -183,8 +195,11 @@ def add_scaled(factor: kl.Number, taken: kl.Number, total: kl.Number) -> kl.Numb
     return total + factor * taken
 
 
-def dot_rows_launch(task: Task, plan: Dots) -> Launch:
-    """Return the launch of a product whose operands are dense along the K axis."""
+def dot_rows_launch(task: Task, plan: Dots, *, turned: bool = False) -> Launch:
+    """Return the launch of a product whose operands are dense along the K axis.
+
+    ``turned``: the result is that of the transposes.
+    """
     (a, b), p = task.operands(), task.product
     return launch(
         dot_rows,
@@ -192,11 +207,12 @@ def dot_rows_launch(task: Task, plan: Dots) -> Launch:
         task.effort(f"matmul dots {plan.rows}x{plan.columns}"),
         a=a, b=b, c=task.result(), sizes=task.sizes(), a_row=p.a.free, b_column=p.b.free,
         batches=task.batches(), block=plan.block, plan=replace(plan, block=0),
+        **({"turned": True} if turned else {}),
     )  # fmt: skip
 
 
-def scaled_rows_launch(task: Task, plan: Streams) -> Launch:
-    """Return the launch of a product whose B is dense along its columns."""
+def scaled_rows_launch(task: Task, plan: Streams, *, turned: bool = False) -> Launch:
+    """Return the launch of a product whose B is dense along its columns, as ``dot_rows_launch``."""
     (a, b), p = task.operands(), task.product
     return launch(
         scaled_rows,
@@ -204,4 +220,5 @@ def scaled_rows_launch(task: Task, plan: Streams) -> Launch:
         task.effort("matmul streams"),
         a=a, b=b, c=task.result(), sizes=task.sizes(), a_row=p.a.free, a_depth=p.a.depth,
         b_depth=p.b.depth, batches=task.batches(), block=plan.block, plan=replace(plan, block=0),
+        **({"turned": True} if turned else {}),
     )  # fmt: skip
