@@ -65,7 +65,7 @@ def names(found, *groups):
         ("one unit", (1, 64, 64), ["streams", "tiles"]),
         ("one unit", (2, 64, 64), ["tiles"]),
         ("many units", (64, 64, 64), ["patches"]),
-        ("many units", (63, 64, 64), ["tiled"]),
+        ("many units", (63, 64, 64), ["predicated SIMT"]),
     ],
 )
 def test_what_is_not_wanted_changes_nothing(device, sizes, first):

@@ -57,8 +57,8 @@ from calor_kernel.library.conv.weight_gradient_rows import (
     weight_rows_refusal,
     weight_rows_steps,
 )
-from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.conv.window_panels import windows_refusal, windows_steps
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 
 _OPERANDS: Final = Input(0), Input(1)

@@ -90,7 +90,8 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     rows = tile_rows(product.m, tiles[vectors])
     groups = -(-product.k // group)
     direct = group > 1 or product.a.dtype is accumulate
-    pack_a = not (direct and product.a.depth == 1 and product.k % group == 0)
+    # Rows of other lengths than whole groups are padded first.
+    pack_a = not (direct and product.a.depth == 1)
     # A panel of B should stay in the second-level cache, and a part of it in the first.
     depth = 256 if accumulate.itemsize == 4 else 192
     whole = product.dtype is not accumulate or groups <= depth * 3 // 2

@@ -28,6 +28,7 @@ from calor_kernel.library.matmul.blueprints import (
     tile_rows,
 )
 from calor_kernel.library.matmul.gemv import dot_rows_launch, scaled_rows_launch
+from calor_kernel.library.matmul.operand_padding import along_k
 from calor_kernel.library.matmul.packed import packed_launches
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.task import Task
@@ -42,6 +43,8 @@ _DOTS = ((1, 8), (1, 4), (2, 6), (2, 4), (4, 5), (4, 4), (4, 2))
 _STREAMS = ((8, 2), (4, 2), (2, 2), (16, 1), (8, 1), (4, 4))
 # Maximum of rows for which these ways are tried; the cost model's bounds are lower.
 _DOT_ROWS, _STREAM_ROWS = 48, 8
+# Columns that are few: those of few rows for the transposes.
+_COLUMNS = 4
 
 
 Works = Iterator[Work | Dropped]
@@ -74,6 +77,36 @@ def _dots(task: Task, request: Request) -> Works:
             made = replace(base, rows=rows, columns=columns, block=block)
             group = 1 if usual and rows == base.rows else 2
             yield task.work(dot_rows_launch(task, made), name=name, group=group)
+
+
+def _few_columns(task: Task) -> Task | None:
+    """Return the transposes of a product of few columns, which are few rows; else None."""
+    product = task.product
+    if product.n > _COLUMNS or product.m <= _COLUMNS * product.n or product.k == 0:
+        return None
+    made = task.swapped()
+    if made.product.b.depth == 1 and made.product.a.depth != 1:
+        made = along_k(made)
+    fits = dots(made.product, task.info) or streams(made.product, task.info, _COLUMNS)
+    return None if fits is None else made
+
+
+def _columns_refusal(task: Task, request: Request) -> str | None:
+    if _few_columns(task) is None:
+        return f"it has more than {_COLUMNS} columns, or not many rows"
+    return None
+
+
+def _columns(task: Task, request: Request) -> Works:
+    """Yield the ways of few rows for the transposes."""
+    made = _few_columns(task)
+    assert made is not None
+    product, info = made.product, made.info
+    along, across = dots(product, info), streams(product, info, _COLUMNS)
+    if along is not None:
+        yield made.work(dot_rows_launch(made, along, turned=True), name="columns by dots")
+    elif across is not None:
+        yield made.work(scaled_rows_launch(made, across, turned=True), name="columns by streams")
 
 
 def _streams_first(task: Task, request: Request) -> bool:
@@ -190,6 +223,7 @@ def _passes(product: Product, base: Packed) -> Iterator[Named | Dropped]:
 
 
 WAYS: Final[tuple[Way[Task], ...]] = (
+    Way("few columns", _columns_refusal, _columns),
     Way("dots", _dots_refusal, _dots, paired=True),
     Way("streams", _streams_refusal, _streams, paired=True),
     Way("tile registers", tile_refusal, tile_works),

@@ -34,8 +34,12 @@ def dot_rows(
     *,
     plan: Dots,
     epilogue: Epilogue | None = None,
+    turned: bool = False,
 ) -> None:
-    """Compute ``block`` columns of c from x and the plan's rows from y on, of batch z."""
+    """Compute ``block`` columns of c from x and the plan's rows from y on, of batch z.
+
+    ``turned``: the transpose of c is written.
+    """
     m, n, k, rows, columns = sizes.m, sizes.n, sizes.k, plan.rows, plan.columns
     lanes, accumulate = plan.lanes, plan.accumulate
     batch = kl.cube_position(2)
@@ -63,9 +67,11 @@ def dot_rows(
                 continue
             for j in kl.range(columns):
                 if (row + r < m) and (column + j < last):
-                    c[(batch * m + row + r) * n + column + j] = kl.vreduce("add", acc[r, j]).to(
-                        c.dtype
-                    )
+                    if turned:
+                        at = (batch * n + column + j) * m + row + r
+                    else:
+                        at = (batch * m + row + r) * n + column + j
+                    c[at] = kl.vreduce("add", acc[r, j]).to(c.dtype)
 
 
 @kl.helper
@@ -103,11 +109,12 @@ def scaled_rows(
     *,
     plan: Streams,
     epilogue: Epilogue | None = None,
+    turned: bool = False,
 ) -> None:
     """Compute ``block`` columns from x and the plan's rows from y: rows of B times elements of A.
 
     Several rows of B are read together, once for all rows of C. Sums are kept in memory of the
-    unit, with ``room`` for the elements of a row.
+    unit, with ``room`` for the elements of a row. ``turned``: the transpose of c is written.
     """
     m, n, k, rows, streams, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.streams, plan.lanes
     vectors, room, accumulate = plan.vectors, plan.room, plan.accumulate
@@ -145,13 +152,18 @@ def scaled_rows(
     for r in kl.range(rows):
         if row + r < m:
             c_at = (batch * m + row + r) * n + first
-            for at in kl.range(0, count, lanes):
-                inside = at + iota(lanes, n) < count
-                if ends is None:
-                    c.store(c_at + at, sums.load(r * room + at, lanes).to(c.dtype), mask=inside)
-                else:
+            if turned:
+                c_at = (batch * n + first) * m + row + r
+                for at in kl.loop_range(0, count):
+                    c[c_at + at * m] = sums[r * room + at].to(c.dtype)
+            else:
+                for at in kl.range(0, count, lanes):
+                    inside = at + iota(lanes, n) < count
                     total = sums.load(r * room + at, lanes)
-                    ends.write(c_at + at, total, row + r, first + at, inside)
+                    if ends is None:
+                        c.store(c_at + at, total.to(c.dtype), mask=inside)
+                    else:
+                        ends.write(c_at + at, total, row + r, first + at, inside)
 
 
 @kl.helper
@@ -200,20 +212,29 @@ def add_scaled(factor: kl.Number, taken: kl.Number, total: kl.Number) -> kl.Numb
     return total + factor * taken
 
 
-def dot_rows_launch(task: Task, plan: Dots) -> Launch:
-    """Return the launch of a product whose operands are dense along the K axis."""
+def _ending(task: Task, turned: bool) -> dict[str, Any]:
+    """Return the arguments of what follows the sums; a transposed result has no epilogue."""
+    return {**replace(task, tail=None).following(), "turned": True} if turned else task.following()
+
+
+def dot_rows_launch(task: Task, plan: Dots, *, turned: bool = False) -> Launch:
+    """Return the launch of a product whose operands are dense along the K axis.
+
+    ``turned``: the result is that of the transposes.
+    """
     (a, b), p = task.operands(), task.product
     return launch(
         dot_rows,
         Grid(task.tiles(plan.rows, plan.block)),
         task.effort(f"matmul dots {plan.rows}x{plan.columns}"),
         a=a, b=b, c=task.result(), sizes=task.sizes(), a_row=p.a.free, b_column=p.b.free,
-        batches=task.batches(), block=plan.block, plan=replace(plan, block=0), **task.following(),
+        batches=task.batches(), block=plan.block, plan=replace(plan, block=0),
+        **_ending(task, turned),
     )  # fmt: skip
 
 
-def scaled_rows_launch(task: Task, plan: Streams) -> Launch:
-    """Return the launch of a product whose B is dense along its columns."""
+def scaled_rows_launch(task: Task, plan: Streams, *, turned: bool = False) -> Launch:
+    """Return the launch of a product whose B is dense along its columns, as ``dot_rows_launch``."""
     (a, b), p = task.operands(), task.product
     return launch(
         scaled_rows,
@@ -221,5 +242,5 @@ def scaled_rows_launch(task: Task, plan: Streams) -> Launch:
         task.effort("matmul streams"),
         a=a, b=b, c=task.result(), sizes=task.sizes(), a_row=p.a.free, a_depth=p.a.depth,
         b_depth=p.b.depth, batches=task.batches(), block=plan.block, plan=replace(plan, block=0),
-        **task.following(),
+        **_ending(task, turned),
     )  # fmt: skip

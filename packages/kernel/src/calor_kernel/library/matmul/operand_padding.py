@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import View
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -19,6 +20,8 @@ from calor_kernel.library.matmul.task import Task
 N = TypeVar("N")
 # Bytes of an access, units of a cube, elements of a unit, and the side of a transposed tile.
 _ACCESS, _UNITS, _TURNS, _TILE = 16, 256, 4, 32
+# Elements of a cube of one unit.
+_GRAIN = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,65 @@ def copy_lines_turned(
             target[at] = staged[x * (tile + 1) + y + q]
 
 
+@kl.kernel
+def pad_rows(
+    source: kl.In, target: kl.Out, copy: LineCopy[kl.Number], *, lanes: int, turns: int
+) -> None:
+    """Copy ``turns`` lines of a matrix and fill them up with zeros, on a cube of one unit."""
+    matrix = kl.cube_position(2)
+    start, length = copy.start(matrix), copy.length
+    first = kl.cube_position(0) * turns
+    whole = length // lanes * lanes
+    for line in kl.loop_range(first, kl.min(first + turns, copy.lines)):
+        read = start + line * copy.line
+        written = (matrix * copy.lines + line) * copy.pitch
+        for i in kl.loop_range(0, whole, lanes):
+            target.store(written + i, source.load(read + i, lanes))
+        for i in kl.loop_range(whole, copy.pitch, lanes):
+            index = i + kl.constant(tuple(range(lanes)), copy.length.dtype)
+            value = source.load(read + i, lanes, mask=index < length)
+            target.store(written + i, value, mask=index < copy.pitch)
+
+
+def in_groups(task: Task, number: int, group: int) -> Task:
+    """Return the task with an operand, dense along K, copied to lines of whole groups of terms."""
+    product, info = task.product, task.info
+    operand, size = (product.b, product.n) if number else (product.a, product.m)
+    pitch = -(-product.k // group) * group
+    lead, matrices = _matrices(operand, product)
+    place, task = task.room(matrices * size * pitch * operand.dtype.itemsize)
+    copy = LineCopy(
+        size, product.k, operand.free, 1, pitch, lead, *operand.batch, operand.offset
+    )  # fmt: skip
+    turns = max(_GRAIN // int(pitch), 1) if not is_size(pitch) else 1
+    made = launch(
+        pad_rows,
+        Grid((-(-size // turns), 1, matrices)),
+        Effort("matmul operand padding", 0, 2 * matrices * size * pitch * operand.dtype.itemsize),
+        source=Bound(task.places[number], operand.dtype),
+        target=Bound(place, operand.dtype),
+        copy=copy,
+        lanes=info.vector_bytes // int(operand.dtype.itemsize),
+        turns=turns,
+    )
+    task = replace(task, before=(*task.before, replace(made, prepares=True)))
+    return task.taking(number, place, _placed(operand, product, size * pitch, (pitch, 1)))
+
+
+def _matrices(operand: Operand, product: Product) -> tuple[int, int]:
+    """Return the matrices of an operand along the inner batch axis, and of both axes."""
+    pairs = zip(product.batch, operand.batch, strict=True)
+    outer, inner = (n if n > 1 and s != 0 else 1 for n, s in pairs)
+    return inner, outer * inner
+
+
+def _placed(operand: Operand, product: Product, matrix: int, strides: tuple[int, int]) -> Operand:
+    """Return an operand whose matrices of some elements are adjacent, with its two strides."""
+    inner, matrices = _matrices(operand, product)
+    outer = inner * matrix if matrices > inner else 0
+    return Operand((outer, matrix if inner > 1 else 0), *strides, 0, operand.dtype)
+
+
 def padded(task: Task, *, along: bool) -> Task:
     """Return the task whose operands have lines of whole accesses.
 
@@ -114,11 +176,10 @@ def _copied(task: Task, number: int, operand: Operand, size: int, along: bool) -
     lines, length = (size, product.k) if deep else (product.k, size)
     line, element = (operand.free, operand.depth) if deep else (operand.depth, operand.free)
     pitch = -(-length // count) * count
-    lead = [n if n > 1 and s != 0 else 1 for n, s in zip(product.batch, operand.batch, strict=True)]
-    matrices = lead[0] * lead[1]
+    lead, matrices = _matrices(operand, product)
     place, task = task.room(matrices * lines * pitch * operand.dtype.itemsize)
     copy = LineCopy(
-        lines, length, line, element, pitch, lead[1], *operand.batch, operand.offset
+        lines, length, line, element, pitch, lead, *operand.batch, operand.offset
     )  # fmt: skip
     nbytes = 2 * matrices * lines * length * operand.dtype.itemsize
     given: dict[str, Any] = {
@@ -140,26 +201,29 @@ def _copied(task: Task, number: int, operand: Operand, size: int, along: bool) -
         cubes = (-(-length // (across * _TURNS)), -(-lines // down), matrices)
         grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0])
         made = launch(copy_lines, grid, effort, across=across, down=down, turns=_TURNS, **given)
-    inner = lines * pitch if lead[1] > 1 else 0
-    outer = lead[1] * lines * pitch if lead[0] > 1 else 0
-    free, depth = (pitch, 1) if deep else (1, pitch)
     task = replace(task, before=(*task.before, replace(made, prepares=True)))
-    return task.taking(number, place, Operand((outer, inner), free, depth, 0, operand.dtype))
+    strides = (pitch, 1) if deep else (1, pitch)
+    return task.taking(number, place, _placed(operand, product, lines * pitch, strides))
 
 
 def dense(task: Task) -> Task:
-    """Return the task whose operands are dense along one axis."""
-    product = task.product
-    for number, (operand, size) in enumerate(((product.a, product.m), (product.b, product.n))):
-        if 1 in (operand.depth, operand.free):
-            continue
-        view = View(
-            (*product.batch, size, product.k),
-            (*operand.batch, operand.free, operand.depth),
-            operand.dtype,
-            operand.offset,
-        )
-        matrix = size * product.k
-        made = Operand((product.batch[1] * matrix, matrix), product.k, 1, 0, operand.dtype)
-        task = task.copied(number, view, made)
+    """Return the task whose operands are dense along one axis, copied along K if they are not."""
+    for number, operand in enumerate((task.product.a, task.product.b)):
+        if 1 not in (operand.depth, operand.free):
+            task = _densely(task, number)
     return task
+
+
+def along_k(task: Task) -> Task:
+    """Return the task whose left operand is copied to be dense along the K axis."""
+    return _densely(task, 0)
+
+
+def _densely(task: Task, number: int) -> Task:
+    product = task.product
+    operand, size = (product.b, product.n) if number else (product.a, product.m)
+    steps = (*operand.batch, operand.free, operand.depth)
+    view = View((*product.batch, size, product.k), steps, operand.dtype, operand.offset)
+    matrix = size * product.k
+    made = Operand((product.batch[1] * matrix, matrix), product.k, 1, 0, operand.dtype)
+    return task.copied(number, view, made)

@@ -17,6 +17,7 @@ from calor_kernel.contract.launching import Bound, Grid, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 from calor_kernel.library.matmul.blueprints import Packed
+from calor_kernel.library.matmul.operand_padding import in_groups
 from calor_kernel.library.matmul.packing import iota, pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.matmul.task import Placed, Sizes, Task
@@ -297,7 +298,9 @@ def add_partial(acc: kl.Registers, partial: kl.Pointer, at: kl.Number, place: Ti
 
 def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
     """Return the launches of a blueprint, and the task with the memory of packed operands."""
-    p, group, width = task.product, plan.group, plan.width
+    group, width = plan.group, plan.width
+    task = _in_groups(task, plan)
+    p = task.product
     groups = -(-p.k // group)
     a, b = task.operands()
     launches = []
@@ -308,7 +311,9 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         nonlocal task
         whole = -(-size // wide) * wide * groups * group
         target, task = task.room(p.batches * whole * element.itemsize)
-        sizes, places = (size, p.k, p.batch), (task.places[number], target)
+        # Lines of b along K are of whole groups by now.
+        deep = groups * group if number and of.depth == 1 and of.free != 1 else p.k
+        sizes, places = (size, deep, p.batch), (task.places[number], target)
         launches.append(pack_operand(*sizes, of, wide, lanes, group, element, *places))
         return Bound(target, element), whole
 
@@ -337,3 +342,15 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         ragged=not plan.pack_b and p.n % width != 0, partial=partial, **task.following(),
     )  # fmt: skip
     return task, [*launches, made]
+
+
+def _in_groups(task: Task, plan: Packed) -> Task:
+    """Return the task whose operands along K have rows of whole groups, if they are read so."""
+    product, group = task.product, plan.group
+    if group == 1 or product.k % group == 0:
+        return task
+    if not plan.pack_a:
+        task = in_groups(task, 0, group)
+    if product.b.depth == 1 and product.b.free != 1:
+        task = in_groups(task, 1, group)
+    return task

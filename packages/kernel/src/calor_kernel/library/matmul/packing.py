@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calor.dtypes import DType
+from calor.dtypes import DType, uint32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.launching import Effort, Grid, launch
@@ -160,16 +160,29 @@ def pack_operand(
 
     The operand's free axis has ``n`` elements, and its K axis ``k``.
     """
+    if group > 1 and lanes > 1 and _in_groups(operand, batch, k, group):
+        # A group along the K axis is one element of a transposition.
+        batches, whole = (operand.batch[0] // group, operand.batch[1] // group), uint32
+        operand = Operand(batches, operand.free // group, 1, operand.offset // group, whole)
+        k, group, element = k // group, 1, whole
     square = operand.depth == 1 and operand.free != 1 and group == 1 and lanes & (lanes - 1) == 0
-    rows, batches = _ROWS if square else _STREAMS, batch[0] * batch[1]
+    rows, matrices = _ROWS if square else _STREAMS, batch[0] * batch[1]
     across, groups = -(-n // width) if square else 1, -(-k // group)
-    nbytes: int = n * k * batches * (operand.dtype.itemsize + element.itemsize)
+    nbytes: int = n * k * matrices * (operand.dtype.itemsize + element.itemsize)
     made = launch(
         pack_transposed if square else pack,
-        Grid((across, greatest(1, -(-groups // rows)), batches)),
+        Grid((across, greatest(1, -(-groups // rows)), matrices)),
         Effort("matmul pack", 0, nbytes),
         source=memory(source, operand.dtype), panels=memory(target, element), n=n, k=k,
         of=Matrices.of(operand, batch), width=width, lanes=lanes, group=group,
         order="columns" if operand.free == 1 else "any", rows=rows,
     )  # fmt: skip
     return replace(made, prepares=True)
+
+
+def _in_groups(operand: Operand, batch: tuple[int, int], k: int, group: int) -> bool:
+    """Return whether groups of elements along a dense K axis are whole words of four bytes."""
+    if operand.depth != 1 or operand.free == 1 or group * int(operand.dtype.itemsize) != 4:
+        return False
+    strides = [s for s, n in zip(operand.batch, batch, strict=True) if n > 1]
+    return all(n % group == 0 for n in (k, operand.free, operand.offset, *strides))

@@ -1,0 +1,99 @@
+"""Do kernels for few rows, odd sizes and unaligned lines compile without spills?"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from calor.dtypes import DType, bfloat16, float16, float32, float64
+from calor.specs import spec
+from calor_cuda.cuda_cpp import CudaCpp
+from calor_kernel.contract.work import Request, View
+from calor_kernel.library.matmul import lower_dot_general
+from calor_kernel.printers import print_kernel
+from imitated_cuda import H200
+
+OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
+# Rows, terms and columns, and which operands are dense along the K axis.
+GEMV = [
+    (bfloat16, (1, 768, 3072), (True, True)),
+    (bfloat16, (1, 768, 3072), (True, False)),
+    (bfloat16, (4, 768, 50257), (True, True)),
+    (float16, (4, 768, 50257), (True, False)),
+    (float32, (8, 4096, 4096), (True, True)),
+    (float32, (8, 4096, 4096), (True, False)),
+    (float32, (4, 2048, 1000), (False, True)),
+    (bfloat16, (65536, 64, 3), (True, True)),
+    (float32, (4096, 1023, 1), (True, False)),
+    (float64, (17, 300, 500), (True, True)),
+    (float64, (30, 300, 500), (True, False)),
+]
+PREDICATED = [
+    (dtype, shape, along)
+    for dtype in (bfloat16, float32)
+    for shape in ((32, 2048, 1000), (16, 4096, 4096), (48, 768, 50257), (12544, 147, 64))
+    for along in ((True, True), (True, False), (False, False))
+    # Of 147 terms the lines across are whole accesses.
+    if along[0] or shape[1] != 147
+]
+PREDICATED += [(float16, (8192, 512, 10), (True, True)), (float32, (50176, 27, 32), (True, True))]
+BY_TMA = [
+    (bfloat16, (4096, 768, 50257), (True, True)),
+    (float32, (4096, 768, 50257), (True, True)),
+    (bfloat16, (4096, 50257, 768), (True, False)),
+    (float32, (2047, 2049, 2045), (True, False)),
+    (bfloat16, (1024, 1024, 1021), (True, True)),
+]
+
+
+def request(dtype: DType, shape: Any, along: tuple[bool, bool], high: bool) -> Request:
+    from calor_cuda.description import describe
+
+    m, k, n = shape
+    views = (
+        View((m, k), (k, 1) if along[0] else (1, m), dtype),
+        View((k, n), (1, k) if along[1] else (n, 1), dtype),
+    )
+    said = {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": dtype}
+    if high:
+        said["precision"] = "high"
+    native = {"library": "CuPy", "driver": 13000, "runtime": 13000, "target": "sm_90a"}
+    info = describe({**H200, "totalGlobalMem": 141 << 30}, native)
+    return Request("dot_general", said, views, (spec((m, n), dtype),), replace(info))
+
+
+def check(compiler: Any, asked: Request, *names: str) -> None:
+    """Compile the launches of the first choice, whose kernels are of these names."""
+    launches = lower_dot_general(asked)[0].launches
+    assert {launch.build.function.name for launch in launches} <= {*names, "add_split_sums"}
+    for launch in launches:
+        text = print_kernel(launch.build.kernel(asked.info.features), CudaCpp())
+        _, program = compiler.nvrtcCreateProgram(text.encode(), b"product.cu", 0, [], [])
+        options = [option.encode() for option in OPTIONS]
+        code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
+        _, size = compiler.nvrtcGetProgramLogSize(program)
+        log = bytearray(size)
+        compiler.nvrtcGetProgramLog(program, log)
+        assert code == compiler.nvrtcResult.NVRTC_SUCCESS, log.decode()
+        assert not re.findall(r"C75\d\d[^\n]*", log.decode())
+        assert "0 bytes spill stores, 0 bytes spill loads" in log.decode()
+
+
+@pytest.mark.parametrize(("dtype", "shape", "along"), GEMV, ids=str)
+def test_gemv(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
+    check(compiler, request(dtype, shape, along, False), "gemv_planes")
+
+
+@pytest.mark.parametrize("high", [False, True])
+@pytest.mark.parametrize(("dtype", "shape", "along"), PREDICATED, ids=str)
+def test_predicated(compiler: Any, dtype: DType, shape: Any, along: Any, high: bool) -> None:
+    simt = dtype is float32 and not high
+    name = "predicated_simt" if simt else "predicated_mma"
+    check(compiler, request(dtype, shape, along, high), name)
+
+
+@pytest.mark.parametrize(("dtype", "shape", "along"), BY_TMA, ids=str)
+def test_tma_of_odd_sizes(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
+    names = ("matmul_tma", "copy_lines", "copy_lines_turned")
+    check(compiler, request(dtype, shape, along, True), *names)
