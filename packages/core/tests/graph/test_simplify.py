@@ -159,6 +159,19 @@ SIMPLER: list[tuple[str, tuple[Spec, ...], Make, str]] = [
         lambda s, x: s(m.pad, x, s.full(1.0), low=(0, 0), high=(0, 0), interior=(0, 0)),
         "return %0",
     ),
+    (
+        "a join whose axes are merged in another order",
+        (of((1, 2, 3), float32), of((1, 2, 3), float32)),
+        lambda s, x, y: s(
+            m.reshape, s(m.permute, s(m.concat, x, y, axis=0), axes=(1, 0, 2)), shape=(2, 6)
+        ),
+        (
+            "%2: float32[2, 1, 3] = permute(%0, axes=(1, 0, 2)); "
+            "%3: float32[2, 1, 3] = permute(%1, axes=(1, 0, 2)); "
+            "%4: float32[2, 2, 3] = concat(%2, %3, axis=1); "
+            "%5: float32[2, 6] = reshape(%4, shape=(2, 6)); return %5"
+        ),
+    ),
     ("cast to itself", (X,), lambda s, x: s(e.cast, x, dtype=float32), "return %0"),
     (
         "pad of a pad",
@@ -375,6 +388,13 @@ def test_lossless_casts_hold_every_number() -> None:
 
 C = of((2,), complex64)
 STAYS: list[tuple[str, tuple[Spec, ...], Make]] = [
+    (
+        "a permuted join that reshapes without a copy",
+        (X, X),
+        lambda s, x, y: s(
+            m.reshape, s(m.permute, s(m.concat, x, y, axis=0), axes=(1, 0)), shape=(3, 4, 1)
+        ),
+    ),
     ("x + 0 is 0 for −0", (X,), lambda s, x: s(e.add, x, s.full(0.0, float32, (2, 3)))),
     ("x − (−0) is 0 for −0", (X,), lambda s, x: s(e.sub, x, s.full(-0.0, float32, (2, 3)))),
     ("0 − x is no negation", (X,), lambda s, x: s(e.sub, s.full(0.0, float32, (2, 3)), x)),

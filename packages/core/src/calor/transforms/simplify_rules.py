@@ -8,6 +8,9 @@ the number of a value that is there already, or None.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate, pairwise
+from math import prod as product
+from operator import mul
 from types import MappingProxyType
 from typing import Final
 
@@ -20,10 +23,11 @@ from calor.ops.base import Op
 from calor.ops.reductions import prod
 from calor.ops.reductions import sum as total
 from calor.ops.sources import constant
-from calor.specs import Spec
+from calor.specs import Spec, spec
 from calor.transforms.simplify_draft import SMALL, Array, Draft, Step, evaluate, source
 
 Rule = Callable[[Draft, Step, Spec], Step | int | None]
+Shape = tuple[int, ...]
 
 # Ops that move elements of their first operand, whatever they are.
 _MOVES: Final = frozenset({m.expand, m.reshape, m.permute, m.slice_, m.flip, m.dynamic_slice})
@@ -122,9 +126,43 @@ def _is_number(draft: Draft, number: int, wanted: int, negative_zero: bool | Non
 def _reshape(draft: Draft, step: Step, out: Spec) -> Step | int | None:
     same = _same(draft, step.inputs[0], out)
     inner = draft.made_by(step.inputs[0], m.reshape)
-    if same is not None or inner is None:
+    if same is not None:
         return same
+    if inner is None:
+        return _joined_in_order(draft, step)
     return Step(m.reshape, inner.inputs, step.attributes)
+
+
+def _joined_in_order(draft: Draft, step: Step) -> Step | None:
+    """Join parts in the order of axes in which they are read, if the joined value is copied else.
+
+    That is so where a reshape merges axes that a permutation has separated.
+    """
+    moved = draft.made_by(step.inputs[0], m.permute)
+    joined = None if moved is None else draft.made_by(moved.inputs[0], m.concat)
+    if moved is None or joined is None:
+        return None
+    axes, whole = moved.attributes["axes"], draft.specs[moved.inputs[0]]
+    if _is_view(whole.shape, axes, step.attributes["shape"]):
+        return None
+    parts: list[int] = []
+    for number in joined.inputs:
+        part = draft.specs[number]
+        turned = spec(tuple([part.shape[a] for a in axes]), part.dtype)
+        parts += draft.add(Step(m.permute, (number,), {"axes": axes}), [turned])
+    axis = axes.index(joined.attributes["axis"])
+    result = spec(tuple([whole.shape[a] for a in axes]), whole.dtype)
+    (made,) = draft.add(Step(m.concat, tuple(parts), {"axis": axis}), [result])
+    return Step(m.reshape, (made,), step.attributes)
+
+
+def _is_view(shape: Shape, axes: Shape, wanted: Shape) -> bool:
+    """Return whether a reshape of a permuted dense array needs no copy."""
+    steps = [product(shape[a + 1 :]) for a in axes]
+    order = [(shape[a], step) for a, step in zip(axes, steps, strict=True) if shape[a] != 1]
+    counts = accumulate([n for n, _ in order], mul)
+    apart = {n for n, (a, b) in zip(counts, pairwise(order), strict=False) if a[1] != b[0] * b[1]}
+    return apart <= set(accumulate(wanted, mul))
 
 
 def _expand(draft: Draft, step: Step, out: Spec) -> Step | int | None:

@@ -16,7 +16,7 @@ from calor_kernel.contract.work import Output, Request, View
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.ir.types import Buffer
 from calor_kernel.library.copying import lower_copy
-from calor_kernel.library.indexing.regions import lower_pad
+from calor_kernel.library.indexing.regions import lower_concat, lower_pad
 
 
 def run(view, base, info):
@@ -135,6 +135,38 @@ def test_random_views_and_pads(dtype, seed, info):
         request = Request("pad", rule, (view, View((), (), kind)), (spec(want.shape, kind),), info)
         found, _ = perform(lower_pad, request, [base, value])
         assert found.tobytes() == want.tobytes(), (view, rule)
+
+
+@pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS], ids=["one unit", "many units"])
+@pytest.mark.parametrize(("dtype", "seed"), DRAWN)
+def test_random_joins(dtype, seed, info):
+    choose, kind = Random(seed), as_dtype(dtype)
+    for count in (2, 3, 11):
+        shape = [choose.choice((1, 2, 3, 8, 16)) for _ in range(choose.randint(1, 4))]
+        axis = choose.randrange(len(shape))
+        views, bases, arrays = [], [], []
+        for number in range(count):
+            own = [*shape]
+            own[axis] = choose.choice((0, 1, 3, 8, 16))
+            order = choose.sample(range(len(own)), len(own))
+            room = [own[i] for i in order]
+            data = np.random.default_rng(number).bytes((prod(room) + 1) * kind.itemsize)
+            base = np.frombuffer(data, kind.numpy)
+            begin = choose.choice((0, 0, 1))
+            array = base[begin : begin + prod(room)].reshape(room).transpose(np.argsort(order))
+            if choose.random() < 0.3 and array.size:
+                array = np.broadcast_to(array[tuple(slice(0, 1) for _ in own)], own)
+            strides = tuple(s // kind.itemsize for s in array.strides)
+            views.append(View(tuple(own), strides, kind, begin))
+            bases.append(base)
+            arrays.append(array)
+        want = np.concatenate(arrays, axis)
+        request = Request("concat", {"axis": axis}, tuple(views), (spec(want.shape, kind),), info)
+        if not want.size:
+            continue
+        found, labels = perform(lower_concat, request, bases)
+        assert found.tobytes() == want.tobytes(), (views, axis)
+        assert len(labels) <= count
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

@@ -27,6 +27,7 @@ from calor_kernel.contract.work import (
     row_major,
 )
 from calor_kernel.library.copying.rows import rows_launch
+from calor_kernel.library.copying.tiles import crosses, transposing_launch
 from calor_kernel.library.copying.transfer import (
     TURNS,
     UNITS,
@@ -36,7 +37,6 @@ from calor_kernel.library.copying.transfer import (
     as_bits,
     narrow,
 )
-from calor_kernel.library.copying.transposed import crosses, transposing_launch
 from calor_kernel.library.copying.vectors import vectors_launch
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "lower_copy",
     "narrow",
     "transfer_launches",
+    "transposes",
 ]
 
 # Elements of a cube of one unit, enough to hide the cost of its start.
@@ -123,6 +124,11 @@ def transfer_launches(
     else:
         made = rows_launch(over, info, label, part)
     return [made]
+
+
+def transposes(view: View, strides: Sequence[int], info: DeviceInfo) -> bool:
+    """Return whether a copy of a view to a strided region is made in tiles."""
+    return crosses(Transfer.of(view, Input(0), strides, 0, info), info)
 
 
 def _dense(over: Transfer, info: DeviceInfo, label: str) -> Launch:

@@ -16,7 +16,7 @@ from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Input, Launch, Output, View
-from calor_kernel.library.copying.rows import GRAIN, copy_run, few_long
+from calor_kernel.library.copying.rows import ANY, GRAIN, copy_run, few_long, step_of
 from calor_kernel.library.copying.transfer import (
     UNITS,
     aligned_lanes,
@@ -189,8 +189,8 @@ def pad_rows(
 ) -> None:
     """Write rows, ``turns`` of them a cube of one unit, or ``pieces`` of ``span`` elements.
 
-    ``step``: the stride of the operand in a row if it is 0 or 1, else −1. ``parts``: the elements
-    of the value.
+    ``step``: the stride of the operand in a row if it is in STEPS, else ANY. ``parts``: the
+    elements of the value.
     """
     length = over.sizes[-1].divisor
     low, gap = over.low[-1], over.steps[-1].divisor
@@ -213,7 +213,16 @@ def pad_rows(
             fill_run(value, target, base + first, stop - first, width, parts)
             if inside:
                 copy_run(
-                    source, offset, target, base + low, extent // gap + 1, stride, gap, 1, -1, False
+                    source,
+                    offset,
+                    target,
+                    base + low,
+                    extent // gap + 1,
+                    stride,
+                    gap,
+                    1,
+                    ANY,
+                    False,
                 )
         else:
             fill_run(value, target, base + first, left - first, width, parts)
@@ -295,7 +304,7 @@ def padding_launch(
         Grid.line(units),
         effort,
         width=max(info.vector_bytes // size, 1),
-        step=last.stride if last.stride in (0, 1) else -1,
+        step=step_of(last.stride, length, size, info),
         pieces=pieces,
         **given,
     )

@@ -21,6 +21,9 @@ GRAIN: Final = 1 << 16
 # Elements of rows that are copied across.
 _SHORT: Final = 8
 _VERY_SHORT: Final = 3
+# Strides of a source that the build knows, and what stands for others.
+STEPS: Final = (-1, 0, 1, 2, 3, 4)
+ANY: Final = -2
 
 
 @kl.helper
@@ -36,8 +39,8 @@ def copy_run(
     step: int,
     dense: bool,
 ) -> None:
-    """Copy elements along one axis; ``step``: of the source if it is 0 or 1, else −1."""
-    if dense and step >= 0:
+    """Copy elements along one axis; ``step``: of the source, if it is in STEPS, else ANY."""
+    if dense and step in (0, 1):
         one = source[read] if step == 0 else None
         done = length // width * width
         for i in kl.loop_range(0, done, width):
@@ -51,6 +54,16 @@ def copy_run(
                 target.store(written + done, vector)
                 done = done + part
             part = part // 2
+    elif dense and step != ANY:
+        # A vector is chosen from adjacent ones, which end with the last element but one.
+        span = width * abs(step)
+        lanes = [width - 1 - k if step < 0 else k * step for k in range(width)]
+        done = kl.max(length - 1, 0) // width * width
+        for i in kl.loop_range(0, done, width):
+            at = read - i - (width - 1) if step < 0 else read + i * step
+            target.store(written + i, kl.shuffle(source.load(at, span), lanes))
+        for i in kl.loop_range(done, length):
+            target[written + i] = source[read + i * step]
     else:
         for i in kl.loop_range(0, length, 1, unroll=4):
             target[written + i * written_step] = source[read + i * read_step]
@@ -78,7 +91,7 @@ def copy_rows(
 ) -> None:
     """Copy rows along the last axis, ``turns`` of them a unit, or ``pieces`` of ``span`` elements.
 
-    ``step``: the stride in a row of the source if it is 0 or 1, else −1; ``dense``: that of the
+    ``step``: the stride in a row of the source if it is in STEPS, else ANY; ``dense``: that of the
     target is 1. ``across``: rows are short, and copied along the axis before.
     """
     length = sizes[-1].divisor
@@ -130,6 +143,15 @@ def few_long(rows: int, row_bytes: int, info: DeviceInfo) -> bool:
     return info.cores > 1 and rows < 4 * info.cores and row_bytes >= 2 * GRAIN
 
 
+def step_of(stride: int, length: int, size: int, info: DeviceInfo) -> int:
+    """Return a source's stride if the build is to know it, else ANY."""
+    if stride in (0, 1):
+        return stride
+    # Words of 8 bytes are as quick one by one.
+    worth = size <= 4 and length >= 2 * max(info.vector_bytes // size, 1)
+    return stride if worth and stride in STEPS else ANY
+
+
 def rows_launch(
     over: Transfer, info: DeviceInfo, label: str, part: DynamicPart | None = None
 ) -> Launch:
@@ -139,10 +161,10 @@ def rows_launch(
         sizes, read, written = (1, *sizes), (0, *read), (0, *written)
     rows, length = prod(sizes[:-1]), sizes[-1]
     size = over.dtype.itemsize
-    step, dense = read[-1] if read[-1] in (0, 1) else -1, written[-1] == 1
+    step, dense = step_of(read[-1], length, size, info), written[-1] == 1
     pieces = few_long(rows, length * size, info)
     span = GRAIN // size
-    vectors = dense and step >= 0
+    vectors = dense and step != ANY
     across = not pieces and sizes[-2] >= _SHORT
     across = across and length < (_VERY_SHORT + 1 if vectors else _SHORT)
     # What a unit copies across stays in the nearest cache.

@@ -7,7 +7,7 @@ are read by the kernel and clamped as the operations define.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from calor_kernel.contract.info import DeviceInfo
@@ -20,7 +20,8 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
-from calor_kernel.library.copying import DynamicPart, dense_copy, transfer_launches
+from calor_kernel.library.copying import DynamicPart, dense_copy, transfer_launches, transposes
+from calor_kernel.library.copying.joining import PARTS, joining_launch
 from calor_kernel.library.copying.padding import padding_launch
 
 
@@ -33,16 +34,38 @@ def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int,
 
 @lowering("concat", strided=True)
 def lower_concat(request: Request) -> Sequence[Work]:
-    """Copy each operand to its part of the result."""
-    axis = request.attributes["axis"]
+    """Copy each operand to its part of the result; units of large cubes copy several at once."""
+    axis, info = request.attributes["axis"], request.info
     strides = row_major(request.outputs[0].shape)
     launches: list[Launch] = []
     start = 0
-    for number, view in enumerate(request.inputs):
-        at = start * strides[axis]
-        launches += transfer_launches(view, Input(number), strides, at, request.info, "concat")
-        start += view.shape[axis]
+    for run in _runs(request, strides):
+        views = [request.inputs[k] for k in run]
+        if len(run) == 1:
+            at, source = start * strides[axis], Input(run[0])
+            launches += transfer_launches(views[0], source, strides, at, info, "concat")
+        else:
+            launches.append(joining_launch(views, run, axis, strides, start, info))
+        start += sum(view.shape[axis] for view in views)
     return [Work(tuple(launches))]
+
+
+def _runs(request: Request, strides: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the operands with elements, as many together as one launch takes."""
+    run: list[int] = []
+    for number, view in enumerate(request.inputs):
+        if not view.size:
+            continue
+        alone = request.info.max_units == 1 or transposes(view, strides, request.info)
+        if run and (alone or len(run) == PARTS):
+            yield run
+            run = []
+        run.append(number)
+        if alone:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
 @lowering("pad", strided=True)
