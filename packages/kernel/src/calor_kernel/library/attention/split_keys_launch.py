@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import uint32
-from calor_kernel.contract.choices import exceeds, greatest, least
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Flags, Output, Request, Work
@@ -51,7 +51,7 @@ def split_refusal(problem: Attention, request: Request) -> str | None:
         return "the device has no planes"
     # Heads that fill the device attend faster by whole tiles.
     most = MOST_QUERIES - int(p.batch * p.heads >= info.cores)
-    if exceeds(p.queries, most):
+    if p.queries > most:
         return f"there are more than {most} queries"
     if not p.values:
         return "there are no values"
