@@ -313,6 +313,9 @@ def _rare(device: str) -> Iterator[Named]:
     weight: Operand = ((3 * _WIDTH, _WIDTH), "float32")
     rows: Operand = ((4096, _WIDTH), "float32")
     yield from both("roberta tf32 qkv", _rounded(lambda x, w: x @ w.T), rows, weight)
+    heads: Operand = ((8, _HEADS, 256, _WIDTH // _HEADS), "float32")
+    attend = _rounded(_functional("scaled_dot_product_attention"))
+    yield from both("roberta tf32 attention", attend, heads, heads, heads)
     # VGG-16's first classifier, whose window is the whole image.
     image, window = ((1, 512, 7, 7), "float32"), ((4096, 512, 7, 7), "float32")
     yield "vgg classifier as a convolution", forward(_functional("conv2d"), image, window)

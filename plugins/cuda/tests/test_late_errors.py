@@ -8,6 +8,7 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.errors import ElementIndexError
+from calor.ops.movement import dynamic_update_slice
 from calor_kernel.runtime.backend import KernelBackend
 
 X = np.arange(3, dtype=np.float32)
@@ -183,3 +184,30 @@ def test_what_is_known_to_be_fine_is_forgotten(device: Any) -> None:
     (y,) = plan([x, i])
     assert len(y.outcomes) == 1
     assert x.outcomes == ()
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_steps_of_a_loop_write_in_place_and_nobody_waits(fake: Any, device: Any, bad: bool) -> None:
+    cache = np.zeros((8, 4096), np.float32)
+
+    def loops(table: Any, cache: Any) -> Any:
+        def step(i: Any, carry: Any) -> Any:
+            row = calor.broadcast_to(gather(table, i - 1), (1, carry.shape[1]))
+            return dynamic_update_slice(carry, row, calor.stack([i, i * 0]))
+
+        return (calor.fori_loop(1, 6 if bad else 4, step, cache),)
+
+    loop = compiled(device, loops, X, cache)
+    buffers = given(device, X, cache)
+    loop(buffers)
+    fake.calls.clear()
+    (made,) = loop(buffers)
+    assert "graphLaunch" in fake.calls
+    assert not [call for call in fake.calls if call.endswith("ynchronize")]
+    found = calor.specs.spec(cache.shape, calor.float32)
+    if bad:
+        with pytest.raises(ElementIndexError, match="out of range for axis 0 of size 3"):
+            device.backend.download(0, made, found)
+        return
+    cache[1:4] = X[:, None]
+    np.testing.assert_array_equal(device.backend.download(0, made, found), cache)

@@ -6,6 +6,7 @@ import pytest
 import calor
 from calor.backends.device import device_of
 from calor.errors import OutOfMemoryError
+from calor.ops.movement import dynamic_update_slice
 from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -102,3 +103,40 @@ def test_memory_is_reserved_before_it_runs(device):
             f(x)
         backend.set_memory_limit(0, None)
         assert f(x).numpy()[0] == 6.0
+
+
+def _filled(cache, loop):
+    """Write a row of a large cache at each step, of a value that is read from a table by index."""
+    table = calor.asarray(np.arange(8, dtype=np.float32))
+
+    def step(i, cache):
+        row = calor.take(table, i, axis=0) + cache[0, 0]
+        starts = calor.stack([i, i * 0])
+        return dynamic_update_slice(cache, calor.broadcast_to(row, (1, cache.shape[1])), starts)
+
+    if loop == "scan":
+        return calor.fori_loop(1, 5, step, cache)
+    start = (calor.asarray(1), cache)
+    return calor.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, step(*s)), start)[1]
+
+
+def _updating(launches):
+    """Return the number of launches of the update of a part."""
+    return sum(launched.op == "dynamic_update_slice" for launched in launches)
+
+
+@pytest.mark.parametrize("loop", ["scan", "while"])
+def test_steps_write_parts_of_a_large_carry_in_place(loop):
+    place, ran = device_with_parts("in place"), []
+    cache = np.full((8, 4096), 3, np.float32)
+    with calor.device(place):
+        given, jitted = calor.asarray(cache), calor.jit(lambda x: _filled(x, loop))
+        jitted(given)
+        engine = place.backend.engine(0)
+        play, engine.play = engine.play, lambda *a: ran.append(a[1]) or play(*a)
+        made = jitted(given)
+        # The first step copies the cache, which is the caller's; it may take the fast path.
+        assert [n for n in map(_updating, ran) if n][-3:] == [1, 1, 1]
+        cache[1:5] = 3 + np.arange(1.0, 5.0)[:, None]
+        np.testing.assert_array_equal(made.numpy(), cache)
+        np.testing.assert_array_equal(given.numpy(), np.full((8, 4096), 3, np.float32))

@@ -34,6 +34,8 @@ _Stage = tuple[tuple[int, ...], tuple[int, ...], "Executable | _Flow"]
 # The number of calls before weights are prepared, and the number of such attempts.
 _SETTLED: Final = 6
 _TRIES: Final = 4
+# The bytes from which on copying a carry takes longer than a call of the body's plan.
+_LARGE: Final = 1 << 16
 # The colour of nodes that are parts of inputs; other colours are numbers from 0.
 _PARTS: Final = -2
 
@@ -60,21 +62,65 @@ class _Cond(_Flow):
         return self.branches[truth(self.engine, predicate)](operands)
 
 
+class _Onward:
+    """The body of a loop, whose steps follow each other.
+
+    The carries of a step are the loop's alone, so the next step may write over those that it makes
+    in place, and waits for nothing. ``carried``: the bytes of each carry.
+    """
+
+    def __init__(self, body: Executable, carried: Sequence[int]) -> None:
+        self.body = body
+        self.carried = carried
+        self._plan: Plan | None = None
+        self._stay: list[int] = []
+
+    @property
+    def stay(self) -> list[int]:
+        """The large carries that a step writes over those of the step before."""
+        settled = self.body.settled if isinstance(self.body, Plan) else None
+        # Plans of a template have no recorder.
+        if self._plan is None and type(settled) is Plan:
+            self._plan = settled
+            in_place = settled.recorder.in_place(len(self.carried))
+            self._stay = [k for k in in_place if self.carried[k] >= _LARGE]
+        return self._stay
+
+    def __call__(
+        self, given: Buffers, own: Sequence[Any] | None, rows: Sequence[Any] = ()
+    ) -> Buffers:
+        """Run a step; ``own``: the carries of a step before, None for those of the caller.
+
+        ``rows``: for each result after the carries, the memory to write it to, or None.
+        """
+        into: Buffers = [None] * len(self.carried) + [*rows]
+        if own is not None:
+            for k in self.stay:
+                into[k] = own[k]
+        if not any(target is not None for target in into):
+            return self.body(given)
+        if self._plan is None:
+            return self.body(given, into)
+        return self._plan.onward(given, into)
+
+
 class _While(_Flow):
     def __init__(self, engine: Engine, node: Node, graph: Graph, build: Compile) -> None:
         self.engine = engine
         self.captures: tuple[int, int] = node.attributes["captures"]
         self.condition = build(engine, node.attributes["condition"])
         self.body = build(engine, node.attributes["body"])
-        carried = sum(graph.specs[o].nbytes for o in node.outputs)
-        self.required = self.condition.required_bytes + self.body.required_bytes + 2 * carried
+        carried = [graph.specs[o].nbytes for o in node.outputs]
+        self.onward = _Onward(self.body, carried)
+        bodies = self.condition.required_bytes + self.body.required_bytes
+        self.required = bodies + 2 * sum(carried)
 
     def __call__(self, inputs: Buffers) -> Buffers:
         one, two = self.captures
         first, second = inputs[:one], inputs[one : one + two]
         carry = start = inputs[one + two :]
         while truth(self.engine, self.condition([*carry, *first])[0]):
-            carry = self.body([*carry, *second])
+            carry = self.onward([*carry, *second], None if carry is start else carry)
         return [duplicate(self.engine, b) for b in carry] if carry is start else carry
 
 
@@ -93,6 +139,7 @@ class _Scan(_Flow):
         made = [s.nbytes for s in body.output_specs]
         given = [s.nbytes for s in body.input_specs]
         self.carried, self.rows = made[:carries], made[carries:]
+        self.onward = _Onward(self.body, self.carried)
         self.kept = self.carried if self.keep else []
         self.slices = given[carries : len(given) - self.captures]
         # Whether each row is read and written in place, which needs aligned rows.
@@ -112,7 +159,8 @@ class _Scan(_Flow):
         pool, carries, length = self.engine.pool, self.carries, self.length
         held, rest = inputs[: self.captures], inputs[self.captures :]
         carry, xs = rest[:carries], rest[carries:]
-        start, steps = carry, self._together()
+        start = carry
+        steps = None if self.onward.stay else self._together()
         stacks = [pool.take(n * length) for n in self.rows]
         if steps is not None:
             return [*steps.run(carry, xs, held, stacks, length), *stacks]
@@ -131,12 +179,12 @@ class _Scan(_Flow):
                     row.outcomes = x.outcomes
                     row.stamp = 0
                     given.append(row)
-            into: Buffers = [None] * carries
-            into += [
+            into = [
                 Row(pool.memory, stack, i * n, n) if direct else None
                 for stack, n, direct in zip(stacks, self.rows, self.written, strict=True)
             ]
-            made = self.body([*carry, *given, *held], into if any(self.written) else None)
+            own = None if carry is start else carry
+            made = self.onward([*carry, *given, *held], own, into)
             carry = made[:carries]
             for stack, value, direct in zip(stacks, made[carries:], self.written, strict=True):
                 if not direct:

@@ -39,10 +39,11 @@ _NO_TARGETS: Final[dict[int, int]] = {}
 class Variant:
     """A recording for a pattern of target buffers, and the memory that its call allocates.
 
-    ``kept``: the memory with cached prepared operands.
+    ``kept``: the memory with cached prepared operands. ``guarded``: whether targets stay unchanged
+    if an op fails.
     """
 
-    __slots__ = ("arena", "fresh", "kept", "pairs", "recording", "required", "targets")
+    __slots__ = ("arena", "fresh", "guarded", "kept", "pairs", "recording", "required", "targets")
 
     def __init__(
         self,
@@ -50,8 +51,10 @@ class Variant:
         targets: dict[int, int],
         recording: Recording,
         kept: KernelBuffer | None = None,
+        private: bool = False,
     ) -> None:
         self.targets = targets
+        self.guarded = bool(targets) and not private
         self.recording = recording
         self.kept = kept
         self.pairs = [(o, i) for o, i in targets.items() if i >= 0] if targets else []
@@ -177,11 +180,23 @@ class Plan:
                     return made
             variant = self.base if self.keeper is None else self.keeper.variant(inputs)
             return self._run(variant, inputs, [None] * len(self.draft.outputs))
+        return self._into(inputs, into, private=False)
+
+    def onward(self, inputs: Sequence[Any], into: Sequence[Any]) -> list[Any]:
+        """Run as a call does, with targets that are the caller's alone.
+
+        They are dropped if an op fails, so the run does not wait to know that none did.
+        """
+        if self.engine.tells_late:
+            self.engine.last = self.draft
+        return self._into(inputs, into, private=True)
+
+    def _into(self, inputs: Sequence[Any], into: Sequence[Any], private: bool) -> list[Any]:
         for target in into:
             if target is not None and target.stamp > 0:
                 target.stamp = 0
-        fitting = next((v for v in self._variants if v.fits(inputs, into)), None)
-        variant = fitting or self._variant(inputs, into)
+        known = (v for v in self._variants if v.guarded is not private and v.fits(inputs, into))
+        variant = next(known, None) or self._variant(inputs, into, private)
         if variant.required > self.required_bytes:
             made = self._run(self.base, inputs, [None] * len(into))
             return copied(self.pool.memory, made, into)
@@ -211,11 +226,11 @@ class Plan:
                 pool.in_use += nbytes
                 outputs[number] = KernelBuffer(pool, handle, idle, nbytes)
             late, words = self.engine.tells_late, self._nothing
-            if late and variant.targets:
+            if late and variant.guarded:
                 # An in-place result must not be computed from a failed input.
                 for i in self.given:
                     verify(inputs[i])
-            if late and self.status and not variant.targets:
+            if late and self.status and not variant.guarded:
                 page, start, words = self.engine.board.take(
                     self.block_bytes, bool(self.draft.host_bytes)
                 )
@@ -262,7 +277,7 @@ class Plan:
             nothing if variant.kept is None else variant.kept.handle,
         )
         handles += [b.handle for b in outputs]
-        now = variant.targets or not self.engine.tells_late
+        now = variant.guarded or not self.engine.tells_late
         # Words that are reported later are zero already.
         if self.draft.host_bytes or (self.status and now):
             packed, buffers = self.block.pack(inputs)
@@ -329,7 +344,7 @@ class Plan:
         """Return the recording for outputs that are written to targets."""
         return self.recorder.record(targets)
 
-    def _variant(self, inputs: Sequence[Any], into: Sequence[Any]) -> Variant:
+    def _variant(self, inputs: Sequence[Any], into: Sequence[Any], private: bool) -> Variant:
         """Return the recording for a pattern of targets, recorded at its first use."""
         targets: dict[int, int] = {}
         for output, target in enumerate(into):
@@ -337,9 +352,14 @@ class Plan:
                 same = [i for i, given in enumerate(inputs) if given is target]
                 targets[output] = APART if not same else same[0] if len(same) == 1 else SHARED
         for variant in self._variants:
-            if variant.targets == targets:
+            if variant.targets == targets and variant.guarded is not private:
                 return variant
-        made = Variant(self, targets, self.recording(targets))
+        made = Variant(
+            self,
+            targets,
+            self.recorder.record(targets, private=True) if private else self.recording(targets),
+            private=private,
+        )
         self._variants = [made, *self._variants[: _PATTERNS - 1]]
         return made
 

@@ -126,9 +126,10 @@ class Recorder:
         *,
         kept: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
         without: Collection[tuple[int, int]] = (),
+        private: bool = False,
     ) -> Recording:
         """Return the launches in the device's form; the arguments are those of :meth:`laid`."""
-        laid = self.laid(targets, kept, without)
+        laid = self.laid(targets, kept, without, private)
         steps = self.steps(laid, laid.builds)
         queue = self.engine.queue
         recorded = tuple(queue.record(one, self.slots.count) for one in steps)
@@ -150,19 +151,21 @@ class Recorder:
         targets: Targets,
         kept: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
         without: Collection[tuple[int, int]] = (),
+        private: bool = False,
     ) -> Laid:
         """Return the launches for outputs written to ``targets``, the others to fresh memory.
 
         A target is the number of the input with the same buffer, or APART or SHARED. ``kept``:
         scratch memory that outlives a run, by task and number. ``without``: the launches to omit,
-        by task and order.
+        by task and order. ``private``: whether a failed op may leave targets changed; otherwise the
+        launches that write them are a second list.
         """
         draft, works, tasks = self.draft, self.works, self.draft.tasks
-        fails = max(self.status, default=-1)
+        fails = -1 if private else max(self.status, default=-1)
         aliases, late = self._aliases(targets, fails)
         layout = lay_out(tasks, works, draft.outputs, self.align, aliases, late, kept)
         lists: list[list[tuple[Launched, Arguments]]] = [[]]
-        split = bool(self.status) and bool(targets)
+        split = bool(self.status) and bool(targets) and not private
         for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
             if split and number == fails + 1:
                 lists.append([])
@@ -180,6 +183,21 @@ class Recorder:
             launch, arguments = self._copy(layout, piece, output)
             lists[-1].append((Launched(-1, "copy", launch), arguments))
         return Laid(lists, layout.nbytes)
+
+    def in_place(self, outputs: int) -> list[int]:
+        """Return the first outputs that need no copy in place of the input with the same number.
+
+        Elsewhere they do: they are that input with a part overwritten.
+        """
+        aliases, _ = self._aliases({n: n for n in range(outputs)}, -1)
+        copying = {
+            piece
+            for task, work in zip(self.draft.tasks, self.works, strict=True)
+            if any(launch.copies is not None for launch in work.launches)
+            for piece in task.outputs
+        }
+        made = self.draft.outputs[:outputs]
+        return [n for n, piece in enumerate(made) if piece in aliases and piece in copying]
 
     def _aliases(self, targets: Targets, fails: int) -> tuple[dict[Piece, Piece], dict[Piece, int]]:
         """Return the inputs that outputs may overwrite, and the outputs that are copied last."""

@@ -22,6 +22,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import MOVEMENTS
 from calor_kernel.contract.work import LOWERINGS
 from calor_kernel.device.protocol import Device
+from calor_kernel.library.attention import CacheFuser
 from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning import engine
 from calor_kernel.planning.compiling import STRUCTURAL
@@ -61,9 +62,9 @@ class Engine(engine.Engine):
 
     @cached_property
     def fusers(self) -> tuple[Fuser, ...]:
-        """The library's fuser, which drops unused results, and the backend's or installed ones."""
+        """The library's own, without which ops would do what is not needed, and others."""
         others = installed_fusers().values() if self.own_fusers is None else self.own_fusers
-        return (SortFuser(), *others)
+        return (SortFuser(), CacheFuser(), *others)
 
     @contextmanager
     def naming(self) -> Iterator[None]:

@@ -76,15 +76,18 @@ def _by_mma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
     )
 
 
-_BY_SPLITS: Final[Way[Task]] = Way(
-    "split keys",
-    lambda task, request: split_refusal(task.problem, request),
-    lambda task, request: forward_by_splits(task.problem, request),
-)
+def _by_splits() -> Way[Task]:
+    return Way(
+        "split keys",
+        lambda task, request: split_refusal(task.problem, request),
+        lambda task, request: forward_by_splits(task.problem, request),
+    )
+
+
 # The ways of each op, the most promising first.
 FORWARD: Final[Table[Task]] = Table(
     "attention",
-    *(_by_tiles(forward_by_tiles), _BY_SPLITS, _by_mma(forward_by_mma)),
+    *(_by_tiles(forward_by_tiles), _by_splits(), _by_mma(forward_by_mma)),
     _by_simt(forward_by_simt),
 )
 GRADIENT: Final[Table[Task]] = Table(

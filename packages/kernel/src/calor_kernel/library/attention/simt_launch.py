@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, Output, Request, Work
@@ -48,7 +47,7 @@ def simt_plan(problem: Attention, width: int, info: DeviceInfo, sums: int = 1) -
     large = SimtPlan(16, 8, 32, 8, 4, _power(min(columns, most)), access)
     small = SimtPlan(16, 8, 16, 4, 2, _power(min(columns, 4)), access)
     plans = [small, replace(small, values=_power(min(columns, 2)))]
-    if not wide and exceeds(p.queries, _SMALL) and exceeds(p.keys, _SMALL):
+    if not wide and p.queries > _SMALL and p.keys > _SMALL:
         plans[:0] = [large, replace(large, values=_power(min(columns, 4)))]
     return next((one for one in plans if one.shared_bytes(item) <= info.shared_bytes), plans[-1])
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
+from calor_kernel.language.declared import CHANGES, READS
 from calor_kernel.library.attention.mma_tiles import LOG2_E, power_of_two
 from calor_kernel.library.attention.operands import (
     KernelOperands,
@@ -30,6 +31,8 @@ from calor_kernel.library.attention.operands import (
 )
 from calor_kernel.library.math import exp, log
 
+M = TypeVar("M")
+N = TypeVar("N")
 # Splits that are read together, since one after the other would take as long as the sums.
 _TOGETHER = 16
 
@@ -80,6 +83,18 @@ class SplitPlan:
     def place(self, v: int) -> kl.Number:
         """Return the first feature of a lane's vector."""
         return (kl.unit_position() % self.lanes + v * self.lanes) * self.access
+
+
+@dataclass(frozen=True, slots=True)
+class Caches(Generic[M, N]):
+    """Dense keys and values, of which the launch writes a row at the place that ``place`` holds.
+
+    The row is that of the operands' key and value, whose rows are no others.
+    """
+
+    keys: Annotated[M, CHANGES]
+    values: Annotated[M, CHANGES]
+    place: Annotated[M, READS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +235,29 @@ class Softmax:
                 self.sums[r, v] = sums[v]
 
 
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A row of a cache that is read from other memory, from ``at`` on, and its place."""
+
+    rows: Rows
+    place: kl.Number
+
+    @kl.helper
+    def store(
+        self, cache: Rows, start: kl.Number, end: kl.Number, count: int, plan: SplitPlan
+    ) -> None:
+        """Write the row to the cache if it is between two places."""
+        if (self.place >= start) & (self.place < end) & (kl.unit_position() < plan.lanes):
+            for v in range(count):
+                feature = plan.place(v)
+                value = row_vector(self.rows, self.rows.at, v, True, False, plan)
+                if feature < self.rows.width:
+                    cache.memory.store(cache.at + self.place * cache.row_step + feature, value)
+
+
 @kl.helper
 def row_vector(
-    rows: Rows, at: kl.Number, v: int, there: kl.Mask, full: bool, plan: SplitPlan
+    rows: Rows, at: kl.Index, v: int, there: kl.Mask, full: bool, plan: SplitPlan
 ) -> kl.Number:
     """Return a vector of a row; zeros if it is not ``there``, or has no such features."""
     place = plan.place(v)
@@ -237,14 +272,22 @@ def row_vector(
 @kl.helper
 def taken_rows(
     rows: Rows, places: Sequence[kl.Number], there: Sequence[kl.Mask], count: int, full: bool,
-    plan: SplitPlan,
+    plan: SplitPlan, new: NewRow | None = None,
 ) -> list[kl.Number]:  # fmt: skip
     """Return the vectors of a lane of some rows, all of the first row first."""
-    return [
-        row_vector(rows, rows.at + place * rows.row_step, v, seen, full, plan)
-        for place, seen in zip(places, there, strict=True)
-        for v in range(count)
-    ]
+    made = []
+    for place, seen in zip(places, there, strict=True):
+        old = seen if new is None else seen & (place != new.place)
+        for v in range(count):
+            made.append(row_vector(rows, rows.at + place * rows.row_step, v, old, full, plan))
+    if new is not None:
+        for i, (place, seen) in enumerate(zip(places, there, strict=True)):
+            for v in range(count):
+                value = made[i * count + v]
+                if seen & (place == new.place):
+                    value = row_vector(new.rows, new.rows.at, v, True, full, plan)
+                made[i * count + v] = value
+    return made
 
 
 @kl.helper
@@ -308,6 +351,7 @@ def attend_split(
     blocks: kl.Size,
     splits: kl.Size,
     length: kl.Size,
+    caches: Caches[kl.Pointer, kl.Number] | None,
     g: KernelOperands,
     *,
     plan: SplitPlan,
@@ -316,6 +360,7 @@ def attend_split(
     """Attend to ``length`` keys from x on, for a key head and a block of its rows from y, batch z.
 
     ``flags`` counts the finished cubes of each block of rows, the last of which joins the splits.
+    With ``caches``, keys and values are those but for one row, which the cube of its place writes.
     """
     dtype, n, position = total.dtype, kl.cube_position(2), kl.cube_position(1)
     key_head = position // blocks
@@ -335,12 +380,23 @@ def attend_split(
     stop = kl.min(start + length, g.keys)
     if form.causal:
         stop = kl.min(stop, g.queries)
+    new_key, new_value = None, None
+    if caches is not None:
+        start_at = caches.place[0]
+        last = (g.keys - 1).to(start_at.dtype)
+        place = kl.max(kl.min(start_at, last), 0).to(g.keys.dtype)
+        new_key, new_value = NewRow(keys, place), NewRow(values, place)
+        keys = cached_rows(caches.keys, keys, g, n, key_head)
+        values = cached_rows(caches.values, values, g, n, key_head)
+        if mine.first == 0:
+            new_key.store(keys, start, start + length, plan.features, plan)
+            new_value.store(values, start, start + length, plan.values, plan)
     for begin in kl.loop_range(start, stop, plan.teams * plan.unroll):
         at = [begin + (u * plan.teams + team) for u in range(plan.unroll)]
         there = [key < stop for key in at]
         # All loads are issued before the first is used.
-        of_keys = taken_rows(keys, at, there, plan.features, plan.full[0], plan)
-        of_values = taken_rows(values, at, there, plan.values, plan.full[1], plan)
+        of_keys = taken_rows(keys, at, there, plan.features, plan.full[0], plan, new_key)
+        of_values = taken_rows(values, at, there, plan.values, plan.full[1], plan, new_value)
         scores = scores_of(queries, [x.to(dtype) for x in of_keys], plan)
         weighted = [x.to(dtype) for x in of_values]
         for r in range(plan.rows):
@@ -353,6 +409,15 @@ def attend_split(
     write_rows(softmax, mine, to, split, plan)
     if flags is not None:
         join_if_last(flags, mine, to, plan)
+
+
+@kl.helper
+def cached_rows(
+    memory: kl.Pointer, like: Rows, g: KernelOperands, n: kl.Number, key_head: kl.Number
+) -> Rows:
+    """Return the rows of a key head in a dense cache, as wide as others."""
+    at = (n * g.key_heads + key_head) * g.keys * like.width
+    return Rows(memory, at, g.keys, like.width, like.width)
 
 
 @kl.helper

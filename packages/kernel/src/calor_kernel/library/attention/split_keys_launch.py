@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import uint32
-from calor_kernel.contract.choices import exceeds, greatest, least
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Flags, Output, Request, Work
@@ -24,7 +24,12 @@ from calor_kernel.library.attention.operands import (
     operands_of,
 )
 from calor_kernel.library.attention.problem import Attention
-from calor_kernel.library.attention.split_keys import SplitPlan, attend_split, join_splits
+from calor_kernel.library.attention.split_keys import (
+    Caches,
+    SplitPlan,
+    attend_split,
+    join_splits,
+)
 from calor_kernel.library.steps import Steps
 
 # Maximum of queries, and of rows of a cube.
@@ -51,7 +56,7 @@ def split_refusal(problem: Attention, request: Request) -> str | None:
         return "the device has no planes"
     # Heads that fill the device attend faster by whole tiles.
     most = MOST_QUERIES - int(p.batch * p.heads >= info.cores)
-    if exceeds(p.queries, most):
+    if p.queries > most:
         return f"there are more than {most} queries"
     if not p.values:
         return "there are no values"
@@ -107,6 +112,21 @@ def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
 
 def forward_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the work of the forward pass."""
+    out, total = Bound(Output(0), problem.dtype), Bound(Output(1), problem.accumulate)
+    steps = Steps()
+    add_splits(steps, problem, request, out, total)
+    yield steps.work()
+
+
+def add_splits(
+    steps: Steps,
+    problem: Attention,
+    request: Request,
+    out: Bound,
+    total: Bound,
+    caches: Caches[Bound, int] | None = None,
+) -> None:
+    """Add the launches of the forward pass; with ``caches``, key and value are a row of them."""
     p, info = problem, request.info
     plan = _plan(p, info)
     count = p.group * p.queries
@@ -114,8 +134,7 @@ def forward_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
     heads = p.batch * p.key_heads * blocks
     length = _length(p.keys, -(-_CUBES * info.cores // heads), plan)
     splits = greatest(1, -(-p.keys // length))
-    out, total = Bound(Output(0), p.dtype), Bound(Output(1), p.accumulate)
-    steps, index = Steps(), index_of(p, request)
+    index = index_of(p, request)
     own: dict[str, Bound | None] = {"sums": None, "numbers": None}
     split = splits > 1
     joins = split and info.has("forward_progress") and info.has("atomics")
@@ -132,6 +151,7 @@ def forward_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
         blocks=blocks,
         splits=splits,
         length=length,
+        caches=caches,
         g=operands_of(p, plan.access),
         plan=replace(plan, split=split),
         form=ScoreForm(p.kinds, p.causal, contiguous=contiguous(p)),
@@ -152,7 +172,6 @@ def forward_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
             plan=plan,
             **own,
         )
-    yield steps.work()
 
 
 def _length(keys: int, wanted: int, plan: SplitPlan) -> int:
