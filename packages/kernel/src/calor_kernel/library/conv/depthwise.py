@@ -72,13 +72,17 @@ def depthwise_rows(
         at = x_steps.at(image, group) + top * x_steps.inner
         to = c_steps.at(image, group) + y * c_steps.line
         of = group * w_steps.outer
-        weights = []
-        for r in kl.range(outputs):
-            first = of + r * w_steps.middle
-            weights.append(
-                [[w[first + k * w_steps.inner + j * w_steps.line] for j in kl.range(along.taps)]
-                 for k in kl.range(down.taps)]
-            )  # fmt: skip
+        def weight(i: int, j: int, r: int) -> kl.Number:
+            place = of + r * w_steps.middle + i * w_steps.inner + j * w_steps.line
+            return w[place].to(accumulate)
+
+        few = down.taps * along.taps * outputs <= _HELD
+        held = {
+            (k, j, r): weight(k, j, r)
+            for k in kl.range(down.taps if few else 0)
+            for j in kl.range(along.taps)
+            for r in kl.range(outputs)
+        }
 
         def add(acc: kl.Registers, left: kl.Number, masks: list[list[kl.Mask]] | None) -> None:
             for far, windows in alike.items():
@@ -89,8 +93,9 @@ def depthwise_rows(
                         wider = value.to(accumulate)
                         for i, k in windows:
                             for r in kl.range(outputs):
-                                weight = kl.splat(weights[r][k][j].to(accumulate), lanes)
-                                acc[i, r] = multiply_add(weight, wider, acc[i, r])
+                                scale = held[k, j, r] if few else weight(k, j, r)
+                                scale = kl.splat(scale, lanes)
+                                acc[i, r] = multiply_add(scale, wider, acc[i, r])
 
         for o in kl.range(0, wide.count, lanes):
             left = o * along.stride + wide.start
@@ -240,6 +245,8 @@ _OUTPUTS, _TAPS = 4, 31
 _SUMS = 25
 # Maxima of the rows of a block, and of its products with a vector.
 _BLOCK, _UNROLLED = 8, 400
+# Maximum of weights that stay in registers; others are read when they are multiplied.
+_HELD = 12
 # Bytes of the result of a cube.
 _GRAIN = 1 << 16
 
