@@ -72,6 +72,7 @@ def depthwise_rows(
         at = x_steps.at(image, group) + top * x_steps.inner
         to = c_steps.at(image, group) + y * c_steps.line
         of = group * w_steps.outer
+
         def weight(i: int, j: int, r: int) -> kl.Number:
             place = of + r * w_steps.middle + i * w_steps.inner + j * w_steps.line
             return w[place].to(accumulate)
