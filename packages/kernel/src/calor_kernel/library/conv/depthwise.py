@@ -7,11 +7,11 @@ element of the input gradient computes its whole sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output
@@ -23,7 +23,6 @@ from calor_kernel.library.conv.row_windows import (
     Back,
     Extent,
     GivenRows,
-    SeenRows,
     ask_ahead,
     each_row,
     masks_of,
@@ -33,7 +32,6 @@ from calor_kernel.library.conv.row_windows import (
 from calor_kernel.library.conv.vector_tiles import (
     LineStrides,
     Strides,
-    add_products,
     below,
     multiply_add,
     sums,
@@ -46,52 +44,85 @@ def depthwise_rows(
     x: kl.In,
     w: kl.In,
     c: kl.Out,
-    over: SeenRows[kl.Number],
+    over: GivenRows[kl.Number],
+    blocks: kl.Size,
     groups: kl.Size,
+    wide: Extent[kl.Number],
     x_steps: Strides[kl.Number],
     w_steps: LineStrides[kl.Number],
     c_steps: LineStrides[kl.Number],
     *,
     along: Along,
-    dilation: int,
+    down: Along,
+    rows: int,
     outputs: int,
     lanes: int,
     accumulate: DType,
 ) -> None:
-    """Compute rows of pixels of ``outputs`` output channels each.
+    """Compute blocks of ``rows`` rows of pixels of ``outputs`` output channels each.
 
-    The inner axis of x is its rows. The axes of w are groups, output channels and rows of taps.
+    Each input is read once for all rows of a block; a plane has ``blocks`` of them. The inner axis
+    of x is its rows. The axes of w are groups, output channels and rows of taps.
     """
+    high, alike = over.high, windows_of_rows(down, rows)
 
-    def add_row(acc: kl.Registers, taps: Iterable[kl.Number], of: kl.Number) -> None:
-        for k, value in enumerate(list(taps)):
-            weights = [w[of + k * w_steps.line + r * w_steps.middle] for r in kl.range(outputs)]
-            add_products(acc, weights, [value.to(accumulate)])
-
-    def row(line: kl.Number, image: kl.Number, group: kl.Index, y: kl.Number) -> None:
-        top = y * over.stride + over.high.start
-        begin, end = over.inside(top, dilation)
+    def block(line: kl.Number, image: kl.Number, group: kl.Index, number: kl.Number) -> None:
+        y = number * rows
+        top = y * down.stride + high.start
         at = x_steps.at(image, group) + top * x_steps.inner
-        of = group * w_steps.outer
         to = c_steps.at(image, group) + y * c_steps.line
-        for o in kl.range(0, over.wide.count, lanes):
-            left = o * along.stride + over.wide.start
-            acc = kl.registers((outputs, 1), accumulate, lanes)
-            ask_ahead(x, at + left, x_steps.inner, over.stride, along, lanes)
-            if (left >= 0) and (left + along.spread(lanes) <= over.wide.size):
-                for k in kl.range(begin, end):
-                    seen = at + k * dilation * x_steps.inner + left
-                    add_row(acc, read_taps(x, seen, along, lanes), of + k * w_steps.inner)
-            else:
-                masks = masks_of(left, along, lanes, over.wide.size)
-                for k in kl.range(begin, end):
-                    seen = at + k * dilation * x_steps.inner + left
-                    add_row(acc, read_taps(x, seen, along, lanes, masks), of + k * w_steps.inner)
-            inside = below(over.wide.count - o, lanes)
-            for r in kl.range(outputs):
-                c.store(to + r * c_steps.inner + o, acc[r, 0].to(c.dtype), mask=inside)
+        of = group * w_steps.outer
 
-    each_row(over, over.high.count, groups, row)
+        def weight(i: int, j: int, r: int) -> kl.Number:
+            place = of + r * w_steps.middle + i * w_steps.inner + j * w_steps.line
+            return w[place].to(accumulate)
+
+        few = down.taps * along.taps * outputs <= _HELD
+        held = {
+            (k, j, r): weight(k, j, r)
+            for k in kl.range(down.taps if few else 0)
+            for j in kl.range(along.taps)
+            for r in kl.range(outputs)
+        }
+
+        def add(acc: kl.Registers, left: kl.Number, masks: list[list[kl.Mask]] | None) -> None:
+            for far, windows in alike.items():
+                row = top + far
+                if (row >= 0) & (row < high.size):
+                    seen = at + far * x_steps.inner + left
+                    for j, value in enumerate(read_taps(x, seen, along, lanes, masks)):
+                        wider = value.to(accumulate)
+                        for i, k in windows:
+                            for r in kl.range(outputs):
+                                scale = held[k, j, r] if few else weight(k, j, r)
+                                scale = kl.splat(scale, lanes)
+                                acc[i, r] = multiply_add(scale, wider, acc[i, r])
+
+        for o in kl.range(0, wide.count, lanes):
+            left = o * along.stride + wide.start
+            acc = kl.registers((rows, outputs), accumulate, lanes)
+            ask_ahead(x, at + left, x_steps.inner, rows * down.stride, along, lanes)
+            if (left >= 0) and (left + along.spread(lanes) <= wide.size):
+                add(acc, left, None)
+            else:
+                add(acc, left, masks_of(left, along, lanes, wide.size))
+            inside = below(wide.count - o, lanes)
+            for i in kl.range(rows):
+                if y + i < high.count:
+                    for r in kl.range(outputs):
+                        place = to + i * c_steps.line + r * c_steps.inner + o
+                        c.store(place, acc[i, r].to(c.dtype), mask=inside)
+
+    each_row(over, blocks, groups, block)
+
+
+def windows_of_rows(down: Along, rows: int) -> dict[int, list[tuple[int, int]]]:
+    """Return the rows that a block of windows reads, each with the windows and taps that do."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for i in range(rows):
+        for k in range(down.taps):
+            found.setdefault(i * down.stride + k * down.dilation, []).append((i, k))
+    return dict(sorted(found.items()))
 
 
 @kl.kernel
@@ -208,10 +239,15 @@ def add_windows(
             acc[phase] = multiply_add(weight, read[further], acc[phase])
 
 
-# Maxima of the output channels of an input channel, and of taps along a row, in one kernel.
+# Maxima of the output channels of an input channel, and of taps along a row or down an image, in
+# one kernel.
 _OUTPUTS, _TAPS = 4, 31
 # Vectors of sums in the registers of a unit.
 _SUMS = 25
+# Maxima of the rows of a block, and of its products with a vector.
+_BLOCK, _UNROLLED = 8, 400
+# Maximum of weights that stay in registers; others are read when they are multiplied.
+_HELD = 12
 # Bytes of the result of a cube.
 _GRAIN = 1 << 16
 
@@ -223,7 +259,21 @@ def depthwise_refusal(problem: Correlation, to: Placement) -> str | None:
         return "it has three spatial axes, or rows that are not contiguous"
     if problem.depth.size != 1 or problem.leads[2].size > _OUTPUTS:
         return f"a group has several input or more than {_OUTPUTS} output channels"
-    return f"a row has more than {_TAPS} taps" if axes[2].terms > _TAPS else None
+    over = max(axes[1].terms, axes[2].terms) > _TAPS
+    return f"its window has more than {_TAPS} taps along an axis" if over else None
+
+
+def _rows(high: Axis[int], taps: int, outputs: int, info: DeviceInfo) -> int:
+    """Return the rows of a block: few passes, each of which reads few rows."""
+    most = _BLOCK if info.native.get("vector_registers", 16) >= 32 else _BLOCK // 2
+    most = max(1, min(most // outputs, _UNROLLED // taps))
+    count = hinted(high.count)
+
+    def cost(rows: int) -> int:
+        reach = (rows - 1) * high.result + (high.terms - 1) * high.summed + 1
+        return int(-(-count // rows) * (min(reach, rows * high.terms) + 1))
+
+    return min(range(1, most + 1), key=cost)
 
 
 def depthwise_forward(problem: Correlation, to: Placement, info: DeviceInfo) -> Launch:
@@ -231,22 +281,27 @@ def depthwise_forward(problem: Correlation, to: Placement, info: DeviceInfo) -> 
     images, groups, outputs = problem.leads
     _, high, wide = three(problem)
     accumulate, lanes = vectors(problem, info)
-    rows = images.size * groups.size * high.count
-    turns = max(1, _GRAIN // (wide.count * outputs.size * problem.a.dtype.itemsize))
+    rows = _rows(high, high.terms * wide.terms, outputs.size, info)
+    blocks = -(-high.count // rows)
+    total = images.size * groups.size * blocks
+    turns = max(1, _GRAIN // (rows * wide.count * outputs.size * problem.a.dtype.itemsize))
     return launch(
         depthwise_rows,
-        Grid.line(-(-rows // turns)),
+        Grid.line(-(-total // turns)),
         effort(problem, "conv depthwise"),
         x=operand(0, problem.a),
         w=operand(1, problem.b),
         c=Bound(to.memory, problem.a.dtype),
-        over=SeenRows(rows, turns, high.terms, high.result, _extent(high), _extent(wide)),
+        over=GivenRows(total, turns, _extent(high), wide.size, wide.count),
+        blocks=blocks,
         groups=groups.size,
+        wide=_extent(wide),
         x_steps=Strides(images.a, groups.a, high.a),
         w_steps=LineStrides(groups.b, outputs.b, high.b, wide.b),
         c_steps=LineStrides(*to.leads, to.axes[1]),
         along=Along(wide.terms, wide.result, wide.summed),
-        dilation=high.summed,
+        down=Along(high.terms, high.result, high.summed),
+        rows=rows,
         outputs=outputs.size,
         accumulate=accumulate,
         lanes=lanes,

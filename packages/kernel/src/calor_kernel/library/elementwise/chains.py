@@ -43,7 +43,7 @@ _RESULTS: Final = 6
 _WEIGHT: Final = 400
 # Maximum cost of a value that is recomputed for each element of a broadcast.
 _CHEAP: Final = 8
-# In a graph of more nodes a chain has one result, since what each node depends on takes much memory.
+# In a graph of more nodes a chain has one result, since what nodes depend on takes much memory.
 _LARGE: Final = 20000
 
 

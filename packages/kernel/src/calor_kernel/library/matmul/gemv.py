@@ -9,6 +9,7 @@ alone.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from calor.dtypes import DType
 from calor_kernel import language as kl

@@ -15,7 +15,7 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import DType
-from calor_kernel.contract.choices import greatest, least, spec_of
+from calor_kernel.contract.choices import exceeds, greatest, least, spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import (
     Argument,
@@ -38,6 +38,7 @@ from calor_kernel.library.reduce.launches import (
     rows_launch,
     span_of,
 )
+from calor_kernel.library.reduce.moments import joined, moments_of, of_pieces
 from calor_kernel.library.reduce.program import (
     Program,
     found_by,
@@ -53,6 +54,8 @@ _WORTH_MORE_LAUNCHES: Final = 4096
 # much as a cube needs to read this.
 _WHOLE: Final = 1 << 19
 _LEAST, _MOST = 1 << 16, 1 << 20
+# Minimum of terms of a piece, of several that a mean and a variance are joined of.
+_PIECE = 16
 # Sufficient numbers of cubes, of one unit and of many.
 _ENOUGH, _ENOUGH_TEAMS = 32, 512
 
@@ -129,7 +132,7 @@ class _Plan(Steps):
         known = dict(zip(program.memory, job.sources, strict=True))
         targets = dict(zip(program.results, job.targets, strict=True))
         left = [n for n in targets if schedule.along[n]]
-        for walk in range(schedule.count):
+        for walk in range(self._moments(problem, known, targets), schedule.count):
             wanted = found_by(schedule, walk)
             if not walk:
                 wanted += numbers_along(schedule)
@@ -154,6 +157,58 @@ class _Plan(Steps):
             known.update(zip(wanted, places, strict=True))
         if left:
             self._write(problem, known, left)
+
+    def _moments(
+        self, problem: Problem, known: dict[int, Placed], targets: Mapping[int, Placed]
+    ) -> int:
+        """Add the launches of a mean and a variance by pieces, and return the passes they do."""
+        program, job, schedule = problem.program, problem.job, problem.schedule
+        found = moments_of(schedule) if len(job.axes) > 1 else None
+        if found is None or exceeds(_PIECE, prod(job.shape[a] for a in job.axes[1:])):
+            return 0
+        outer, *inner = job.axes
+        part, operands = of_pieces(program, found, known)
+        shape = tuple(n for a, n in enumerate(job.shape) if a not in inner)
+        at = [a for a in range(len(job.shape)) if a not in inner].index(outer)
+        dtype = program.dtype(found.total)
+        rooms = [self.placed(shape, dtype) for _ in range(2)]
+        terms = prod(job.shape[a] for a in inner)
+        given = problem.part(operands, rooms, known)
+        alone = [n for n in part.memory if part.operands[n].role == "row"]
+        sources = [
+            replace(source, view=_along(source.view, at, shape[at])) if n in alone else source
+            for n, source in zip(part.memory, given.sources, strict=True)
+        ]
+        counts = [n for n in operands if n in program.numbers]
+        numbers = [
+            float(terms) if n == found.count else number
+            for n, number in zip(counts, given.numbers, strict=True)
+        ]
+        piece = replace(given, axes=tuple(inner), sources=tuple(sources), numbers=tuple(numbers))
+        first = Problem(part, piece, self.info)
+        if is_across(first) or self._is_long(first):
+            del self.scratch[-2:]
+            return 0
+        self.launches.append(rows_launch(first))
+        wanted = [n for walk in range(2) for n in found_by(schedule, walk)]
+        wanted += numbers_along(schedule)
+        both, others = joined(program, found, wanted, known)
+        places = [
+            targets[n] if n in targets else self.placed(job.rows, program.dtype(n)) for n in wanted
+        ]
+        rest = problem.part(others, places, known)
+        total = rooms[0]
+        lone = View(job.rows, _without(total.view.strides, at), dtype)
+        second = replace(
+            rest,
+            shape=shape,
+            axes=(at,),
+            sources=(*rooms, Placed(total.memory, lone), *rest.sources),
+            numbers=(float(shape[at]), float(terms), 0.0, *rest.numbers),
+        )
+        self.run(both, second)
+        known.update(zip(wanted, places, strict=True))
+        return 2
 
     def _write(self, problem: Problem, known: Mapping[int, Placed], left: Collection[int]) -> None:
         """Add the elementwise launches that write results along rows, from known values."""
@@ -291,6 +346,19 @@ class _Plan(Steps):
 def _whole(problem: Problem) -> Launch:
     """Return the launch of an undivided pass."""
     return columns_launch(problem) if is_across(problem) else rows_launch(problem)
+
+
+def _along(view: View, axis: int, size: int) -> View:
+    """Return a view of one value a row, repeated along one more axis."""
+    shape, strides = list(view.shape), list(view.strides)
+    shape.insert(axis, size)
+    strides.insert(axis, 0)
+    return View(tuple(shape), tuple(strides), view.dtype, view.offset)
+
+
+def _without(strides: Sequence[int], axis: int) -> tuple[int, ...]:
+    """Return strides without those of an axis."""
+    return (*strides[:axis], *strides[axis + 1 :])
 
 
 def _repeated(view: View, job: Job) -> View:
