@@ -324,7 +324,8 @@ def _places(graph: Graph, units: Iterable[Unit], made: Container[int]) -> dict[U
     A group that makes several results of the graph, of few intermediate values, comes after all:
     results in place are written after the last possible failure, and copied if they come before.
     """
-    places, wanted = {}, frozenset(graph.outputs)
+    places: dict[Unit, int] = {}
+    wanted = frozenset(graph.outputs)
     for unit in units:
         if isinstance(unit, int):
             places[unit] = unit
