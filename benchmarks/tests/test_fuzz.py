@@ -196,6 +196,13 @@ def test_a_run_writes_its_rows_and_says_the_worst(
     assert f"--repeat '{line}'" in printed
 
 
+def test_gradients_behind_a_bend_may_be_further_apart() -> None:
+    line = "linear bf16 gradient rows=4x k=8 n=8 bias=1 after={} layout=plain"
+    relu, gelu = (sample_of(line.format(name)) for name in ("relu", "gelu"))
+    near = [checking.tolerance(drawn, work_of(drawn), exact=True) for drawn in (relu, gelu)]
+    assert near[0] == 4 * near[1]
+
+
 def test_a_slow_first_call_is_told() -> None:
     row = {"ratio": 1.0, "ours_s": 1e-3, "peer_s": 1e-3, "floor_s": 5e-4, "first_s": 3.2,
            "case": "linear", "note": ""}  # fmt: skip

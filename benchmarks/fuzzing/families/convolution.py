@@ -115,10 +115,11 @@ def _draw_1d(random: Random) -> Parameters:
     channels, filters, size, kernel, stride, dilation, groups = random.choice(_SPEECH)
     if random.random() < 0.3:
         size += random.randint(-9, 9)
-    causal = dilation * (kernel - 1)
+    reach = dilation * (kernel - 1)
+    paddings = {reach // 2: 3} if reach >= size else {reach // 2: 3, 0: 1}
     return {
         "batch": one(random, _BATCHES), "image": (channels, size), "filters": filters,
-        "kernel": kernel, "stride": stride, "padding": one(random, {causal // 2: 3, 0: 1}),
+        "kernel": kernel, "stride": stride, "padding": one(random, paddings),
         "dilation": dilation, "groups": groups, "bias": chance(random, 0.7),
         "after": one(random, {"none": 3, "relu": 1, "gelu": 1}),
     }  # fmt: skip
