@@ -154,6 +154,12 @@ def test_orders_of_axes(backend, op):
     check(backend, op, ROWS[5], "complex64", reordered=True)
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", [r for r in ROWS if r[1][1] == 1 and 0 not in r[0]], ids=str)
+def test_orders_of_axes_of_single_channels(backend, op, row):
+    check(backend, op, row, "float32", reordered=True)
+
+
 def run_work(info, work, arrays, result):
     """Run one candidate of a lowering on lanes."""
     device = LanesDevice(info)

@@ -276,8 +276,13 @@ def _rows(high: Axis[int], taps: int, outputs: int, info: DeviceInfo) -> int:
     return min(range(1, most + 1), key=cost)
 
 
-def depthwise_forward(problem: Correlation, to: Placement, info: DeviceInfo) -> Launch:
-    """Return the launch of a convolution that :func:`depthwise_refusal` takes."""
+def depthwise_forward(
+    problem: Correlation, to: Placement, info: DeviceInfo, source: Bound | None = None
+) -> Launch:
+    """Return the launch of a convolution that :func:`depthwise_refusal` takes.
+
+    ``source``: the memory of the images, by default the first operand.
+    """
     images, groups, outputs = problem.leads
     _, high, wide = three(problem)
     accumulate, lanes = vectors(problem, info)
@@ -289,7 +294,7 @@ def depthwise_forward(problem: Correlation, to: Placement, info: DeviceInfo) -> 
         depthwise_rows,
         Grid.line(-(-total // turns)),
         effort(problem, "conv depthwise"),
-        x=operand(0, problem.a),
+        x=operand(0, problem.a) if source is None else source,
         w=operand(1, problem.b),
         c=Bound(to.memory, problem.a.dtype),
         over=GivenRows(total, turns, _extent(high), wide.size, wide.count),

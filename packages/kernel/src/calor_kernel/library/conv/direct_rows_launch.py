@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
-from calor_kernel.contract.work import Output, Scratch
+from calor_kernel.contract.work import Input, Output, Scratch, View, row_major
 from calor_kernel.library.conv.blueprints import shift
 from calor_kernel.library.conv.depthwise import (
     depthwise_forward,
@@ -104,12 +104,28 @@ def rows_refusal(problem: Correlation, to: Placement, info: DeviceInfo) -> str |
     axes = three(problem)
     if any(a.divide != 1 or a.summed < 1 for a in axes):
         return "its windows are those of a gradient"
-    if depthwise_refusal(problem, to) is None:
+    if depthwise_refusal(_of_dense_images(problem), to) is None:
         return None
     found = _rows(problem, to, info)
     if found.pieces > _MOST_PIECES:
         return f"a vector of output pixels meets more than {_MOST_PIECES} rows"
     return None if max(found.lines.inside) < 1 << 31 else "its images have too many pixels"
+
+
+def _of_dense_images(problem: Correlation) -> Correlation:
+    """Return a problem of the same images in dense memory, such as those with channels last."""
+    images, groups, outputs = problem.leads
+    shape = problem.a.shape
+    steps = row_major(shape)
+    leads = (
+        replace(images, a=steps[0]),
+        replace(groups, a=problem.depth.size * steps[1]),
+        outputs,
+    )
+    axes = tuple(replace(a, a=step) for a, step in zip(problem.axes, steps[2:], strict=True))
+    depth = replace(problem.depth, a=steps[1])
+    a = View(shape, steps, problem.a.dtype)
+    return replace(problem, leads=leads, depth=depth, axes=axes, a=a)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +159,13 @@ def rows_steps(
     axes = three(problem)
     if depthwise_refusal(problem, to) is None:
         steps.launches.append(depthwise_forward(problem, to, info))
+        return
+    dense = _of_dense_images(problem)
+    if depthwise_refusal(dense, to) is None:
+        memory = steps.memory(problem.a.size * problem.a.dtype.itemsize)
+        steps.copy(problem.a, Input(0), memory, info)
+        source = Bound(memory, problem.a.dtype)
+        steps.launches.append(depthwise_forward(dense, to, info, source))
         return
     images, groups, rows = problem.leads
     accumulate, lanes = vectors(problem, info)
