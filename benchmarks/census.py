@@ -136,13 +136,14 @@ def joined(before: Any, document: dict[str, Any]) -> dict[str, Any]:
         return document
     rows = {row["case"]: row for row in before["rows"]}
     rows |= {row["case"]: rows.get(row["case"], {}) | row for row in document["rows"]}
+    left = [one for one in before["failures"] if not any(one.startswith(f"{c}: ") for c in rows)]
     commands = dict.fromkeys([*before["command"].split("; "), document["command"]])
     return {
         **document,
         "command": "; ".join(commands),
         "versions": before["versions"] | document["versions"],
         "rows": list(rows.values()),
-        "failures": [*before["failures"], *document["failures"]],
+        "failures": [*left, *document["failures"]],
     }
 
 

@@ -259,14 +259,18 @@ def memory() -> Iterator[str]:
 
 def census() -> Iterator[str]:
     """Whole steps of models: times, launches and peak memory of calor, and its peers' ratios."""
-    for name in names_of("census-"):
+    names = names_of("census-")
+    if not names:
+        yield "No result is kept yet; `benchmarks/README.md` has the command."
+    for name in names:
         result = newest(name)
         yield from setting(result)
         yield ""
         peers = dict.fromkeys(p for row in result["rows"] for p in row.get("ratios", ()))
         head = ("step", "calor", "launches", "memory beside torch", *(f"/ {p}" for p in peers))
         yield from table(head, (step_of(row, list(peers)) for row in result["rows"]))
-        yield ""
+        if name != names[-1]:
+            yield ""
 
 
 def step_of(row: Result, peers: Sequence[str]) -> tuple[str, ...]:

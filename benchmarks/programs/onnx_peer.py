@@ -29,19 +29,19 @@ class OnnxStep:
         file = io.BytesIO()
         inputs = tuple(x.cpu() for x in eager.inputs)
         names = [f"input{number}" for number in range(len(inputs))]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                torch.onnx.export(eager.module.cpu(), inputs, file, input_names=names, dynamo=False)
-        except Exception as error:
-            problem = f"torch.onnx: {type(error).__name__}: {error}"
-            raise NotImplementedError(problem[:200]) from error
         options = runtime.SessionOptions()
         options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", 0))
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self.session = runtime.InferenceSession(
-            file.getvalue(), options, providers=["CPUExecutionProvider"]
-        )
+        processor = {"providers": ["CPUExecutionProvider"]}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                exported = {"input_names": names, "dynamo": False}
+                torch.onnx.export(eager.module.cpu(), inputs, file, **exported)
+            self.session = runtime.InferenceSession(file.getvalue(), options, **processor)
+        except Exception as error:
+            problem = f"torch.onnx: {type(error).__name__}: {error}"
+            raise NotImplementedError(problem[:200]) from error
         given = {x.name for x in self.session.get_inputs()}
         pairs = zip(names, inputs, strict=True)
         self.inputs = {name: x.numpy() for name, x in pairs if name in given}

@@ -34,8 +34,9 @@ class TorchStep:
         if state is not None:
             given = {k: self.torch.from_numpy(v.copy()) for k, v in state.items()}
             self.module.load_state_dict(given)
-        half = setting.dtype == "bfloat16"
-        self.module.to(self.device, self.torch.bfloat16 if half else self.torch.float32)
+        names = {"bfloat16": "bfloat16", "float64": "float64"}
+        self.dtype = getattr(self.torch, names.get(setting.dtype, "float32"))
+        self.module.to(self.device, self.dtype)
         self.module.train(setting.mode == "training")
         self.inputs = tuple(map(self.given, setting.arrays()))
         training = setting.mode == "training"
@@ -49,8 +50,7 @@ class TorchStep:
     def given(self, array: Array) -> Any:
         """Return an array as a tensor of the step's dtype."""
         made = self.torch.from_numpy(array).to(self.device)
-        half = self.setting.dtype == "bfloat16" and made.is_floating_point()
-        return made.to(self.torch.bfloat16) if half else made
+        return made.to(self.dtype) if made.is_floating_point() else made
 
     def prepare(self) -> None:
         """Make ready what the form of the step needs."""
@@ -90,7 +90,7 @@ class TorchStep:
 
     def host(self, made: Any) -> Array:
         """Return a result as a NumPy array."""
-        found: Array = made.detach().float().cpu().numpy()
+        found: Array = made.detach().double().cpu().numpy()
         return found
 
     def state(self) -> dict[str, Array]:

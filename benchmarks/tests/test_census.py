@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from programs import compared, launches
 from programs.ours import Ours
 from programs.setting import Setting
 
+TOLERANCE = compared.TOLERANCES["float32"]
 STEPS = [(name, mode) for name in models.NAMES for mode in models.load(name).modes]
 # The others take seconds to compile.
 QUICK = {("gpt2", "decoding"), ("dlrm", "inference"), ("graph_network", "inference")}
@@ -48,23 +50,37 @@ def test_a_step_agrees_with_the_reference(name: str, mode: str) -> None:
     theirs, state = reference(setting)
     ours = Ours(setting, "cpu", state)
     if mode == "training":
-        assert not compared.apart_gradients(ours.gradients(), theirs.gradients(), setting)
+        (a, first), (b, second) = ours.gradients(), theirs.gradients()
+        norms = [[found[name] for name in second] for found in (first, second)]
+        assert compared.relative_error(a, b) < TOLERANCE
+        assert compared.relative_error(*norms) < TOLERANCE
     expected = compared.results(theirs, setting)
-    assert not compared.apart(compared.results(ours, setting), expected, setting)
     assert all(np.isfinite(one).all() for one in expected)
+    for one, other in zip(compared.results(ours, setting), expected, strict=True):
+        assert compared.relative_error(one, other) < TOLERANCE
 
 
-def test_results_that_differ_are_told() -> None:
-    setting = Setting("mini_gpt", "training", "float32", "tiny")
-    one = np.ones(3, np.float32)
-    assert not compared.apart([one], [one * 1.0001], setting)
-    assert "relative difference" in compared.apart([one], [one * 1.01], setting)
-    assert "relative difference" in compared.apart([one], [one * np.nan], setting)
-    assert "relative difference" in compared.apart([one], [one[:2]], setting)
-    told = compared.apart_gradients(
-        (1.0, {"a": 1.0, "b": 2.0}), (1.0, {"b": 1.0, "a": 2.0}), setting
+def test_results_are_judged_beside_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = compared.Judge(Setting("mini_gpt", "training", "float32", "tiny"), {}, gpu=False)
+    exact, asked = np.ones(3), []
+    monkeypatch.setattr(judge, "exact", lambda: asked.append(1))
+    monkeypatch.setattr(compared, "results", lambda step, setting: [exact, exact])
+    assert not judge.results([exact, exact * 1.0001], [exact, exact])
+    assert not asked, "float64 is asked where results agree"
+    assert not judge.results([exact, exact * 1.01], [exact, exact * 0.996])
+    assert "0.01 beside float64, the peer's 0.001" in judge.results(
+        [exact, exact * 1.01], [exact, exact * 0.999]
     )
-    assert "norms of the gradients" in told
+    assert "result 0: " in judge.results([exact * np.nan, exact], [exact, exact])
+    assert "result 0: " in judge.results([exact[:2], exact], [exact, exact])
+
+
+def test_norms_of_gradients_are_compared_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = compared.Judge(Setting("mini_gpt", "training", "float32", "tiny"), {}, gpu=False)
+    theirs = (1.0, {"a": 1.0, "b": 2.0})
+    monkeypatch.setattr(judge, "exact", lambda: SimpleNamespace(gradients=lambda: theirs))
+    assert not judge.gradients((1.0, {"b": 2.0, "a": 1.0}), theirs)
+    assert "beside float64" in judge.gradients((1.0, {"a": 2.0, "b": 1.0}), theirs)
 
 
 def test_launches_are_planned_for_a_described_device(tmp_path: Any, capsys: Any) -> None:
