@@ -100,7 +100,7 @@ def operands(shapes, dtype):
 
 
 def same_bits(graph, arrays, info, label):
-    """Check that one launch computes a graph as its single nodes do, and return its results."""
+    """Check that fewer launches give the bits of the single nodes, and return the results."""
     fused, launches = run(graph, arrays, info, (ProductFuser(),))
     assert launches[-1].label.endswith(label)
     plain, more = run(graph, arrays, info, ())
@@ -168,10 +168,16 @@ def test_dots(rows):
     shapes = [(rows, 300), (21, 300), (21,), (rows, 21)]
 
     def chain(x, w, b, r):
-        return calor.gelu(functional.linear(x, w, b)) + r
+        return calor.relu(functional.linear(x, w, b)) + r
 
     graph, arrays = graph_of(chain, float32, shapes), operands(shapes, float32)
     near(same_bits(graph, arrays, ONE_UNIT, "epilogue"), chain, arrays, float32, "highest")
+
+
+def test_dots_before_a_long_expression():
+    shapes = [(3, 300), (21, 300)]
+    graph = graph_of(lambda x, w: calor.gelu(functional.linear(x, w)) * 2.0, float32, shapes)
+    same_bits(graph, operands(shapes, float32), ONE_UNIT, "elementwise.flat")
 
 
 def test_passes_over_a_long_axis():

@@ -91,9 +91,9 @@ def direct_rows(
     first_row, last_row = share(kl.cube_position(1), block_rows, rows_total)
     ends = writer(epilogue, after, c, outer)
     held = None
-    if epilogue is not None:
+    if ends is not None and ends.heavy:
         tiles = [rows * vectors * lanes for rows, vectors in (how.tile, how.rest)]
-        held = kl.private(max(tiles), epilogue.dtype, align=64)
+        held = kl.private(max(tiles), ends.by.dtype, align=64)
     # A stride known at build time needs no registers.
     w_row = how.row_step_of_weights or w_steps.middle
 
@@ -168,7 +168,7 @@ def direct_rows(
                 for channel in kl.range(channels):
                     x_at, to = x_first + channel * x_steps.inner, channel * w_steps.inner
                     add_taps(acc, x_at, w_at, to, at, plain)
-            if ends is not None and held is not None:
+            if ends is not None:
                 to = c_start + row * c_steps.inner
                 end_tile(ends, held, acc, to, c_steps.inner, group * rows_total + row, targets)
             else:
@@ -188,7 +188,7 @@ def direct_rows(
 @kl.helper
 def end_tile(
     ends: Writer,
-    held: kl.Pointer,
+    held: kl.Pointer | None,
     acc: kl.Registers,
     to: kl.Number,
     step: kl.Number,
@@ -197,9 +197,16 @@ def end_tile(
 ) -> None:
     """Write what follows a tile; the result's rows begin at ``to``, and are ``step`` apart.
 
-    The sums go through memory of the unit, so that the epilogue is built once for all rows.
+    Where the unit has memory for them, the sums go through it, so that a long epilogue is built
+    once for all rows.
     """
     (rows, vectors), lanes = acc.shape, acc.type.width
+    if held is None:
+        for r in kl.range(rows):
+            for v in kl.range(vectors):
+                for place, inside in targets[v]:
+                    ends.write(to + r * step + place, acc[r, v], channel + r, place, inside)
+        return
     for r in kl.range(rows):
         for v in kl.range(vectors):
             held.store((r * vectors + v) * lanes, acc[r, v].to(held.dtype))

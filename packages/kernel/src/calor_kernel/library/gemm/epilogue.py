@@ -110,6 +110,11 @@ class Tail:
         return Epilogue(self.expression, along)
 
     @property
+    def heavy(self) -> bool:
+        """Whether the expression is too long to be written out for all sums of a unit."""
+        return self.expression.weight >= _HEAVY
+
+    @property
     def matrices(self) -> int:
         """The operands that differ between rows."""
         return sum(extra.strides[1] != 0 for extra in self.extras)
@@ -203,12 +208,14 @@ class Writer:
         column: kl.Index,
         mask: kl.Mask | None = None,
         aligned: int = 0,
+        within: bool = True,
     ) -> None:
         """Write the results of adjacent sums of a row, from ``column`` on, to element ``at``.
 
         ``mask``: which of them exist. ``aligned``: the elements that divide ``at``, if known.
+        ``within``: whether the row exists, so that what its columns share needs no mask.
         """
-        read = self.operands(row, column, total.width, mask)
+        read = self.operands(row, column, total.width, mask, within=within)
         self.store(at, self.results(total, read), mask, aligned)
 
     def operands(
@@ -218,10 +225,11 @@ class Writer:
         width: int,
         mask: kl.Mask | None = None,
         shared: Sequence[kl.Number] | None = None,
+        within: bool = True,
     ) -> list[kl.Number]:
         """Return the operands of adjacent sums; ``shared``: those of the same columns of a row."""
         return [
-            self._operand(k, row, column, width, mask)
+            self._operand(k, row, column, width, mask, within)
             if shared is None or along.rows
             else shared[k]
             for k, along in enumerate(self.by.along)
@@ -240,7 +248,13 @@ class Writer:
             target.store(at, value, mask=mask, align=aligned * int(target.dtype.itemsize))
 
     def _operand(
-        self, k: int, row: kl.Index, column: kl.Index, width: int, mask: kl.Mask | None
+        self,
+        k: int,
+        row: kl.Index,
+        column: kl.Index,
+        width: int,
+        mask: kl.Mask | None,
+        within: bool,
     ) -> kl.Number:
         """Return an operand's elements for adjacent sums; masked ones are not read."""
         along, steps, source = self.by.along[k], self.after.steps[k], self.after.sources[k]
@@ -250,9 +264,9 @@ class Writer:
         if along.step == 1:
             return source.load(at + column, width, mask=mask)
         if along.step == 0:
-            if mask is None or width == 1:
-                return kl.splat(source.load(at, mask=mask), width)
-            return source.load(_lanes(at, width, column), mask=mask)
+            if mask is None or within or not along.rows:
+                return kl.splat(source[at], width)
+            return source.load(_lanes(at, width, column) if width > 1 else at, mask=mask)
         columns = column + _iota(width, column) if width > 1 else column
         return source.load(at + columns * steps.column, mask=mask)
 
@@ -330,7 +344,7 @@ def end_runs(
     for piece, row, column, mask in runs:
         at = (batch * whole[0] + row) * whole[1] + column
         if mask is not None:
-            ends.write(at, piece, row, column, mask)
+            ends.write(at, piece, row, column, mask, within=False)
         elif (row < whole[0]) & (column < whole[1]):
             ends.write(at, piece, row, column)
 

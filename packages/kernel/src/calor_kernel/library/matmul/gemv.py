@@ -223,6 +223,9 @@ def dot_rows_launch(task: Task, plan: Dots, *, turned: bool = False) -> Launch:
 
     ``turned``: the result is that of the transposes.
     """
+    if task.tail is not None and task.tail.heavy:
+        # A few sums at a time would wait for each instruction of a long expression.
+        task = replace(task, tail=None)
     (a, b), p = task.operands(), task.product
     return launch(
         dot_rows,

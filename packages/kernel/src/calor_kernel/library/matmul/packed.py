@@ -90,7 +90,9 @@ def packed_matmul(
     first_row = kl.cube_position(1) * block_rows
     last_row = kl.min(first_row + block_rows, m)
     ends = writer(epilogue, after, c, batch)
-    room = None if epilogue is None else kl.private(rows * width, epilogue.dtype, align=64)
+    room = None
+    if ends is not None and ends.heavy:
+        room = kl.private(rows * width, ends.by.dtype, align=64)
     # An empty sum is 0 and is written too.
     for begin in kl.range(0, kl.max(k, 1), depth):
         count = kl.min(k - begin, depth)
@@ -123,7 +125,7 @@ def packed_matmul(
                         tile.multiply(acc, a_at, (p + u) * a_depth, b_at + (p + u) * b_depth)
                 for p in kl.range(main, count):
                     tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
-                if ends is None or room is None:
+                if ends is None:
                     store_tile(
                         acc, c, c_start, row, last_row, panel * width, n, begin, lanes, accumulate
                     )
@@ -243,7 +245,7 @@ class TilePlace:
 def end_tile(
     acc: kl.Registers,
     ends: Writer,
-    room: kl.Pointer,
+    room: kl.Pointer | None,
     partial: kl.Pointer | None,
     place: TilePlace,
     begin: kl.Number,
@@ -251,24 +253,18 @@ def end_tile(
 ) -> None:
     """Write a tile by its epilogue in the last pass over the K axis; before, keep its sums.
 
-    The sums go through memory of the unit, so that the epilogue is built once and not for each
-    vector of a tile.
+    Where there is ``room``, memory of the unit, the sums go through it, so that a long epilogue is
+    built once and not for each vector of a tile.
     """
-    rows, vectors = acc.shape
     lanes, accumulate = acc.type.width, acc.type.dtype
-    width, n, column = vectors * lanes, place.n, place.column
+    n, column = place.n, place.column
     if partial is not None and begin > 0:
         add_partial(acc, partial, place.start + place.row * n + column, place)
     if partial is None or last:
-        for r in kl.range(rows):
-            for v in kl.range(vectors):
-                room.store(r * width + v * lanes, acc[r, v].to(room.dtype))
-        for r in kl.loop_range(0, kl.min(place.last_row - place.row, rows)):
-            row = place.row + r
-            for v in kl.loop_range(0, kl.min(n - column, width), lanes):
-                total = room.load(r * width + v, lanes)
-                inside = column + v + iota(lanes, n) < n
-                ends.write(place.start + row * n + column + v, total, row, column + v, inside)
+        if room is None:
+            end_vectors(acc, ends, place)
+        else:
+            end_room(acc, ends, room, place)
     else:
         store_tile(
             acc,
@@ -282,6 +278,45 @@ def end_tile(
             lanes,
             accumulate,
         )
+
+
+@kl.helper
+def end_room(acc: kl.Registers, ends: Writer, room: kl.Pointer, place: TilePlace) -> None:
+    """Write what follows a tile, through memory of the unit."""
+    rows, vectors = acc.shape
+    lanes, n, column = acc.type.width, place.n, place.column
+    width = vectors * lanes
+    # Vectors that are computed together hide the latency of instructions.
+    span = width if vectors & (vectors - 1) == 0 else lanes
+    for r in kl.range(rows):
+        for v in kl.range(vectors):
+            room.store(r * width + v * lanes, acc[r, v].to(room.dtype))
+    for r in kl.loop_range(0, kl.min(place.last_row - place.row, rows)):
+        row = place.row + r
+        for v in kl.loop_range(0, kl.min(n - column, width), span):
+            total = room.load(r * width + v, span)
+            inside = column + v + iota(span, n) < n
+            ends.write(place.start + row * n + column + v, total, row, column + v, inside)
+
+
+@kl.helper
+def end_vectors(acc: kl.Registers, ends: Writer, place: TilePlace) -> None:
+    """Write what follows each vector of a tile."""
+    rows, vectors = acc.shape
+    lanes, n, column = acc.type.width, place.n, place.column
+    if (column + vectors * lanes <= n) and (place.row + rows <= place.last_row):
+        for r in kl.range(rows):
+            for v in kl.range(vectors):
+                row, at = place.row + r, column + v * lanes
+                ends.write(place.start + row * n + at, acc[r, v], row, at)
+    else:
+        for r in kl.range(rows):
+            for v in kl.range(vectors):
+                row, at = place.row + r, column + v * lanes
+                inside = (at + iota(lanes, n) < n) & kl.splat(row < place.last_row, lanes)
+                # A row beyond the last one has the operands of that, and is not written.
+                near = kl.min(row, place.last_row - 1)
+                ends.write(place.start + row * n + at, acc[r, v], near, at, inside)
 
 
 @kl.helper
