@@ -18,6 +18,14 @@ from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 
+# Ways for few pixels, and for lines that are not of whole accesses.
+_OTHERS = frozenset(
+    {
+        *("GEMV", "MMA split-K", "SIMT split-K", "operand padding"),
+        *("predicated MMA", "predicated SIMT"),
+    }
+)
+
 
 def product_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a problem is no product of its images in place, None if it is one."""
@@ -31,7 +39,8 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that is a product, the likeliest first."""
     product = product_of(one.seen, one.rounded)
     assert product is not None
-    for work in ranked(WAYS, Task(product, (Input(1), Input(0)), one.info), request):
+    ways = [way for way in WAYS if way.name not in _OTHERS]
+    for work in ranked(ways, Task(product, (Input(1), Input(0)), one.info), request):
         if not work.variant.startswith("tiled"):
             yield replace(work, variant=f"product, {work.variant}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import choice
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.matmul.blueprints import accumulator
@@ -89,6 +90,7 @@ def in_parts(task: Task, parts: Parts) -> tuple[Task, Bound, tuple[Launch, ...]]
     return task, Bound(place, dtype), (after,)
 
 
+@choice(low=1)
 def fewest_parts(cubes: int, steps: int, least: int, cores: int) -> int:
     """Return the parts that give each core cubes, of at least ``least`` steps each.
 
