@@ -77,6 +77,11 @@ def _batch_gradient(g, x, w):
     return shift, scale, (part - (shift + x * scale) / count) * w
 
 
+def _repeated(x):
+    """A value of the shape of rows that does not vary along them, and is read as a result."""
+    return -F.broadcast_to(F.sum(x * x, axis=1, keepdims=True), x.shape)
+
+
 # The function, shapes of its operands, launches when fused with chains.
 CASES = {
     "mean": (lambda x: F.mean(x, axis=1), X, 1),
@@ -93,6 +98,7 @@ CASES = {
     "early-and-late-long": (_early_and_late, [(2, 5000), (2, 5000)], 1),
     # The number 0 is cast first.
     "cross-entropy": (_cross_entropy, X, 2),
+    "repeated": (_repeated, X, 2),
     "norm": (_norm, [(5, 70), (70,), (70,)], 1),
     "residual": (_residual, [(5, 70), (5, 70)], 1),
     "batch": (_batch, [(3, 4, 20)], 1),
