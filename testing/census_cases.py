@@ -324,6 +324,9 @@ def _rare(device: str) -> Iterator[Named]:
     yield from both("vit patches", _functional("conv2d", stride=16), *patches)
     grouped = ((8, 128, 56, 56), "bfloat16"), ((128, 4, 3, 3), "bfloat16")
     yield from both("resnext groups", _functional("conv2d", padding=1, groups=32), *grouped)
+    # wav2vec's positions, of few large groups.
+    position = ((8, 768, 199), "bfloat16"), ((768, 48, 128), "bfloat16")
+    yield from both("speech position", _functional("conv1d", padding=64, groups=16), *position)
     whole = [(shape, "int32") for shape in ((1, 16, 28, 28), (32, 16, 3, 3))]
     halves = [(shape, "bfloat16") for shape in ((8, 256, 14, 14), (256, 256, 3, 3))]
     yield from both("convolution of bfloat16", _functional("conv2d", padding=1), *halves)

@@ -89,6 +89,24 @@ def test_one_group(backend, way, op, row, dtype):
     check(backend, op, row, dtype, reordered=True)
 
 
+# Few groups of many channels.
+GROUPS = [
+    ((3, 48, 9, 7), (32, 24, 3, 3), (2, 1), (ONE, ONE), ONE, 2),
+    ((1, 51, 40), (54, 17, 9), (1,), ((4, 4),), (1,), 3),
+]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", GROUPS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_few_groups_of_many_channels(backend, op, row, dtype, monkeypatch):
+    monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", 1000)
+    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), MANY_UNITS))
+    assert work.way.name == "each group"
+    check(backend, op, row, dtype)
+    check(backend, op, row, dtype, reordered=True)
+
+
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_shapes(backend, op, seed):

@@ -30,6 +30,7 @@ from calor_kernel.library.conv.direct_rows_launch import (
     rows_refusal,
     rows_steps,
 )
+from calor_kernel.library.conv.each_group import each_group_refusal, each_group_works
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
@@ -163,6 +164,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     "conv",
     Way("products", product_refusal, product_works),
     Way("patches", patches_refusal, patches_works),
+    Way("each group", each_group_refusal, each_group_works),
     Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(
