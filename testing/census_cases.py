@@ -348,9 +348,9 @@ def _rare(device: str) -> Iterator[Named]:
         forward(lambda x: calor.topk(x, 1000), ((64, 1000), "float32")),
     )
     # A learned bias of positions, as T5 has.
-    heads: Operand = ((2, 12, 256, 64), "float32")
+    pairs: Operand = ((2, 12, 256, 64), "float32")
     bias: Operand = ((12, 256, 256), "float32")
-    yield "attention with a learned bias", training(_biased, heads, heads, heads, bias)
+    yield "attention with a learned bias", training(_biased, pairs, pairs, pairs, bias)
     if device == "metal":
         return  # It has no float64.
     doubles: Operand = ((8, 100_000), "float64")
