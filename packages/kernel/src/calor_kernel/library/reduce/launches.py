@@ -230,7 +230,8 @@ def is_across(problem: Problem) -> bool:
     lies = False
     for k in range(len(program.memory)):
         along = problem.along[k]
-        if along and found.along.sizes[-1] > 1 and found.along.strides[k][-1] == 1:
+        shared = found.kept.strides[k][-1] == 0
+        if along and not shared and found.along.sizes[-1] > 1 and found.along.strides[k][-1] == 1:
             return False
         if found.kept.strides[k][-1] not in (0, 1):
             return False
