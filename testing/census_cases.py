@@ -328,6 +328,15 @@ def _rare(device: str) -> Iterator[Named]:
     halves = [(shape, "bfloat16") for shape in ((8, 256, 14, 14), (256, 256, 3, 3))]
     yield from both("convolution of bfloat16", _functional("conv2d", padding=1), *halves)
     yield "convolution of integers", forward(_functional("conv2d", padding=1), *whole)
+    # A layer of few rows with a long sum, one of odd sizes, and a regression's column.
+    for dtype in ("float32", "bfloat16"):
+        for name, m, k, n in (
+            ("few rows of a long sum", 64, 2560, 640),
+            ("few rows of odd sizes", 24, 367, 513),
+            ("one column", 2048, 1024, 1),
+        ):
+            product = forward(lambda x, w: x @ w.T, ((m, k), dtype), ((n, k), dtype))
+            yield f"{name} {dtype}", product
     complex_rows: Operand = ((64, 1000), "complex64")
     yield "product of complex numbers", forward(lambda x: calor.prod(x, axis=1), complex_rows)
     yield "sum of complex numbers", forward(lambda x: calor.sum(x, axis=1), complex_rows)

@@ -129,16 +129,16 @@ def gemv_plan(product: Product, info: DeviceInfo) -> GemvPlan:
     if not along:
         most = max(1, min(info.max_units // lanes, 8))
         given = (product.n, width, int(b.dtype.itemsize), blocks, lanes, info.cores)
-        wide = _lanes_across(*given)
+        wide = int(_lanes_across(*given))
         unroll = _unroll(b, width, rows, 4)
         return GemvPlan(accumulate, rows, False, width, 1, lanes, wide, width, most, most, unroll)
     if b.depth != 1:
         width = 1
     a_width = width if product.a.in_accesses(width, product.m, product.k) else 1
     a_width = a_width if product.a.depth == 1 else 1
-    deep = _lanes_deep(product.k, width, lanes)
+    deep = int(_lanes_deep(product.k, width, lanes))
     wide = lanes // deep
-    each = _columns_each(product.n, wide, blocks, info.cores, rows)
+    each = int(_columns_each(product.n, wide, blocks, info.cores, rows))
     planes = max(1, min(info.max_units // lanes, 4))
     shares = planes if _shared(product, wide, each, blocks, width * deep, info) else 1
     unroll = _unroll(b, width * each, rows, 2)

@@ -16,6 +16,7 @@ from calor_kernel.contract.ways import Table, Way
 from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan
 from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
+from calor_kernel.library.matmul import predicated_mma, predicated_simt
 from calor_kernel.library.matmul.gemv_plan import gemv_parts, gemv_plan
 from calor_kernel.library.matmul.gemv_planes import gemv_launches
 from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch
@@ -152,6 +153,20 @@ def _predicated_refusal(task: Task, request: Request) -> str | None:
     return "it has no terms" if product.k == 0 else None
 
 
+def _divided_mma_refusal(task: Task, request: Request) -> str | None:
+    reason = _predicated_refusal(task, request) or too_small(task.product)
+    if reason is None and not predicated_mma.idle(task.product, task.info):
+        return "there are enough tiles, or few terms"
+    return reason
+
+
+def _divided_refusal(task: Task, request: Request) -> str | None:
+    reason = _predicated_simt_refusal(task, request) or too_small(task.product)
+    if reason is None and not predicated_simt.idle(task.product, task.info):
+        return "there are enough tiles, or few terms"
+    return reason
+
+
 def _predicated_simt_refusal(task: Task, request: Request) -> str | None:
     if not task.product.single:
         return "it is not of float32"
@@ -235,8 +250,10 @@ WAYS: Final[Table[Task]] = Table(
     "matmul",
     Way("GEMV", _gemv_refusal, _gemv),
     Way("warp MMA", _warp_mma_refusal, _warp_mma),
+    Way("MMA split-K", _divided_mma_refusal, _predicated),
     Way("staged MMA", _staged_refusal, _staged, spare=True),
     Way("predicated MMA", _predicated_refusal, _predicated, spare=True),
+    Way("SIMT split-K", _divided_refusal, _predicated_simt),
     Way("SIMT GEMM", _simt_refusal, _simt, spare=True),
     Way("predicated SIMT", _predicated_simt_refusal, _predicated_simt, spare=True),
     Way("tiles", _tiled_refusal, _tiled, tier=2),

@@ -2,7 +2,7 @@
 
 Requirements: operands of half types, or of float32 that may be rounded, with dense rows or columns.
 Tiles are as narrow as the product, edges are predicated, and the K axis is divided if there are few
-tiles. Lines that are not of whole accesses are copied element by element.
+tiles. Lines that are not of whole accesses are copied by shorter ones, down to single elements.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ _PLANES: Final[Mapping[tuple[int, int], tuple[int, int]]] = MappingProxyType(
         (64, 64): (2, 2),
         (128, 16): (4, 1),
         (128, 32): (4, 1),
+        (128, 128): (2, 4),
     }
 )
 _SIZES = (16, 32, 64)
 # Bytes of a step along the K axis, of lines of whole accesses and of others.
 _LINE, _SHORT = 128, 64
-# Minimum of steps of a part.
-_LEAST = 4
+# Minimum of steps of a part, and bytes of an asynchronous copy.
+_LEAST, _COPIED = 4, 4
+# Fewer rows or columns are narrow: one tile of warp groups.
+_NARROW = 128
 
 
 @kl.kernel
@@ -143,9 +146,11 @@ def take_piece(
 
 
 def access_of(operand: Operand, size: int, k: int) -> int:
-    """Return the elements of an access: 16 bytes, or one element."""
+    """Return the elements of the widest access that divides an operand's lines."""
     count = ACCESS // int(operand.dtype.itemsize)
-    return count if operand.in_accesses(count, size, k) else 1
+    while count > 1 and not operand.in_accesses(count, size, k):
+        count //= 2
+    return count
 
 
 def mma_plan(product: Product, info: DeviceInfo) -> tuple[MmaPlan, tuple[int, int]]:
@@ -153,27 +158,48 @@ def mma_plan(product: Product, info: DeviceInfo) -> tuple[MmaPlan, tuple[int, in
     a, b = product.a, product.b
     accesses = access_of(a, product.m, product.k), access_of(b, product.n, product.k)
     item = int(a.dtype.itemsize)
-    whole = min(accesses) > 1
+    whole = min(accesses) * item == ACCESS
     depth = (_LINE if whole and product.k * item > _SHORT else _SHORT) // item
     rows = next((n for n in _SIZES if product.m <= n), _SIZES[-1])
     columns = next((n for n in _SIZES if product.n <= n), _SIZES[-1])
 
     def plan(rows: int, columns: int) -> MmaPlan:
-        stages = 2 if min(accesses) * item < 4 else 3 if rows + columns > 96 else 4
+        stages = 2 if min(accesses) * item < _COPIED else 3 if rows + columns > 96 else 4
         planes = _PLANES[rows, columns]
         return MmaPlan(a.dtype, rows, columns, depth, *planes, stages, *product.along)
 
-    # Longer tiles read the shorter operand less often.
-    for long in ((rows, 128), (128, columns)):
-        if long in _PLANES and rows != columns and whole:
-            made = plan(*long)
-            if cubes_of(product, made) >= info.cores and _longer(product, long):
+    # Longer tiles read the shorter operand less often, and larger ones both.
+    longer = ((rows, 128), (128, columns)) if whole and rows != columns else ()
+    for tile in ((128, 128), *longer):
+        if tile in _PLANES and _full(product, tile):
+            made = plan(*tile)
+            if cubes_of(product, made) >= info.cores:
                 return made, accesses
     return plan(rows, columns), accesses
 
 
-def _longer(product: Product, tile: tuple[int, int]) -> bool:
-    return product.n > product.m if tile[1] > tile[0] else product.m > product.n
+def _full(product: Product, tile: tuple[int, int]) -> bool:
+    """Return whether long sides of a tile are not longer than the product's."""
+    return all(
+        side < 128 or size >= 128 for side, size in zip(tile, (product.m, product.n), strict=True)
+    )
+
+
+def mma_parts(product: Product, plan: MmaPlan, info: DeviceInfo) -> int:
+    """Return the parts of the K axis that fill the device with tiles of a plan; 1: no split."""
+    if any(map(is_size, (product.m, product.n, product.k, product.batches))):
+        return 1
+    steps = -(-product.k // plan.depth)
+    return fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
+
+
+def idle(product: Product, info: DeviceInfo) -> bool:
+    """Return whether most cores are idle with narrow tiles that could be in several parts."""
+    if min(product.m, product.n) >= _NARROW:
+        return False
+    plan, _ = mma_plan(product, info)
+    few = 5 * cubes_of(product, plan) < 2 * info.cores
+    return few and mma_parts(product, plan, info) >= _LEAST
 
 
 def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
@@ -181,11 +207,7 @@ def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
     product, info = task.product, task.info
     plan, accesses = mma_plan(product, info)
     a, b = product.a, product.b
-    parts = 1
-    if not any(map(is_size, (product.m, product.n, product.k, product.batches))):
-        steps = -(-product.k // plan.depth)
-        parts = fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
-    split = Parts.of(product.k, parts, plan.depth)
+    split = Parts.of(product.k, mma_parts(product, plan, info), plan.depth)
     task, target, after = in_parts(task, split)
     strides = (o.free if o.depth == 1 else o.depth for o in (a, b))
     a_stride, b_stride = (Multiple(s, n) for s, n in zip(strides, accesses, strict=True))
@@ -201,7 +223,7 @@ def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
         sizes=Sizes(Multiple(product.m, m), Multiple(product.n, n), Multiple(product.k, k)),
         a_stride=a_stride, b_stride=b_stride, batches=task.batches(*accesses),
         count=product.batches, length=Multiple(split.length, plan.depth), plan=plan,
-        accesses=accesses, ahead=min(accesses) * item >= 4, **task.following(),
+        accesses=accesses, ahead=min(accesses) * item >= _COPIED, **task.following(),
     )  # fmt: skip
     return task, [made, *after]
 

@@ -33,6 +33,8 @@ _FEW_COLUMNS: _Tiles = ((16, 8, 1, 1, 16), (8, 8, 1, 1, 16), (16, 4, 1, 1, 16))
 _STAGES = 3
 # Rows or columns that are few, and the minimum of steps of a part.
 _FEW, _LEAST = 32, 8
+# Rows and columns of the smallest tile of aligned products.
+_TILE = 64
 
 
 @kl.kernel
@@ -116,7 +118,10 @@ def access_of(operand: Operand, size: int, k: int) -> int:
 
 
 def simt_plan(product: Product, info: DeviceInfo) -> SimtPlan | None:
-    """Return the largest tile that fills the device, else the smallest; None if none fits."""
+    """Return the largest tile that fills the device, whole or in parts, else the smallest.
+
+    None if none fits.
+    """
     tiles = _TILES
     if product.m <= _FEW:
         tiles = _FEW_ROWS if product.m > _FEW // 2 else _LEAST_ROWS
@@ -129,9 +134,24 @@ def simt_plan(product: Product, info: DeviceInfo) -> SimtPlan | None:
 
 
 def _fills(product: Product, plan: SimtPlan, info: DeviceInfo) -> bool:
-    """Return whether tiles fill the device, and none is half empty."""
+    """Return whether tiles, or parts of them, fill the device, and none is half empty."""
     full = plan.rows < 2 * product.m and plan.columns < 2 * product.n
-    return full and cubes_of(product, plan) >= info.cores
+    cubes = cubes_of(product, plan)
+    return full and (cubes >= info.cores or cubes * simt_parts(product, plan, info) >= info.cores)
+
+
+def idle(product: Product, info: DeviceInfo) -> bool:
+    """Return whether most cores are idle with whole tiles, which could be in several parts."""
+    tiles = -(-product.m // _TILE) * -(-product.n // _TILE) * product.batches
+    return 2 * tiles < info.cores and simt_parts(product, simt_plan(product, info), info) > 1
+
+
+def simt_parts(product: Product, plan: SimtPlan | None, info: DeviceInfo) -> int:
+    """Return the parts of the K axis that fill the device with tiles of a plan; 1: no split."""
+    if plan is None or any(map(is_size, (product.m, product.n, product.k, product.batches))):
+        return 1
+    steps = -(-product.k // plan.depth)
+    return fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
 
 
 def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Launch]]:
@@ -139,11 +159,7 @@ def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Lau
     product, info = task.product, task.info
     a, b = product.a, product.b
     accesses = access_of(a, product.m, product.k), access_of(b, product.n, product.k)
-    parts = 1
-    if not any(map(is_size, (product.m, product.n, product.k, product.batches))):
-        steps = -(-product.k // plan.depth)
-        parts = fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
-    split = Parts.of(product.k, parts, plan.depth)
+    split = Parts.of(product.k, simt_parts(product, plan, info), plan.depth)
     task, target, after = in_parts(task, split)
     run = FOUR if product.n % FOUR == 0 else 1
     by_a, by_b = accesses

@@ -50,8 +50,8 @@ _DEEP, _LONG = 8 << 10, 32 << 10
 
 # What TMA saves for an operation, of float32 if rounded, and what copies cost: seconds in 1e-17, by
 # the rates of an H200.
-_PER_FLOP: Final[Mapping[bool, int]] = {False: 467, True: 917}
-_PER_BYTE, _PER_COPY = 66_667, 250_000_000_000
+_PER_FLOP: Final[Mapping[bool, int]] = {False: 700, True: 1_200}
+_PER_BYTE, _PER_COPY = 66_667, 150_000_000_000
 
 Works = Iterator[Work | Dropped]
 _SUM = 4  # Bytes.
