@@ -18,8 +18,13 @@ from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 
-# Ways without whole accesses.
-_GENERAL = ("tiled", "predicated")
+# Ways for narrow products, and for lines that are not of whole accesses.
+_GENERAL = frozenset(
+    {
+        *("MMA split-K", "SIMT split-K", "operand padding"),
+        *("predicated MMA", "predicated SIMT", "tiles"),
+    }
+)
 
 
 def product_refusal(one: Convolution, request: Request) -> str | None:
@@ -35,9 +40,9 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     product = product_of(one.seen, one.rounded)
     assert product is not None
     task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail)
-    for work in ranked(WAYS, task, request):
-        if not work.variant.startswith(_GENERAL):
-            yield replace(work, variant=f"product, {work.variant}")
+    ways = [way for way in WAYS if way.name not in _GENERAL]
+    for work in ranked(ways, task, request):
+        yield replace(work, variant=f"product, {work.variant}")
 
 
 def product_of(problem: Correlation, rounded: bool) -> Product | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calor.dtypes import DType
-from calor_kernel.contract.choices import choice, is_size
+from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.blueprints import accumulator
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -163,9 +163,6 @@ def _shared(
 
 def gemv_parts(product: Product, plan: GemvPlan, info: DeviceInfo) -> int:
     """Return the parts of the K axis, 1 if there are cubes enough."""
-    sizes = (product.n, product.m, product.k, product.batches)
-    if any(map(is_size, sizes)):
-        return 1
     cubes = -(-product.n // plan.columns) * -(-product.m // plan.rows) * product.batches
     # Each unit has several turns, so that a part costs more than its sums.
     turns = product.k // (plan.deep * plan.shares * plan.terms * plan.unroll)

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Final
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
@@ -187,8 +186,6 @@ def _full(product: Product, tile: tuple[int, int]) -> bool:
 
 def mma_parts(product: Product, plan: MmaPlan, info: DeviceInfo) -> int:
     """Return the parts of the K axis that fill the device with tiles of a plan; 1: no split."""
-    if any(map(is_size, (product.m, product.n, product.k, product.batches))):
-        return 1
     steps = -(-product.k // plan.depth)
     return fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from calor.dtypes import int32, int64
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
@@ -148,7 +147,7 @@ def idle(product: Product, info: DeviceInfo) -> bool:
 
 def simt_parts(product: Product, plan: SimtPlan | None, info: DeviceInfo) -> int:
     """Return the parts of the K axis that fill the device with tiles of a plan; 1: no split."""
-    if plan is None or any(map(is_size, (product.m, product.n, product.k, product.batches))):
+    if plan is None:
         return 1
     steps = -(-product.k // plan.depth)
     return fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import choice
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
@@ -129,6 +130,7 @@ def in_parts(
     return replace(task, tail=None), Bound(place, dtype), (after,)
 
 
+@choice(low=1)
 def fewest_parts(cubes: int, steps: int, least: int, cores: int) -> int:
     """Return the parts that give each core cubes, of at least ``least`` steps each.
 
