@@ -50,8 +50,9 @@ def test_parts_of_odd_columns(monkeypatch):
 
     def parted(ways, task, request, made=lowering.ranked):
         able = made(ways, task, replace(request, candidates=True))
-        found.extend(work for work in able if work.variant.endswith("split-K"))
-        return Candidates.of(found or able)
+        own = [work for work in able if work.variant.endswith("split-K")]
+        found.extend(own)
+        return Candidates.of(own or able)
 
     monkeypatch.setattr(lowering, "ranked", parted)
     backend = KernelBackend("lanes", lambda index: LanesDevice(SEVERAL))

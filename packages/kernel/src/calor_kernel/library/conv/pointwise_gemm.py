@@ -18,11 +18,11 @@ from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 
-# Ways for few pixels, and for lines that are not of whole accesses.
-_OTHERS = frozenset(
+# Ways for narrow products, and for lines that are not of whole accesses.
+_GENERAL = frozenset(
     {
-        *("GEMV", "MMA split-K", "SIMT split-K", "operand padding"),
-        *("predicated MMA", "predicated SIMT"),
+        *("MMA split-K", "SIMT split-K", "operand padding"),
+        *("predicated MMA", "predicated SIMT", "tiles"),
     }
 )
 
@@ -39,11 +39,10 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that is a product, the likeliest first."""
     product = product_of(one.seen, one.rounded)
     assert product is not None
-    ways = [way for way in WAYS if way.name not in _OTHERS]
     task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail)
+    ways = [way for way in WAYS if way.name not in _GENERAL]
     for work in ranked(ways, task, request):
-        if not work.variant.startswith("tiled"):
-            yield replace(work, variant=f"product, {work.variant}")
+        yield replace(work, variant=f"product, {work.variant}")
 
 
 def product_of(problem: Correlation, rounded: bool) -> Product | None:
