@@ -23,7 +23,6 @@ from ._bindings import compute
 from .wgsl import MOST_CUBES, WGSL, probe
 
 _UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too few
-_ARGUMENTS: Final = 64  # buffers and numbers of a launch, as DeviceInfo has by default
 # Default number of GPU cores, which adapters do not report; timed kernels count them if possible.
 _CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
 # Vendors with planes of 32 units, whatever their drivers list.
@@ -76,7 +75,7 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         planes=(dialect.lanes,),
         shared_bytes=dialect.shared_bytes,
         # Numbers share one buffer, so counting them with the buffers errs towards fewer.
-        arguments=min(_ARGUMENTS, dialect.buffers - dialect.limited),
+        arguments=min(64, dialect.buffers - dialect.limited),
         cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(1 << 17,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),

@@ -30,13 +30,13 @@ from calor_kernel.library.conv.direct_rows_launch import (
     rows_refusal,
     rows_steps,
 )
+from calor_kernel.library.conv.disjoint_windows import patches_refusal, patches_works
 from calor_kernel.library.conv.each_group import each_group_refusal, each_group_works
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
 from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_refusal, simt_works
 from calor_kernel.library.conv.padded_rows import Placement
-from calor_kernel.library.conv.patches import patches_refusal, patches_works
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
 from calor_kernel.library.conv.problem import (
     PARTS,

@@ -9,7 +9,6 @@ dense axis, and shared memory transposes.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from calor.dtypes import DType, float32
 from calor_kernel import language as kl
@@ -85,7 +84,7 @@ def add_transposed(
         c[to + e] = total.to(c.dtype)
 
 
-def ending(target: Bound, tail: Tail | None, count: int = 1) -> tuple[Bound, dict[str, Any]]:
+def ending(target: Bound, tail: Tail | None, count: int = 1) -> tuple[Bound, dict[str, object]]:
     """Return where a kernel writes, and its arguments for an epilogue.
 
     Sums of parts have none. ``count``: the pixels of an access, which divide those of a channel.

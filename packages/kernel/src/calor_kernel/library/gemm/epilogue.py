@@ -135,7 +135,7 @@ class Tail:
         ends = [sum(n * abs(s) for n, s in steps) for steps in pairs]
         return greatest(prod(sizes), *ends)
 
-    def given(self, count: int = 1) -> dict[str, Any]:
+    def given(self, count: int = 1) -> dict[str, object]:
         """Return the arguments ``after`` and ``epilogue`` of a launch.
 
         ``count``: the columns of an access, which divide the result's rows.

@@ -9,7 +9,6 @@ alone.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
@@ -213,7 +212,7 @@ def add_scaled(factor: kl.Number, taken: kl.Number, total: kl.Number) -> kl.Numb
     return total + factor * taken
 
 
-def _ending(task: Task, turned: bool) -> dict[str, Any]:
+def _ending(task: Task, turned: bool) -> dict[str, object]:
     """Return the arguments of what follows the sums; a transposed result has no epilogue."""
     return {**replace(task, tail=None).following(), "turned": True} if turned else task.following()
 

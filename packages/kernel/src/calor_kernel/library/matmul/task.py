@@ -7,7 +7,7 @@ another task, which has the launches of the copy and their memory.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
@@ -133,7 +133,7 @@ class Task:
         dtype = self.tail.expression.outputs[0]
         return Bound(Output(0), dtype, align // self.product.dtype.itemsize * dtype.itemsize)
 
-    def following(self, count: int = 1) -> dict[str, Any]:
+    def following(self, count: int = 1) -> dict[str, object]:
         """Return a launch's arguments for the epilogue; ``count``: the columns of an access."""
         return {"after": None} if self.tail is None else self.tail.given(count)
 

@@ -80,7 +80,8 @@ def divided(task: Task, many: int) -> tuple[Task, Scratch, Launch]:
     count = product.batches * product.m * product.n
     nbytes = many * count * dtype.itemsize
     target, task = task.room(nbytes)
-    whole, following = None, {"after": None}
+    whole = None
+    following: dict[str, object] = {"after": None}
     if task.tail is not None and product.n % _WIDE == 0:
         whole = Whole(product.m, Multiple(product.n, _WIDE))
         following = task.following(_WIDE)
