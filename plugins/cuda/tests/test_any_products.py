@@ -32,7 +32,13 @@ GEMV = [
 PREDICATED = [
     (dtype, shape, along)
     for dtype in (bfloat16, float32)
-    for shape in ((32, 2048, 1000), (48, 768, 50257), (12544, 147, 64), (1500, 150, 1502))
+    for shape in (
+        (32, 2048, 1000),
+        (48, 768, 50257),
+        (12544, 147, 64),
+        (1500, 50, 1502),
+        (1500, 49, 1501),
+    )
     for along in ((True, True), (True, False))
 ]
 PREDICATED += [(float16, (8192, 512, 10), (True, True)), (float32, (50176, 27, 32), (False, False))]

@@ -76,7 +76,7 @@ def predicated_mma(
     """
     if ahead:
         # The compiler otherwise spills some registers rather than take more.
-        kl.launch_attributes(cubes_per_core=2)
+        kl.launch_attributes(cubes_per_core=2 if plan.units <= 128 else 1)
     m, n, k = sizes.m, sizes.n, sizes.k
     number = kl.cube_position(2)
     part, batch = number // count, number % count
@@ -169,7 +169,9 @@ def mma_plan(product: Product, info: DeviceInfo) -> tuple[MmaPlan, tuple[int, in
 
     # Longer tiles read the shorter operand less often, and larger ones both.
     longer = ((rows, 128), (128, columns)) if whole and rows != columns else ()
-    for tile in ((128, 128), *longer):
+    # Copies through registers leave none for the sums of a large tile.
+    large = ((128, 128),) if min(accesses) * item >= _COPIED else ()
+    for tile in (*large, *longer):
         if tile in _PLANES and _full(product, tile):
             made = plan(*tile)
             if cubes_of(product, made) >= info.cores:
