@@ -340,6 +340,10 @@ def _rare(device: str) -> Iterator[Named]:
         ):
             product = forward(lambda x, w: x @ w.T, ((m, k), dtype), ((n, k), dtype))
             yield f"{name} {dtype}", product
+    # Pixels with their colours together, and the colours' mean.
+    pixels = ((16, 224, 224, 3), "float32"), ((3,), "float32")
+    yield "mean of colours", forward(lambda x, mean: x - mean, *pixels)
+    yield "mean of colours of a part", forward(lambda x, mean: x[:, ::2, 1:] - mean, *pixels)
     complex_rows: Operand = ((64, 1000), "complex64")
     yield "product of complex numbers", forward(lambda x: calor.prod(x, axis=1), complex_rows)
     yield "sum of complex numbers", forward(lambda x: calor.sum(x, axis=1), complex_rows)

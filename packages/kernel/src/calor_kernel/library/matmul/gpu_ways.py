@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from calor.dtypes import float64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Table, Way
 from calor_kernel.contract.work import Dropped, Request, Work
@@ -91,6 +92,10 @@ def _gemv_refusal(task: Task, request: Request) -> str | None:
     product, info = task.product, task.info
     if product.formats is not None:
         return "it reads no float8"
+    if product.dtype is float64:
+        # The order of its sums follows the layout, and programs in float64 have the same bits
+        # op by op and compiled.
+        return "the order of its sums depends on the layout"
     if not (info.has("barrier") and info.has("planes")):
         return "units of a cube cannot add their sums"
     most = _BEFORE_SIMT if product.single else _BEFORE_TILES
