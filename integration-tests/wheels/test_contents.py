@@ -23,7 +23,7 @@ PROJECTS = sorted(
 # The limit keeps the wheel from growing unnoticed. Of what was added to 330.6 kB, sections of
 # docstrings (parameters, results, errors) have 39 kB, the thirteen ops declared by their functions
 # 12 kB, and the entries of 35 more modules, which opened the circles of imports, 9 kB.
-CORE_WHEEL_LIMIT = 391_600
+CORE_WHEEL_LIMIT = 402_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
@@ -129,7 +129,7 @@ ENTRIES = {
     "calor-opencl": "opencl",
     "calor-metal": "metal",
     "calor-wgpu": "wgpu",
-    "calor-fusion": "fuser.elementwise fuser.rows",
+    "calor-fusion": "fuser.elementwise fuser.products fuser.rows",
     "calor-interpreter": "interpreter",
     "calor-linalg": "ops.linalg",
     "calor-onnx": "importer.onnx",

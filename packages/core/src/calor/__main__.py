@@ -60,6 +60,7 @@ def _tune(options: argparse.Namespace) -> str:
 
     from calor.device_selection import as_device, current_device, on_device
     from calor.errors import ArgumentError
+    from calor.transforms.tuning import measuring
 
     if not Path(options.script).is_file():
         raise ArgumentError(f"tune: there is no script {options.script}")
@@ -70,7 +71,7 @@ def _tune(options: argparse.Namespace) -> str:
     try:
         with (
             on_device(device),
-            device.backend.tuning(device.index, options.seconds) as tuned,
+            measuring(device, options.seconds) as tuned,
         ):
             runpy.run_path(options.script, run_name="__main__")
     finally:

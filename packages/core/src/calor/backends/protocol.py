@@ -469,8 +469,8 @@ class Backend(ABC):
         """
         return None
 
-    def tuning(self, index: int, seconds: float) -> AbstractContextManager[Tuned]:
-        """Measure the kernels of all graphs that are compiled in a context.
+    def tuning(self, index: int, seconds: float) -> AbstractContextManager[Tuned] | None:
+        """Return a context in which the kernels of all compiled graphs are measured.
 
         Parameters
         ----------
@@ -481,17 +481,11 @@ class Backend(ABC):
 
         Returns
         -------
-        context manager of Tuned
-            What was measured; complete when the context ends.
-
-        Raises
-        ------
-        UnsupportedError
-            If the backend has nothing to measure, by default.
+        context manager of Tuned or None
+            What was measured, complete when the context ends; None, the default, if the backend has
+            one way to do each operation.
         """
-        raise UnsupportedError(
-            f"{self.device_name(index)} has one way to do each operation, so nothing is tuned"
-        )
+        return None
 
     def communicator(self, indices: Sequence[int]) -> Communicator:
         """Return what runs collectives of several devices; needs the feature collectives.

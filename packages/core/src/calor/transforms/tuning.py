@@ -6,16 +6,54 @@ are stored by the device, so later processes have them without measuring.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
+from calor.backends.device import Device
 from calor.backends.protocol import Tuned
 from calor.device_selection import on_device
-from calor.errors import ArgumentError
+from calor.errors import ArgumentError, UnsupportedError
 from calor.transforms.bound import Bound
 from calor.transforms.jit import Jitted
 from calor.transforms.program import JittedFunction
 
 __all__ = ["Tuned", "tune"]
+
+
+def measuring(device: Device, seconds: float) -> AbstractContextManager[Tuned]:
+    """Return a context in which the kernels of all graphs compiled for a device are measured.
+
+    Parameters
+    ----------
+    device : Device
+        The device.
+    seconds : float
+        The time for measuring, in seconds.
+
+    Returns
+    -------
+    context manager of Tuned
+        What was measured, complete when the context ends.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device has nothing to measure.
+
+    Examples
+    --------
+    >>> import calor
+    >>> measuring(calor.ones(2, device="numpy").device, 1.0)
+    Traceback (most recent call last):
+      ...
+    calor.errors.UnsupportedError: numpy:0 has one way to do each operation, so nothing is tuned
+    """
+    made = device.backend.tuning(device.index, seconds)
+    if made is None:
+        raise UnsupportedError(
+            f"{device.name} has one way to do each operation, so nothing is tuned"
+        )
+    return made
 
 
 def tune(function: Any, *args: Any, seconds: float = 60.0, **kwargs: Any) -> Tuned:
@@ -81,7 +119,7 @@ def tune(function: Any, *args: Any, seconds: float = 60.0, **kwargs: Any) -> Tun
     if not seconds > 0:
         raise ArgumentError(f"tune: seconds={seconds!r} leaves no time; pass a positive number")
     device = jitted.device_of(given, kwargs)
-    with on_device(device), device.backend.tuning(device.index, seconds) as tuned:
+    with on_device(device), measuring(device, seconds) as tuned:
         # All plans of the device may change their choices, and are made again when asked for.
         device.plans.clear()
         jitted.trace_again(given, kwargs)

@@ -235,6 +235,8 @@ class _Search(ChainSearch):
             return f"more than {_RESULTS} of its values are read by others"
         if sum(self._varies(v) for v, _ in chain.operands) > _OPERANDS:
             return f"it reads more than {_OPERANDS} further values"
+        if self._factors(chain.root) & self.bits(chain.nodes):
+            return "the product reads it too"
         moves = chain.nodes - chain.places.keys()
         for value in (v for n in moves for v in self.graph.nodes[n].outputs):
             if value in self.wanted or any(r not in chain.nodes for r in self.readers[value]):
@@ -263,6 +265,11 @@ class _Search(ChainSearch):
             return "it reads the product in another order of elements"
         chain = self._with(Chain(number), number, (), ())
         return self._unfit(self._followed(chain, [reader]))
+
+    @once
+    def _factors(self, number: int) -> int:
+        """Return the nodes that a product depends on, as bits."""
+        return self.above(self.graph.nodes[number].inputs)
 
     @once
     def _varies(self, value: int) -> bool:
