@@ -21,7 +21,7 @@ WIDTH, HEADS, WORDS, LENGTH = 64, 4, 50, 32
 
 @pytest.fixture(autouse=True)
 def generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw initial weights from a generator that no later test sees: its device computes nothing."""
+    """Draw weights from a generator that no later test sees: its device computes nothing."""
     made = calor.random.Generator(0)
     for name, value in vars(made).items():
         monkeypatch.setitem(vars(calor.random.default_generator), name, value)

@@ -126,6 +126,7 @@ def product(function: Any, plan: Any, features: str) -> str:
         cube=(plan.units, 1, 1),
         plane=32,
         features=frozenset(f"barrier planes async_copy fma {features}".split()),
+        counts=(0,),
         plan=plan,
     )
     return print_kernel(built, CudaCpp())

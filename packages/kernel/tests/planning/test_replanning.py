@@ -137,8 +137,9 @@ def test_what_was_tuned_is_planned_at_other_sizes(info, name, variant, monkeypat
         return taken[-1]
 
     monkeypatch.setattr(engine.tuner, "choose", stored)
-    monkeypatch.setattr(engine.lowerings, "wants", lambda op: op == "dot_general")
-    monkeypatch.setattr(engine.tuner, "wants", lambda op: op == "dot_general")
+    products = ("dot_general", "product_chain")
+    monkeypatch.setattr(engine.lowerings, "wants", lambda op: op in products)
+    monkeypatch.setattr(engine.tuner, "wants", lambda op: op in products)
     for n, m in SIZES:
         arrays = arguments(n, m)
         graph = graph_of(function, arrays)

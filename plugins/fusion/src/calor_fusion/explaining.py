@@ -113,9 +113,9 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     Examples
     --------
     >>> import calor
-    >>> from calor import fusion
+    >>> from calor.fusion import explain
     >>> x, w = calor.ones((8, 16), device="cpu"), calor.ones((16, 4), device="cpu")
-    >>> print(fusion.explain(lambda x, w: calor.relu(x @ w + 1.0), x, w))
+    >>> print(explain(lambda x, w: calor.relu(x @ w + 1.0), x, w))
     1 pieces of work, 1 launches
       dot_general + add + relu -> float32[8, 4]: tiles
     """

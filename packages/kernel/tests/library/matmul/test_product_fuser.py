@@ -54,6 +54,11 @@ ROWS = {
         [(4, 8), (8, 6), (4, 6)],
         [(["dot_general", "tanh", "mul", "mul"], 4, 1)],
     ),
+    "not what the product reads too": (
+        lambda x, w: calor.relu(x) * (calor.relu(x) @ w),
+        [(6, 6), (6, 6)],
+        [(["dot_general", "mul"], 2, 1)],
+    ),
     "not what is in another order": (
         lambda x, w, r: (x @ w).T + r,
         [(4, 8), (8, 6), (6, 4)],

@@ -50,7 +50,7 @@ def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
         ((64, 16384, 4096), "boxes 64x128 in shares of 128"),
         ((256, 16384, 4096), "boxes 128x128 in shares of 128"),
         # Of which who ends a tile would read the sums of seven others.
-        ((64, 16384, 1024), "boxes 64x128, parts 16"),
+        ((64, 16384, 1024), "predicated 64x64, sums of 16"),
     ],
     ids=str,
 )
@@ -61,19 +61,19 @@ def test_halves(sizes, label, wanted):
 @pytest.mark.parametrize(
     ("sizes", "label"),
     [
-        ((8192, 8192, 8192), "256x128"),
-        ((4096, 4096, 4096), "256x128"),
-        ((2048, 2048, 2048), "256x128"),
-        ((1024, 1024, 1024), "64x128"),
-        ((512, 512, 512), "64x64"),
-        ((768, 3072, 3072), "64x64"),
+        ((8192, 8192, 8192), "patches 256x128"),
+        ((4096, 4096, 4096), "patches 256x128"),
+        ((2048, 2048, 2048), "patches 256x128"),
+        ((1024, 1024, 1024), "patches 64x128"),
+        ((512, 512, 512), "predicated patches 64x64, sums of 4"),
+        ((768, 3072, 3072), "patches 64x64"),
     ],
     ids=str,
 )
 def test_float32(sizes, label):
-    assert first(*sizes, float32) == f"patches {label}"
+    assert first(*sizes, float32) == label
     # With both along the summed axis, too.
-    assert first(*sizes, float32, along=(True, True)) == f"patches {label}"
+    assert first(*sizes, float32, along=(True, True)) == label
 
 
 def test_float32_where_planes_are_narrow_or_nothing_is_copied_ahead():
@@ -86,7 +86,7 @@ def test_float32_where_planes_are_narrow_or_nothing_is_copied_ahead():
     assert first(4096, 4096, 4096, float32, few) == "patches 128x128"
     assert first(1024, 1024, 1024, float32, few) == "patches 64x128"
     assert first(1024, 1024, 1024, float32, waiting) == "patches 64x128"
-    assert first(512, 512, 512, float32, waiting) == "patches 64x64"
+    assert first(512, 512, 512, float32, waiting) == "predicated patches 64x64, sums of 4"
 
 
 @pytest.mark.parametrize(("rows", "along"), [(64, True), (128, True), (128, False)])
