@@ -77,6 +77,14 @@ def test_sums_of_float64_have_one_order(backend, taken):
     assert not taken
 
 
+def test_few_multiplications_have_one_order(backend, taken, monkeypatch):
+    monkeypatch.setattr(gpu_ways, "_FEW_TERMS", 1 << 14)
+    check(backend, ((2, 80), (80, 24), ONE, NONE, (None, None)), "float32", "float32")
+    assert not taken
+    check(backend, ((2, 400), (400, 24), ONE, NONE, (None, None)), "float32", "float32")
+    assert taken
+
+
 @pytest.mark.parametrize("orders", [(None, None), ((0, 2, 1), None), (None, (0, 2, 1))], ids=str)
 def test_batches(backend, taken, orders):
     for m, k, n in ((1, 72, 24), (7, 33, 2)):
