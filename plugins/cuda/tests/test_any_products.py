@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calor.dtypes import DType, bfloat16, float16, float32, float64
+from calor.dtypes import DType, bfloat16, float16, float32
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
 from calor_kernel.contract.work import Request, View
@@ -26,8 +26,6 @@ GEMV = [
     (float32, (4, 2048, 1000), (False, True)),
     (bfloat16, (65536, 64, 3), (True, True)),
     (float32, (4096, 1023, 1), (True, False)),
-    (float64, (17, 300, 500), (True, True)),
-    (float64, (30, 300, 500), (True, False)),
 ]
 PREDICATED = [
     (dtype, shape, along)
