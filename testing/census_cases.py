@@ -218,6 +218,14 @@ def _heads(x: Any, causal: bool) -> Any:
     return made.permute_dims((0, 2, 1, 3)).reshape(n, tokens, _WIDTH)
 
 
+def _channels(x: Any) -> Any:
+    """Attention of an image's pixels, whose channels are rows of queries, keys and values."""
+    from calor import nn
+
+    q, k, v = (x[:, i].swapaxes(1, 2)[:, None] for i in range(3))
+    return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
 def _embedding(tokens: Any, words: Any, places: Any) -> Any:
     import calor
 
@@ -354,6 +362,7 @@ def _rare(device: str) -> Iterator[Named]:
     # A learned bias of positions, as T5 has.
     pairs: Operand = ((2, 12, 256, 64), "float32")
     bias: Operand = ((12, 256, 256), "float32")
+    yield "attention of channels", training(_channels, ((16, 3, 256, 256), "bfloat16"))
     yield "attention with a learned bias", training(_biased, pairs, pairs, pairs, bias)
     if device == "metal":
         return  # It has no float64.

@@ -8,7 +8,7 @@ import pytest
 from calor.dtypes import bfloat16, float16, float32, float64, int64
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, LanesDevice
-from calor_kernel.contract.work import Request, View
+from calor_kernel.contract.work import Request, View, row_major
 from calor_kernel.library.attention import mma_launch
 from calor_kernel.library.attention.lowering import attention, gradient
 from calor_kernel.runtime.backend import KernelBackend
@@ -165,6 +165,7 @@ TF32 = [
     Row(2, 2, 2, 40, 70, 16, 24, order=(0, 2, 1, 3)),
     Row(1, 2, 1, 65, 50, 128, 100, causal=True, scale=0.1),
     Row(2, 2, 2, 33, 33, 20, 12, bias=(1, 2, 1, 33), mask=(1, 1, 33, 1), causal=True),
+    Row(1, 1, 1, 40, 33, 256, 160, scale=0.05),
 ]
 
 
@@ -177,6 +178,33 @@ def test_rounded_factors(row, cores):
     assert names(attention(request)) == ["attend_mma"]
     check_forward(backend, row, "tf32")
     check_backward(backend, row, "tf32", "attention_gradient")
+
+
+# Rows that are strided in memory, as those of images are, or that begin between whole accesses.
+COPIED = [
+    (Row(2, 1, 1, 40, 70, 16, 24, order=(0, 1, 3, 2)), "bfloat16"),
+    (Row(1, 4, 2, 33, 40, 64, 64, order=(3, 0, 2, 1), causal=True), "bfloat16"),
+    (Row(1, 2, 2, 20, 33, 8, 16, order=(0, 1, 3, 2), bias=(1, 2, 1, 33)), "tf32"),
+]
+
+
+@pytest.mark.parametrize(("row", "dtype"), COPIED, ids=str)
+def test_strided_rows_are_copied(backend, row, dtype):
+    own = float32 if dtype == "tf32" else bfloat16
+    for lower, first, after in ((attention, 0, "attend_mma"), (gradient, 3, "query_gradient_mma")):
+        request = request_of(row, own, first)
+        views = list(request.inputs)
+        for number in range(first, first + 3):
+            shape = [views[number].shape[axis] for axis in row.order]
+            steps = dict(zip(row.order, row_major(shape), strict=True))
+            views[number] = replace(views[number], strides=tuple(steps[a] for a in range(4)))
+        said = {**request.attributes, "precision": "high"}
+        (work,) = lower(replace(request, inputs=tuple(views), attributes=said))
+        assert work.variant.startswith("copied")
+        assert len(work.scratch) == 3
+        assert names([work])[3] == after
+    check_forward(backend, row, dtype)
+    check_backward(backend, row, dtype, "attention_gradient")
 
 
 # Why matrix instructions refuse: a case, its type and device, and the reason.

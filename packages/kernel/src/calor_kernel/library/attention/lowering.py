@@ -20,6 +20,7 @@ from calor_kernel.library.attention.cpu_launch import (
 )
 from calor_kernel.library.attention.cpu_tiles import Tiles
 from calor_kernel.library.attention.mma_launch import forward_by_mma, gradients_by_mma, mma_refusal
+from calor_kernel.library.attention.operand_copies import after_copies, with_copies
 from calor_kernel.library.attention.problem import Attention, attention_of
 from calor_kernel.library.attention.simt_launch import (
     bias_gradient_by_simt,
@@ -27,6 +28,9 @@ from calor_kernel.library.attention.simt_launch import (
     gradients_by_simt,
 )
 from calor_kernel.library.attention.split_keys_launch import forward_by_splits, split_refusal
+
+# The tier of cubes that compute scores one by one.
+_LAST: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def _by_simt(make: Callable[..., Iterable[Work]]) -> Way[Task]:
         "simt",
         _tiles_serve,
         lambda task, request: make(task.bias or task.problem, request),
-        tier=2,
+        tier=_LAST,
     )
 
 
@@ -74,6 +78,25 @@ def _by_mma(make: Callable[[Attention, Request], Iterable[Work]]) -> Way[Task]:
         lambda task, request: mma_refusal(task.problem, request),
         lambda task, request: make(task.problem, request),
     )
+
+
+def _by_copies(table: Callable[[], Table[Task]], first: int = 0) -> Way[Task]:
+    """Return the ways of matrix instructions after copies; ``first``: the query's number."""
+
+    def refuses(task: Task, request: Request) -> str | None:
+        asked = with_copies(task.problem, request)
+        if asked is None:
+            return "rows are dense and begin at whole accesses"
+        return mma_refusal(attention_of(asked, first), asked)
+
+    def works(task: Task, request: Request) -> Iterable[Work]:
+        asked = with_copies(task.problem, request)
+        assert asked is not None
+        for work in ranked(table(), Task(attention_of(asked, first), None), asked):
+            if work.group < _LAST:
+                yield after_copies(task.problem, request, work)
+
+    return Way("operand copies", refuses, works, spare=True)
 
 
 def _by_splits() -> Way[Task]:
@@ -88,11 +111,12 @@ def _by_splits() -> Way[Task]:
 FORWARD: Final[Table[Task]] = Table(
     "attention",
     *(_by_tiles(forward_by_tiles), _by_splits(), _by_mma(forward_by_mma)),
-    _by_simt(forward_by_simt),
+    *(_by_copies(lambda: FORWARD), _by_simt(forward_by_simt)),
 )
 GRADIENT: Final[Table[Task]] = Table(
     "attention_gradient",
-    *(_by_tiles(gradients_by_tiles), _by_mma(gradients_by_mma), _by_simt(gradients_by_simt)),
+    *(_by_tiles(gradients_by_tiles), _by_mma(gradients_by_mma)),
+    *(_by_copies(lambda: GRADIENT, 3), _by_simt(gradients_by_simt)),
 )
 BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))
 

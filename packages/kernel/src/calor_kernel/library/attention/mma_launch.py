@@ -94,14 +94,17 @@ TILES: Final[Mapping[str, Mapping[str, Mapping[int, tuple[_Tiles, ...]]]]] = Map
             "forward": {
                 64: ((4, 2, 32, True), (4, 1, 32, True), (4, 2, 64, False)),
                 128: ((4, 2, 32, False), (4, 1, 32, False)),
+                256: ((4, 1, 32, False), (4, 1, 16, False)),
             },
             "query": {
                 64: ((4, 2, 32, False), (4, 1, 32, False)),
                 128: ((4, 1, 32, False), (8, 1, 32, False)),
+                256: ((4, 1, 16, False),),
             },
             "key": {
                 64: ((4, 2, 32, False), (4, 1, 32, False)),
                 128: ((4, 1, 32, False), (4, 1, 16, False)),
+                256: ((4, 1, 16, False),),
             },
         },
         "mfma_32x32x8": {

@@ -193,12 +193,21 @@ def mma_parts(product: Product, plan: MmaPlan, info: DeviceInfo) -> int:
 
 
 def idle(product: Product, info: DeviceInfo) -> bool:
-    """Return whether most cores are idle with narrow tiles that could be in several parts."""
-    if min(product.m, product.n) >= _NARROW:
+    """Return whether most cores are idle with tiles that could be in several parts."""
+    if min(product.m, product.n) >= _NARROW and _by_groups(product, info):
         return False
     plan, _ = mma_plan(product, info)
     few = 5 * cubes_of(product, plan) < 2 * info.cores
     return few and mma_parts(product, plan, info) >= _LEAST
+
+
+def _by_groups(product: Product, info: DeviceInfo) -> bool:
+    """Return whether warp groups read the operands as they lie; they divide the K axis themselves.
+
+    Of four bytes they read one operand along the K axis, and the other along either.
+    """
+    reads = product.halves or product.along[0]
+    return reads and info.has("async_matrix") and info.has("tensor_copy")
 
 
 def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
