@@ -78,6 +78,32 @@ def test_steps_together_give_what_steps_alone_give(device, chunk, length, revers
         assert (flow.steps is None) == (seed == 0 and length <= 6)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [2, 3, 5, 7])
+def test_gradients_keep_the_carries_of_steps_together(device, chunk, length, reverse):
+    def loss(weights, start, rows):
+        hidden, total, first, second = recurrent(weights, start, rows, reverse)
+        return (hidden * total + (first * second).sum(axis=0)).sum()
+
+    def call(seed):
+        return numbers(WIDTH, WIDTH), numbers(1, WIDTH, seed=seed), numbers(length, 1, WIDTH)
+
+    gradients = calor.grad(loss, argnums=(0, 1, 2))
+    with calor.device("numpy"):
+        graph = calor.trace(gradients, *map(calor.asarray, call(0)))
+    backend = device.backend
+    executable = backend.compile(0, graph)
+    flows = [runner for *_, runner in executable.stages if hasattr(runner, "steps")]
+    for seed in range(4):
+        found = executable([backend.upload(0, array) for array in call(seed)])
+        with calor.device("numpy"):
+            wanted = gradients(*map(calor.asarray, call(seed)))
+        for buffer, spec, want in zip(found, graph.output_specs, wanted, strict=True):
+            made = backend.download(0, buffer, spec)
+            np.testing.assert_allclose(made, want.numpy(), rtol=1e-5, atol=1e-5)
+    assert [flow.steps.keep for flow in flows] == [True, False]
+
+
 @pytest.mark.parametrize("width", [WIDTH, 5])
 def test_a_captured_weight_that_is_replaced_is_read_anew(device, width):
     start, rows = numbers(1, width), numbers(6, 1, width)

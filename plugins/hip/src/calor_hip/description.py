@@ -67,6 +67,7 @@ def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
         memory_bytes=found["totalGlobalMem"],
         max_buffer_bytes=found["totalGlobalMem"],
         align=_ALIGN,
+        part_align=_ACCESS,
         arguments=_ARGUMENTS,
         matrices=matrices,
         native=native,

@@ -20,8 +20,10 @@ class DeviceInfo:
     sizes, of kernels built for planes. ``accumulators``: the float32 sums that a unit keeps in
     registers, if the compiler's limit differs from the usual one for its planes; else 0. ``cores``:
     the cubes that run concurrently. ``caches``: bytes per level, the nearest first, as far as
-    private to a core. ``max_cubes``: cubes of a launch per axis. ``flushes``: arithmetic may flush
-    float32 subnormals to zero. ``arguments``: buffers and numbers of a launch. ``matrices``: the
+    private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the
+    alignment of buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may
+    take for one, if it is less. ``flushes``: arithmetic may flush float32 subnormals to zero.
+    ``arguments``: buffers and numbers of a launch. ``matrices``: the
     named matrix instructions of :mod:`calor_kernel.language.matrices`.
     """
 
@@ -40,10 +42,16 @@ class DeviceInfo:
     memory_bytes: int = 0
     max_buffer_bytes: int = 2**63 - 1
     align: int = 64
+    part_align: int = 0
     flushes: bool = False
     arguments: int = 64
     matrices: frozenset[str] = frozenset()
     native: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def starts(self) -> int:
+        """The alignment in bytes of the start of a part of a buffer that kernels may read."""
+        return self.part_align or self.align
 
     def has(self, feature: str) -> bool:
         """Return whether the device has a feature of FEATURES; KeyError for an unknown name."""

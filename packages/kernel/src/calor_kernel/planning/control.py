@@ -143,15 +143,15 @@ class _Scan(_Flow):
         self.kept = self.carried if self.keep else []
         self.slices = given[carries : len(given) - self.captures]
         # Whether each row is read and written in place, which needs aligned rows.
-        align = engine.device.info.align if engine.pool.parts else 0
+        align = engine.device.info.starts if engine.pool.parts else 0
         self.read = [bool(align) and n % align == 0 for n in self.slices]
         self.written = [bool(align) and n % align == 0 for n in self.rows]
         most = max(2 * sum(made), 4 * sum(self.carried)) + self.body.required_bytes
         results = sum(graph.specs[o].nbytes for o in node.outputs)
         self.required = results + most + sum(self.slices)
         # Whether rows are addressable by offset alone; if so, how steps are batched.
-        sizes = [*self.slices, *self.rows]
-        self.even = all(n and d for n, d in zip(sizes, [*self.read, *self.written], strict=True))
+        sizes = [*self.slices, *self.rows, *self.kept]
+        self.even = all(n and align and n % align == 0 for n in sizes)
         self.called = False
         self.steps: Steps | None = None
 
@@ -162,10 +162,10 @@ class _Scan(_Flow):
         start = carry
         steps = None if self.onward.stay else self._together()
         stacks = [pool.take(n * length) for n in self.rows]
-        if steps is not None:
-            return [*steps.run(carry, xs, held, stacks, length), *stacks]
-        rows = [None if d else pool.take(n) for n, d in zip(self.slices, self.read, strict=True)]
         kept = [pool.take(n * length) for n in self.kept]
+        if steps is not None:
+            return [*steps.run(carry, xs, held, stacks, length, kept), *stacks, *kept]
+        rows = [None if d else pool.take(n) for n, d in zip(self.slices, self.read, strict=True)]
         for i in reversed(range(length)) if self.reverse else range(length):
             for stack, value in zip(kept, carry, strict=False):
                 _copy_row(pool.memory, stack, i, value)
@@ -197,13 +197,14 @@ class _Scan(_Flow):
     def _together(self) -> Steps | None:
         """Return the runner of batched steps; None if not possible, or not yet worthwhile."""
         again, self.called = self.called, True
-        if self.steps is None and self.even and not self.keep and min(self.carried, default=1):
+        if self.steps is None and self.even and min(self.carried, default=1):
             plan = self.body.settled if isinstance(self.body, Plan) else None
             if self.length < 2 or plan is None or not Steps.take(plan):
                 return None
             if again or plan.together or self.length > 2 * CHUNK:
                 self.steps = Steps.of(
-                    plan, self.carried, self.slices, self.rows, self.captures, self.reverse
+                    *(plan, self.carried, self.slices, self.rows),
+                    *(self.captures, self.reverse, self.keep),
                 )
         return self.steps
 
@@ -268,7 +269,10 @@ def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
         return Stage(taken, made, ends, None)
     if isinstance(runner, _Scan):
         steps = runner.steps
-        return None if steps is None else Stage(taken, made, ends, (steps, runner.length))
+        # What a stack keeps before the first step is copied by the host.
+        if steps is None or steps.keep:
+            return None
+        return Stage(taken, made, ends, (steps, runner.length))
     plan = runner.settled if isinstance(runner, Plan) else None
     # Plans of a template have no recorder.
     return Stage(taken, made, ends, plan) if type(plan) is Plan else None
@@ -281,7 +285,7 @@ class ControlPlan:
         self.engine = engine
         self.graph = graph
         self._met: dict[Graph, int] = {}
-        align = engine.device.info.align if engine.pool.parts else 0
+        align = engine.device.info.starts if engine.pool.parts else 0
         self.places = places_of(graph, align)
         self.stages = [self._stage(segment, build) for segment in self._segments()]
         last = {v: n for n, stage in enumerate(self.stages) for v in stage[0]}
