@@ -141,4 +141,4 @@ def _scan_reference(
     return (*(np.array(c) for c in carry), *stacked, *kept)
 
 
-scan: Op = op("scan", _scan_rule, _scan_reference, saves="*y")
+scan: Op = op("scan", _scan_rule, _scan_reference, saves="*y", partial=True)

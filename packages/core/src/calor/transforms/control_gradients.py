@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calor.functions.creation import zeros
 from calor.graph.graph import Graph
 from calor.ops import control as rows
 from calor.recording.replay import replay
+from calor.specs import spec
 from calor.transforms import control
+from calor.transforms.bodies import Body
 from calor.transforms.forward import jvp
 from calor.transforms.grad import vjp
+from calor.transforms.scan_products import apart
+from calor.transforms.simplify import simplify
 
 
 def _as_list(g: Any) -> list[Any]:
@@ -23,26 +27,24 @@ def _inexact(tensors: Sequence[Any]) -> list[int]:
 
 
 def _pull(
-    graph: Graph, primals: Sequence[Any], places: Sequence[int], gs: Sequence[Any]
+    graph: Graph, primals: Sequence[Any], places: Sequence[int], gs: Mapping[int, Any]
 ) -> list[Any]:
-    """Return gradients of the primals at ``places`` for gradients of the graph's float outputs."""
+    """Return gradients of the primals at ``places``; ``gs``: those of some of the outputs."""
 
     def run(*moving: Any) -> list[Any]:
         given = list(primals)
         for place, t in zip(places, moving, strict=True):
             given[place] = t
         made = replay(graph, given)
-        return [made[i] for i in floats]
+        return [made[i] for i in gs]
 
-    floats = [i for i, s in enumerate(graph.output_specs) if s.dtype.is_inexact]
     _, pull = vjp(run, *[primals[p] for p in places])
-    found = pull(list(gs))
-    return [
-        zeros(primals[p].shape, dtype=primals[p].dtype, device=primals[p].device)
-        if g is None
-        else g
-        for p, g in zip(places, found, strict=True)
-    ]
+    found = pull([*gs.values()])
+    return [_zeros(primals[p]) if g is None else g for p, g in zip(places, found, strict=True)]
+
+
+def _zeros(like: Any) -> Any:
+    return zeros(like.shape, dtype=like.dtype, device=like.device)
 
 
 def cond_gradient(g: Any, y: Any, *x: Any, then: Graph, otherwise: Graph) -> list[Any]:
@@ -55,7 +57,9 @@ def cond_gradient(g: Any, y: Any, *x: Any, then: Graph, otherwise: Graph) -> lis
     n = len(operands)
 
     def branch(graph: Graph) -> Any:
-        return lambda *given: _pull(graph, given[:n], places, given[n:])
+        return lambda *given: _pull(
+            graph, given[:n], places, dict(zip(floats, given[n:], strict=True))
+        )
 
     found = control.cond(predicate, branch(then), branch(otherwise), *operands, *gs)
     result: list[Any] = [None] * len(x)
@@ -75,44 +79,75 @@ def scan_gradient(
     reverse: bool,
     keep: bool,
 ) -> list[Any]:
-    """Gradient of scan: a scan the other way, over the carries that were kept."""
+    """Gradient of scan: a scan the other way, over the carries that were kept.
+
+    Products that need no step are computed for all steps at once.
+    """
     held, carry, xs = x[:captures], x[captures : captures + carries], x[captures + carries :]
     all_g, all_y = _as_list(g), _as_list(y)
     outs = len(body.output_specs) - carries
-    kept = all_y[carries + outs :]
-    float_carry = _inexact(carry)
-    float_outs = [i for i in range(outs) if body.output_specs[carries + i].dtype.is_inexact]
-    float_held, float_xs = _inexact(held), _inexact(xs)
-    start = [all_g[i] for i in float_carry]
-    sums = [zeros(held[i].shape, dtype=held[i].dtype, device=held[i].device) for i in float_held]
-    g_outs = [all_g[carries + i] for i in float_outs]
+    float_carry, float_held, float_xs = _inexact(carry), _inexact(held), _inexact(xs)
+    start = [_zeros(carry[i]) if all_g[i] is None else all_g[i] for i in float_carry]
+    g_outs = {
+        i: all_g[i]
+        for i in range(carries, carries + outs)
+        if body.output_specs[i].dtype.is_inexact and all_g[i] is not None
+    }
     # The kept carries are outputs too: a gradient of this gradient reaches them.
-    g_kept = [all_g[carries + outs + i] for i in float_carry]
+    g_kept = {k: all_g[carries + outs + i] for k, i in enumerate(float_carry)}
+    g_kept = {k: given for k, given in g_kept.items() if given is not None}
     places = (
         float_carry + [carries + i for i in float_xs] + [carries + len(xs) + i for i in float_held]
     )
+    stacks = [*all_y[carries + outs :], *xs, *g_outs.values()]
+
+    def pulled(*given: Any) -> list[Any]:
+        rows, own, g_carry = given[:n], given[n : n + captures], given[n + captures :]
+        primals = [*rows[: carries + len(xs)], *own]
+        gs = dict(zip(float_carry, g_carry, strict=True))
+        gs |= zip(g_outs, rows[carries + len(xs) :], strict=True)
+        return _pull(body, primals, places, gs)
+
+    n, nc, nx = len(stacks), len(float_carry), len(float_xs)
+    specs = [spec(t.shape[1:], t.dtype) for t in stacks]
+    specs += [spec(t.shape, t.dtype) for t in (*held, *start)]
+    traced = Body(pulled, "scan's gradient", specs, lambda function, t: function(*t), x[0].device)
+    stays = dict(zip(range(n, n + captures), held, strict=True))
+    stays |= enumerate(traced.captures, n + captures + nc)
+    moved = apart(
+        simplify(traced.graph),
+        rows=range(n),
+        held=[*stays],
+        stacked=range(nc, nc + nx),
+        added=range(nc + nx, nc + nx + len(float_held)),
+    )
+    before = moved.rows(dict(enumerate(stacks)), stays)
+    summed = [place - nc - nx for place in moved.places[nc + nx :]]
 
     def step(state: tuple[list[Any], list[Any]], row: tuple[list[Any], ...]) -> Any:
         g_carry, totals = state
-        before, inputs, g_out, g_before = row
-        primals = [*before, *inputs, *held]
-        # Gradients of the body's float outputs: the carry's, then the stacked ones'.
-        found = _pull(body, primals, places, [*g_carry, *g_out])
-        nc, nx = len(float_carry), len(float_xs)
-        added = [a + b for a, b in zip(totals, found[nc + nx :], strict=True)]
-        arrived = [a + b for a, b in zip(found[:nc], g_before, strict=True)]
-        return (arrived, added), found[nc : nc + nx]
+        rows, products, g_before = row
+        found = replay(moved.graph, [*rows, *held, *g_carry, *traced.captures, *products])
+        ends = nc + nx + len(totals)
+        added = [a + b for a, b in zip(totals, found[nc + nx : ends], strict=True)]
+        arrived = found[:nc]
+        for place, part in zip(g_kept, g_before, strict=True):
+            arrived[place] = arrived[place] + part
+        return (arrived, added), (found[nc : nc + nx], found[ends:])
 
-    (g_init, g_held), g_xs = control.scan(
+    (g_init, totals), (g_xs, more) = control.scan(
         step,
-        (start, sums),
-        (list(kept), list(xs), g_outs, g_kept),
+        (start, [_zeros(held[float_held[k]]) for k in summed]),
+        (stacks, before, [*g_kept.values()]),
         length=length,
         reverse=not reverse,
     )
+    g_held = dict(zip(summed, totals, strict=True))
+    found = moved.sums([*stacks, *before], g_xs, more)
+    g_held |= {place - nc - nx: total for place, total in found.items()}
     result: list[Any] = [None] * len(x)
-    for i, part in zip(float_held, g_held, strict=True):
-        result[i] = part
+    for k, i in enumerate(float_held):
+        result[i] = g_held[k]
     for i, part in zip(float_carry, g_init, strict=True):
         result[captures + i] = part
     for i, part in zip(float_xs, g_xs, strict=True):

@@ -1,0 +1,193 @@
+"""Products in the steps of a scan's gradient that are computed for all steps at once.
+
+Requirements: the gradient of a recurrent layer has small products in each step, and reads its
+weights, and their sums, as often. A product of rows with a value that stays is known before the
+first step; products that are only added up are known after the last one. Each is one product of the
+stacks of all steps, if those stacks are no larger than what the steps would read.
+
+Source: Appleyard, Kociský, Blunsom, "Optimizing Performance of Recurrent Neural Networks on GPUs",
+2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from calor.graph.graph import Builder, Graph, Node, prune
+from calor.recording.record import apply
+
+_MOVES: Final = frozenset({"permute", "reshape"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An output that is added up: a product or a sum of values of a step, and moves after it."""
+
+    place: int
+    node: Node
+    moves: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The graph of a step without the products that are computed for all steps.
+
+    ``graph``: its inputs are those of ``step``, then a row of each product in ``before``; its
+    outputs are those of ``step`` in ``places``, then the values in ``more``, which products in
+    ``after`` read. Outputs in ``stacked`` are rows of stacks. ``fixed``: moves of values that stay.
+    """
+
+    step: Graph
+    graph: Graph
+    fixed: tuple[Node, ...]
+    before: tuple[Node, ...]
+    after: tuple[Sum, ...]
+    stacked: tuple[int, ...]
+    places: tuple[int, ...]
+    more: tuple[int, ...]
+
+    def rows(self, stacks: Mapping[int, Any], held: Mapping[int, Any]) -> list[Any]:
+        """Return the stacks of the products of rows with values that stay, by number of input."""
+        values = dict(held)
+        for node in self.fixed:
+            values[node.outputs[0]] = apply(node.op, values[node.inputs[0]], **node.attributes)
+        return [
+            _product(node, stacks[node.inputs[0]], values[node.inputs[1]]) for node in self.before
+        ]
+
+    def sums(
+        self, given: Sequence[Any], stacked: Sequence[Any], more: Sequence[Any]
+    ) -> dict[int, Any]:
+        """Return the outputs that are added up, by their places in the step's graph.
+
+        Parameters
+        ----------
+        given : sequence of Tensor
+            The stacks of rows, then those of the products in ``before``.
+        stacked : sequence of Tensor
+            The stacks of the outputs that are rows.
+        more : sequence of Tensor
+            The stacks of the values in ``more``.
+        """
+        made = [node.outputs[0] for node in self.before]
+        values = [*range(len(given) - len(made)), *made]
+        values += [self.step.outputs[place] for place in self.stacked] + [*self.more]
+        stacks = dict(zip(values, (*given, *stacked, *more), strict=True))
+        found: dict[int, Any] = {}
+        for one in self.after:
+            total = _TOTALS[one.node.op.name](one.node, *(stacks[i] for i in one.node.inputs))
+            for node in one.moves:
+                total = apply(node.op, total, **node.attributes)
+            found[one.place] = total
+        return found
+
+
+def apart(
+    graph: Graph,
+    rows: Sequence[int],
+    held: Sequence[int],
+    stacked: Sequence[int],
+    added: Sequence[int],
+) -> Apart:
+    """Return the step without its products of rows with held inputs, and of outputs to be added.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph of a step.
+    rows : sequence of int
+        The inputs that are rows of stacks.
+    held : sequence of int
+        The inputs that are the same at each step.
+    stacked : sequence of int
+        The places of the outputs that are rows of stacks.
+    added : sequence of int
+        The places of the outputs of which only the sum over all steps is wanted.
+    """
+    makers = {o: node for node in graph.nodes for o in node.outputs}
+    fixed: dict[int, Node] = {}
+    for node in graph.nodes:
+        if node.op.name in _MOVES and (node.inputs[0] in fixed or node.inputs[0] in held):
+            fixed[node.outputs[0]] = node
+    stays = {*held, *fixed}
+    before = tuple(node for node in graph.nodes if _is_before(graph, node, {*rows}, stays))
+    made = {node.outputs[0] for node in before}
+    known = {*rows, *made, *(graph.outputs[place] for place in stacked)}
+    found = [_sum(graph, makers, place) for place in added]
+    after: list[Sum] = []
+    more: list[int] = []
+    # Products first: a sum alone does not pay for a stack.
+    for one in sorted(filter(None, found), key=lambda s: s.node.op.name == "sum"):
+        wanted = [i for i in dict.fromkeys(one.node.inputs) if i not in known and i not in more]
+        size = sum(graph.specs[i].size for i in wanted)
+        if not stays & {*one.node.inputs} and size <= graph.specs[one.node.outputs[0]].size:
+            after.append(one)
+            more += wanted
+    gone = {one.place for one in after}
+    places = tuple(p for p in range(len(graph.outputs)) if p not in gone)
+    builder = Builder()
+    numbers = {i: builder.input(graph.specs[i], i in graph.host) for i in graph.inputs}
+    numbers |= {node.outputs[0]: builder.input(graph.specs[node.outputs[0]]) for node in before}
+    builder.take(graph, [node for node in graph.nodes if node not in before], numbers)
+    outputs = [numbers[graph.outputs[p]] for p in places] + [numbers[v] for v in more]
+    return Apart(
+        *(graph, prune(builder.build(outputs)), tuple(fixed.values()), before, tuple(after)),
+        *(tuple(stacked), places, tuple(more)),
+    )
+
+
+def _is_before(graph: Graph, node: Node, rows: set[int], held: set[int]) -> bool:
+    """Return whether a node is a product of a row with a held value, not larger than that."""
+    if node.op.name != "dot_general" or node.attributes["batch"][0]:
+        return False
+    row, value = node.inputs
+    small = graph.specs[node.outputs[0]].size <= graph.specs[value].size
+    return row in rows and value in held and small
+
+
+def _sum(graph: Graph, makers: Mapping[int, Node], place: int) -> Sum | None:
+    """Return what makes an output, if its sum over steps is a product or a sum of stacks."""
+    moves: list[Node] = []
+    node = makers.get(graph.outputs[place])
+    while node is not None and node.op.name in _MOVES:
+        moves.append(node)
+        node = makers.get(node.inputs[0])
+    if node is None or node.op.name not in _TOTALS:
+        return None
+    return Sum(place, node, tuple(reversed(moves)))
+
+
+def _behind(axes: Sequence[int]) -> tuple[int, ...]:
+    """Return axes of a row as axes of its stack."""
+    return tuple(axis + 1 for axis in axes)
+
+
+def _product(node: Node, stack: Any, value: Any) -> Any:
+    left, right = node.attributes["contract"]
+    return apply(
+        node.op, stack, value, **{**node.attributes, "contract": (_behind(left), tuple(right))}
+    )
+
+
+def _product_total(node: Node, left: Any, right: Any) -> Any:
+    contract, batch = node.attributes["contract"], node.attributes["batch"]
+    given = {
+        **node.attributes,
+        "contract": tuple((0, *_behind(axes)) for axes in contract),
+        "batch": tuple(map(_behind, batch)),
+    }
+    return apply(node.op, left, right, **given)
+
+
+def _sum_total(node: Node, stack: Any) -> Any:
+    return apply(
+        node.op, stack, **{**node.attributes, "axes": (0, *_behind(node.attributes["axes"]))}
+    )
+
+
+_TOTALS: Final[Mapping[str, Callable[..., Any]]] = {
+    "dot_general": _product_total,
+    "sum": _sum_total,
+}

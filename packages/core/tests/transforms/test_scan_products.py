@@ -1,0 +1,131 @@
+"""Are the products of a scan's gradient that need no step outside of it, and right?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+
+STEPS, ROWS, WIDTH = 5, 2, 4
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return calor.asarray(np.random.default_rng(seed).standard_normal(shape) * 0.3)
+
+
+def plain(h: Any, x: Any, w: Any, b: Any) -> Any:
+    return calor.tanh(calor.matmul(h, w) + x + b)
+
+
+def turned(h: Any, x: Any, w: Any, b: Any) -> Any:
+    return calor.tanh(calor.matmul(h, w.mT) + x + b)
+
+
+def of_rows(h: Any, x: Any, w: Any, b: Any) -> Any:
+    return calor.tanh(calor.matmul(x, w) + calor.matmul(h, w) + b)
+
+
+def twice(h: Any, x: Any, w: Any, b: Any) -> Any:
+    return calor.tanh(calor.matmul(calor.matmul(h, w) + b, w) * x)
+
+
+def weights_left(h: Any, x: Any, w: Any, b: Any) -> Any:
+    return calor.tanh(calor.matmul(w, h.mT).mT + x + b)
+
+
+def both_held(h: Any, x: Any, w: Any, b: Any) -> Any:
+    return h * 0.5 + x + calor.matmul(b[None], calor.matmul(w, w))
+
+
+def loss(body: Callable[..., Any], reverse: bool) -> Callable[..., Any]:
+    def run(start: Any, xs: Any, w: Any, b: Any) -> Any:
+        last, rows = calor.scan(
+            lambda h, x: ((made := body(h, x, w, b)), made * made), start, xs, reverse=reverse
+        )
+        return (last**3).sum() + rows[1:].sum()
+
+    return run
+
+
+def unrolled(body: Callable[..., Any], reverse: bool) -> Callable[..., Any]:
+    def run(start: Any, xs: Any, w: Any, b: Any) -> Any:
+        h, rows = start, {}
+        for i in reversed(range(STEPS)) if reverse else range(STEPS):
+            h = body(h, xs[i], w, b)
+            rows[i] = h * h
+        return (h**3).sum() + sum(rows[i].sum() for i in range(1, STEPS))
+
+    return run
+
+
+def arguments() -> tuple[Any, ...]:
+    xs = numbers(STEPS, ROWS, WIDTH, seed=1)
+    return numbers(ROWS, WIDTH), xs, numbers(WIDTH, WIDTH, seed=2), numbers(WIDTH, seed=3)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("body", [plain, turned, of_rows, twice, weights_left, both_held])
+def test_gradients_are_those_of_the_steps_one_by_one(body: Any, reverse: bool) -> None:
+    given = arguments()
+    places = (0, 1, 2, 3)
+    found = calor.jit(calor.grad(loss(body, reverse), argnums=places))(*given)
+    wanted = calor.grad(unrolled(body, reverse), argnums=places)(*given)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_gradients_of_gradients() -> None:
+    def norm(form: Any) -> Any:
+        gradient = calor.grad(form(plain, False), argnums=(2, 3))
+
+        def run(*given: Any) -> Any:
+            return sum((g * g).sum() for g in gradient(*given))
+
+        return calor.grad(run, argnums=(0, 1, 2, 3))
+
+    for one, other in zip(norm(loss)(*arguments()), norm(unrolled)(*arguments()), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def products(body: Any, rows: int = ROWS) -> tuple[int, int]:
+    """Return the products of the gradient outside of its scans, and in the backward one."""
+    start, _, w, b = arguments()
+    xs = numbers(STEPS, rows, WIDTH)
+    start = numbers(rows, WIDTH) if rows != ROWS else start
+    graph = calor.trace(calor.grad(loss(body, False), argnums=(0, 1, 2, 3)), start, xs, w, b)
+    outside = Counter(node.op.name for node in graph.nodes)
+    *_, back = (node for node in graph.nodes if node.op.name == "scan")
+    inside = Counter(node.op.name for node in back.attributes["body"].nodes)
+    return outside["dot_general"], inside["dot_general"]
+
+
+@pytest.mark.parametrize(
+    ("body", "rows", "outside", "inside"),
+    [
+        # The product of the step again, and the gradient of the weights.
+        pytest.param(plain, ROWS, 2, 1, id="plain"),
+        pytest.param(turned, ROWS, 2, 1, id="turned"),
+        # Stacks of more elements than the weights have would be larger than what they save.
+        pytest.param(plain, 2 * WIDTH, 1, 2, id="many rows"),
+        pytest.param(both_held, ROWS, 0, 6, id="both held"),
+    ],
+)
+def test_where_products_are(body: Any, rows: int, outside: int, inside: int) -> None:
+    assert products(body, rows) == (outside, inside)
+
+
+def test_results_without_gradient_have_no_stacks() -> None:
+    start, xs, w, b = arguments()
+
+    def last(w: Any) -> Any:
+        return calor.scan(lambda h, x: (plain(h, x, w, b), h * 2), start, xs)[0].sum()
+
+    graph = calor.trace(calor.grad(last), w)
+    *_, back = (node for node in graph.nodes if node.op.name == "scan")
+    stacks = [graph.specs[i] for i in back.inputs if graph.specs[i].ndim == 3]
+    assert len(stacks) == 3  # The kept carries, the rows, and the products of both with weights.
