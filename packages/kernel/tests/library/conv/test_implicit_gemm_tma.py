@@ -7,7 +7,7 @@ import pytest
 from calor import dtypes
 from calor.dtypes import float32
 from calor_interpreter.device import LanesDevice
-from calor_kernel.library.conv import lower_conv_input_gradient
+from calor_kernel.library.conv import lower_conv, lower_conv_input_gradient
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import DIGITS, check
@@ -23,7 +23,32 @@ PHASED = [
     ((1, 64, 20), (64, 64, 3), (2,), ((1, 1),), (1,), 1),
     ((1, 64, 6, 8), (64, 64, 2, 3), (1, 2), ((1, 0), (1, 1)), (2, 1), 1),
     ((1, 64, 6, 8), (64, 64, 3, 2), (2, 2), ((0, 1), (0, 2)), ONE, 1),
+    # An odd number of columns, of which the last has the first phase alone.
+    ((2, 64, 7, 13), (64, 64, 3, 3), (2, 2), PADDED, ONE, 1),
+    ((1, 64, 19), (64, 64, 3), (2,), ((0, 0),), (1,), 1),
+    ((1, 72, 6, 9), (64, 72, 2, 2), (1, 2), ((0, 0), (1, 0)), ONE, 1),
 ]
+
+# Images whose rows or columns are no multiples of the stride.
+UNEVEN = [
+    ((2, 64, 7, 13), (64, 64, 3, 3), (2, 2), PADDED, ONE, 1),
+    ((1, 64, 19), (64, 64, 3), (2,), ((0, 0),), (1,), 1),
+    ((1, 64, 8, 11), (72, 64, 2, 3), (3, 4), ((0, 0), (1, 2)), ONE, 1),
+    ((1, 64, 9, 10), (64, 64, 1, 3), (2, 3), PADDED, (1, 2), 1),
+]
+
+
+@pytest.mark.parametrize("row", UNEVEN, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_images_are_filled_up_to_whole_strides(row, dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=2, max_units=384, max_cube=(384, 1, 1))
+    request = request_of("conv", row, getattr(dtypes, dtype), info)
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = lower_conv(replace(request, attributes=said))
+    assert work.variant.startswith("boxes")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv", row, dtype, precision="high")
 
 
 @pytest.mark.parametrize("row", PHASED, ids=str)

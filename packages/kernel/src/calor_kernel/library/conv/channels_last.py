@@ -38,6 +38,7 @@ def channels_last(
     blocks: kl.Size,
     taps: kl.Size,
     row: kl.Stride,
+    inside: tuple[kl.Size, ...],
     *,
     deep: int,
     access: int,
@@ -50,7 +51,8 @@ def channels_last(
     Pixels are lines of ``across``. ``room``: channels of a block of the copy, padded with zeros
     beyond ``channels``. ``rounded``: whether numbers are rounded to TF32, since the instructions
     truncate. ``rows``: whether pixels form rows, ``row`` apart, of ``taps`` each, and the copy has
-    all blocks of a row before the next row. ``run``: adjacent pixels of one access.
+    all blocks of a row before the next row. ``inside``: the lines and the pixels of a line in x, if
+    the copy has more, which are zeros. ``run``: adjacent pixels of one access.
     """
     tiles = (places + (_PLACES - 1)) // _PLACES
     lead = kl.cube_position(0) // tiles
@@ -73,6 +75,8 @@ def channels_last(
     for turn in kl.range(deep * across_units // _UNITS):
         c = unit // across_units + turn * (_UNITS // across_units)
         there = (place < places) & (skipped + begin + c < channels)
+        if inside:
+            there = there & (place // across < inside[0]) & (place % across < inside[1])
         # A mask would apply to each element and split the access.
         of = kl.assume_multiple(kl.select(there, at + (begin + c) * channel, 0), run)
         value = x.load(of, run)
@@ -111,19 +115,23 @@ def last_launch(
     prepares: bool = False,
     rounded: bool = False,
     rows: tuple[int, int] = (1, 0),
+    whole: tuple[int, int] = (1, 1),
 ) -> Launch:
     """Return the launch that copies (leads, channels, pixels) to (leads, blocks, pixels, room).
 
     ``rows``: the number of pixel rows of a lead and their stride; they are copied to (rows, blocks,
-    pixels, room).
+    pixels, room). ``whole``: lines, and pixels of a line, are filled up with zeros to multiples of
+    these.
     """
     access = 16 // dtype.itemsize
-    leads, channels, (down, across) = sizes
+    leads, channels, given = sizes
     outer, channel, steps = strides
+    down, across = (-(-n // by) * by for n, by in zip(given, whole, strict=True))
     dense = rows[1] == 0 and steps[1] == 1 and (down == 1 or steps[0] == across)
     begin = source.offset if isinstance(source, Input | Scratch) else 1
     numbers = (begin, outer, channel, down * across)
-    run = _RUN if dense and all(n % _RUN == 0 for n in numbers) else 1
+    filled = (down, across) != given
+    run = _RUN if dense and not filled and all(n % _RUN == 0 for n in numbers) else 1
     deep = 64 if room > 32 else 32 if room > 16 else 16
     places = rows[0] * down * across
     spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
@@ -155,6 +163,7 @@ def last_launch(
         blocks=blocks,
         taps=max(down * across, 1),
         row=rows[1],
+        inside=given if filled else (),
         deep=deep,
         access=access,
         rounded=rounded,

@@ -40,12 +40,21 @@ def two_axes(problem: Correlation) -> tuple[Axis[int], Axis[int]]:
     return down, across
 
 
-def image_of(problem: Correlation, steps: Steps, info: DeviceInfo, rounded: bool = False) -> Last:
-    """Return the first operand with dense channels; ``rounded``: to TF32."""
+def image_of(
+    problem: Correlation,
+    steps: Steps,
+    info: DeviceInfo,
+    rounded: bool = False,
+    whole: tuple[int, int] = (1, 1),
+) -> Last:
+    """Return the first operand with dense channels; ``rounded``: to TF32.
+
+    ``whole``: rows and columns are filled up with zeros to multiples of these.
+    """
     p = problem
     images, channels = (p.depth, p.leads[2]) if p.by_weight else (p.leads[0], p.depth)
     axes = [Lead(axis.size, axis.a, 0) for axis in two_axes(p)]
-    return _last(operand(0, p.a), (images, channels, *axes), steps, info, False, rounded)
+    return _last(operand(0, p.a), (images, channels, *axes), steps, info, False, rounded, whole)
 
 
 def gradient_of(problem: Correlation, steps: Steps, info: DeviceInfo) -> Last:
@@ -61,12 +70,13 @@ def _last(
     axes: Sequence[Lead[int]],
     steps: Steps,
     info: DeviceInfo,
-    whole: bool,
+    adjacent: bool,
     rounded: bool,
+    whole: tuple[int, int] = (1, 1),
 ) -> Last:
     """Return (leads, channels, rows, columns) with dense channels, copied if they are not dense.
 
-    ``whole``: whether pixels must follow each other without gaps.
+    ``adjacent``: whether pixels must follow each other without gaps.
     """
     leads, channels, down, across = axes
     dtype, place = source.dtype, source.place
@@ -74,20 +84,32 @@ def _last(
     access = ACCESS // dtype.itemsize
     numbers = (channels.size, place.offset, leads.a, down.a, across.a)
     dense = (channels.size, across.size * across.a, down.size * down.a)
-    gaps = whole and (across.a, down.a, leads.a) != dense
-    if not gaps and not rounded and channels.a == 1 and all(n % access == 0 for n in numbers):
+    gaps = adjacent and (across.a, down.a, leads.a) != dense
+    high, wide = (-(-n.size // by) * by for n, by in zip((down, across), whole, strict=True))
+    filled = (high, wide) != (down.size, across.size)
+    if (
+        not gaps
+        and not filled
+        and not rounded
+        and channels.a == 1
+        and all(n % access == 0 for n in numbers)
+    ):
         return Last(source, (leads.a, down.a, across.a), channels.size)
     room = -(-channels.size // access) * access
-    count = leads.size * down.size * across.size * room
+    count = leads.size * high * wide * room
     target = steps.memory(max(count, 1) * dtype.itemsize)
     if count:
         sizes = leads.size, channels.size, (down.size, across.size)
         strides = leads.a, channels.a, (down.a, across.a)
         steps.launches.append(
-            last_launch(place, target, dtype, sizes, strides, room, 1, info, rounded=rounded)
+            last_launch(
+                *(place, target, dtype, sizes, strides, room, 1, info),
+                rounded=rounded,
+                whole=whole,
+            )
         )
-    line = across.size * room
-    return Last(Bound(target, dtype), (down.size * line, line, room), room)
+    line = wide * room
+    return Last(Bound(target, dtype), (high * line, line, room), room)
 
 
 @dataclass(frozen=True, slots=True)

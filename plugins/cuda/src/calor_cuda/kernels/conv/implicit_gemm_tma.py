@@ -84,7 +84,7 @@ def conv_tma(
     groups of rows and of columns by the convolution's ``strides``: (image, group, row, group,
     column and channel), ``x_column`` between columns. ``share``: the steps of each part of the
     terms; y selects the part. ``cells``: rows and columns of the result if its pixels are cells;
-    with alternating phases, their row stride in the result and the first row.
+    with alternating phases, their row stride in the result, the first row, and the columns.
     """
     kl.launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
@@ -264,11 +264,23 @@ def write(
                             pixel = kl.assume_multiple(y * wide + x, how.run)
                             ends.write(there, value, first[0] + own + row, pixel)
                         elif how.cells is None:
-                            there = kl.assume_multiple(at + row * c_row, value.width)
-                            c.store(there, value)
+                            if how.cut:
+                                store_cut(c, value, at + row * c_row, x * how.phases, cells[2])
+                            else:
+                                c.store(kl.assume_multiple(at + row * c_row, value.width), value)
                         else:
                             there = lead + row * c_row
                             store_cells(c, how.cells, value, there, (y, x), cells)
+
+
+@kl.helper
+def store_cut(
+    c: kl.Pointer, value: kl.Number, at: kl.Number, column: kl.Number, columns: kl.Number
+) -> None:
+    """Write adjacent pixels from a column on that are within the ``columns`` of a row."""
+    for k in kl.range(value.width):
+        if column + k < columns:
+            c.store(at + k, value[k])
 
 
 @kl.helper

@@ -33,7 +33,6 @@ from calor_kernel.contract.work import Launch, Request, Work
 from calor_kernel.library.conv.implicit_gemm_operands import (
     Last,
     Weights,
-    alternates,
     image_of,
     phases_of,
     two_axes,
@@ -92,8 +91,8 @@ def _refusal(problem: Correlation, one: Convolution) -> str | None:
         return f"no matrix instruction of warp groups takes {p.a.dtype}"
     if len(p.axes) > 2 or not all(type(axis.count) is int for axis in p.axes):
         return "it has more than two spatial axes, or their sizes are not known yet"
-    if not all(axis.divide == 1 and axis.size % axis.result == 0 for axis in p.axes):
-        return "its stride is that of a gradient, or does not divide the image"
+    if not all(axis.divide == 1 for axis in p.axes):
+        return "its stride is that of a gradient"
     _, groups, outputs = p.leads
     if groups.size != 1 or outputs.size < 64:
         return "it has groups, or fewer than 64 output channels"
@@ -140,7 +139,8 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         _, plan, splits = made
         steps, form = Steps(), _form(problem, part, plan)
         step = form.part_step(problem.size)
-        x = image_of(seen, steps, info)
+        down, across = two_axes(seen)
+        x = image_of(seen, steps, info, whole=(down.result, across.result))
         weights = weights_of(seen, x.room, plan.depth, steps, info)
         target = target_of(steps, problem.a.dtype, splits * step if splits > 1 else 0)
         (phase,) = phases_of(seen, weights)
@@ -211,7 +211,7 @@ def stride2_refusal(one: Convolution, request: Request) -> str | None:
     p = one.seen
     if len(p.axes) > 2 or not all(type(axis.count) is int for axis in p.axes):
         return "it has more than two spatial axes, or their sizes are not known yet"
-    if not alternates(p) or p.leads[2].size < _LEAST:
+    if p.axes[-1].divide != _TWO or p.leads[2].size < _LEAST:
         return f"it has no two phases in a row, or fewer than {_LEAST} channels"
     windows = _windows(p)
     if windows is None:
@@ -269,7 +269,8 @@ def _window(row: list[Part]) -> Correlation | None:
         return None
     axes = [part.problem.axes[-1] for part in row]
     first, step = min(axis.start for axis in axes), axes[0].summed
-    if any((axis.start - first) % step or axis.count != axes[0].count for axis in axes):
+    # Of an odd number of columns the first phase has one more.
+    if any((axis.start - first) % step or axes[0].count - axis.count > 1 for axis in axes):
         return None
     terms = max(_shift(axis, first) + axis.terms for axis in axes)
     problem = row[0].problem
@@ -293,13 +294,18 @@ def _form_of_phases(
     )
     high, wide = (axis.count for axis in two_axes(problem))
     top, down = (0, *row[0].offsets)[-2], (1, *row[0].steps)[-2]
-    run = _together(max(16 // plan.result.itemsize // _TWO, 1), plan.box[2], wide // _TWO)
+    cut = wide % _TWO != 0
+    most = 1 if cut else max(16 // plan.result.itemsize // _TWO, 1)
+    run = _together(most, plan.box[2], wide // _TWO)
     ragged = problem.leads[2].size % (plan.rows // _TWO) != 0
     taps = prod(axis.terms for axis in problem.axes)
     made = replace(
-        plan, writes=Writes(run, ragged, phases=_TWO), row_phases=RowPhases(taps, phases)
+        plan,
+        writes=Writes(run, ragged, phases=_TWO, cut=cut),
+        row_phases=RowPhases(taps, phases),
     )
-    return _Form(made, (down * wide, top * wide), high * wide, _TWO * run)
+    unit = 1 if cut else _TWO * run
+    return _Form(made, (down * wide, top * wide, wide), high * wide, unit)
 
 
 def _launch(
@@ -340,7 +346,7 @@ def _launch(
         w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target,
         w_sizes=(outputs.size, lines(x.room * every)), w_row=lines(weights.row),
         x_sizes=(
-            images.size, down.size // strides[0], strides[0], across.size // strides[1],
+            images.size, -(-down.size // strides[0]), strides[0], -(-across.size // strides[1]),
             lines((strides[1] - 1) * column + x.room),
         ),
         x_strides=tuple(map(lines, (image, strides[0] * row, row, strides[1] * column))),

@@ -49,12 +49,14 @@ class Writes:
 
     ``ragged``: whether tiles have rows beyond the last channel. ``phases``: the phases that
     alternate along a row of the result; a warp group has the rows of one, then those of the next.
+    ``cut``: whether the last phases of a row reach beyond the result.
     """
 
     run: int = 1
     ragged: bool = True
     cells: Cells | None = None
     phases: int = 1
+    cut: bool = False
 
 
 ALONE = Writes()
