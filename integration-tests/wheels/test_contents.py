@@ -109,6 +109,7 @@ REQUIRED = {
     "calor-linalg": "calor",
     "calor-onnx": "calor calor-nn onnx",
     "calor-train": "calor calor-nn rich",
+    "calor-tuned": "calor",
 }
 
 
@@ -134,6 +135,7 @@ ENTRIES = {
     "calor-linalg": "ops.linalg",
     "calor-onnx": "importer.onnx",
     "calor-distributed": "group ops.distributed",
+    "calor-tuned": "tuned.calor",
 }
 
 
