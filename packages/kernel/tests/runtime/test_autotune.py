@@ -222,7 +222,9 @@ def test_a_bundle_is_below_own_measurements(tuned, monkeypatch, tmp_path):
     assert engine.tuner.wants("neg")
     assert not engine.tuner.wants("abs")
     assert negated(backend) == "negate.4"
-    assert backend.diagnosis() == [("one.json of acme on tuned:0", f"1 choices for {INFO.cores} cores")]
+    assert backend.diagnosis() == [
+        ("one.json of acme on tuned:0", f"1 choices for {INFO.cores} cores")
+    ]
     monkeypatch.setattr(sys.modules[__name__], "VARIANTS", ["slow", "quick", "renamed"])
     assert negated(tuned(mode="stored")[0]) == "negate.6"
 

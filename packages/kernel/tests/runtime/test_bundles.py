@@ -53,7 +53,8 @@ def test_a_bundle_has_what_gains():
     ("info", "changes", "reason"),
     [
         (ONE_UNIT, {}, None),
-        (ONE_UNIT, {"cores": 64, "caches": (1, 2), "memory_bytes": 5, "description": "b"}, None),
+        (ONE_UNIT, {"cores": 4, "caches": (1, 2), "memory_bytes": 5, "description": "b"}, None),
+        (ONE_UNIT, {"cores": 5}, "cores 2, here 5"),
         (ONE_UNIT, {"vector_bytes": 1024}, "vector_bytes"),
         (ONE_UNIT, {"features": ONE_UNIT.features - {"print"}}, None),
         (ONE_UNIT, {"features": ONE_UNIT.features - {"fma"}}, "features fma, here no more"),
@@ -72,17 +73,19 @@ def test_which_devices_a_bundle_holds_for(installed, info, changes, reason):
 
 
 def test_the_nearest_number_of_cores_holds(installed):
-    for cores in (1, 4, 16):
+    for cores in (1, 2, 4):
         measured = {KEY: stored(f"for {cores}")}
-        if cores == 1:
-            measured["cast("] = stored("narrow")
+        if cores == 2:
+            measured["cast("] = stored("two")
         installed(f"{cores}.json", made(device(cores=cores), measured))
-    for cores, nearest in ((1, 1), (3, 4), (5, 4), (32, 16)):
+    for cores, nearest in ((1, 1), (2, 2), (3, 4), (4, 4)):
         found = Bundles(device(cores=cores))
         assert found.get("neg", KEY) == f"for {nearest}"
-        assert found.get("cast", "cast(") == "narrow"
+        assert found.get("cast", "cast(") == "two"
         assert found.get("neg", "neg(") is None
-    assert found.ops == {"neg", "cast"}
+        assert found.ops == {"neg", "cast"}
+    assert Bundles(device(cores=8)).ops == {"neg"}
+    assert not Bundles(device(cores=9)).ops
 
 
 def test_what_does_not_hold_is_reported(installed, monkeypatch):

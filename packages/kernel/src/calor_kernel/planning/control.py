@@ -21,6 +21,7 @@ from calor.graph.segments import Segment, cut
 from calor_kernel.device.buffers import OPEN, KernelBuffer
 from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.protocol import Memory
+from calor_kernel.planning.device_loop import DeviceLoop
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.planning.plan import Plan, copied
@@ -113,12 +114,23 @@ class _While(_Flow):
         carried = [graph.specs[o].nbytes for o in node.outputs]
         self.onward = _Onward(self.body, carried)
         bodies = self.condition.required_bytes + self.body.required_bytes
+        self.carried = carried
         self.required = bodies + 2 * sum(carried)
+        self.loop: DeviceLoop | None = None
+
+    @property
+    def by_host(self) -> str | None:
+        """Why the host runs the loop; None where the device does."""
+        return DeviceLoop.refusal(self.engine, self.condition, self.body)
 
     def __call__(self, inputs: Buffers) -> Buffers:
         one, two = self.captures
         first, second = inputs[:one], inputs[one : one + two]
         carry = start = inputs[one + two :]
+        if self.engine.profiler is None and self.by_host is None:
+            if self.loop is None:
+                self.loop = DeviceLoop.of(self.condition, self.body, self.captures, self.carried)
+            return self.loop.run(start, first, second)
         while truth(self.engine, self.condition([*carry, *first])[0]):
             carry = self.onward([*carry, *second], None if carry is start else carry)
         return [duplicate(self.engine, b) for b in carry] if carry is start else carry

@@ -26,7 +26,7 @@ CHUNK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Changing:
+class Changing:
     """Placeholder for a buffer that changes at each step, for a plan's check of unchanged ones.
 
     ``handle``: unread memory, for lists with a handle for each input.
@@ -97,7 +97,7 @@ class Steps:
         """Run all steps; return the final carries, in buffers of their own."""
         plan, pool = self.plan, self.plan.pool
         nothing = plan.engine.nothing.handle
-        changing = [_Changing(nothing)] * (len(carry) + len(xs))
+        changing = [Changing(nothing)] * (len(carry) + len(xs))
         keeper = plan.keeper
         variant = plan.base if keeper is None else keeper.variant([*changing, *held])
         if plan.engine.tells_late:

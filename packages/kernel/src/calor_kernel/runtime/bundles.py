@@ -3,8 +3,8 @@
 Requirements: a bundle is a text file of plain data. It holds for devices with the same properties
 that kernels are chosen by, whatever their names are, and for families with the same ways. What does
 not hold is ignored and reported. Nothing is read until the tuner chooses for a device. Own
-measurements precede a bundle. Of bundles for several numbers of a processor's cores the nearest
-precedes the others.
+measurements precede a bundle. A bundle of a processor holds for half to twice its cores, and the
+nearest precedes the others.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from calor_kernel.device.protocol import Device
 FORM: Final = 1
 # A smaller gain over the first choice is within the spread of measurements.
 GAIN: Final = 1.05
+# Processors with up to twice or half as many cores, as the logarithm of the quotient.
+_NEAR: Final = 0.7
 # Features that no choice of a kernel depends on.
 _OTHER: Final = frozenset(("print", "links", "fork"))
 _WAY: Final = re.compile(r'\bWay\(\s*"([^"]+)"')
@@ -76,10 +78,11 @@ class Bundle:
 
     def refusal(self, device: Mapping[str, Any]) -> str | None:
         """Return why the bundle does not hold for a device, or None."""
-        several = "memory" in device
+        gpu = "memory" in device
         for key in dict.fromkeys([*device, *self.device]):
             mine, other = device.get(key), self.device.get(key)
-            if mine != other and (several or key != "cores"):
+            near = key == "cores" and not gpu and self.distance(device) <= _NEAR
+            if mine != other and not near:
                 return f"for another device: {key} {_text(other, mine)}, here {_text(mine, other)}"
         return None
 
