@@ -44,7 +44,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--threads", type=int, metavar="N", help="threads of a processor")
     add("--seconds", type=float, default=200.0, help="the time for all steps, 200 if not given")
     add("--most", type=float, default=60.0, help="the time for tuning a step, 60 if not given")
-    add("--repeats", type=int, default=5, metavar="N", help="samples of a step's time")
+    add("--repeats", type=int, default=5, metavar="N", help="samples of a time; 0 tunes only")
     add("--export", type=Path, metavar="FILE", help="write the bundle")
     options = parser.parse_args(arguments)
     for name in ("models", "mode", "dtype"):
@@ -106,6 +106,8 @@ class Step:
 
         if self.ours is None:
             self.ours = Ours(self.setting, self.options.device)
+        if not self.options.repeats:
+            return float("nan")
         self.ours.first()
         return timed({"calor": self.ours}, self.options.repeats)["calor"]
 
@@ -167,6 +169,8 @@ def fresh(steps: Sequence[Step], options: argparse.Namespace) -> None:
     device = as_device(options.device)
     count = export(device, options.export)
     print(f"{options.export}: {count} choices, {options.export.stat().st_size} bytes")
+    if not options.repeats:
+        return
     print(f"{'untuned':>10} {'tuned':>10} {'bundle':>10}  ms; untuned and bundle by tuned")
     with bundle_alone(steps[0].engine, options.export):
         for step in steps:

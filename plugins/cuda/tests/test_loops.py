@@ -156,3 +156,26 @@ def test_the_kernel_that_sets_a_condition_compiles(compiler: Any, architecture: 
     from calor_cuda.toolchain import CudaToolchain
 
     assert NAME.encode() in CudaToolchain(architecture).compile(SOURCE, NAME)
+
+
+def test_steps_of_a_counted_loop_are_queued_together(fake: Any, device: Any) -> None:
+    """Rows of 8 bytes are spread, and an index out of range is reported when a result is read."""
+
+    def walk(table: Any, start: Any) -> Any:
+        step = lambda i, at: calor.take(table, at, axis=0) + i  # noqa: E731
+        return calor.fori_loop(0, 6, step, start)
+
+    table = np.array([3, 4, 1, 0, 2, 5, 1, 2, 0, 3, 1, 2])
+    at = 0
+    for i in range(6):
+        at = int(table[at]) + i
+    with calor.device(device):
+        loop, given = calor.jit(walk), calor.asarray(table)
+        for _ in range(4):
+            found = loop(given, calor.asarray(0))
+            failed = loop(given, calor.asarray(40))
+            assert found.item() == at
+            with pytest.raises(ElementIndexError):
+                failed.item()
+    (scan,) = (f for _, _, f in loop.programs[0].executable.stages if hasattr(f, "steps"))
+    assert scan.steps is not None

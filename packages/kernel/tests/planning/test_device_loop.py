@@ -19,6 +19,8 @@ class Loop(NamedTuple):
     before: object
     body: object
     flag: int
+    words: int
+    spaced: tuple[int, int]
 
 
 class Looping(LanesQueue):
@@ -28,15 +30,17 @@ class Looping(LanesQueue):
     steps = 0
 
     def record_loop(self, before, body, slots, flag, words, spaced):
-        assert (flag.offset, words.offset, spaced) == (0, 0, (0, 0))
-        return Loop(self.record(before, slots), self.record(body, slots), flag.number)
+        assert flag.offset == words.offset == 0
+        lists = self.record(before, slots), self.record(body, slots)
+        return Loop(*lists, flag.number, words.number, spaced)
 
     def run(self, recorded, handles):
         if not isinstance(recorded, Loop):
             super().run(recorded, handles)
             return
         super().run(recorded.before, handles)
-        while handles[recorded.flag][0]:
+        (count, apart), words = recorded.spaced, handles[recorded.words]
+        while handles[recorded.flag][0] and not any(words[i * apart] for i in range(count)):
             self.steps += 1
             super().run(recorded.body, handles)
 
@@ -114,24 +118,25 @@ def indexed(x, n):
     return calor.while_loop(lambda s: s[0] < n, step, (n * 0, x[0]))[1]
 
 
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        (nested, "it has control flow of its own"),
-        (indexed, "an operation of it may fail"),
-    ],
-)
-def test_what_the_host_runs(device, queue, function, reason):
+def test_control_flow_in_a_body_is_run_by_the_host(device, queue):
     x = np.array([1.0, 2.0, 5.0], np.float32)
     with calor.device("numpy"):
-        want = function(calor.asarray(x), calor.asarray(3)).numpy()
+        want = nested(calor.asarray(x), calor.asarray(3)).numpy()
     with calor.device(device):
-        loop = calor.jit(function)
+        loop = calor.jit(nested)
         assert loop(calor.asarray(x), calor.asarray(3)).numpy().tolist() == want.tolist()
         plan = loop.programs[0].executable
         assert isinstance(plan, ControlPlan)
-        assert [f.by_host for _, _, f in plan.stages if hasattr(f, "by_host")] == [reason]
-        if function is indexed:
-            with pytest.raises(ElementIndexError):
-                loop(calor.asarray(x), calor.asarray(4)).numpy()
+        reasons = [flow.by_host for _, _, flow in plan.stages if hasattr(flow, "by_host")]
+        assert reasons == ["it has control flow of its own"]
     assert queue.queue.steps == 0
+
+
+def test_a_failed_operation_ends_the_loop(device, queue):
+    with calor.device(device):
+        loop, x = calor.jit(indexed), calor.asarray([1.0, 2.0, 5.0])
+        assert loop(x, calor.asarray(3)).item() == 9.0
+        with pytest.raises(ElementIndexError):
+            loop(x, calor.asarray(20)).numpy()
+        assert queue.queue.steps == 3 + 4
+        assert loop(x, calor.asarray(2)).item() == 4.0

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from calor.backends.protocol import Executable
-from calor_kernel.device.board import zeroed
 from calor_kernel.device.buffers import KernelBuffer
-from calor_kernel.device.outcomes import Outcome, inherit, verify
+from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.loop_words import LoopWords, add_outcomes, words_of
 from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.recording import Place, Targets
 from calor_kernel.planning.steps import Changing, moved_step
@@ -48,12 +48,6 @@ class DeviceLoop:
         self.plans = condition, body
         self.captures = captures
         self.carried = carried
-        align = self.engine.device.info.align
-        # The status words of both, the condition's first.
-        self.starts = 0, condition.block_bytes
-        self.words = condition.block_bytes + body.block_bytes
-        self.stride = align if self.words else 0
-        self.block = zeroed(self.engine.pool, self.words) if self.words else self.engine.nothing
         self.program: _Program | None = None
 
     @staticmethod
@@ -69,8 +63,6 @@ class DeviceLoop:
                 return "it is planned for several sizes"
             if plan.draft.host_bytes:
                 return "it reads numbers of the host"
-            if plan.status and not engine.tells_late:
-                return "an operation of it may fail"
             launches += len(plan.base.recording.steps[0])
         return f"a step has {launches} launches" if launches > _LAUNCHES else None
 
@@ -102,38 +94,24 @@ class DeviceLoop:
             pool.memory.copy(buffer.handle, 0, start.handle, 0, start.nbytes)
         flag = pool.take(1)
         arena, room = pool.raw(max(arena_bytes, 1))
+        words = LoopWords(engine, self.plans)
         try:
-            if self.words:
-                pool.memory.write(self.block.handle, bytes(self.words))
-            handles = [b.handle for b in (*made, *first, *second, flag, self.block)]
+            handles = [b.handle for b in (*made, *first, *second, flag)]
+            handles += (words.handle, arena)
             for plan, variant in zip(self.plans, variants, strict=True):
                 kept = engine.nothing if variant.kept is None else variant.kept
                 handles += (plan.constants_handle, kept.handle)
             if engine.tells_late:
                 engine.last = self.plans[1].draft
-            engine.queue.run(recorded, [*handles, arena])
+            engine.queue.run(recorded, handles)
+            parts = words.outcomes()
         finally:
             pool.give(arena, room, 0)
-        parts = [
-            (self._outcome(plan, start), frozenset(plan.status))
-            for plan, start in zip(self.plans, self.starts, strict=True)
-            if plan.status
-        ]
+            words.close()
         for buffer in made:
-            buffer.outcomes = (*buffer.outcomes, *parts)
+            add_outcomes(buffer, parts)
             inherit(buffer, given)
         return made
-
-    def _outcome(self, plan: Plan, start: int) -> Outcome:
-        """Pass the words of a plan on to the board, which reads them when a result is used."""
-        board, memory = self.engine.board, self.engine.pool.memory
-        page, place, words = board.take(plan.block_bytes, False)
-        try:
-            memory.copy(words, 0, self.block.handle, start, plan.block_bytes)
-        except BaseException:
-            board.leave(page)
-            raise
-        return board.put(page, place, plan)
 
     def _recorded(self, first: Sequence[Any], second: Sequence[Any]) -> _Program:
         """Return the program for captured values, whose preparations it reads."""
@@ -157,16 +135,12 @@ class DeviceLoop:
         first = [(count + k, 0) for k in range(one)]
         second = [(count + one + k, 0) for k in range(two)]
         flag = count + one + two
-        words, arena = flag + 1, flag + 6
+        words, arena, constants = flag + 1, flag + 2, flag + 3
+        starts = words_of(self.plans)
 
         def own(number: int) -> list[Place]:
-            start = self.starts[number]
-            return [
-                (flag + 2 + 2 * number, 0),
-                (words, start),
-                (arena, 0),
-                (flag + 3 + 2 * number, 0),
-            ]
+            mine = constants + 2 * number
+            return [(mine, 0), (words, starts[number]), (arena, 0), (mine + 1, 0)]
 
         condition, body = self.plans
         test, read = self._steps(condition, variants[0], {})
@@ -175,9 +149,11 @@ class DeviceLoop:
         step, written = self._steps(body, variants[1], {k: k for k in range(count)})
         moved = body.recorder.slots.moved([*carry, *second], own(1), carry)
         step = [moved_step(one, moved) for one in step]
-        count_of_words = self.words // self.stride if self.stride else 0
+        # Each task that may fail has a word, at a multiple of the alignment.
+        align = self.engine.device.info.align
+        spaced = starts[-1] // align, align
         recorded = self.engine.queue.record_loop(
-            test, [*step, *test], arena + 1, Slot(flag), Slot(words), (count_of_words, self.stride)
+            test, [*step, *test], constants + 4, Slot(flag), Slot(words), spaced
         )
         return _Program(recorded, variants, max(read, written))
 
