@@ -142,12 +142,13 @@ def differing(results: dict[str, Any]) -> Iterator[str]:
 def bundle_alone(engine: Any, file: Path) -> Iterator[None]:
     """Let a device choose by a bundle, and by no stored result."""
     from calor_kernel.device.storage import Lines
-    from calor_kernel.runtime.bundles import Bundle, Bundles
+    from calor_kernel.runtime.bundles import Bundle, Bundles, properties
 
     tuner = engine.tuner
     before = tuner.lines, tuner.mode
     bundles = Bundles(engine.device)
-    bundles.__dict__["found"] = [(file.name, Bundle.read(file, "this run"))]
+    bundle = Bundle.read(file, "this run")
+    bundles.__dict__["found"] = [(file.name, bundle.refusal(properties(engine.device)) or bundle)]
     tuner.__dict__.update(lines=Lines(None), bundles=bundles)
     tuner.__dict__.pop("_stored", None)
     tuner.mode = "stored"

@@ -337,3 +337,29 @@ def test_gradients_of_steps_together(device, chunk, length, width, reverse):
         flows = [f for *_, f in jitted.programs[0].executable.stages if hasattr(f, "steps")]
     assert {bool(flow.steps.kept) for flow in flows} == {False, True}
     assert all(flow.by_host is None for flow in flows)
+
+
+def test_steps_that_may_fail_are_part_of_a_whole(device):
+    """After a few calls all stages are one list; its words tell of a step that failed."""
+
+    def walk(rows, table, at):
+        def step(at, row):
+            return calor.take(table, at, axis=0), row + at
+
+        last, made = calor.scan(step, at, rows)
+        return last + 1, made * 2
+
+    rows, table = numbers(6, WIDTH), np.array([2, 0, 3, 1, 9])
+    with calor.device("numpy"):
+        want = [t.numpy() for t in walk(*map(calor.asarray, (rows, table, np.int64(0))))]
+    with calor.device(device):
+        jitted = calor.jit(walk)
+        given = [calor.asarray(a) for a in (rows, table)]
+        start, bad = calor.asarray(np.int64(0)), calor.asarray(np.int64(4))
+        for _ in range(12):
+            found = jitted(*given, start)
+            for one, other in zip(found, want, strict=True):
+                np.testing.assert_allclose(one.numpy(), other, rtol=1e-6)
+            with pytest.raises(ElementIndexError):
+                jitted(*given, bad)[0].numpy()
+        assert jitted.programs[0].executable.whole is not None
