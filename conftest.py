@@ -16,6 +16,9 @@ pytest_plugins = ["costs", "kernels_on_lanes", "skip_reasons", "pytester"]
 # calor reads this when it is imported; without it the first tensor warns, which is an error here.
 os.environ.setdefault("CALOR_DEVICE", "numpy")
 
+# Kernels are chosen by the library alone, whatever machine an installed bundle was measured on.
+os.environ.setdefault("CALOR_TUNE", "own")
+
 # A run starts with no stored kernel and no tuner's choice, whatever ran on this machine before it;
 # its processes share one folder, which goes with the first of them.
 if "PYTEST_XDIST_WORKER" not in os.environ:

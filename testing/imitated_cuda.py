@@ -65,6 +65,9 @@ class Fake:
         self.programs: dict[int, Program] = {}
         self.graphs: list[list[Any]] = []
         self.held: dict[Any, Any] = {}
+        # The conditions of loops by their handles, and the modules of what sets them.
+        self.conditions: dict[int, int] = {}
+        self.setters: set[int] = set()
         # The graph that takes the launches of a stream while they are captured.
         self.capturing: int | None = None
         self.runtime = self._module("runtime")
@@ -126,7 +129,9 @@ class Fake:
             return compiled(chain, source, name)
 
         patch.setattr(toolchain.CudaToolchain, "compile", kept)
-        for name in (n for n in dir(self) if n.startswith(("cuGraph", "cuMem", "cuTensor"))):
+        for name in (
+            n for n in dir(self) if n.startswith(("cuCtx", "cuGraph", "cuMem", "cuTensor"))
+        ):
             patch.setattr(f"cuda.bindings.driver.{name}", getattr(self, name))
 
     # The runtime.
@@ -259,6 +264,11 @@ class Fake:
 
     def runtime_graphLaunch(self, graph: int, stream: int) -> None:
         for node, *said in self.graphs[graph]:
+            if node == "while":
+                condition, body = said
+                while self.conditions[condition]:
+                    self.runtime_graphLaunch(body, stream)
+                continue
             call = self.runtime_memcpyAsync if node == "copy" else self.driver_launchKernel
             call(*(said if node == "copy" else (node, *said)))
 
@@ -267,7 +277,8 @@ class Fake:
         self.graphs.append([])
         return 0, len(self.graphs) - 1
 
-    def cuGraphAddKernelNode(self, graph: int, after: list[Any], count: int, said: Any) -> Any:
+    def cuGraphAddKernelNode(self, graph: Any, after: list[Any], count: int, said: Any) -> Any:
+        graph = int(graph)
         # A launch without a dependency here has one by cuGraphAddDependencies.
         assert len(after) == count <= min(len(self.graphs[graph]), 1)
         self.graphs[graph].append(())
@@ -288,8 +299,46 @@ class Fake:
     def cuGraphInstantiate(self, graph: int, flags: int) -> Any:
         return 0, graph
 
+    # Conditional nodes: a handle belongs to one graph and one node, and its graph is filled later.
+    def cuCtxGetCurrent(self) -> Any:
+        return 0, 500 + self.current
+
+    def cuGraphConditionalHandleCreate(
+        self, graph: int, context: int, default: int, flags: int
+    ) -> Any:
+        assert (context, default, flags) == (500 + self.current, 0, 0)
+        assert graph < len(self.graphs)
+        handle = 6000 + len(self.conditions)
+        self.conditions[handle] = 0
+        return 0, handle
+
+    def cuGraphAddNode(
+        self, graph: int, after: list[Any], edges: None, count: int, said: Any
+    ) -> Any:
+        assert edges is None
+        assert count == len(after) == 1
+        told = said.conditional
+        assert (said.type.name, told.type.name, told.size) == (
+            "CU_GRAPH_NODE_TYPE_CONDITIONAL",
+            "CU_GRAPH_COND_TYPE_WHILE",
+            1,
+        )
+        assert int(told.ctx) == 500 + self.current
+        assert int(told.handle) in self.conditions
+        assert after[0] == (graph, len(self.graphs[graph]) - 1)
+        _, body = self.cuGraphCreate(0)
+        # The driver writes the address of an array of its own: after a handle, a kind and a count.
+        self.held[body, "graphs"] = array = (ctypes.c_uint64 * 1)(body)
+        (ctypes.c_uint64 * 3).from_address(told.getPtr())[2] = ctypes.addressof(array)
+        self.graphs[graph].append(("while", int(told.handle), body))
+        self.calls.append("cuGraphAddNode")
+        return 0, (graph, len(self.graphs[graph]) - 1)
+
     def cuGraphExecKernelNodeSetParams(self, graph: int, node: Any, said: Any) -> Any:
         function = int(said.func)
+        if function in self.setters:
+            self._hold_setter(node, function, said)
+            return (0,)
         count = len(self.kernels[function].parameters)
         # The arguments are copied, as the driver copies them, and the descriptors after them.
         maps = len(self.kernels[function].attributes.get("maps", ()))
@@ -307,6 +356,22 @@ class Fake:
         self.graphs[node[0]][node[1]] = (function, *grid, *block, *rest)
         self.calls.append("cuGraphExecKernelNodeSetParams")
         return (0,)
+
+    def _hold_setter(self, node: Any, function: int, said: Any) -> None:
+        """Copy the arguments of the kernel that sets a condition."""
+        pointers = (ctypes.c_void_p * 5).from_address(said.kernelParams)
+        kinds = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int, ctypes.c_int)
+        given = [
+            int(kind.from_address(int(p or 0)).value)
+            for kind, p in zip(kinds, pointers, strict=True)
+        ]
+        assert (said.gridDimX, said.blockDimX, said.sharedMemBytes) == (1, 1, 0)
+        self.graphs[node[0]][node[1]] = (function, *given)
+
+    def _set_condition(self, handle: int, flag: int, words: int, count: int, apart: int) -> None:
+        """Do what the kernel does that sets the condition of a loop."""
+        ended = any(self.memory(words)[4 * i * apart :][:4].any() for i in range(count))
+        self.conditions[handle] = int(self.memory(flag)[0] != 0 and not ended)
 
     def cuGraphExecDestroy(self, graph: int) -> Any:
         return (0,)
@@ -368,6 +433,9 @@ class Fake:
     # The driver.
     def driver_moduleLoadData(self, image: bytes) -> int:
         assert image[1:4] == b"ELF"
+        if b"cudaGraphSetConditional" in image:
+            self.setters.add(900)
+            return 900
         return 1000 + len(self.kernels)
 
     def driver_moduleGetFunction(self, module: int, name: str) -> int:
@@ -378,6 +446,9 @@ class Fake:
         assert 48 << 10 < value <= H200["sharedMemPerBlockOptin"]  # type: ignore[operator]
 
     def driver_launchKernel(self, function: int, *said: int) -> None:
+        if function in self.setters:
+            self._set_condition(*said)
+            return
         if self.capturing is not None:
             self._captured(self.capturing, function, said)
             return

@@ -22,8 +22,9 @@ PROJECTS = sorted(
 )
 # The limit keeps the wheel from growing unnoticed. Of what was added to 330.6 kB, sections of
 # docstrings (parameters, results, errors) have 39 kB, the thirteen ops declared by their functions
-# 12 kB, and the entries of 35 more modules, which opened the circles of imports, 9 kB.
-CORE_WHEEL_LIMIT = 402_000
+# 12 kB, the entries of 35 more modules, which opened the circles of imports, 9 kB, and the files of
+# tuned choices 1 kB.
+CORE_WHEEL_LIMIT = 406_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
@@ -109,6 +110,7 @@ REQUIRED = {
     "calor-linalg": "calor",
     "calor-onnx": "calor calor-nn onnx",
     "calor-train": "calor calor-nn rich",
+    "calor-tuned": "calor",
 }
 
 
@@ -134,6 +136,7 @@ ENTRIES = {
     "calor-linalg": "ops.linalg",
     "calor-onnx": "importer.onnx",
     "calor-distributed": "group ops.distributed",
+    "calor-tuned": "tuned.calor",
 }
 
 

@@ -61,3 +61,17 @@ def test_why_not(device, function, shapes, reason):
 def test_a_device_without_kernels():
     with calor.device("numpy"), pytest.raises(UnsupportedError, match="nothing is fused on it"):
         explain(calor.exp, calor.ones(2))
+
+
+def test_loops_and_branches_are_explained_with_their_steps(device):
+    def function(x):
+        y = calor.while_loop(lambda c: calor.sum(c) < 9, lambda c: calor.tanh(c) + 1, x)
+        return calor.cond(y[0, 0] > 0, lambda: y @ y, lambda: calor.exp(y)) * 2
+
+    found = explained(device, function, (4, 4))
+    loop, branch = found.flows
+    assert (loop.op, loop.by_host) == ("while_loop", "the device has no loops of its own")
+    assert [part.pieces[-1].ops for part in loop.parts] == [("less",), ("tanh", "add")]
+    assert (branch.op, branch.by_host) == ("cond", "it reads the predicate")
+    assert {part.pieces[0].ops[0] for part in branch.parts} == {"dot_general", "exp"}
+    assert "while_loop, step by step, by the host: the device has no loops" in str(found)

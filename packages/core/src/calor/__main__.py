@@ -6,6 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from calor.backends.device import Device
+    from calor.backends.protocol import Tuned
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tuning.add_argument(
         "--seconds", type=float, default=60.0, help="the time for measuring, 60 if not given"
     )
-    tuning.add_argument("script", help="the script; it runs as a program on the device")
+    tuning.add_argument(
+        "--export", metavar="FILE", help="write what is stored for the device as a bundle, at last"
+    )
+    tuning.add_argument("script", nargs="?", help="the script; it runs as a program on the device")
     tuning.add_argument("arguments", nargs=argparse.REMAINDER, help="the arguments of the script")
     options = parser.parse_args(arguments)
 
@@ -54,17 +62,32 @@ def _answer(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _tune(options: argparse.Namespace) -> str:
+    """Run a script while its device measures candidates, write a bundle; return what was done."""
+    from pathlib import Path
+
+    from calor.device_selection import as_device, current_device
+    from calor.errors import ArgumentError
+    from calor.transforms.tuning import export
+
+    if options.script is None and options.export is None:
+        raise ArgumentError("tune: name a script to tune, or a file to --export the results to")
+    if options.script is not None and not Path(options.script).is_file():
+        raise ArgumentError(f"tune: there is no script {options.script}")
+    device = current_device() if options.device is None else as_device(options.device)
+    said = [] if options.script is None else [f"{device.name}: {_tune_script(device, options)}"]
+    if options.export is not None:
+        said.append(f"{options.export}: {export(device, options.export)} choices for {device.name}")
+    return "\n".join(said)
+
+
+def _tune_script(device: Device, options: argparse.Namespace) -> Tuned:
     """Run a script while its device measures candidates; return what it found."""
     import runpy
     from pathlib import Path
 
-    from calor.device_selection import as_device, current_device, on_device
-    from calor.errors import ArgumentError
+    from calor.device_selection import on_device
     from calor.transforms.tuning import measuring
 
-    if not Path(options.script).is_file():
-        raise ArgumentError(f"tune: there is no script {options.script}")
-    device = current_device() if options.device is None else as_device(options.device)
     script = Path(options.script)
     given, path = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [options.script, *options.arguments], str(script.resolve().parent)
@@ -76,7 +99,7 @@ def _tune(options: argparse.Namespace) -> str:
             runpy.run_path(options.script, run_name="__main__")
     finally:
         sys.argv, sys.path[0] = given, path
-    return f"{device.name}: {tuned}"
+    return tuned
 
 
 def _new_backend(name: str, directory: str | None) -> str:

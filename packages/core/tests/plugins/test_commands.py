@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -252,3 +253,19 @@ def test_tune_reports_what_the_device_measured(
         "null:0: problems: 2; candidates timed: 7, in 0.0 s; "
         "problems with a faster kernel than the first choice: 1\n"
     )
+
+
+def test_tune_exports_what_is_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bundle.json"
+    assert main(["tune"]) == 1
+    assert "name a script to tune, or a file to --export" in capsys.readouterr().err
+    assert main(["tune", "--device", "numpy", "--export", str(file)]) == 1
+    assert "numpy:0 has one way" in capsys.readouterr().err
+    assert not file.exists()
+    bundle = {"form": 1, "choices": {"b": ["x", 2.0], "a": ["y", 1.5]}}
+    monkeypatch.setattr(get_device("null").backend, "bundle", lambda index: bundle)
+    assert main(["tune", "--device", "null", "--export", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: 2 choices for null:0\n"
+    assert json.loads(file.read_text("utf-8")) == bundle

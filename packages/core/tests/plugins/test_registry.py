@@ -3,6 +3,7 @@
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -292,3 +293,20 @@ def test_an_importer_is_found_by_suffix(distribution: Any, registry: Registry) -
         registry.importer("onnx")
     with pytest.raises(PluginError, match=r"no importer for \.x files; installed: moon\.$"):
         registry.importer("x")
+
+
+TUNED = """
+    from pathlib import Path
+    from calor.plugins import hookimpl
+
+    @hookimpl
+    def calor_tuned():
+        return {"moon": lambda: Path("moon")}
+"""
+
+
+def test_folders_of_bundles_are_found(distribution: Any, registry: Registry) -> None:
+    distribution("calor-moon", {"tuned.moon": "fake_moon"}, {"fake_moon": TUNED})
+    distribution("calor-bad", {"tuned.bad": "fake_bad"}, {"fake_bad": "1 / 0"})
+    with pytest.warns(UserWarning, match=r"without a bundle .*calor-bad 1\.0 does not load"):
+        assert registry.tuned() == {"moon": Path("moon")}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import calor
+from calor.errors import ElementIndexError
 from calor_kernel.device.buffers import OPEN
 from calor_kernel.planning import control, steps
 from calor_kernel.planning.operand_cache import stamped
@@ -101,7 +102,7 @@ def test_gradients_keep_the_carries_of_steps_together(device, chunk, length, rev
         for buffer, spec, want in zip(found, graph.output_specs, wanted, strict=True):
             made = backend.download(0, buffer, spec)
             np.testing.assert_allclose(made, want.numpy(), rtol=1e-5, atol=1e-5)
-    assert [flow.steps.keep for flow in flows] == [True, False]
+    assert [bool(flow.steps.kept) for flow in flows] == [True, False]
 
 
 @pytest.mark.parametrize("width", [WIDTH, 5])
@@ -232,3 +233,133 @@ def test_where_parts_of_inputs_lie(function, shape, place):
     wanted = [] if place is None else [Place(graph.inputs[0], *place)]
     assert found[-1:] == wanted
     assert places_of(graph, 0) == {}
+
+
+def batched(jitted):
+    """Return the scan of a program, and the reason for which the host takes part."""
+    plan = jitted.programs[0].executable
+    (flow,) = (runner for *_, runner in plan.stages if hasattr(runner, "steps"))
+    return flow.steps, flow.by_host
+
+
+def mixed(x, flags, start):
+    """Rows of three dtypes and of odd sizes are read and written."""
+
+    def step(total, row):
+        i, values, flag = row
+        new = calor.where(flag, total + values, total - values) * 0.5 + i
+        return new, (new > 0, new.sum(), i + 1)
+
+    places = calor.arange(x.shape[0])
+    last, made = calor.scan(step, start, (places, x, flags))
+    return last, *made
+
+
+@pytest.mark.parametrize("length", [2, 7, 200])
+def test_rows_of_any_size_are_spread(device, length):
+    x, start = numbers(length, 3, 7), numbers(3, 7, seed=2)
+    flags = np.random.default_rng(1).integers(0, 2, (length, 7)).astype(bool)
+    with calor.device("numpy"):
+        want = [t.numpy() for t in mixed(*map(calor.asarray, (x, flags, start)))]
+    with calor.device(device):
+        jitted = calor.jit(mixed)
+        for _ in range(3):
+            found = jitted(*map(calor.asarray, (x, flags, start)))
+            for one, other in zip(found, want, strict=True):
+                np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-6)
+        steps, reason = batched(jitted)
+    assert steps is not None
+    assert reason is None
+
+
+def looked_up(cache, table, count):
+    """Write a row of a large carry at each step, read from a table by an index."""
+
+    def step(i, state):
+        cache, token = state
+        row = calor.take(table, token, axis=0) + cache[0, :1]
+        cache = calor.dynamic_update_slice(cache, row[None], (i, i * 0))
+        return cache, token + 2
+
+    return calor.fori_loop(1, count, step, (cache, calor.asarray(1)))
+
+
+def test_a_large_carry_is_written_in_place_by_many_steps(device):
+    cache, table = numbers(12, 4096), numbers(20, 4096)
+    want = cache.copy()
+    for i in range(1, 9):
+        want[i] = table[2 * i - 1] + want[0, :1]
+    with calor.device(device):
+        jitted = calor.jit(lambda *given: looked_up(*given, 9))
+        given = calor.asarray(cache), calor.asarray(table)
+        for _ in range(4):
+            found, token = jitted(*given)
+            np.testing.assert_allclose(found.numpy(), want, rtol=1e-6, atol=0)
+            assert token.item() == 17
+        np.testing.assert_array_equal(given[0].numpy(), cache)
+        steps, _ = batched(jitted)
+    assert steps.stay == (0,)
+    (launches,) = steps._variant[1].launches
+    assert [one.launch.label for one in launches if one.op == "dynamic_update_slice"] != []
+
+
+def test_an_error_in_one_of_many_steps_is_raised(device):
+    with calor.device(device):
+        jitted = calor.jit(lambda *given: looked_up(*given, 12))
+        cache, table = calor.asarray(numbers(12, 4096)), calor.asarray(numbers(20, 4096))
+        large = calor.asarray(numbers(24, 4096))
+        jitted(cache, large)
+        for _ in range(3):
+            with pytest.raises(ElementIndexError):
+                jitted(cache, table)[0].numpy()
+        assert jitted(cache, large)[1].item() == 23
+
+
+def losses(weights, start, rows, reverse=False):
+    """A recurrent layer whose gradient reads the carry before each step."""
+    hidden, total, first, second = recurrent(weights, start, rows, reverse)
+    return (hidden * first[0]).sum() + (total * 0.1).sum() + (second * second).sum()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("length", "width"), [(2, WIDTH), (5, WIDTH), (7, 5), (10, WIDTH)])
+def test_gradients_of_steps_together(device, chunk, length, width, reverse):
+    given = numbers(width, width), numbers(1, width), numbers(length, 1, width)
+    derive = calor.grad(partial(losses, reverse=reverse), argnums=(0, 1, 2))
+    with calor.device("numpy"):
+        want = [t.numpy() for t in derive(*map(calor.asarray, given))]
+    with calor.device(device):
+        jitted = calor.jit(derive)
+        for _ in range(3):
+            found = jitted(*map(calor.asarray, given))
+            for one, other in zip(found, want, strict=True):
+                np.testing.assert_allclose(one.numpy(), other, rtol=2e-4, atol=2e-5)
+        flows = [f for *_, f in jitted.programs[0].executable.stages if hasattr(f, "steps")]
+    assert {bool(flow.steps.kept) for flow in flows} == {False, True}
+    assert all(flow.by_host is None for flow in flows)
+
+
+def test_steps_that_may_fail_are_part_of_a_whole(device):
+    """After a few calls all stages are one list; its words tell of a step that failed."""
+
+    def walk(rows, table, at):
+        def step(at, row):
+            return calor.take(table, at, axis=0), row + at
+
+        last, made = calor.scan(step, at, rows)
+        return last + 1, made * 2
+
+    rows, table = numbers(6, WIDTH), np.array([2, 0, 3, 1, 9])
+    with calor.device("numpy"):
+        want = [t.numpy() for t in walk(*map(calor.asarray, (rows, table, np.int64(0))))]
+    with calor.device(device):
+        jitted = calor.jit(walk)
+        given = [calor.asarray(a) for a in (rows, table)]
+        start, bad = calor.asarray(np.int64(0)), calor.asarray(np.int64(4))
+        for _ in range(12):
+            found = jitted(*given, start)
+            for one, other in zip(found, want, strict=True):
+                np.testing.assert_allclose(one.numpy(), other, rtol=1e-6)
+            with pytest.raises(ElementIndexError):
+                jitted(*given, bad)[0].numpy()
+        assert jitted.programs[0].executable.whole is not None

@@ -1,5 +1,6 @@
 """Which candidate is taken: by the cost model, by the clock, by what is stored."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -32,7 +33,7 @@ from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import kernel, loop_range
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.planning.values import Piece, Task, Value
-from calor_kernel.runtime import autotune
+from calor_kernel.runtime import autotune, bundles
 from calor_kernel.runtime.autotune import task_key
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -70,7 +71,9 @@ def tuned(monkeypatch):
     monkeypatch.setitem(DENSE, "neg", None)
     monkeypatch.setenv("CALOR_TUNE", "on")
 
-    def engine():
+    def engine(mode=None):
+        if mode is not None:
+            monkeypatch.setenv("CALOR_TUNE", mode)
         device = LanesDevice(INFO, checks=False)
         backend = KernelBackend("tuned", lambda index: device)
         return backend, backend.engine(0)
@@ -197,6 +200,33 @@ def test_candidates_are_wanted_where_they_are_timed_or_were(tuned, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "BLUEPRINTS", [(6, False), (2, False), (4, False)])
     backend, engine = tuned()
     assert negated(backend) == "negate.2"
+
+
+def test_a_bundle_is_below_own_measurements(tuned, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys.modules[__name__], "VARIANTS", ["slow", "quick", "middle"])
+    backend, engine = tuned()
+    negated(backend)
+    (tmp_path / "bundles").mkdir()
+    data = backend.bundle(0)
+    assert [*data["choices"].values()] == [["quick", pytest.approx(6, rel=0.9)]]
+    data["choices"] = {key: ["middle", 2.0] for key in data["choices"]}
+    (tmp_path / "bundles" / "one.json").write_text(json.dumps(data), "utf-8")
+    monkeypatch.setattr(bundles, "tuned", lambda: {"acme": tmp_path / "bundles"})
+    monkeypatch.setenv("CALOR_TUNE", "stored")
+    assert negated(tuned(mode="stored")[0]) == "negate.1"
+    # Without own measurements the bundle counts, unless it is not asked, or all is measured.
+    monkeypatch.setenv("CALOR_CACHE", "0")
+    assert negated(tuned(mode="own")[0]) == "negate.6"
+    assert negated(tuned(mode="on")[0]) == "negate.1"
+    backend, engine = tuned(mode="stored")
+    assert engine.tuner.wants("neg")
+    assert not engine.tuner.wants("abs")
+    assert negated(backend) == "negate.4"
+    assert backend.diagnosis() == [
+        ("one.json of acme on tuned:0", f"1 choices for {INFO.cores} cores")
+    ]
+    monkeypatch.setattr(sys.modules[__name__], "VARIANTS", ["slow", "quick", "renamed"])
+    assert negated(tuned(mode="stored")[0]) == "negate.6"
 
 
 def test_an_unknown_mode(tuned, monkeypatch):

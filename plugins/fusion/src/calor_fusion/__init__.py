@@ -9,6 +9,6 @@
 
 from __future__ import annotations
 
-from calor_fusion.explaining import Apart, Explanation, Piece, explain
+from calor_fusion.explaining import Apart, Explanation, Flow, Piece, explain
 
-__all__ = ["Apart", "Explanation", "Piece", "explain"]
+__all__ = ["Apart", "Explanation", "Flow", "Piece", "explain"]

@@ -58,6 +58,32 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True)
+class Flow:
+    """An op with sub-graphs: a loop or a branch.
+
+    Attributes
+    ----------
+    op : str
+        The op.
+    by_host : str or None
+        Why the host takes part in each step; None where all steps are queued together.
+    parts : tuple of Explanation
+        The work of a step: of each sub-graph, in the order of the op's attributes.
+    """
+
+    op: str
+    by_host: str | None
+    parts: tuple[Explanation, ...]
+
+    def __str__(self) -> str:
+        how = "queued as a whole"
+        if self.by_host is not None:
+            how = f"step by step, by the host: {self.by_host}"
+        texts = (str(part).replace("\n", "\n  ") for part in self.parts)
+        return "\n".join([f"{self.op}, {how}", *(f"    a step: {text}" for text in texts)])
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The work of a function on a device; its text is a table.
 
@@ -67,10 +93,13 @@ class Explanation:
         The work in its order.
     apart : tuple of Apart
         What follows products without being joined to them.
+    flows : tuple of Flow
+        The loops and branches.
     """
 
     pieces: tuple[Piece, ...]
     apart: tuple[Apart, ...]
+    flows: tuple[Flow, ...] = ()
 
     def __str__(self) -> str:
         launches = sum(piece.launches for piece in self.pieces)
@@ -80,6 +109,7 @@ class Explanation:
             lines.append(f"  {names} -> {', '.join(piece.results)}: {piece.way}")
         for one in self.apart:
             lines.append(f"  {one.op} is not joined to {one.product}: {one.reason}")
+        lines += (f"  {flow}" for flow in self.flows)
         return "\n".join(lines)
 
 
@@ -100,8 +130,8 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     Returns
     -------
     Explanation
-        The pieces of work, and the ops that are not joined to the product before them with the
-        reasons. Its text is a table.
+        The pieces of work, the ops that are not joined to the product before them with the reasons,
+        and loops and branches with the work of a step. Its text is a table.
 
     Raises
     ------
@@ -119,17 +149,40 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     1 pieces of work, 1 launches
       dot_general + add + relu -> float32[8, 4]: tiles
     """
-    from calor_kernel.planning.planner import Planner, cover
     from calor_kernel.runtime.backend import engine_of
 
     tensors = (leaf for leaf in tree.leaves((args, kwargs)) if isinstance(leaf, calor.Tensor))
     device = next((tensor.device for tensor in tensors), None)
     engine = engine_of(device, "nothing is fused on it")
     graph = calor.trace(getattr(function, "function", function), *args, **kwargs)
-    units = cover(graph, engine.fusers, engine.device.info)
-    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
-    pieces = tuple(map(_piece, planner.draft(units).tasks))
-    return Explanation(pieces, tuple(_apart(graph, units, engine)))
+    return _explained(engine, graph)
+
+
+def _explained(engine: Engine, graph: Graph) -> Explanation:
+    """Return the explanation of a graph, with those of its sub-graphs."""
+    from calor_kernel.planning.compiling import compile_body, fitting
+    from calor_kernel.planning.control import FLOWS, ControlPlan
+    from calor_kernel.planning.planner import Planner, cover
+
+    graph, _ = fitting(engine, graph)
+    if not any(node.op.name in FLOWS for node in graph.nodes):
+        units = cover(graph, engine.fusers, engine.device.info)
+        planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+        pieces = tuple(map(_piece, planner.draft(units).tasks))
+        return Explanation(pieces, tuple(_apart(graph, units, engine)))
+    plan = ControlPlan(engine, graph, compile_body)
+    found: list[Explanation] = []
+    flows: list[Flow] = []
+    for segment, runner in plan.parts():
+        node = graph.nodes[segment.nodes[0]]
+        if node.op.name not in FLOWS:
+            found.append(_explained(engine, segment.graph))
+            continue
+        bodies = (a for a in node.attributes.values() if isinstance(a, type(graph)))
+        inner = tuple(_explained(engine, body) for body in bodies)
+        flows.append(Flow(node.op.name, runner.by_host, inner))
+    pieces = tuple(piece for one in found for piece in one.pieces)
+    return Explanation(pieces, tuple(a for one in found for a in one.apart), tuple(flows))
 
 
 def _piece(task: Task) -> Piece:

@@ -487,6 +487,22 @@ class Backend(ABC):
         """
         return None
 
+    def bundle(self, index: int) -> Mapping[str, Any] | None:
+        """Return the stored results of tuning as plain data, to ship them.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        mapping or None
+            Lists, mappings, texts and numbers; the item ``"choices"`` is a mapping. None, the
+            default, if the backend has one way to do each operation.
+        """
+        return None
+
     def communicator(self, indices: Sequence[int]) -> Communicator:
         """Return what runs collectives of several devices; needs the feature collectives.
 

@@ -1,10 +1,11 @@
-"""The process's plugins: devices, fusers and importers by name."""
+"""The process's plugins: devices, fusers, importers and bundles by name."""
 
 from __future__ import annotations
 
 import copyreg
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from calor.backends.device import Device
@@ -38,6 +39,11 @@ copyreg.pickle(Device, _by_name)
 def fusers() -> dict[str, Any]:
     """Return all fusers by name; those that fail are left out with a warning each."""
     return registry.fusers()
+
+
+def tuned() -> dict[str, Path]:
+    """Return all folders of bundles by name; those that fail are left out with a warning each."""
+    return registry.tuned()
 
 
 def importer(suffix: str) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ that two plugins that claim one name are found out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -84,5 +85,17 @@ def calor_importers() -> Mapping[str, Callable[..., Any]]:
     Called once, by the registry, when a file with such a suffix is first opened. The result maps a
     suffix to a function that takes the path, and options by keyword, and returns what was read. The
     function's errors reach the user as they are.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def calor_tuned() -> Mapping[str, Callable[[], Path]]:
+    """Register folders of bundles: choices among kernels that were measured on other machines.
+
+    Called once, by the registry, when the tuner of calor-kernel first chooses for a device; core
+    itself does not use them. The result maps a name to a factory of a folder with files that
+    ``python -m calor tune --export`` wrote. A device's own measurements precede them. A plugin that
+    fails is left out with one warning that names it: kernels are then chosen without its bundles.
     """
     raise NotImplementedError

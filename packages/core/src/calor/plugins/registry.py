@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pluggy
@@ -29,8 +30,9 @@ HOOKS: Final[Mapping[str, str]] = {
     "fuser": "calor_fusers",
     "ops": "calor_ops",
     "importer": "calor_importers",
+    "tuned": "calor_tuned",
 }
-PREFIXES: Final = ("fuser", "importer", "ops")
+PREFIXES: Final = ("fuser", "importer", "ops", "tuned")
 _CORE = "calor"
 
 
@@ -113,6 +115,10 @@ class Registry:
     def ops(self) -> None:
         """Import all rows of the op table; those that fail are left out with one warning each."""
         self._every("ops", "the op table lacks what a package adds")
+
+    def tuned(self) -> dict[str, Path]:
+        """Return all folders of bundles; those that fail are left out with one warning each."""
+        return self._every("tuned", "kernels are chosen without a bundle of measurements")
 
     def importer(self, suffix: str) -> Callable[..., Any]:
         """Return the function that reads files of a suffix (no dot); PluginError without one."""

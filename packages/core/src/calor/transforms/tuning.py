@@ -6,7 +6,9 @@ are stored by the device, so later processes have them without measuring.
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from calor.backends.device import Device
@@ -18,6 +20,8 @@ from calor.transforms.jit import Jitted
 from calor.transforms.program import JittedFunction
 
 __all__ = ["Tuned", "tune"]
+
+_ONE_WAY = "has one way to do each operation, so nothing is tuned"
 
 
 def measuring(device: Device, seconds: float) -> AbstractContextManager[Tuned]:
@@ -50,10 +54,44 @@ def measuring(device: Device, seconds: float) -> AbstractContextManager[Tuned]:
     """
     made = device.backend.tuning(device.index, seconds)
     if made is None:
-        raise UnsupportedError(
-            f"{device.name} has one way to do each operation, so nothing is tuned"
-        )
+        raise UnsupportedError(f"{device.name} {_ONE_WAY}")
     return made
+
+
+def export(device: Device, file: str | Path) -> int:
+    """Write the choices that tuning has found and stored for a device to a file, a bundle.
+
+    Parameters
+    ----------
+    device : Device
+        The device.
+    file : str or Path
+        The file; a plugin ships a folder of such files by the hook ``calor_tuned``.
+
+    Returns
+    -------
+    int
+        How many choices there are: problems with a faster kernel than the first choice.
+
+    Raises
+    ------
+    UnsupportedError
+        If the device has nothing to tune.
+
+    Examples
+    --------
+    >>> import calor
+    >>> export(calor.ones(2, device="numpy").device, "numpy.json")
+    Traceback (most recent call last):
+      ...
+    calor.errors.UnsupportedError: numpy:0 has one way to do each operation, so nothing is tuned
+    """
+    found = device.backend.bundle(device.index)
+    if found is None:
+        raise UnsupportedError(f"{device.name} {_ONE_WAY}")
+    # A line for each choice, so that versions of a file can be compared.
+    Path(file).write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", "utf-8")
+    return len(found["choices"])
 
 
 def tune(function: Any, *args: Any, seconds: float = 60.0, **kwargs: Any) -> Tuned:

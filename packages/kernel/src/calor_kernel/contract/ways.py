@@ -104,7 +104,7 @@ class Table(Generic[P]):
     @cached_property
     def _ways(self) -> tuple[Way[P], ...]:
         ways = list(self.own)
-        for entry in _brought():
+        for entry in brought():
             if entry.name not in {*TABLES, self.name}:
                 raise PluginError(
                     f"{entry.source} adds ways to {entry.name!r}, but the tables of ways are "
@@ -127,7 +127,8 @@ def _together(entry: Entry) -> str:
 
 
 @cache
-def _brought() -> tuple[Entry, ...]:
+def brought() -> tuple[Entry, ...]:
+    """Return the entry points of other distributions' rows."""
     return tuple(scan(GROUP, "calor-kernel", range(1, 2)))
 
 

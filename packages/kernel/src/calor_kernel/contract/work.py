@@ -287,4 +287,5 @@ def deferred(module: str, name: str) -> Lowering:
         made: Sequence[Work] | Refusal = getattr(import_module(module), name)(request)
         return made
 
+    lower.__module__ = module
     return lower

@@ -193,7 +193,12 @@ Form = Callable[[Sequence[int], Mapping[int, Any]], Any]
 
 
 class Queue(ABC):
-    """Runs kernels in order. Its methods are thread-safe."""
+    """Runs kernels in order. Its methods are thread-safe.
+
+    ``loops``: whether :meth:`record_loop` is supported.
+    """
+
+    loops: bool = False
 
     @abstractmethod
     def load(self, image: bytes, kernel: Kernel | Any) -> Any:
@@ -202,6 +207,22 @@ class Queue(ABC):
     @abstractmethod
     def record(self, steps: Sequence[Step], slots: int) -> Any:
         """Record launches in the device's fastest form; a run passes ``slots`` handles."""
+
+    def record_loop(
+        self,
+        before: Sequence[Step],
+        body: Sequence[Step],
+        slots: int,
+        flag: Slot,
+        words: Slot,
+        spaced: tuple[int, int],
+    ) -> Any:
+        """Record launches, and launches that are repeated while a bool on the device is true.
+
+        Both lists write the bool in the slot ``flag``. The loop also ends when a 32-bit word is not
+        zero: there are ``spaced[0]`` of them, every ``spaced[1]`` bytes from ``words`` on.
+        """
+        raise UnsupportedError("the device has no loops of its own")
 
     def form(self, steps: Sequence[Step], slots: int) -> Form:
         """Return a form that records these steps for given values of their Varying numbers.

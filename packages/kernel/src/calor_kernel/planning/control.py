@@ -21,8 +21,10 @@ from calor.graph.segments import Segment, cut
 from calor_kernel.device.buffers import OPEN, KernelBuffer
 from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.protocol import Memory
+from calor_kernel.planning.device_loop import DeviceLoop
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.parts import Part, Place, places_of
+from calor_kernel.planning.pitches import Pitches
 from calor_kernel.planning.plan import Plan, copied
 from calor_kernel.planning.steps import CHUNK, Steps
 from calor_kernel.planning.whole import Refused, Stage, Whole
@@ -45,6 +47,11 @@ class _Flow(ABC):
 
     required: int
 
+    @property
+    @abstractmethod
+    def by_host(self) -> str | None:
+        """Why the host takes part in each step; None where it queues the whole."""
+
     @abstractmethod
     def __call__(self, inputs: Buffers) -> Buffers:
         """Run on buffers; return new ones."""
@@ -56,6 +63,11 @@ class _Cond(_Flow):
         branches = node.attributes["otherwise"], node.attributes["then"]
         self.branches = [build(engine, branch) for branch in branches]
         self.required = max(b.required_bytes for b in self.branches)
+
+    @property
+    def by_host(self) -> str:
+        """The host chooses a branch."""
+        return "it reads the predicate"
 
     def __call__(self, inputs: Buffers) -> Buffers:
         predicate, *operands = inputs
@@ -113,12 +125,23 @@ class _While(_Flow):
         carried = [graph.specs[o].nbytes for o in node.outputs]
         self.onward = _Onward(self.body, carried)
         bodies = self.condition.required_bytes + self.body.required_bytes
+        self.carried = carried
         self.required = bodies + 2 * sum(carried)
+        self.loop: DeviceLoop | None = None
+
+    @property
+    def by_host(self) -> str | None:
+        """Why the host reads the condition of each step; None where the device does."""
+        return DeviceLoop.refusal(self.engine, self.condition, self.body)
 
     def __call__(self, inputs: Buffers) -> Buffers:
         one, two = self.captures
         first, second = inputs[:one], inputs[one : one + two]
         carry = start = inputs[one + two :]
+        if self.engine.profiler is None and self.by_host is None:
+            if self.loop is None:
+                self.loop = DeviceLoop.of(self.condition, self.body, self.captures, self.carried)
+            return self.loop.run(start, first, second)
         while truth(self.engine, self.condition([*carry, *first])[0]):
             carry = self.onward([*carry, *second], None if carry is start else carry)
         return [duplicate(self.engine, b) for b in carry] if carry is start else carry
@@ -149,22 +172,42 @@ class _Scan(_Flow):
         most = max(2 * sum(made), 4 * sum(self.carried)) + self.body.required_bytes
         results = sum(graph.specs[o].nbytes for o in node.outputs)
         self.required = results + most + sum(self.slices)
-        # Whether rows are addressable by offset alone; if so, how steps are batched.
-        sizes = [*self.slices, *self.rows, *self.kept]
-        self.even = all(n and align and n % align == 0 for n in sizes)
+        # The stacks of batched steps, whose rows are addressed by offset alone.
+        inputs, outputs = body.input_specs, body.output_specs
+        given_rows = inputs[carries : len(inputs) - self.captures]
+        self.xs = Pitches(engine, build, given_rows, self.length)
+        self.stacks = Pitches(engine, build, outputs[carries:], self.length)
+        self.keeps = Pitches(engine, build, outputs[:carries] if self.keep else [], self.length)
+        self.required += self.xs.nbytes + self.stacks.nbytes + self.keeps.nbytes
         self.called = False
         self.steps: Steps | None = None
+
+    @property
+    def by_host(self) -> str | None:
+        """Why steps are queued one by one; None where many are one list of launches."""
+        if not (self.xs.fits and self.stacks.fits and self.keeps.fits):
+            return "its rows are empty, or too many to be aligned"
+        if not min(self.carried, default=1):
+            return "a carry is empty"
+        if not isinstance(self.body, Plan):
+            return "it has control flow of its own"
+        if self.body.settled is None:
+            return "it is planned for several sizes"
+        return None if Steps.take(self.body) else "it reads numbers of the host"
 
     def __call__(self, inputs: Buffers) -> Buffers:
         pool, carries, length = self.engine.pool, self.carries, self.length
         held, rest = inputs[: self.captures], inputs[self.captures :]
         carry, xs = rest[:carries], rest[carries:]
         start = carry
-        steps = None if self.onward.stay else self._together()
+        steps = self._together()
+        if steps is not None:
+            made = [pool.take(n * length) for n in self.stacks.sizes]
+            kept = [pool.take(n * length) for n in self.keeps.sizes]
+            last = steps.run(carry, self.xs.spread(xs), held, made, length, kept)
+            return [*last, *self.stacks.gathered(made), *self.keeps.gathered(kept)]
         stacks = [pool.take(n * length) for n in self.rows]
         kept = [pool.take(n * length) for n in self.kept]
-        if steps is not None:
-            return [*steps.run(carry, xs, held, stacks, length, kept), *stacks, *kept]
         rows = [None if d else pool.take(n) for n, d in zip(self.slices, self.read, strict=True)]
         for i in reversed(range(length)) if self.reverse else range(length):
             for stack, value in zip(kept, carry, strict=False):
@@ -197,14 +240,15 @@ class _Scan(_Flow):
     def _together(self) -> Steps | None:
         """Return the runner of batched steps; None if not possible, or not yet worthwhile."""
         again, self.called = self.called, True
-        if self.steps is None and self.even and min(self.carried, default=1):
+        if self.steps is None and self.length > 1 and self.by_host is None:
             plan = self.body.settled if isinstance(self.body, Plan) else None
-            if self.length < 2 or plan is None or not Steps.take(plan):
-                return None
+            assert plan is not None
             if again or plan.together or self.length > 2 * CHUNK:
+                sizes = self.xs.sizes, self.stacks.sizes
+                stay = [] if self.keep else self.onward.stay
                 self.steps = Steps.of(
-                    *(plan, self.carried, self.slices, self.rows),
-                    *(self.captures, self.reverse, self.keep),
+                    *(plan, self.carried, *sizes, self.captures, self.reverse),
+                    *(stay, self.keeps.sizes),
                 )
         return self.steps
 
@@ -217,6 +261,7 @@ class _Parts(_Flow):
     """Parts of inputs that several stages read."""
 
     required = 0
+    by_host = None
 
     def __init__(self, engine: Engine, segment: Segment, places: Mapping[int, Place]) -> None:
         self.memory = engine.pool.memory
@@ -269,8 +314,7 @@ def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
         return Stage(taken, made, ends, None)
     if isinstance(runner, _Scan):
         steps = runner.steps
-        # What a stack keeps before the first step is copied by the host.
-        if steps is None or steps.keep:
+        if steps is None or steps.stay or steps.kept or runner.xs.wide or runner.stacks.wide:
             return None
         return Stage(taken, made, ends, (steps, runner.length))
     plan = runner.settled if isinstance(runner, Plan) else None
@@ -287,7 +331,8 @@ class ControlPlan:
         self._met: dict[Graph, int] = {}
         align = engine.device.info.starts if engine.pool.parts else 0
         self.places = places_of(graph, align)
-        self.stages = [self._stage(segment, build) for segment in self._segments()]
+        self._parts = self._segments()
+        self.stages = [self._stage(segment, build) for segment in self._parts]
         last = {v: n for n, stage in enumerate(self.stages) for v in stage[0]}
         kept = {*graph.outputs, *graph.inputs}
         self.ends = [
@@ -323,6 +368,10 @@ class ControlPlan:
         node = self.graph.nodes[segment.nodes[0]]
         flow = FLOWS[node.op.name](self.engine, node, self.graph, partial(self._body, build))
         return node.inputs, node.outputs, flow
+
+    def parts(self) -> list[tuple[Segment, Any]]:
+        """Return the segments of the graph with what runs them."""
+        return [(s, stage[2]) for s, stage in zip(self._parts, self.stages, strict=True)]
 
     def _body(self, build: Compile, engine: Engine, graph: Graph) -> Executable:
         """Return the executable of a sub-graph, shared with other sizes of the program.

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from time import perf_counter
 from typing import Any, Final
@@ -23,7 +24,7 @@ from calor_kernel.contract.work import Input, Refusal, Scratch, Work, flags_of
 from calor_kernel.device.buffers import OPEN
 from calor_kernel.ir.types import Buffer
 from calor_kernel.planning.plan import Plan, State, Variant
-from calor_kernel.planning.recording import Recorder, Recording
+from calor_kernel.planning.recording import Laid, Recorder, Recording, Targets
 from calor_kernel.planning.values import Piece, Task
 
 # After this many failed checks, a plan skips the check for as many calls.
@@ -38,12 +39,14 @@ _STAMPS = count(1)
 class Kept:
     """The execution of a plan with some operands known to be unchanged.
 
-    ``preparing`` writes ``nbytes`` of memory once; ``rest`` is run by every call.
+    ``preparing`` writes ``nbytes`` of memory once; ``rest`` is run by every call. ``lay``: how it
+    is laid out for targets that may change before a failure.
     """
 
     preparing: Recording
     rest: Recording
     nbytes: int
+    lay: Callable[[Targets], Laid]
 
 
 class Keeper:
@@ -124,7 +127,7 @@ class Keeper:
         self._looks = 0
         memory = plan.pool.uncounted(kept.nbytes)
         plan.prepare(kept.preparing, inputs, memory)
-        found = Variant(plan, {}, kept.rest, memory)
+        found = Variant(plan, {}, kept.rest, memory, lay=kept.lay)
         known = dict(zip(self.watched, stamps, strict=True))
         self.state = State(tuple(stay), [known[i] for i in stay], found, perf_counter())
         return found
@@ -161,7 +164,8 @@ class Keeper:
         recorder = Recorder(plan.engine, plan.draft, works, plan.status)
         every = {(n, order) for n, work in enumerate(works) for order in range(len(work.launches))}
         preparing = recorder.record(kept=pieces, without=every - done)
-        return Kept(preparing, recorder.record(kept=pieces, without=done), end)
+        lay = partial(recorder.laid, kept=pieces, without=done, private=True)
+        return Kept(preparing, recorder.record(kept=pieces, without=done), end, lay)
 
     def _work(self, task: Task, usual: Work, staying: frozenset[int]) -> Work:
         """Return the work for a task with some unchanged operands."""

@@ -25,7 +25,15 @@ from calor_kernel.device.outcomes import Outcome, inherit, verify
 from calor_kernel.device.pool import room_for
 from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.recording import APART, SHARED, Recorder, Recording, behind
+from calor_kernel.planning.recording import (
+    APART,
+    SHARED,
+    Laid,
+    Recorder,
+    Recording,
+    Targets,
+    behind,
+)
 from calor_kernel.planning.values import Depends, Draft, HostBlock
 
 if TYPE_CHECKING:
@@ -39,11 +47,14 @@ _NO_TARGETS: Final[dict[int, int]] = {}
 class Variant:
     """A recording for a pattern of target buffers, and the memory that its call allocates.
 
-    ``kept``: the memory with cached prepared operands. ``guarded``: whether targets stay unchanged
-    if an op fails.
+    ``kept``: the memory with cached prepared operands, and ``lay``: how launches that read it are
+    laid out for targets. ``guarded``: whether targets stay unchanged if an op fails.
     """
 
-    __slots__ = ("arena", "fresh", "guarded", "kept", "pairs", "recording", "required", "targets")
+    __slots__ = (
+        *("arena", "fresh", "guarded", "kept", "lay", "pairs", "recording", "required"),
+        "targets",
+    )
 
     def __init__(
         self,
@@ -52,11 +63,13 @@ class Variant:
         recording: Recording,
         kept: KernelBuffer | None = None,
         private: bool = False,
+        lay: Callable[[Targets], Laid] | None = None,
     ) -> None:
         self.targets = targets
         self.guarded = bool(targets) and not private
         self.recording = recording
         self.kept = kept
+        self.lay = lay
         self.pairs = [(o, i) for o, i in targets.items() if i >= 0] if targets else []
         idle = plan.pool.bin
         self.fresh = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
@@ -33,6 +33,7 @@ from calor_kernel.device.pool import PoolFigures
 from calor_kernel.device.protocol import Device
 from calor_kernel.planning.compiling import compile_graph, refusals
 from calor_kernel.planning.fast_path import caller
+from calor_kernel.runtime import bundles
 from calor_kernel.runtime.communicator import KernelCommunicator
 from calor_kernel.runtime.engine import Engine
 
@@ -82,8 +83,12 @@ class KernelBackend(Backend):
         return self._count()
 
     def diagnosis(self) -> Sequence[tuple[str, str]]:
-        """Return the plugin's findings about its devices."""
-        return self._diagnose()
+        """Return the plugin's findings about its devices, and the bundles for open ones."""
+        rows = [*self._diagnose()]
+        for index, engine in sorted(self._engines.items()):
+            name = self.device_name(index)
+            rows += ((f"{file} on {name}", use) for file, use in engine.tuner.bundles.report())
+        return rows
 
     def info(self, index: int) -> Info:
         """Return the device info, from its description and the kernel families."""
@@ -230,6 +235,11 @@ class KernelBackend(Backend):
     def tuning(self, index: int, seconds: float) -> AbstractContextManager[Tuned]:
         """Time the candidates of the tasks of all graphs that are compiled in a context."""
         return self.engine(index).tuning(seconds)
+
+    def bundle(self, index: int) -> Mapping[str, Any]:
+        """Return the stored results for which another candidate than the first choice gains."""
+        engine = self.engine(index)
+        return bundles.made(engine.device, dict(engine.tuner.lines.items()))
 
     def synchronize(self, index: int) -> None:
         """Wait for the queue, and raise any failure."""

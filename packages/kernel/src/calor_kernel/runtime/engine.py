@@ -87,14 +87,14 @@ class Engine(engine.Engine):
     @contextmanager
     def tuning(self, seconds: float) -> Iterator[Tuned]:
         """Time the candidates of all tasks planned in a context, for at most ``seconds``."""
-        self._forget()
+        self.forget()
         try:
             with self.tuner.timing(seconds) as tuned:
                 yield tuned
         finally:
-            self._forget()
+            self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Forget what depends on which ops want candidates, and on the choices among them."""
         self.lowerings.forget()
         self.replanning.forget()
