@@ -100,6 +100,12 @@ def unit(session: nox.Session) -> None:
 
 
 @part
+def unit_full(session: nox.Session) -> None:
+    """Do the tests pass too that `unit` leaves out, since they cost much and cover little?"""
+    run(session, shared(session), "-m", "pytest", *WHOLE, "--full", *session.posargs)
+
+
+@part
 def changed(session: nox.Session) -> None:
     """Do the tests pass that what changed since a branch can reach? `-- main`"""
     python = shared(session)
