@@ -202,10 +202,8 @@ class _Scan(_Flow):
             if self.length < 2 or plan is None or not Steps.take(plan):
                 return None
             if again or plan.together or self.length > 2 * CHUNK:
-                self.steps = Steps.of(
-                    *(plan, self.carried, self.slices, self.rows),
-                    *(self.captures, self.reverse, self.keep),
-                )
+                sizes = self.carried, self.slices, self.rows
+                self.steps = Steps.of(plan, *sizes, self.captures, self.reverse, self.keep)
         return self.steps
 
 
