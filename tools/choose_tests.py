@@ -4,7 +4,7 @@
 
 A test is left to full runs where it takes at least a tenth of a second and the tests that stay
 cover what it covers: its function, the values of its simple parameters in its file, and the kernels
-that it runs on lanes, each with the types of its buffers. The costliest go first.
+that it runs on lanes, each with the types of its buffers, checked or not. The costliest go first.
 """
 
 from __future__ import annotations
