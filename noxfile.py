@@ -31,7 +31,7 @@ from projects import (
     package_of,
     with_extras,
 )
-from proving import CONFORMANCE, DEVICES, EVERYTHING, INTEL, OLDER, present, prove
+from proving import CONFORMANCE, DEVICES, EVERYTHING, INTEL, Asked, present, prove, sampled
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "virtualenv"
@@ -100,6 +100,12 @@ def unit(session: nox.Session) -> None:
 
 
 @part
+def unit_full(session: nox.Session) -> None:
+    """Do the tests pass too that `unit` leaves out, since they cost much and cover little?"""
+    run(session, shared(session), "-m", "pytest", *WHOLE, "--full", *session.posargs)
+
+
+@part
 def changed(session: nox.Session) -> None:
     """Do the tests pass that what changed since a branch can reach? `-- main`"""
     python = shared(session)
@@ -128,22 +134,16 @@ def conformance(session: nox.Session) -> None:
     if session.posargs:
         run(session, python, *CONFORMANCE, *session.posargs)
         return
-    for device in present(session, python, DEVICES):
-        for options in DEVICES[device]:
-            prove(session, python, device, options)
-    if platform.machine().lower() in ("x86_64", "amd64"):
-        for target, shard in OLDER.items():
-            session.env["CALOR_CPU_TARGET"] = target
-            prove(session, python, "cpu", ("--tier", "basic", "--shard", shard))
+    prove(session, python, sampled(present(session, python, DEVICES)))
 
 
 @part
 def conformance_full(session: nox.Session) -> None:
     """Do they keep it in every check, where `conformance` asks a sample? `-- NAME ...`"""
     python = imitating(session)
-    sampled = [name for name, runs in DEVICES.items() if EVERYTHING not in runs]
-    for device in present(session, python, session.posargs or sampled):
-        prove(session, python, device, EVERYTHING)
+    others = [name for name, runs in DEVICES.items() if EVERYTHING not in runs]
+    devices = present(session, python, session.posargs or others)
+    prove(session, python, [Asked(device, EVERYTHING) for device in devices])
 
 
 @part
@@ -162,8 +162,8 @@ def intel(session: nox.Session) -> None:
         (vendors / "intel.icd").write_text(f"{libraries / 'lib/libintelocl.so'}\n", "utf-8")
     session.env.update(OCL_ICD_VENDORS=str(vendors), LD_LIBRARY_PATH=str(libraries / "lib"))
     run(session, python, "-m", "pytest", "plugins/opencl/tests")
-    for options in (EVERYTHING,) if "--full" in session.posargs else INTEL:
-        prove(session, python, "opencl", options)
+    asked = (EVERYTHING,) if "--full" in session.posargs else INTEL
+    prove(session, python, [Asked("opencl", options) for options in asked])
 
 
 @part

@@ -16,6 +16,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +78,15 @@ class Costs:
 
         made = Launch.__init__
 
-        def noted(launch: Any, kernel: Any, *rest: Any) -> None:
-            made(launch, kernel, *rest)
+        def noted(launch: Any, kernel: Any, cubes: Any, checks: bool, output: Any) -> None:
+            made(launch, kernel, cubes, checks, output)
             memories = [p.memory for p in kernel.parameters if p.memory is not None]
             types = sorted({str(memory.type) for memory in memories})
             # The files of its operations tell namesakes apart.
             files = sorted({op.position[0] for op in kernel.body.walk() if op.position})
             names = (Path(file).stem for file in files)
-            self.kernels.add(" ".join(["kernel", kernel.name, *names, *types]))
+            how = "checked" if checks and prod(cubes) else "unchecked"
+            self.kernels.add(" ".join(["kernel", kernel.name, *names, *types, how]))
 
         monkeypatch.setattr(Launch, "__init__", noted)
 

@@ -2,9 +2,9 @@
 
     python tools/choose_tests.py FILE
 
-A test is left to full runs where it takes at least half a second and the tests that stay
+A test is left to full runs where it takes at least a tenth of a second and the tests that stay
 cover what it covers: its function, the values of its simple parameters in its file, and the kernels
-that it runs on lanes, each with the types of its buffers. The costliest go first.
+that it runs on lanes, each with the types of its buffers, checked or not. The costliest go first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STORED = Path(__file__).parents[1] / "testing" / "left_to_full_runs.json"
-LEAST = 0.5
+LEAST = 0.1
 WHAT = "Tests that only --full runs, and their seconds of processor time; nox -s costs writes this."
 
 

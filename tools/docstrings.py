@@ -22,6 +22,7 @@ import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from copy import copy
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -118,8 +119,13 @@ class Validator(validate.Validator):  # type: ignore[misc]  # numpydoc has no ty
             if inherited and issubclass(self.obj, BaseException):
                 # calor alone makes it; who catches it reads its attributes.
                 return ()
-            if not ours(constructor(self.obj).__module__):
+            method = constructor(self.obj)
+            if method is None:
                 return ()
+            # Which method `inspect.signature` takes of a class differs between releases of Python.
+            called = copy(self)
+            called.obj = method
+            return called.signature_parameters
         return tuple(super().signature_parameters)
 
     @property
@@ -132,15 +138,11 @@ class Validator(validate.Validator):  # type: ignore[misc]  # numpydoc has no ty
         return dict(documented)
 
 
-def constructor(owner: type) -> Any:
-    """What a call of the class runs: its `__init__`, or its `__new__` where that is written."""
-    for base in owner.__mro__:
-        for name in ("__init__", "__new__"):
-            made = vars(base).get(name)
-            # An enumeration has a copy of Enum's `__new__`.
-            if isinstance(made, FunctionType) and ours(made.__module__):
-                return base
-    return object
+def constructor(owner: type) -> FunctionType | None:
+    """The packages' `__init__` that a call of the class runs."""
+    inherited = (vars(base).get("__init__") for base in owner.__mro__)
+    found = next((made for made in inherited if isinstance(made, FunctionType)), None)
+    return found if found is not None and ours(found.__module__) else None
 
 
 def body(function: FunctionType) -> ast.AST:

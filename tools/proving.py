@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+import os
+import platform
+import re
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nox
@@ -14,21 +19,20 @@ import nox
 # hundred, and so is the C++ compiler that stands for Metal's and HIP's; HIP has waves of 64 units,
 # and of 32. The interpreter is slow, and asked least.
 # strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way. A
-# group of devices is a device too.
+# group of devices is a device too. The longest runs are first, and none is last to end alone.
 EVERYTHING: Sequence[str] = ()
-SAMPLE = (("--tier", "basic"), ("--shard", "7/40"))
 DEVICES: dict[str, Sequence[Sequence[str]]] = {
-    "numpy": (EVERYTHING,),
-    "strict:numpy": (("--shard", "3/10"),),
-    "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/20")),
-    "cpu": SAMPLE,
     "opencl": (("--shard", "7/200"),),
+    "numpy": (EVERYTHING,),
+    "cpu": (("--shard", "7/40"), ("--tier", "basic")),
     "wgpu": (("--shard", "7/200"),),
-    "interpreter": (("--shard", "7/800"),),
     "interpreter:1": (("--shard", "207/800"),),
+    "interpreter": (("--shard", "7/800"),),
     "hip-shim": (("--shard", "7/400"),),
     "hip-shim:1": (("--shard", "207/400"),),
     "metal-shim": (("--shard", "7/200"),),
+    "strict:numpy": (("--shard", "3/10"),),
+    "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/20")),
 }
 # Older processors of x86-64, which this one can be: AVX2, and SSE2 alone.
 OLDER = {"x86-64-v3": "1/6", "x86-64": "2/6"}
@@ -43,15 +47,39 @@ ABSENT = {
 }
 
 
+@dataclass(frozen=True)
+class Asked:
+    """One run of the suite: a device, the checks, and what the environment says besides."""
+
+    device: str
+    options: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def sampled(devices: Collection[str]) -> list[Asked]:
+    """Return the runs of every change on these devices."""
+    found = [Asked(device, options) for device in devices for options in DEVICES[device]]
+    if "cpu" in devices and platform.machine().lower() in ("x86_64", "amd64"):
+        for target, shard in OLDER.items():
+            options = ("--tier", "basic", "--shard", shard)
+            found.append(Asked("cpu", options, {"CALOR_CPU_TARGET": target}))
+    return found
+
+
 def present(session: nox.Session, python: str, devices: Collection[str]) -> list[str]:
     """Return the devices that this machine has, and warn of each that is left out."""
     ask = "import sys; from calor.plugins.discovery import registry as r; "
     ask += "print(r.backend(sys.argv[1]).enumerate())"
-    counts: dict[str, int] = {}
-    # One process for each backend: two drivers may bring one library in two versions.
-    for name in dict.fromkeys(map(base_name, devices)):
+
+    def count(name: str) -> int:
         told = session.run(python, "-c", ask, name, silent=True, log=False, external=True)
-        counts[name] = int(str(told))
+        return int(str(told))
+
+    names = list(dict.fromkeys(map(base_name, devices)))
+    # One process for each backend: two drivers may bring one library in two versions.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        counts = dict(zip(names, pool.map(count, names), strict=True))
+    for name in names:
         if not counts[name]:
             why = ABSENT.get(name, "the machine has no such device")
             session.warn(f"{name} IS LEFT OUT: {why}")
@@ -64,17 +92,49 @@ def base_name(device: str) -> str:
     return name.partition(",")[0].partition(":")[0]
 
 
-def prove(session: nox.Session, python: str, device: str, options: Sequence[str]) -> None:
-    """Ask the suite. The whole is judged by its verdicts, a shard by what failed in it."""
-    name = "-".join([device, *options]).replace(":", "-").replace(",", "-").replace("/", "-of-")
-    path = Path(session.create_tmp()).resolve() / f"{name}.json"
+def prove(session: nox.Session, python: str, asked: Sequence[Asked]) -> None:
+    """Ask the suite, of as many devices at a time as there are processors, and judge the answers.
+
+    The whole is judged by its verdicts, a shard by what failed in it.
+    """
+    if not asked:
+        return
+    jobs = max(1, (os.cpu_count() or 1) // len(asked))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        paths = list(pool.map(lambda one: _report(session, python, one, jobs), asked))
+    session.run(python, *CONFORMANCE, "verify", *map(str, paths), external=True)
+    found = ((one.device, _why(one, path)) for one, path in zip(asked, paths, strict=True))
+    bad = [
+        f"{device}: {len(why)} reasons, such as {'; '.join(why[:5])}"
+        for device, why in found
+        if why
+    ]
+    if bad:
+        session.error("not all pass:\n" + "\n".join(bad))
+
+
+def _report(session: nox.Session, python: str, one: Asked, jobs: int) -> Path:
+    """Return the file with the report of one run, whose text is printed when it has ended."""
+    name = "-".join([one.device, *one.options, *one.env.values()])
+    path = Path(session.create_tmp()).resolve() / f"{re.sub('[:,/]', '-', name)}.json"
     path.unlink(missing_ok=True)
-    suite = ["--device", device, "--jobs", "2", "--json", str(path), *options]
-    session.run(python, *CONFORMANCE, *suite, success_codes=[0, 1], external=True)
-    session.run(python, *CONFORMANCE, "verify", str(path), external=True)
+    suite = ["--device", one.device, "--jobs", str(jobs), "--json", str(path), *one.options]
+    told = session.run(
+        python,
+        *CONFORMANCE,
+        *suite,
+        env=dict(one.env),
+        success_codes=[0, 1],
+        silent=True,
+        log=False,
+        external=True,
+    )
+    session.log(f"{name} ended:\n{told}")
+    return path
+
+
+def _why(one: Asked, path: Path) -> list[str]:
     report = json.loads(path.read_text("utf-8"))
-    why = [f"{tier}: {text}" for tier, found in report["tiers"].items() for text in found["why"]]
-    if "--shard" in options:
-        why = [row["name"] for row in report["results"] if row["outcome"] == "failed"]
-    if why:
-        session.error(f"{device} does not pass: {len(why)} reasons, such as {'; '.join(why[:5])}")
+    if "--shard" in one.options:
+        return [row["name"] for row in report["results"] if row["outcome"] == "failed"]
+    return [f"{tier}: {text}" for tier, found in report["tiers"].items() for text in found["why"]]

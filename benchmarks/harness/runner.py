@@ -131,6 +131,7 @@ def run_suite(
     ``told`` is called after each case with what was found so far, and the rows that are new.
     """
     result = Result()
+    frozen = gc.get_freeze_count()
     try:
         for number, case in enumerate(cases):
             before = len(result.rows)
@@ -146,7 +147,9 @@ def run_suite(
                 gc.collect()
                 gc.freeze()
     finally:
-        gc.unfreeze()
+        # What the caller froze stays frozen.
+        if not frozen:
+            gc.unfreeze()
     return result
 
 

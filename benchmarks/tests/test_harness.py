@@ -1,5 +1,6 @@
 """The runner: what it times, compares, writes and refuses."""
 
+import gc
 import json
 import re
 import subprocess
@@ -59,6 +60,12 @@ def test_a_case_may_compare_in_its_own_way() -> None:
 
     case = Case("c", constant("a"), {"numpy": constant("A")}, check=check, inner=10)
     assert not measure(case).disagreements
+
+
+def test_what_the_caller_froze_stays_frozen() -> None:
+    gc.freeze()
+    measure(Case("c", constant(1), inner=10), peers=())
+    assert gc.get_freeze_count()
 
 
 def test_time_is_per_unit_of_work() -> None:

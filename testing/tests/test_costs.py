@@ -3,10 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import choose_tests
 import costs
+from calor.dtypes import float32, int64
+from calor_interpreter.launch import run_on_lanes
+from calor_kernel.language import Buffer, Scalar
+from calor_kernel.library.attention.bias_gradient import sum_parts
 from choose_tests import Measured
 
 
@@ -93,6 +98,19 @@ def test_a_measurement_is_what_the_choice_reads(pytester: pytest.Pytester, store
     tests = choose_tests.read((pytester.path / "found.jsonl").read_text().splitlines())
     assert [test.name for test in tests] == ["test_stored[1]", "test_stored[2]"]
     assert tests[1].covers == {"test_it.py::test_stored", "test_it.py x=2"}
+
+
+def test_checked_kernels_are_told_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = costs.Costs(tmp_path / "costs.jsonl")
+    measured.watch(monkeypatch)
+    floats, size = Buffer(float32), Scalar(int64, nonnegative=True)
+    built = sum_parts.build([floats, floats, *[size] * 5], accumulate=float32)
+    x, y = np.ones(6, np.float32), np.zeros(2, np.float32)
+    for checks in (True, False):
+        run_on_lanes(built, (2, 1, 1), [x, y, 2, 2, 3, 2, 1], checks=checks)
+    assert {name.split()[-1] for name in measured.kernels} == {"checked", "unchecked"}
 
 
 def test_the_stored_choice_can_be_read() -> None:

@@ -72,14 +72,16 @@ def test_what_cannot_be_carried_out_ends_with_2(
 
 
 def test_a_report_that_lies_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = tmp_path / "r.json"
-    main([*FEW, "--json", str(data)])
-    report = json.loads(data.read_text())
+    data, honest = tmp_path / "r.json", tmp_path / "honest.json"
+    main([*FEW, "--json", str(honest)])
+    report = json.loads(honest.read_text())
     report["device"]["description"] = "the fastest in the world"
     data.write_text(json.dumps(report))
     capsys.readouterr()
-    assert main(["verify", str(data)]) == 1
-    assert "changed after it was written" in capsys.readouterr().out
+    assert main(["verify", str(data), str(honest)]) == 1
+    lie, claim = capsys.readouterr().out.splitlines()
+    assert "changed after it was written" in lie
+    assert "which is no claim" in claim
 
 
 PLUGIN = ["--conformance-device", "numpy", "--conformance-only", "values/add/*"]

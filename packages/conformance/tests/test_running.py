@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from calor.errors import ArgumentError, FormatError
 from calor.plugins.discovery import get_device
 from calor_conformance import outcomes, packing, running, suite
 from calor_conformance.checks.base import Check, Place
+from calor_conformance.collecting import quick_collections
 from calor_conformance.outcomes import Result
 from calor_conformance.selection import PROFILES, Selection, selection
 
@@ -127,6 +129,16 @@ def test_an_error_that_is_not_typed_is_a_failure() -> None:
     result = ask("values/exp/float32", Odd({"exp": broken}))
     assert result.outcome == "failed"
     assert "the driver said 42" in result.detail
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_the_caller_froze_stays_frozen(frozen: bool) -> None:
+    gc.freeze() if frozen else gc.unfreeze()
+    with quick_collections():
+        pass
+    left = gc.get_freeze_count()
+    gc.freeze()
+    assert bool(left) == frozen
 
 
 def some(*names: str) -> list[Check]:

@@ -18,9 +18,12 @@ def quick_collections() -> Iterator[None]:
         yield
         return
     _quick = True
+    frozen = gc.get_freeze_count()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
         _quick = False
+        # What the caller froze stays frozen.
+        if not frozen:
+            gc.unfreeze()

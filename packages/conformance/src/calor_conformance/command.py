@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="calor-conformance",
         description="Test what a device of calor can do.",
-        epilog="Also: calor-conformance verify REPORT; calor-conformance merge REPORT...; "
+        epilog="Also: calor-conformance verify REPORT...; calor-conformance merge REPORT...; "
         "calor-conformance self-test",
     )
     add = parser.add_argument
@@ -220,15 +220,17 @@ class _Progress:
 
 def _verify(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="calor-conformance verify")
-    parser.add_argument("report", type=Path, help="a report written by --json")
-    options = parser.parse_args(given)
-    there = verify.read(options.report)
-    found = list(verify.problems(there))
-    for problem in found:
-        print(f"{options.report}: {problem}")
-    if not found:
-        print(verify.claim(there))
-    return 1 if found else 0
+    parser.add_argument("reports", type=Path, nargs="+", help="reports written by --json")
+    status = 0
+    for path in parser.parse_args(given).reports:
+        there = verify.read(path)
+        found = list(verify.problems(there))
+        for problem in found:
+            print(f"{path}: {problem}")
+            status = 1
+        if not found:
+            print(verify.claim(there))
+    return status
 
 
 def _merge(given: Sequence[str]) -> int:

@@ -92,10 +92,7 @@ def _tune_script(device: Device, options: argparse.Namespace) -> Tuned:
     given, path = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [options.script, *options.arguments], str(script.resolve().parent)
     try:
-        with (
-            on_device(device),
-            measuring(device, options.seconds) as tuned,
-        ):
+        with on_device(device), measuring(device, options.seconds) as tuned:
             runpy.run_path(options.script, run_name="__main__")
     finally:
         sys.argv, sys.path[0] = given, path

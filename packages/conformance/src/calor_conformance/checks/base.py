@@ -111,8 +111,9 @@ class Check:
         The contract that a failure breaks, as a sentence.
     run : callable
         Runs the check on a Place.
-    text : str
-        Definition of the check, from which its digest is computed.
+    text : callable
+        Returns the definition of the check, from which its digest is computed. Most runs select few
+        checks, and the definitions of all take longer than those.
     op : str, default ""
         The tested op, if there is one.
     dtype : DType, default None
@@ -140,7 +141,7 @@ class Check:
     tier: Tier
     contract: str
     run: Run = field(repr=False)
-    text: str = field(repr=False)
+    text: Callable[[], str] = field(repr=False)
     op: str = ""
     dtype: DType | None = None
     dtypes: tuple[DType, ...] = ()
@@ -173,7 +174,7 @@ class Check:
             *self.profiles,
             f"{self.nbytes} {self.looks}",
             self.provisional,
-            self.text,
+            self.text(),
         ]
         return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from calor.dtypes import DType
 
@@ -43,7 +44,7 @@ class Contracts:
                 tier=tier,
                 contract=contract,
                 run=function,
-                text=inspect.getsource(function),
+                text=partial(inspect.getsource, function),
                 op=op,
                 dtypes=dtypes,
                 features=features,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def points() -> Iterator[Check]:
             contract="the gradient at this point follows the convention that the row states",
             looks=True,
             run=_at(p),
-            text=repr(p),
+            text=partial(repr, p),
             op=p.op,
             dtype=dtype,
             dtypes=_kinds(p),
@@ -81,7 +82,7 @@ def refusals() -> Iterator[Check]:
             tier="full",
             contract="bad operands are refused when the op is recorded, by a typed error",
             run=_refused(refusal),
-            text=repr(refusal),
+            text=partial(repr, refusal),
             op=refusal.op,
             dtypes=tuple(dict.fromkeys(d.type_for(calor.float32) for d in refusal.inputs)),
         )

@@ -6,7 +6,9 @@ reproducible; another seed searches elsewhere. Each kind of defect also has a fi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -161,8 +163,6 @@ def _products(place: Place) -> None:
 
 def searches() -> Iterator[Check]:
     """Yield checks of chains of movements, reductions over any axes, and products of any sizes."""
-    import inspect
-
     for body, kinds in ((_movements, (float32,)), (_reductions, (int32,)), (_products, (float32,))):
         yield Check(
             kind="properties",
@@ -171,7 +171,7 @@ def searches() -> Iterator[Check]:
             contract="movements, sums and products agree with NumPy's at every shape",
             looks=True,
             run=body,
-            text=inspect.getsource(body),
+            text=partial(inspect.getsource, body),
             dtypes=kinds,
             provisional=provisional(SINCE),
         )

@@ -97,7 +97,7 @@ def row_check(
         tier=tier,
         contract=contract.format(op=c.op, dtype=dtype.name) if known else OF_A_FUNCTION,
         run=run,
-        text=f"{text_of(c)}\n{extra}",
+        text=lambda: f"{text_of(c)}\n{extra}",
         op=known,
         dtype=dtype,
         dtypes=needed(c, dtype),

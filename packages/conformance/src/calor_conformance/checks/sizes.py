@@ -7,6 +7,7 @@ device that computes in blocks, or counts in 16 bits, appear beyond them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -41,12 +42,16 @@ def _check(row: Sized, n: int) -> Check:
         tier="full",
         contract="an op is right at every size, whatever a device computes at a time",
         run=_at(row, n),
-        text="\n".join([f"{row.bound}", *map(source_of, (row.draw, row.run, row.meaning))]),
+        text=partial(_text, row),
         op=row.op,
         nbytes=n * max(d.itemsize for d in kinds),
         dtype=kinds[0],
         dtypes=kinds,
     )
+
+
+def _text(row: Sized) -> str:
+    return "\n".join([f"{row.bound}", *map(source_of, (row.draw, row.run, row.meaning))])
 
 
 def _kinds(row: Sized) -> tuple[DType, ...]:

@@ -20,11 +20,11 @@ class DeviceInfo:
     sizes, of kernels built for planes. ``accumulators``: the float32 sums that a unit keeps in
     registers, if the compiler's limit differs from the usual one for its planes; else 0. ``cores``:
     the cubes that run concurrently. ``caches``: bytes per level, the nearest first, as far as
-    private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the
-    alignment of buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may
-    take for one, if it is less. ``flushes``: arithmetic may flush float32 subnormals to zero.
-    ``arguments``: buffers and numbers of a launch. ``matrices``: the
-    named matrix instructions of :mod:`calor_kernel.language.matrices`.
+    private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the alignment of
+    buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may take for one,
+    if it is less. ``flushes``: arithmetic may flush float32 subnormals to zero. ``arguments``:
+    buffers and numbers of a launch. ``matrices``: the named matrix instructions of
+    :mod:`calor_kernel.language.matrices`.
     """
 
     description: str

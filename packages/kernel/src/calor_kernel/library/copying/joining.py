@@ -64,7 +64,7 @@ def join_vectors(
     align = width * target.dtype.itemsize if width > 1 else 0
     last = len(over.sizes) - 1
     places, made = [], []
-    for i in own_vectors(count, turns):
+    for i in own_vectors(turns):
         position = list(kl.unravel(kl.min(i, count - 1), over.sizes))
         position[last] = position[last] * width
         places.append(kl.offset_of(position, over.written))
@@ -77,7 +77,7 @@ def join_vectors(
             if inside:
                 vector = part_vector(sources, over, position, axis, k, width, fills)
         made.append(vector)
-    for i, place, vector in zip(own_vectors(count, turns), places, made, strict=True):
+    for i, place, vector in zip(own_vectors(turns), places, made, strict=True):
         if i < count:
             target.store(place, vector, align=align)
 

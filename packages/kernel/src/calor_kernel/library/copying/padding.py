@@ -132,7 +132,7 @@ def pad_vectors(
     whole = width % parts == 0
     ones = [value[k] for k in range(parts)] if whole else []
     made = []
-    for i in own_vectors(count, turns):
+    for i in own_vectors(turns):
         # Units beyond the end read the last vector, and those outside the operand its first.
         *rows, last = kl.unravel(kl.min(i, count - 1), over.sizes)
         inside, offset = found((*rows, last * width), over, form)
@@ -148,7 +148,7 @@ def pad_vectors(
                 else value[i % parts]
             )
         made.append(vector)
-    for i, vector in zip(own_vectors(count, turns), made, strict=True):
+    for i, vector in zip(own_vectors(turns), made, strict=True):
         if i < count:
             target.store(i * width, vector, align=align)
 

@@ -37,8 +37,8 @@ class Axes(Generic[N, D]):
 
 
 @kl.helper
-def own_vectors(count: kl.Number, turns: int) -> list[kl.Number]:
-    """Return the numbers of a unit's vectors; those beyond the count are to be left out."""
+def own_vectors(turns: int) -> list[kl.Number]:
+    """Return the numbers of a unit's vectors, of which some may be beyond the last."""
     first = kl.cube_position() * (kl.cube_size() * turns) + kl.unit_position()
     return [first + turn * kl.cube_size() for turn in range(turns)]
 
@@ -67,7 +67,7 @@ def copy_vectors(
         begin = begin_of(starts, part)
     align = width * source.dtype.itemsize
     places, values = [], []
-    for i in own_vectors(count, turns):
+    for i in own_vectors(turns):
         # Units beyond the end read the last vector.
         position = kl.unravel(kl.min(i, count - 1), axes.sizes)
         read = kl.offset_of(position, axes.read, 0 if into else begin)
@@ -76,7 +76,7 @@ def copy_vectors(
             values.append(kl.splat(source[read], width))
         else:
             values.append(source.load(read, width, align=align if width > 1 else 0))
-    for i, place, value in zip(own_vectors(count, turns), places, values, strict=True):
+    for i, place, value in zip(own_vectors(turns), places, values, strict=True):
         if i < count:
             target.store(place, value, align=align if width > 1 else 0)
 

@@ -17,7 +17,7 @@ from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.gemv_plan import GemvPlan
 from calor_kernel.library.matmul.problem import narrow
-from calor_kernel.library.matmul.split_sums import Parts, in_parts
+from calor_kernel.library.matmul.split_sums import Parts, SplitK, in_parts
 from calor_kernel.library.matmul.task import Batches, Given, Sizes, Strides, Task
 
 
@@ -29,8 +29,7 @@ def gemv_planes(
     sizes: Sizes[kl.Number],
     strides: Strides[kl.Number],
     batches: Batches[kl.Number],
-    count: kl.Size,
-    length: kl.Size,
+    split: SplitK[kl.Number],
     c_row: kl.Size,
     c_column: kl.Size,
     after: After | None,
@@ -39,17 +38,15 @@ def gemv_planes(
     turned: bool = False,
     epilogue: Epilogue | None = None,
 ) -> None:
-    """Compute columns from x and rows from y of a part and a product z; there are ``count``.
+    """Compute columns from x and rows from y of a part of a product z.
 
-    A part has ``length`` terms. ``c_row``, ``c_column``: the strides of the result. ``turned``:
-    whether an epilogue has columns where this product has rows.
+    ``c_row``, ``c_column``: the strides of the result. ``turned``: whether an epilogue has columns
+    where this product has rows.
     """
     m, n = sizes.m, sizes.n
     number = kl.cube_position(2)
-    part, batch = number // count, number % count
+    batch, begin, end = split.terms(number, sizes.k)
     a_start, b_start = batches.starts(batch)
-    begin = part * length
-    end = kl.min(begin + length, sizes.k)
     lane, plane = kl.lane_position(), kl.plane_position()
     deep, across = (lane % plan.deep, lane // plan.deep) if plan.along else (
         lane // plan.wide, lane % plan.wide
@@ -199,12 +196,12 @@ def add_lanes(sums: kl.Registers, plan: GemvPlan) -> None:
 
 
 def gemv_launches(
-    task: Task, plan: GemvPlan, parts: int, turned: bool
+    task: Task, plan: GemvPlan, count: int, turned: bool
 ) -> tuple[Task, list[Launch]]:
-    """Return the launches of a plan; ``turned``: the result is that of the transposes."""
+    """Return the launches of a plan in parts; ``turned``: the result is that of the transposes."""
     product = task.product
-    split = Parts.of(product.k, parts, plan.terms)
-    task, target, after = in_parts(task, split, turned)
+    parts = Parts.of(product.k, count, plan.terms)
+    task, target, after = in_parts(task, parts, turned)
     a, b = product.a, product.b
     by_b, by_a = plan.width, plan.a_width
     a_row, a_depth = Multiple(a.free, by_a), a.depth
@@ -221,14 +218,14 @@ def gemv_launches(
     made = launch(
         gemv_planes,
         Grid(
-            (columns, rows, split.count * product.batches), (plan.units, 1, 1), plan.lanes,
+            (columns, rows, parts.count * product.batches), (plan.units, 1, 1), plan.lanes,
             int32 if narrow(product) else int64,
         ),
         task.effort(f"matmul gemv {plan.rows} rows"),
         a=left, b=right, c=target,
         sizes=Sizes(product.m, product.n, Multiple(product.k, plan.terms)), strides=strides,
-        batches=task.batches(by_a, by_b), count=product.batches,
-        length=Multiple(split.length, plan.terms), c_row=c_row, c_column=c_column, plan=plan,
+        batches=task.batches(by_a, by_b), split=parts.across(product.batches, plan.terms),
+        c_row=c_row, c_column=c_column, plan=plan,
         **following,
     )  # fmt: skip
     return task, [made, *after]

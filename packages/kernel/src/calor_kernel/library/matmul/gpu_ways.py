@@ -187,7 +187,7 @@ def _tiled_refusal(task: Task, request: Request) -> str | None:
 
 
 def _warp_mma(task: Task, request: Request) -> Works:
-    yield task.work(warp_mma_launch(task), name="squares")
+    yield task.work(warp_mma_launch(task), name="warp MMA")
 
 
 def _predicated(task: Task, request: Request) -> Works:

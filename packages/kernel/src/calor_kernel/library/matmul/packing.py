@@ -93,11 +93,11 @@ def interleave(parts: list[kl.Number]) -> kl.Number:
     """Return the interleaved elements of vectors: a0 b0 a1 b1 …"""
     while len(parts) > 1:
         half = len(parts) // 2
-        parts = [_pair(parts[i], parts[i + half], len(parts)) for i in kl.range(half)]
+        parts = [_pair(parts[i], parts[i + half]) for i in kl.range(half)]
     return parts[0]
 
 
-def _pair(a: kl.Number, b: kl.Number, count: int) -> kl.Number:
+def _pair(a: kl.Number, b: kl.Number) -> kl.Number:
     # Of four parts, first 0 with 2 and 1 with 3, so that the next round gives the right order.
     lanes = [lane for i in kl.range(a.width) for lane in (i, a.width + i)]
     return kl.shuffle(a, lanes, b)

@@ -20,7 +20,7 @@ from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan, store
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.ranking import cubes_of
-from calor_kernel.library.matmul.split_sums import Parts, fewest_parts, in_parts
+from calor_kernel.library.matmul.split_sums import Parts, SplitK, fewest_parts, in_parts
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 # Planes down and across by the rows and columns of a tile, small tiles first.
@@ -60,8 +60,7 @@ def predicated_mma(
     a_stride: kl.Stride,
     b_stride: kl.Stride,
     batches: Batches[kl.Number],
-    count: kl.Size,
-    length: kl.Size,
+    split: SplitK[kl.Number],
     after: After | None,
     *,
     plan: MmaPlan,
@@ -69,7 +68,7 @@ def predicated_mma(
     ahead: bool,
     epilogue: Epilogue | None = None,
 ) -> None:
-    """Compute a tile of a part, of ``length`` terms, and of a product z; there are ``count``.
+    """Compute a tile of a part of a product z.
 
     ``accesses``: the elements of an access of each operand. ``ahead``: whether copies are
     asynchronous.
@@ -79,10 +78,8 @@ def predicated_mma(
         kl.launch_attributes(cubes_per_core=2 if plan.units <= 128 else 1)
     m, n, k = sizes.m, sizes.n, sizes.k
     number = kl.cube_position(2)
-    part, batch = number // count, number % count
+    batch, begin, end = split.terms(number, k)
     a_start, b_start = batches.starts(batch)
-    begin = part * length
-    end = kl.min(begin + length, k)
     first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
     pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units() if ahead else "stores")
     sums, row, column = plan.sums()
@@ -215,8 +212,8 @@ def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
     product, info = task.product, task.info
     plan, accesses = mma_plan(product, info)
     a, b = product.a, product.b
-    split = Parts.of(product.k, mma_parts(product, plan, info), plan.depth)
-    task, target, after = in_parts(task, split)
+    parts = Parts.of(product.k, mma_parts(product, plan, info), plan.depth)
+    task, target, after = in_parts(task, parts)
     strides = (o.free if o.depth == 1 else o.depth for o in (a, b))
     a_stride, b_stride = (Multiple(s, n) for s, n in zip(strides, accesses, strict=True))
     item = int(a.dtype.itemsize)
@@ -224,14 +221,14 @@ def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
     columns, rows, _ = task.tiles(plan.rows, plan.columns)
     # The dense axes of operands are read in whole accesses.
     m, n, k = divisors(product, accesses)
-    grid = Grid((columns, rows, split.count * product.batches), (plan.units, 1, 1), info.planes[0])
+    grid = Grid((columns, rows, parts.count * product.batches), (plan.units, 1, 1), info.planes[0])
     made = launch(
         predicated_mma, grid, task.effort(f"matmul predicated {plan.rows}x{plan.columns}"),
         a=left, b=right, c=Bound(target.place, target.dtype, ACCESS),
         sizes=Sizes(Multiple(product.m, m), Multiple(product.n, n), Multiple(product.k, k)),
         a_stride=a_stride, b_stride=b_stride, batches=task.batches(*accesses),
-        count=product.batches, length=Multiple(split.length, plan.depth), plan=plan,
-        accesses=accesses, ahead=min(accesses) * item >= _COPIED, **task.following(),
+        split=parts.across(product.batches, plan.depth), plan=plan, accesses=accesses,
+        ahead=min(accesses) * item >= _COPIED, **task.following(),
     )  # fmt: skip
     return task, [made, *after]
 

@@ -19,7 +19,7 @@ from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 from calor_kernel.library.matmul.problem import Operand, Product, narrow
 from calor_kernel.library.matmul.ranking import cubes_of, too_much
 from calor_kernel.library.matmul.simt_gemm import end_tile
-from calor_kernel.library.matmul.split_sums import Parts, fewest_parts, in_parts
+from calor_kernel.library.matmul.split_sums import Parts, SplitK, fewest_parts, in_parts
 from calor_kernel.library.matmul.task import Batches, Sizes, Strides, Task
 
 # Units down and across, register tiles of each down and across, terms of a step: large tiles first.
@@ -44,8 +44,7 @@ def predicated_simt(
     sizes: Sizes[kl.Number],
     strides: Strides[kl.Number],
     batches: Batches[kl.Number],
-    count: kl.Size,
-    length: kl.Size,
+    split: SplitK[kl.Number],
     after: After | None,
     *,
     plan: SimtPlan,
@@ -53,17 +52,15 @@ def predicated_simt(
     run: int,
     epilogue: Epilogue | None = None,
 ) -> None:
-    """Compute a tile of a part, of ``length`` terms, and of a product z; there are ``count``.
+    """Compute a tile of a part of a product z.
 
     ``accesses``: the elements of an access of each operand; ``run``: of the result.
     """
     kl.launch_attributes(cubes_per_core=plan.together)
     m, n, k = sizes.m, sizes.n, sizes.k
     number = kl.cube_position(2)
-    part, batch = number // count, number % count
+    batch, begin, end = split.terms(number, k)
     a_start, b_start = batches.starts(batch)
-    begin = part * length
-    end = kl.min(begin + length, k)
     first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
     left = StridedLines(a, a_start, first_row, m, strides.a_row, strides.a_depth)
     right = StridedLines(b, b_start, first_column, n, strides.b_column, strides.b_depth)
@@ -158,8 +155,8 @@ def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Lau
     product, info = task.product, task.info
     a, b = product.a, product.b
     accesses = access_of(a, product.m, product.k), access_of(b, product.n, product.k)
-    split = Parts.of(product.k, simt_parts(product, plan, info), plan.depth)
-    task, target, after = in_parts(task, split)
+    parts = Parts.of(product.k, simt_parts(product, plan, info), plan.depth)
+    task, target, after = in_parts(task, parts)
     run = FOUR if product.n % FOUR == 0 else 1
     by_a, by_b = accesses
     columns, rows, _ = task.tiles(plan.rows, plan.columns)
@@ -171,14 +168,14 @@ def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Lau
     made = launch(
         predicated_simt,
         Grid(
-            (columns, rows, split.count * product.batches), (plan.units, 1, 1), info.planes[0],
+            (columns, rows, parts.count * product.batches), (plan.units, 1, 1), info.planes[0],
             int32 if narrow(product) else int64,
         ),
         task.effort(f"matmul predicated {plan.kind} {plan.rows}x{plan.columns}"),
         a=left, b=right, c=Bound(target.place, target.dtype, ACCESS),
         sizes=Sizes(product.m, Multiple(product.n, run), product.k), strides=strides,
-        batches=task.batches(by_a, by_b), count=product.batches,
-        length=Multiple(split.length, plan.depth), plan=plan, accesses=accesses, run=run,
+        batches=task.batches(by_a, by_b), split=parts.across(product.batches, plan.depth),
+        plan=plan, accesses=accesses, run=run,
         **task.following(run),
     )  # fmt: skip
     return task, [made, *after]

@@ -12,16 +12,18 @@ from typing import Generic, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.blueprints import accumulator
-from calor_kernel.library.matmul.task import Task
+from calor_kernel.library.matmul.task import Given, Task
 
 # Units of a cube that adds, and those that divide many parts.
 _UNITS, _DOWN = 256, 8
 # With more parts their sums cost more than they save.
 _MOST = 128
+
+N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,24 @@ class Parts:
         length = -(-steps // count) * step
         return Parts(1 if count == 1 else -(-k // length), length)
 
+    def across(self, products: int, step: int) -> SplitK[Given]:
+        """Return the parts of several products, each of whole steps."""
+        return SplitK(products, Multiple(self.length, step))
 
-N = TypeVar("N")
+
+@dataclass(frozen=True, slots=True)
+class SplitK(Generic[N]):
+    """Parts of ``length`` terms of ``products``, which are adjacent: cubes along z."""
+
+    products: kl.SizeOf[N]
+    length: kl.SizeOf[N]
+
+    def terms(
+        self: SplitK[kl.Number], number: kl.Number, k: kl.Number
+    ) -> tuple[kl.Number, kl.Number, kl.Number]:
+        """Return a cube's product, and where its terms of ``k`` begin and end."""
+        begin = number // self.products * self.length
+        return number % self.products, begin, kl.min(begin + self.length, k)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def warp_mma_launch(task: Task) -> Launch:
     return launch(
         matmul_warp_mma,
         Grid(task.tiles(plan.rows, plan.columns), (plan.units, 1, 1), plan.shape.lanes),
-        task.effort(f"matmul squares {plan.rows}x{plan.columns}"),
+        task.effort(f"matmul warp MMA {plan.rows}x{plan.columns}"),
         a=left, b=right, c=task.result(), sizes=task.sizes(), strides=strides,
         batches=task.batches(by_a, by_b), plan=plan, **task.following(),
     )  # fmt: skip
