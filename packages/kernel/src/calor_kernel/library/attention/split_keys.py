@@ -467,22 +467,33 @@ def write_rows(
 @kl.helper
 def join_if_last(flags: kl.Pointer, mine: HeadRows, to: Splits, plan: SplitPlan) -> None:
     """Join the splits of a block of rows if all other cubes of it have finished."""
+    last = is_last(flags, mine.n * kl.cube_count(1) + kl.cube_position(1), to.count)
+    if last:
+        rows = kl.min(mine.count - mine.first, plan.rows)
+        for i in kl.loop_range(kl.unit_position(), rows * to.width, plan.units):
+            r = i // to.width
+            to.join(mine.index(r), i - r * to.width, plan)
+
+
+@kl.helper
+def is_last(flags: kl.Pointer, number: kl.Number, count: kl.Number) -> kl.Mask:
+    """Return whether all other cubes of ``count`` have come here; what they wrote is seen then.
+
+    Flag ``number`` counts the cubes, and is 0 again at the end.
+    """
     slot = kl.shared(1, flags.dtype)
     unit = kl.unit_position()
-    number = mine.n * kl.cube_count(1) + kl.cube_position(1)
     kl.barrier()
     if unit == 0:
         kl.fence("device", "release")
         slot[0] = flags.atomic("add", number, kl.constant(1, flags.dtype))
     kl.barrier()
-    if slot[0].to(to.count.dtype) == to.count - 1:
+    last = slot[0].to(count.dtype) == count - 1
+    if last:
         kl.fence("device", "acquire")
         if unit == 0:
             flags.store(number, kl.constant(0, flags.dtype), order="relaxed", scope="device")
-        rows = kl.min(mine.count - mine.first, plan.rows)
-        for i in kl.loop_range(unit, rows * to.width, plan.units):
-            r = i // to.width
-            to.join(mine.index(r), i - r * to.width, plan)
+    return last
 
 
 @kl.kernel

@@ -60,14 +60,14 @@ def split_refusal(problem: Attention, request: Request) -> str | None:
         return f"there are more than {most} queries"
     if not p.values:
         return "there are no values"
-    access, lanes = _access(p), info.planes[0]
+    access, lanes = access_of(p), info.planes[0]
     vectors = -(-max(p.features, p.values) // (access * lanes))
     if vectors * access * p.accumulate.itemsize > _HELD:
         return "rows are too wide for the registers of a plane"
     return None
 
 
-def _access(problem: Attention) -> int:
+def access_of(problem: Attention) -> int:
     """Return the elements of an access: rows begin at whole ones, and have whole ones."""
     p = problem
     if not all(contiguous(p)):
@@ -81,7 +81,7 @@ def _access(problem: Attention) -> int:
 
 
 def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
-    p, access, plane = problem, _access(problem), info.planes[0]
+    p, access, plane = problem, access_of(problem), info.planes[0]
     widest = -(-max(p.features, p.values) // access)
     lanes = 1
     while lanes < plane and lanes < widest:
