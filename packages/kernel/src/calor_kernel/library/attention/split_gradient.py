@@ -33,7 +33,7 @@ from calor_kernel.library.attention.split_keys import (
     SplitPlan,
     is_last,
     over_lanes,
-    row_vector,
+    product,
     taken_rows,
 )
 
@@ -225,10 +225,10 @@ class Step:
             for u in range(team.unroll):
                 mine = queries[t * team.features : (t + 1) * team.features]
                 keys = self.keys[u * team.features : (u + 1) * team.features]
-                parts.append(product(mine, keys, team.access))
+                parts.append(product(mine, keys, team))
                 mine = upstream[t * team.values : (t + 1) * team.values]
                 values = self.values[u * team.values : (u + 1) * team.values]
-                parts.append(product(mine, values, team.access))
+                parts.append(product(mine, values, team))
         count = plan.turn * team.unroll
         made, place = halved(parts, count, team.lanes)
         weights, slopes = [], []
@@ -246,15 +246,6 @@ class Step:
             weights.append(weight)
             slopes.append(weight * (made[2 * i + 1] - held.alongs[row]))
         return spread(weights, count, team.lanes), spread(slopes, count, team.lanes)
-
-
-@kl.helper
-def product(a: Sequence[kl.Number], b: Sequence[kl.Number], access: int) -> kl.Number:
-    """Return a lane's part of the product of two rows."""
-    x = a[0] * b[0]
-    for v in range(1, len(a)):
-        x = kl.fma(a[v], b[v], x)
-    return kl.vreduce("add", x) if access > 1 else x
 
 
 @kl.kernel

@@ -44,7 +44,8 @@ SHAPES: Final[dict[int, tuple[int, int, int]]] = {
 # Maximum of rows of a key head, and of queries if matrix instructions serve.
 MOST_ROWS: Final = 64
 MOST_QUERIES: Final = 16
-# Units of a block of rows if there is one, and maximum of units of a cube; cubes of a core.
+# Units of a block of rows if there is one, and maximum of units of a cube; cubes of a core of the
+# former units.
 UNITS: Final = 128
 MOST_UNITS: Final = 256
 CUBES: Final = 4
@@ -129,7 +130,7 @@ def gradients_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
     p, info = problem, request.info
     plan = gradient_plan(p, request)
     heads, access = p.batch * p.key_heads, plan.team.access
-    length = _length(p, -(-CUBES * info.cores // heads), plan)
+    length = _length(p, -(-CUBES * info.cores * UNITS // (heads * plan.units)), plan)
     splits = greatest(1, -(-p.keys // length))
     split = splits > 1
     sums = p.rows * splits * p.features

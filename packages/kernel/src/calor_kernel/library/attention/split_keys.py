@@ -333,11 +333,25 @@ def scores_of(
     parts = []
     for r in range(plan.rows):
         for u in range(plan.unroll):
-            x = queries[r * plan.features] * keys[u * plan.features]
-            for v in range(1, plan.features):
-                x = kl.fma(queries[r * plan.features + v], keys[u * plan.features + v], x)
-            parts.append(kl.vreduce("add", x) if plan.access > 1 else x)
+            mine = queries[r * plan.features : (r + 1) * plan.features]
+            parts.append(product(mine, keys[u * plan.features : (u + 1) * plan.features], plan))
     return over_lanes("add", parts, 1, plan.lanes)
+
+
+@kl.helper
+def product(a: Sequence[kl.Number], b: Sequence[kl.Number], plan: SplitPlan) -> kl.Number:
+    """Return a lane's part of the product of two rows, by one multiply-add an element."""
+    if plan.access == 1:
+        x = a[0] * b[0]
+        for y, z in zip(a[1:], b[1:], strict=True):
+            x = kl.fma(y, z, x)
+        return x
+    x = a[0][0] * b[0][0]
+    for v in range(len(a)):
+        for e in range(plan.access):
+            if v or e:
+                x = kl.fma(a[v][e], b[v][e], x)
+    return x
 
 
 @kl.kernel
