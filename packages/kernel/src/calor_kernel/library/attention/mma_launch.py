@@ -18,6 +18,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launc
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.language.matrices import PAIRS
+from calor_kernel.library.attention.gradient_parts import Joined, parts_of
 from calor_kernel.library.attention.mma import (
     attend_mma,
     key_gradient_mma,
@@ -170,26 +171,57 @@ def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
 def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the gradients of query, key and value, the likeliest first."""
     p, up = problem, upstream_of(request, 16)
-    for_query, for_key, for_value = (Bound(Output(i), p.dtype, 16) for i in range(3))
-    by_query = {"up": up, "for_query": for_query}
-    by_key = {"up": up, "for_key": for_key, "for_value": for_value}
+    results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
     query_plans = _plans(p, "query", (p.queries, p.heads), request)
     key_plans = _plans(p, "key", (p.keys, p.key_heads), request)
+    # The sums of wide rows do not fit registers together.
+    both = ((True, True),) if _room(p) <= _BOTH else ((True, False), (False, True))
     for first, second in paired(query_plans, key_plans, request.candidates):
-        cubes = -(-p.queries // first.rows), p.heads, p.batch
-        of_query = launch_of(
-            query_gradient_mma, first, p, request, cubes, p.flops(2, 1), **by_query
+        joined = Joined(request.info, index_of(p, request), p.accumulate, p.access)
+        parts, counts = _parts(p, first, second, request), gradient_counts(p)
+        targets = [
+            joined.target(out, count, parts[i > 0])
+            for i, (out, count) in enumerate(zip(results, counts, strict=True))
+        ]
+        tiles = -(-p.queries // first.rows) * parts[0], p.heads, p.batch
+        own: dict[str, object] = {"up": up, "for_query": targets[0], "parts": _many(parts[0])}
+        joined.steps.launches.append(
+            launch_of(query_gradient_mma, first, p, request, tiles, p.flops(2, 1), **own)
         )
-        cubes = -(-p.keys // second.rows), p.key_heads, p.batch
-        # The sums of wide rows do not fit registers together.
-        parts = ((True, True),) if _room(p) <= _BOTH else ((True, False), (False, True))
-        of_keys = (
+        tiles = -(-p.keys // second.rows) * parts[1], p.key_heads, p.batch
+        own = {"up": up, "for_key": targets[1], "for_value": targets[2], "parts": _many(parts[1])}
+        joined.steps.launches += (
             launch_of(
-                key_gradient_mma, second, p, request, cubes, p.flops(2, 2), **by_key, parts=part
+                key_gradient_mma, second, p, request, tiles, p.flops(2, 2), **own, which=which
             )
-            for part in parts
+            for which in both
         )
-        yield Work((of_query, *of_keys), variant=f"{_name(first)}, {_name(second)}")
+        joined.join()
+        yield joined.steps.work(f"{_name(first)}, {_name(second)}")
+
+
+def gradient_counts(problem: Attention) -> tuple[int, int, int]:
+    """Return the elements of the gradients of query, key and value."""
+    p = problem
+    keys = p.batch * p.key_heads * p.keys
+    return p.rows * p.features, keys * p.features, keys * p.values
+
+
+def _many(parts: int) -> int | None:
+    return None if parts == 1 else parts
+
+
+def _parts(
+    problem: Attention, first: MmaPlan, second: MmaPlan, request: Request
+) -> tuple[int, int]:
+    """Return the parts of the pass over keys, and of the pass over queries."""
+    p, cores = problem, request.info.cores
+    of_queries = -(-p.queries // first.rows) * p.heads * p.batch
+    of_keys = -(-p.keys // second.rows) * p.key_heads * p.batch
+    return (
+        parts_of(of_queries, -(-p.keys // first.block), cores),
+        parts_of(of_keys, -(-p.queries // second.block) * p.group, cores),
+    )
 
 
 def paired(firsts: Sequence[T], seconds: Sequence[T], candidates: bool) -> Iterator[tuple[T, T]]:
