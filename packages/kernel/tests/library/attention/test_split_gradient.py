@@ -1,4 +1,4 @@
-"""Are the gradients of attention of few queries right in one pass over split keys, and when taken?"""
+"""Are gradients of attention of few queries right over split keys, and when are they taken?"""
 
 from dataclasses import replace
 
@@ -73,7 +73,7 @@ def test_types(info, dtype):
 
 @pytest.mark.parametrize("shape", [(8, 1, 1), (4, 4, 2), (1, 2, 1), (2, 1, 2)])
 def test_shapes(monkeypatch, shape):
-    shapes = {rows: shape for rows in split_gradient_launch.SHAPES}
+    shapes = dict.fromkeys(split_gradient_launch.SHAPES, shape)
     monkeypatch.setattr(split_gradient_launch, "SHAPES", shapes)
     backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
     check_backward(backend, Row(1, 4, 2, 3, 140, 40, 40), "float16", "attention_gradient")

@@ -1,8 +1,8 @@
 """Gradients of attention whose cubes are too few: each pass in parts, whose sums are added.
 
-Requirements: few queries beside many keys, or few keys beside many queries, give few cubes with a long
-loop each. Then several cubes share the loop of a tile, write sums of their own, and one launch adds
-those of all results. Sums have a fixed order.
+Requirements: few queries beside many keys, or few keys beside many queries, give few cubes with a
+long loop each. Then several cubes share the loop of a tile, write sums of their own, and one launch
+adds those of all results. Sums have a fixed order.
 """
 
 from __future__ import annotations

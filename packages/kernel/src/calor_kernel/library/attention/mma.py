@@ -48,8 +48,9 @@ from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 class Queries:
     """A cube of queries from ``first`` on, and keys that they attend to from ``start`` to ``stop``.
 
-    ``part``: which part of the keys these are, if cubes share them. ``row``: the first row of a plane or warp group, and ``own`` its rows as operands. ``pipe``: the
-    stages of keys and values, which ``take`` copies. ``factor``: the scale of exponents.
+    ``part``: which part of the keys these are, if cubes share them. ``row``: the first row of a
+    plane or warp group, and ``own`` its rows as operands. ``pipe``: the stages of keys and values,
+    which ``take`` copies. ``factor``: the scale of exponents.
     """
 
     n: kl.Number

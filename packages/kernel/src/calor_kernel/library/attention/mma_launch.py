@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Output, Request, Work
@@ -37,8 +38,9 @@ from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape
 
 T = TypeVar("T")
 _NEEDED = ("matrix", "barrier", "planes")
-# Minimum of rows for a tile.
+# Minimum of rows for a tile, and of the rows of the other operand if there are fewer.
 _LEAST = 16
+_FILLED = 64
 _ROOMS = (16, 32, 64, 128, 256)
 # The widest rows whose gradients of keys and values fit registers together.
 _BOTH = 128
@@ -139,10 +141,11 @@ def mma_refusal(problem: Attention, request: Request) -> str | None:
     if not _named(p, info) and (not loads_together(info) or p.dtype is float32):
         return "the device has no suitable matrix instruction"
     access = p.access
-    most = max(TILES[_named(p, info).rpartition("_")[0] or "planes"]["forward"])
-    if any(not 0 < n <= most or n % access for n in (p.features, p.values)):
-        return f"rows are not 1 to {most // access} accesses of {access} elements"
-    if p.queries < _LEAST or p.keys < _LEAST:
+    widest = max(TILES[_named(p, info).rpartition("_")[0] or "planes"]["forward"])
+    if any(not 0 < n <= widest or n % access for n in (p.features, p.values)):
+        return f"rows are not 1 to {widest // access} accesses of {access} elements"
+    fewest, most = least(p.queries, p.keys), greatest(p.queries, p.keys)
+    if fewest < (1 if most >= _FILLED else _LEAST):
         return f"there are less than {_LEAST} queries or keys"
     starts = [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)]
     if any(n % access for n in (request.inputs[0].offset, *starts)):
@@ -184,12 +187,12 @@ def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
             for i, (out, count) in enumerate(zip(results, counts, strict=True))
         ]
         tiles = -(-p.queries // first.rows) * parts[0], p.heads, p.batch
-        own: dict[str, object] = {"up": up, "for_query": targets[0], "parts": _many(parts[0])}
+        own: dict[str, object] = {"up": up, "for_query": targets[0], "parts": many(parts[0])}
         joined.steps.launches.append(
             launch_of(query_gradient_mma, first, p, request, tiles, p.flops(2, 1), **own)
         )
         tiles = -(-p.keys // second.rows) * parts[1], p.key_heads, p.batch
-        own = {"up": up, "for_key": targets[1], "for_value": targets[2], "parts": _many(parts[1])}
+        own = {"up": up, "for_key": targets[1], "for_value": targets[2], "parts": many(parts[1])}
         joined.steps.launches += (
             launch_of(
                 key_gradient_mma, second, p, request, tiles, p.flops(2, 2), **own, which=which
@@ -207,7 +210,8 @@ def gradient_counts(problem: Attention) -> tuple[int, int, int]:
     return p.rows * p.features, keys * p.features, keys * p.values
 
 
-def _many(parts: int) -> int | None:
+def many(parts: int) -> int | None:
+    """Return the number of parts if there are several."""
     return None if parts == 1 else parts
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
+from calor_kernel.library.attention.gradient_parts import part_of_cube
 from calor_kernel.library.attention.operands import (
     KernelOperands,
     Rows,
@@ -406,22 +407,32 @@ def query_gradient_simt(
     for_query: kl.Out,
     value_width: kl.Size,
     panels: kl.Size,
+    parts: kl.Size | None,
     g: KernelOperands,
     *,
     plan: SimtPlan,
     form: ScoreForm,
 ) -> None:
-    """Compute the gradient of a tile of queries, one panel of their features a cube."""
+    """Compute the gradient of a tile of queries, one panel of their features a cube.
+
+    ``parts``: how many cubes share the keys of a tile; each writes sums of its own.
+    """
     dtype = up.total.dtype
     n, head, panel = panel_of_cube(panels)
-    first = kl.cube_position(0) * plan.height
+    tile, _, part = part_of_cube(parts)
+    first = tile * plan.height
     cube = cube_of(plan, form, g, value_width, dtype)
     query, key, value = cube.heads(n, head)
     row_at = (n * g.heads + head) * g.queries
     upstream = upstream_rows(up, row_at, g, value_width)
     sums = kl.registers((plan.rows, plan.values), dtype)
-    stop = kl.min(g.keys, first + plan.height) if form.causal else g.keys
-    for begin in kl.loop_range(0, stop, plan.block):
+    start, stop = 0, kl.min(g.keys, first + plan.height) if form.causal else g.keys
+    to = row_at
+    if parts is not None and part is not None:
+        each = ((stop + plan.block - 1) // plan.block + parts - 1) // parts * plan.block
+        start, to = part * each, row_at + part * (kl.cube_count(2) * g.heads * g.queries)
+        stop = kl.min(stop, start + each)
+    for begin in kl.loop_range(start, stop, plan.block):
         _, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
         kl.barrier()
         cube.keep(inner)
@@ -430,7 +441,7 @@ def query_gradient_simt(
         row = first + plan.row(i)
         if row < g.queries:
             made = [sums[i, j] * g.scale for j in range(plan.values)]
-            at = (row_at + row) * g.features
+            at = (to + row) * g.features
             cube.put(for_query, at, panel * plan.width, g.features, made)
 
 
@@ -441,15 +452,28 @@ def key_gradient_simt(
     for_value: kl.Out,
     value_width: kl.Size,
     panels: kl.Size,
+    parts: kl.Size | None,
     g: KernelOperands,
     *,
     plan: SimtPlan,
     form: ScoreForm,
 ) -> None:
-    """Compute the gradients of a tile of keys and values, one panel of their features a cube."""
+    """Compute the gradients of a tile of keys and values, one panel of their features a cube.
+
+    ``parts``: how many cubes share the queries of a tile; each writes sums of its own.
+    """
     dtype, height, width = up.total.dtype, plan.height, plan.width
     n, key_head, panel = panel_of_cube(panels)
-    begin = kl.cube_position(0) * plan.block
+    tile, _, part = part_of_cube(parts)
+    begin = tile * plan.block
+    start, stop = begin // height * height if form.causal else begin * 0, g.queries
+    key_at = (n * g.key_heads + key_head) * g.keys
+    if parts is not None and part is not None:
+        blocks = kl.max(stop - start + height - 1, 0) // height
+        each = (blocks + parts - 1) // parts * height
+        start = start + part * each
+        stop = kl.min(stop, start + each)
+        key_at = key_at + part * (kl.cube_count(2) * g.key_heads * g.keys)
     cube = cube_of(plan, form, g, value_width, dtype)
     key, value = cube.key_heads(n, key_head)
     key_sums = kl.registers((plan.rows, plan.values), dtype)
@@ -458,8 +482,7 @@ def key_gradient_simt(
         row_at = (n * g.heads + head) * g.queries
         query = query_rows(g, n, head, form.contiguous[0])
         upstream = upstream_rows(up, row_at, g, value_width)
-        start = begin // height * height if form.causal else begin * 0
-        for first in kl.loop_range(start, g.queries, height):
+        for first in kl.loop_range(start, stop, height):
             weights, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
             for factors, rows, sums in (
                 (weights, upstream, value_sums),
@@ -468,7 +491,6 @@ def key_gradient_simt(
                 kl.barrier()
                 cube.keep(factors, turned=True)
                 cube.add_rows(sums, rows, first, panel * width)
-    key_at = (n * g.key_heads + key_head) * g.keys
     for i in range(plan.rows):
         row = begin + plan.row(i)
         if row < g.keys:

@@ -12,7 +12,8 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launc
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_simt
-from calor_kernel.library.attention.mma_launch import index_of
+from calor_kernel.library.attention.gradient_parts import Joined, parts_of
+from calor_kernel.library.attention.mma_launch import gradient_counts, index_of, many
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     contiguous,
@@ -29,8 +30,8 @@ from calor_kernel.library.attention.simt import (
 )
 from calor_kernel.library.steps import Steps
 
-# Tiles of cubes of many units: units across and down, rows and keys of a unit. Gradients of keys take
-# those that are square.
+# Tiles of cubes of many units: units across and down, rows and keys of a unit. Gradients of keys
+# take those that are square.
 TILES: Final[tuple[tuple[int, int, int, int], ...]] = (
     (16, 8, 8, 4),
     (16, 16, 4, 4),
@@ -41,7 +42,7 @@ TILES: Final[tuple[tuple[int, int, int, int], ...]] = (
 # Cycles of a block of keys that are not of products, and cycles of the exponential of a score.
 OVERHEAD: Final = 2000
 EXPONENTIAL: Final = 30
-# How many units issue an operation in a cycle, and what part of their time units wait by themselves.
+# How many units issue an operation in a cycle, and the part of the time for which units wait.
 ISSUED: Final = 128
 WAITING: Final = 0.6
 # Registers of a core, those of a unit beside its tiles, and the most cubes of a core.
@@ -190,7 +191,7 @@ def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
         attend_simt,
         p,
         request,
-        p.values,
+        Pass(False, p.values, 1),
         2 * p.pairs * (p.features + p.values),
         out=Bound(Output(0), p.dtype, 16),
         total=Bound(Output(1), p.accumulate),
@@ -202,18 +203,36 @@ def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the work of the gradients of query, key and value."""
     p, up = problem, upstream_of(request)
     results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
-    launches = []
+    joined = Joined(request.info, index_of(p, request), p.accumulate, _access(p))
+    counts = gradient_counts(p)
     if p.rows * p.features:
+        over = Pass(False, p.features, 2)
+        parts = _parts(p, request.info, over)
+        target = joined.target(results[0], counts[0], parts)
         flops = 2 * p.pairs * (2 * p.features + p.values)
-        of_query = _launch(
-            query_gradient_simt, p, request, p.features, flops, up=up, for_query=results[0]
-        )
-        launches.append(of_query)
+        own = {"up": up, "for_query": target, "parts": many(parts)}
+        launch = _launch(query_gradient_simt, p, request, over, flops, parts, **own)
+        joined.steps.launches.append(launch)
     if p.batch * p.keys * (p.features + p.values):
-        width, flops = max(p.features, p.values), 4 * p.pairs * (p.features + p.values)
-        own = {"up": up, "for_key": results[1], "for_value": results[2]}
-        launches.append(_launch(key_gradient_simt, p, request, width, flops, **own))
-    yield Work(tuple(launches))
+        over = Pass(True, max(p.features, p.values), 2)
+        parts, flops = _parts(p, request.info, over), 4 * p.pairs * (p.features + p.values)
+        for_key, for_value = (joined.target(results[i], counts[i], parts) for i in (1, 2))
+        own = {"up": up, "for_key": for_key, "for_value": for_value, "parts": many(parts)}
+        launch = _launch(key_gradient_simt, p, request, over, flops, parts, **own)
+        joined.steps.launches.append(launch)
+    joined.join()
+    yield joined.steps.work()
+
+
+def _parts(problem: Attention, info: DeviceInfo, over: Pass) -> int:
+    """Return the parts of a pass whose cubes are too few."""
+    p, plan = problem, simt_plan(problem, info, over)
+    panels = max(1, -(-over.width // plan.width))
+    if over.by_keys:
+        cubes, steps = -(-p.keys // plan.block) * p.key_heads, -(-p.queries // plan.height)
+    else:
+        cubes, steps = -(-p.queries // plan.height) * p.heads, -(-p.keys // plan.block)
+    return parts_of(cubes * panels * p.batch, steps, info.cores)
 
 
 def bias_gradient_by_simt(parts: BiasParts, request: Request) -> Iterator[Work]:
@@ -234,19 +253,22 @@ def _launch(
     function: KernelFunction,
     problem: Attention,
     request: Request,
-    width: int,
+    over: Pass,
     flops: int,
+    sharing: int = 1,
     **own: object,
 ) -> Launch:
-    """Return the launch of a body over queries or keys, heads, and panels of a width."""
-    by_keys, info = function is key_gradient_simt, request.info
-    products = 1 if function is attend_simt else 2
-    p, plan = problem, simt_plan(problem, info, Pass(by_keys, width, products))
+    """Return the launch of a body over queries or keys, heads, and panels of a width.
+
+    ``sharing``: how many cubes share the loop of a tile.
+    """
+    p, info, width = problem, request.info, over.width
+    plan = simt_plan(p, info, over)
     panels = max(1, -(-width // plan.width))
     count, heads, block = (
-        (p.keys, p.key_heads, plan.block) if by_keys else (p.queries, p.heads, plan.height)
+        (p.keys, p.key_heads, plan.block) if over.by_keys else (p.queries, p.heads, plan.height)
     )
-    cubes = -(-count // block), heads * panels, p.batch
+    cubes = -(-count // block) * sharing, heads * panels, p.batch
     return launch(
         function,
         Grid(cubes, (plan.across, plan.down, 1), info.planes[0], index_of(p, request)),

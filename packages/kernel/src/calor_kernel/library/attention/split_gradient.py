@@ -1,12 +1,12 @@
 """Gradients of attention of few queries, in one pass over keys that cubes share.
 
 Requirements: a cube owns some keys of a key head and all rows of its query heads, so the gradients
-of its keys and values are whole, and each key and value is read once. Rows are in shared memory, and
-blocks of them are those of different planes, which see the same keys. A team of lanes holds a key's
+of its keys and values are whole, and each key and value is read once. Rows are in shared memory;
+blocks of them belong to different planes, which see the same keys. A team of lanes holds a key's
 features, as in the forward pass. Partial products of several pairs of a row and a key are reduced
-together: each exchange halves the pairs of a lane, so that a weight is computed by one lane. Sums of
-the query gradient stay in registers; the last cube of a head, or a launch of its own, adds those of
-the splits. Sums have a fixed order.
+together: each exchange halves the pairs of a lane, so one lane computes a weight. Sums of the query
+gradient stay in registers; the last cube of a head, or a launch of its own, adds those of the
+splits. Sums have a fixed order.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.library.attention.operands import (
     KernelOperands,
-    Rows,
     ScoreForm,
     Upstream,
     finite,
     key_rows,
     query_rows,
-    upstream_rows,
     value_rows,
     visible,
 )
@@ -156,9 +153,7 @@ def hold_rows(
 
 
 @kl.helper
-def halved(
-    pairs: Sequence[kl.Number], count: int, lanes: int
-) -> tuple[list[kl.Number], kl.Number]:
+def halved(pairs: Sequence[kl.Number], count: int, lanes: int) -> tuple[list[kl.Number], kl.Number]:
     """Return sums over the lanes of a team, and the number of a lane's first one.
 
     ``pairs`` has some values of each of ``count`` pairs, all of the first one first. While a lane

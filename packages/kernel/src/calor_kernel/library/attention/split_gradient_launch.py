@@ -1,8 +1,8 @@
 """Launches of the gradients of attention of few queries: one pass over keys that cubes share.
 
 Requirements: vectors are as wide as the alignment of all rows permits. The rows of all query heads
-of a key head are in one cube, so there are few of them. Where matrix instructions serve, they do for
-more rows.
+of a key head are in one cube, so there are few of them. More rows are for matrix instructions where
+these serve.
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ def gradient_split_refusal(problem: Attention, request: Request) -> str | None:
         return "the device has no planes"
     if p.group * p.queries > MOST_ROWS:
         return f"there are more than {MOST_ROWS} rows of a key head"
-    if p.queries > MOST_QUERIES and mma_refusal(p, request) is None:
-        return f"there are more than {MOST_QUERIES} queries, for matrix instructions"
+    # Heads that fill the device have whole tiles.
+    most = MOST_QUERIES - int(p.batch * p.heads >= info.cores)
+    if p.queries > most and mma_refusal(p, request) is None:
+        return f"there are more than {most} queries, for matrix instructions"
     if not (p.rows and p.features and p.values):
         return "there are no queries, features or values"
     plan = gradient_plan(p, request)
@@ -135,9 +137,7 @@ def gradients_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
     split = splits > 1
     sums = p.rows * splits * p.features
     steps, index, g = Steps(), index_of(p, request), operands_of(p, access)
-    joins = (
-        split and info.has("forward_progress") and info.has("atomics") and sums <= heads * LAST
-    )
+    joins = split and info.has("forward_progress") and info.has("atomics") and sums <= heads * LAST
     results = [Bound(Output(i), p.dtype, access * p.dtype.itemsize) for i in range(3)]
     room = steps.room(sums, p.accumulate).aligned(access * p.accumulate.itemsize) if split else None
     name = f"attention gradients split keys {plan.rows}x{plan.step}"
