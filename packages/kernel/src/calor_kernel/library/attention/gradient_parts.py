@@ -87,7 +87,8 @@ class Joined:
     dtype: DType
     access: int
     steps: Steps = field(default_factory=Steps)
-    results: list[Part[Bound, Multiple]] = field(default_factory=list)
+    results: list[Part[Bound, object]] = field(default_factory=list)
+    sums: list[tuple[int, int]] = field(default_factory=list)
 
     def target(self, out: Bound, count: int, parts: int) -> Bound:
         """Return where a pass writes a result: itself, or room for the sums of its parts."""
@@ -95,15 +96,15 @@ class Joined:
             return out
         room = self.steps.room(parts * count, self.dtype).aligned(16)
         self.results.append(Part(out, room, Multiple(count, self.access), parts))
+        self.sums.append((count, parts))
         return room
 
     def join(self) -> None:
         """Add the launch that adds the parts, if there are any."""
         if not self.results:
             return
-        counts = [result.count.number for result in self.results]
-        sums = sum(n * result.parts for n, result in zip(counts, self.results, strict=True))
-        units = -(-greatest(0, *counts) // self.access)
+        sums = sum(count * parts for count, parts in self.sums)
+        units = -(-greatest(0, *(count for count, _ in self.sums)) // self.access)
         self.steps.add(
             join_parts,
             Grid.line(-(-units // _UNITS), _UNITS, self.info.planes[0], self.index),

@@ -82,7 +82,8 @@ def queries_of_cube(
     if form.causal:
         number = tiles - 1 - number
     first = number * plan.rows
-    start, stop = 0, kl.min(g.keys, first + plan.rows) if form.causal else g.keys
+    start: kl.Index = 0
+    stop = kl.min(g.keys, first + plan.rows) if form.causal else g.keys
     if parts is not None and part is not None:
         each = ((stop + plan.block - 1) // plan.block + parts - 1) // parts * plan.block
         start = part * each

@@ -426,8 +426,8 @@ def query_gradient_simt(
     row_at = (n * g.heads + head) * g.queries
     upstream = upstream_rows(up, row_at, g, value_width)
     sums = kl.registers((plan.rows, plan.values), dtype)
-    start, stop = 0, kl.min(g.keys, first + plan.height) if form.causal else g.keys
-    to = row_at
+    start, to = first * 0, row_at
+    stop = kl.min(g.keys, first + plan.height) if form.causal else g.keys
     if parts is not None and part is not None:
         each = ((stop + plan.block - 1) // plan.block + parts - 1) // parts * plan.block
         start, to = part * each, row_at + part * (kl.cube_count(2) * g.heads * g.queries)

@@ -144,7 +144,7 @@ def hold_rows(
         at = mine.index(row)
         held.shifts[row] = finite(up.total[at])
         held.alongs[row] = up.delta[at]
-        if placed:
+        if held.heads is not None and held.places is not None:
             head, query = mine.place(row)
             held.heads[row] = head.to(index)
             held.places[row] = query.to(index)
@@ -317,7 +317,7 @@ def gradient_split(
         else:
             join_blocks(room, made, targets, row_at + begin, end - begin, plan)
     write_queries(query_sums, mine, for_query, sums, split, splits, plan)
-    if flags is not None:
+    if flags is not None and sums is not None:
         last = is_last(flags, n * kl.cube_count(1) + key_head, splits)
         if last:
             each = g.features // team.access
