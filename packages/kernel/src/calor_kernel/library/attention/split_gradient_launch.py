@@ -16,6 +16,7 @@ from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Flags, Output, Request, Work
 from calor_kernel.library.attention.mma_launch import index_of, mma_refusal
+from calor_kernel.library.attention.operand_copies import with_copies
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     contiguous,
@@ -23,7 +24,7 @@ from calor_kernel.library.attention.operands import (
     operands_of,
     upstream_of,
 )
-from calor_kernel.library.attention.problem import Attention
+from calor_kernel.library.attention.problem import Attention, attention_of
 from calor_kernel.library.attention.split_gradient import (
     GradientPlan,
     gradient_split,
@@ -69,7 +70,7 @@ def gradient_split_refusal(problem: Attention, request: Request) -> str | None:
         return f"there are more than {MOST_ROWS} rows of a key head"
     # Heads that fill the device have whole tiles.
     most = MOST_QUERIES - int(p.batch * p.heads >= info.cores)
-    if p.queries > most and mma_refusal(p, request) is None:
+    if p.queries > most and _has_mma(p, request):
         return f"there are more than {most} queries, for matrix instructions"
     if not (p.rows and p.features and p.values):
         return "there are no queries, features or values"
@@ -79,6 +80,14 @@ def gradient_split_refusal(problem: Attention, request: Request) -> str | None:
     if plan.shared_bytes(p.accumulate.itemsize, info.planes[0]) > info.shared_bytes:
         return "shared memory does not hold the rows"
     return None
+
+
+def _has_mma(problem: Attention, request: Request) -> bool:
+    """Return whether matrix instructions serve, possibly after copies of operands."""
+    asked = with_copies(problem, request)
+    if asked is None:
+        return mma_refusal(problem, request) is None
+    return mma_refusal(attention_of(asked, problem.query.number), asked) is None
 
 
 def _held_bytes(problem: Attention, team: SplitPlan) -> int:
