@@ -364,6 +364,12 @@ def _rare(device: str) -> Iterator[Named]:
     bias: Operand = ((12, 256, 256), "float32")
     yield "attention of channels", training(_channels, ((16, 3, 256, 256), "bfloat16"))
     yield "attention with a learned bias", training(_biased, pairs, pairs, pairs, bias)
+    # Tokens of a text that many places of an image attend to, and few tokens that look at many.
+    attend = _functional("scaled_dot_product_attention")
+    for dtype in ("float32", "bfloat16"):
+        few, many = (((2, 8, tokens, 64), dtype) for tokens in (7, 1024))
+        yield f"attention of few queries {dtype}", training(attend, few, many, many)
+        yield f"attention to few keys {dtype}", training(attend, many, few, few)
     if device == "metal":
         return  # It has no float64.
     doubles: Operand = ((8, 100_000), "float64")

@@ -10,6 +10,7 @@ from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.library.attention import simt_launch
 from calor_kernel.runtime.backend import KernelBackend
 
 from . import reference
@@ -210,3 +211,12 @@ def test_large_tiles(row, device, dtype):
     check_backward(backend, row, dtype, "attention_gradient")
     if row.bias:
         check_backward(backend, row, dtype, "attention_bias_gradient")
+
+
+@pytest.mark.parametrize("tile", simt_launch.TILES, ids=str)
+def test_tiles(monkeypatch, tile):
+    monkeypatch.setattr(simt_launch, "TILES", (tile,))
+    backend = KernelBackend("lanes", lambda index: LanesDevice(DEVICES["planes of 32"]))
+    row = Row(1, 2, 1, 70, 67, 40, 72, causal=True)
+    check_forward(backend, row, "float32")
+    check_backward(backend, row, "float32", "attention_gradient")

@@ -27,6 +27,10 @@ from calor_kernel.library.attention.simt_launch import (
     forward_by_simt,
     gradients_by_simt,
 )
+from calor_kernel.library.attention.split_gradient_launch import (
+    gradient_split_refusal,
+    gradients_by_splits,
+)
 from calor_kernel.library.attention.split_keys_launch import forward_by_splits, split_refusal
 
 # The tier of cubes that compute scores one by one.
@@ -99,24 +103,29 @@ def _by_copies(table: Callable[[], Table[Task]], first: int = 0) -> Way[Task]:
     return Way("operand copies", refuses, works, spare=True)
 
 
-def _by_splits() -> Way[Task]:
+def _by_splits(
+    refusal: Callable[[Attention, Request], str | None],
+    make: Callable[[Attention, Request], Iterable[Work]],
+) -> Way[Task]:
     return Way(
         "split keys",
-        lambda task, request: split_refusal(task.problem, request),
-        lambda task, request: forward_by_splits(task.problem, request),
+        lambda task, request: refusal(task.problem, request),
+        lambda task, request: make(task.problem, request),
     )
 
 
 # The ways of each op, the most promising first.
 FORWARD: Final[Table[Task]] = Table(
     "attention",
-    *(_by_tiles(forward_by_tiles), _by_splits(), _by_mma(forward_by_mma)),
-    *(_by_copies(lambda: FORWARD), _by_simt(forward_by_simt)),
+    _by_tiles(forward_by_tiles),
+    _by_splits(split_refusal, forward_by_splits),
+    *(_by_mma(forward_by_mma), _by_copies(lambda: FORWARD), _by_simt(forward_by_simt)),
 )
 GRADIENT: Final[Table[Task]] = Table(
     "attention_gradient",
-    *(_by_tiles(gradients_by_tiles), _by_mma(gradients_by_mma)),
-    *(_by_copies(lambda: GRADIENT, 3), _by_simt(gradients_by_simt)),
+    _by_tiles(gradients_by_tiles),
+    _by_splits(gradient_split_refusal, gradients_by_splits),
+    *(_by_mma(gradients_by_mma), _by_copies(lambda: GRADIENT, 3), _by_simt(gradients_by_simt)),
 )
 BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))
 

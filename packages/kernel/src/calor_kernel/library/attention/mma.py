@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from calor_kernel import language as kl
+from calor_kernel.library.attention.gradient_parts import part_of_cube
 from calor_kernel.library.attention.mma_plan import MmaPlan, OwnRows
 from calor_kernel.library.attention.mma_tiles import (
     LOG2_E,
@@ -45,16 +46,19 @@ from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """A cube of queries from ``first`` on, and the keys that they attend to, up to ``stop``.
+    """A cube of queries from ``first`` on, and keys that they attend to from ``start`` to ``stop``.
 
-    ``row``: the first row of a plane or warp group, and ``own`` its rows as operands. ``pipe``: the
-    stages of keys and values, which ``take`` copies. ``factor``: the scale of exponents.
+    ``part``: which part of the keys these are, if cubes share them. ``row``: the first row of a
+    plane or warp group, and ``own`` its rows as operands. ``pipe``: the stages of keys and values,
+    which ``take`` copies. ``factor``: the scale of exponents.
     """
 
     n: kl.Number
     head: kl.Number
     first: kl.Number
+    start: kl.Index
     stop: kl.Number
+    part: kl.Number | None
     row_at: kl.Number
     factor: kl.Number | float
     pipe: kl.Pipeline
@@ -70,12 +74,20 @@ def queries_of_cube(
     plan: MmaPlan,
     form: ScoreForm,
     up: Upstream[kl.Pointer] | None = None,
+    parts: kl.Number | None = None,
 ) -> Queries:
     """Return a cube's queries, rows from x, the longest first, head y, batch z; start copies."""
     n, head = kl.cube_position(2), kl.cube_position(1)
-    number = kl.cube_count(0) - 1 - kl.cube_position(0) if form.causal else kl.cube_position(0)
+    number, tiles, part = part_of_cube(parts)
+    if form.causal:
+        number = tiles - 1 - number
     first = number * plan.rows
+    start: kl.Index = 0
     stop = kl.min(g.keys, first + plan.rows) if form.causal else g.keys
+    if parts is not None and part is not None:
+        each = ((stop + plan.block - 1) // plan.block + parts - 1) // parts * plan.block
+        start = part * each
+        stop = kl.min(stop, start + each)
     row_at = (n * g.heads + head) * g.queries
     sources = [query_rows(g, n, head)]
     key = replace(key_rows(g, n, head // g.group), count=stop)
@@ -91,10 +103,10 @@ def queries_of_cube(
         for number, rows in enumerate((key, value)):
             take_rows(rows, pipe, number, begin, plan.block, plan.rooms[number], plan)
 
-    fill_ahead(pipe, take, 0, plan.block)
+    fill_ahead(pipe, take, start, plan.block)
     row = plan.first_row()
     mine = plan.own_operands(own, plan.rooms[: len(sources)], row)
-    return Queries(n, head, first, stop, row_at, factor, pipe, take, row, mine)
+    return Queries(n, head, first, start, stop, part, row_at, factor, pipe, take, row, mine)
 
 
 @kl.kernel
@@ -140,13 +152,17 @@ def query_gradient_mma(
     up: Upstream[kl.Pointer],
     for_query: kl.Out,
     value_width: kl.Size,
+    parts: kl.Size | None,
     g: KernelOperands,
     *,
     plan: MmaPlan,
     form: ScoreForm,
 ) -> None:
-    """Compute the gradient of a cube's queries: rows from x, the longest first, head y, batch z."""
-    q = queries_of_cube(g, value_width, plan, form, up)
+    """Compute the gradient of a cube's queries: rows from x, the longest first, head y, batch z.
+
+    ``parts``: how many cubes share the keys of these rows; each writes sums of its own.
+    """
+    q = queries_of_cube(g, value_width, plan, form, up, parts)
     pipe, row, mine = q.pipe, q.row, q.own
     sums = plan.sums(plan.features)
     shifts = [sums[i][0].band(plan.axis) for i in range(plan.high)]
@@ -172,10 +188,13 @@ def query_gradient_mma(
         plan.add_weighted(sums, inner, pipe.stage(0), plan.features)
         settle(sums)
 
-    work_through(pipe, q.take, work, 0, q.stop, plan.block)
+    work_through(pipe, q.take, work, q.start, q.stop, plan.block)
     scale_sums(sums, g.scale)
     top = q.first + row
-    plan.store(sums, for_query, (q.row_at + top) * g.features, g.features, g.queries - top)
+    at = q.row_at + top
+    if q.part is not None:
+        at = at + q.part * (kl.cube_count(2) * g.heads * g.queries)
+    plan.store(sums, for_query, at * g.features, g.features, g.queries - top)
 
 
 @kl.kernel
@@ -184,18 +203,21 @@ def key_gradient_mma(
     for_key: kl.Out,
     for_value: kl.Out,
     value_width: kl.Size,
+    parts: kl.Size | None,
     g: KernelOperands,
     *,
     plan: MmaPlan,
     form: ScoreForm,
-    parts: tuple[bool, bool],
+    which: tuple[bool, bool],
 ) -> None:
     """Compute the gradients of a cube's keys and values: rows from x, key head y, batch z.
 
-    ``parts``: whether those of keys, and those of values, are computed.
+    ``which``: whether those of keys, and those of values, are computed. ``parts``: how many cubes
+    share the queries of these rows; each writes sums of its own.
     """
     n, key_head = kl.cube_position(2), kl.cube_position(1)
-    first, block = kl.cube_position(0) * plan.rows, plan.block
+    tile, _, part = part_of_cube(parts)
+    first, block = tile * plan.rows, plan.block
     factor = exponent(g, form)
     sources = key_rows(g, n, key_head), value_rows(g, n, key_head, value_width)
     own = take_own_rows(sources, first, plan)
@@ -204,11 +226,18 @@ def key_gradient_mma(
     # Steps: for each head of the group, the blocks of queries that attend to the cube's keys.
     start = first // block if form.causal else first * 0
     blocks = kl.max((g.queries + block - 1) // block - start, 0)
-    steps = blocks * g.group
+    steps, begin = blocks * g.group, blocks * 0
+    if parts is not None and part is not None:
+        each = (steps + parts - 1) // parts
+        begin = kl.min(part * each, steps)
+        steps = kl.min(begin + each, steps)
     # The head and the block of the next copy, and of the current work.
     ahead, here = kl.registers(2, key_head.dtype), kl.registers(2, key_head.dtype)
     for place in (ahead, here):
         place[0], place[1] = key_head * g.group, start
+        if part is not None:
+            head = begin // kl.max(blocks, 1)
+            place[0], place[1] = place[0] + head, start + (begin - head * blocks)
 
     def take(step: kl.Number) -> None:
         if step < steps:
@@ -224,10 +253,10 @@ def key_gradient_mma(
                 pipe.copy(3, unit, up.delta, row_at + base + unit, 1, there)
         next_block(ahead, start, blocks)
 
-    fill_ahead(pipe, take, 0, 1)
+    fill_ahead(pipe, take, begin, 1)
     row = plan.first_row()
     mine = plan.own_operands(own, plan.rooms, row)
-    of_keys, of_values = parts
+    of_keys, of_values = which
     key_sums = plan.sums(plan.features) if of_keys else []
     value_sums = plan.sums(plan.values) if of_values else []
 
@@ -261,10 +290,12 @@ def key_gradient_mma(
         settle(*(sums for sums in (value_sums, key_sums) if sums))
         next_block(here, start, blocks)
 
-    work_through(pipe, take, work, 0, steps, 1)
+    work_through(pipe, take, work, begin, steps, 1)
     scale_sums(key_sums, g.scale)
     top = first + row
     at = (n * g.key_heads + key_head) * g.keys + top
+    if part is not None:
+        at = at + part * (kl.cube_count(2) * g.key_heads * g.keys)
     for sums, target, width in (
         (key_sums, for_key, g.features),
         (value_sums, for_value, value_width),

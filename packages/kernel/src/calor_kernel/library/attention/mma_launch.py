@@ -13,11 +13,13 @@ from typing import Final, TypeVar
 
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.language.matrices import PAIRS
+from calor_kernel.library.attention.gradient_parts import Joined, parts_of
 from calor_kernel.library.attention.mma import (
     attend_mma,
     key_gradient_mma,
@@ -36,8 +38,9 @@ from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape
 
 T = TypeVar("T")
 _NEEDED = ("matrix", "barrier", "planes")
-# Minimum of rows for a tile.
+# Minimum of rows for a tile, and of the rows of the other operand if there are fewer.
 _LEAST = 16
+_FILLED = 64
 _ROOMS = (16, 32, 64, 128, 256)
 # The widest rows whose gradients of keys and values fit registers together.
 _BOTH = 128
@@ -138,10 +141,11 @@ def mma_refusal(problem: Attention, request: Request) -> str | None:
     if not _named(p, info) and (not loads_together(info) or p.dtype is float32):
         return "the device has no suitable matrix instruction"
     access = p.access
-    most = max(TILES[_named(p, info).rpartition("_")[0] or "planes"]["forward"])
-    if any(not 0 < n <= most or n % access for n in (p.features, p.values)):
-        return f"rows are not 1 to {most // access} accesses of {access} elements"
-    if p.queries < _LEAST or p.keys < _LEAST:
+    widest = max(TILES[_named(p, info).rpartition("_")[0] or "planes"]["forward"])
+    if any(not 0 < n <= widest or n % access for n in (p.features, p.values)):
+        return f"rows are not 1 to {widest // access} accesses of {access} elements"
+    fewest, most = least(p.queries, p.keys), greatest(p.queries, p.keys)
+    if fewest < (1 if most >= _FILLED else _LEAST):
         return f"there are less than {_LEAST} queries or keys"
     starts = [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)]
     if any(n % access for n in (request.inputs[0].offset, *starts)):
@@ -170,26 +174,58 @@ def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
 def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the gradients of query, key and value, the likeliest first."""
     p, up = problem, upstream_of(request, 16)
-    for_query, for_key, for_value = (Bound(Output(i), p.dtype, 16) for i in range(3))
-    by_query = {"up": up, "for_query": for_query}
-    by_key = {"up": up, "for_key": for_key, "for_value": for_value}
+    results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
     query_plans = _plans(p, "query", (p.queries, p.heads), request)
     key_plans = _plans(p, "key", (p.keys, p.key_heads), request)
+    # The sums of wide rows do not fit registers together.
+    both = ((True, True),) if _room(p) <= _BOTH else ((True, False), (False, True))
     for first, second in paired(query_plans, key_plans, request.candidates):
-        cubes = -(-p.queries // first.rows), p.heads, p.batch
-        of_query = launch_of(
-            query_gradient_mma, first, p, request, cubes, p.flops(2, 1), **by_query
+        joined = Joined(request.info, index_of(p, request), p.accumulate, p.access)
+        parts, counts = _parts(p, first, second, request), gradient_counts(p)
+        targets = [
+            joined.target(out, count, parts[i > 0])
+            for i, (out, count) in enumerate(zip(results, counts, strict=True))
+        ]
+        tiles = -(-p.queries // first.rows) * parts[0], p.heads, p.batch
+        own: dict[str, object] = {"up": up, "for_query": targets[0], "parts": many(parts[0])}
+        joined.steps.launches.append(
+            launch_of(query_gradient_mma, first, p, request, tiles, p.flops(2, 1), **own)
         )
-        cubes = -(-p.keys // second.rows), p.key_heads, p.batch
-        # The sums of wide rows do not fit registers together.
-        parts = ((True, True),) if _room(p) <= _BOTH else ((True, False), (False, True))
-        of_keys = (
+        tiles = -(-p.keys // second.rows) * parts[1], p.key_heads, p.batch
+        own = {"up": up, "for_key": targets[1], "for_value": targets[2], "parts": many(parts[1])}
+        joined.steps.launches += (
             launch_of(
-                key_gradient_mma, second, p, request, cubes, p.flops(2, 2), **by_key, parts=part
+                key_gradient_mma, second, p, request, tiles, p.flops(2, 2), **own, which=which
             )
-            for part in parts
+            for which in both
         )
-        yield Work((of_query, *of_keys), variant=f"{_name(first)}, {_name(second)}")
+        joined.join()
+        yield joined.steps.work(f"{_name(first)}, {_name(second)}")
+
+
+def gradient_counts(problem: Attention) -> tuple[int, int, int]:
+    """Return the elements of the gradients of query, key and value."""
+    p = problem
+    keys = p.batch * p.key_heads * p.keys
+    return p.rows * p.features, keys * p.features, keys * p.values
+
+
+def many(parts: int) -> int | None:
+    """Return the number of parts if there are several."""
+    return None if parts == 1 else parts
+
+
+def _parts(
+    problem: Attention, first: MmaPlan, second: MmaPlan, request: Request
+) -> tuple[int, int]:
+    """Return the parts of the pass over keys, and of the pass over queries."""
+    p, cores = problem, request.info.cores
+    of_queries = -(-p.queries // first.rows) * p.heads * p.batch
+    of_keys = -(-p.keys // second.rows) * p.key_heads * p.batch
+    return (
+        parts_of(of_queries, -(-p.keys // first.block), cores),
+        parts_of(of_keys, -(-p.queries // second.block) * p.group, cores),
+    )
 
 
 def paired(firsts: Sequence[T], seconds: Sequence[T], candidates: bool) -> Iterator[tuple[T, T]]:

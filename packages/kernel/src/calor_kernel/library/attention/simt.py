@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
+from calor_kernel.library.attention.gradient_parts import part_of_cube
 from calor_kernel.library.attention.operands import (
     KernelOperands,
     Rows,
@@ -40,8 +41,9 @@ _TURNS = 4
 class SimtPlan:
     """Cubes of ``across`` by ``down`` units; a unit has ``rows`` by ``keys`` scores of a tile.
 
-    A tile of scores is square. ``values``: a unit's columns of sums. A tile has ``depth`` features
-    of the operands. ``access``: the elements of an operand that are read together.
+    A tile of scores is square for gradients of keys. ``values``: a unit's columns of sums. A tile
+    has ``depth`` features of the operands. ``access``: the elements of an operand that are read
+    together. ``wide``: the elements of a vector in shared memory.
     """
 
     across: int
@@ -51,6 +53,17 @@ class SimtPlan:
     keys: int
     values: int
     access: int = 1
+    wide: int = 4
+
+    @property
+    def together(self) -> int:
+        """The columns of sums of a unit that lie side by side."""
+        return math.gcd(self.values, self.wide)
+
+    @property
+    def stored(self) -> int:
+        """The columns of a unit that are written together."""
+        return math.gcd(self.together, self.access)
 
     @property
     def units(self) -> int:
@@ -101,8 +114,9 @@ class SimtPlan:
         return kl.unit_position(0) + j * self.across
 
     def value(self, j: int) -> kl.Number:
-        """Return the column of a unit's j-th sums."""
-        return kl.unit_position(0) * self.values + j
+        """Return the column of a unit's j-th sums; vectors of neighbouring units are adjacent."""
+        vector, lane = divmod(j, self.together)
+        return (vector * self.across + kl.unit_position(0)) * self.together + lane
 
 
 def cube_memory(count: int, dtype: DType) -> kl.Pointer:
@@ -201,7 +215,7 @@ class Cube:
         """
         plan = self.plan
         wide = _ACCESS // int(self.dtype.itemsize)
-        together = min(plan.values, wide)
+        together = plan.together
         self.fill(self.room, plan.width, source, first, begin, plan.block, plan.width)
         kl.barrier()
         for p in kl.loop_range(0, plan.block, wide):
@@ -267,6 +281,19 @@ class Cube:
                 if turned:
                     row, column = column, row
                 self.scores[row * self.plan.pitch + column] = scores[i, j]
+
+    @kl.helper
+    def put(
+        self, target: kl.Pointer, at: kl.Number, first: kl.Number, width: kl.Number,
+        made: Sequence[kl.Number],
+    ) -> None:  # fmt: skip
+        """Write a unit's sums of a row that begins at an index, from column ``first`` on."""
+        step = self.plan.stored
+        for j in range(0, self.plan.values, step):
+            column = first + self.plan.value(j)
+            if column < width:
+                value = kl.pack(list(made[j : j + step])) if step > 1 else made[j]
+                target.store(at + column, value.to(target.dtype))
 
     @kl.helper
     def over_row(self, kind: str, values: Sequence[kl.Number]) -> list[kl.Number]:
@@ -359,11 +386,10 @@ def attend_simt(
     row_at = (n * g.heads + head) * g.queries
     for i, power in enumerate(cube.over_row("add", [powers[i] for i in range(rows)])):
         row = first + plan.row(i)
-        under = kl.select(power > 0.0, power, 1.0)
-        for j in range(plan.values):
-            column = panel * plan.width + plan.value(j)
-            if (row < g.queries) and (column < value_width):
-                out[(row_at + row) * value_width + column] = (sums[i, j] / under).to(out.dtype)
+        inverse = 1.0 / kl.select(power > 0.0, power, 1.0)
+        if row < g.queries:
+            made = [sums[i, j] * inverse for j in range(plan.values)]
+            cube.put(out, (row_at + row) * value_width, panel * plan.width, value_width, made)
         if (panel == 0) and (kl.unit_position(0) == 0) and (row < g.queries):
             total[row_at + row] = finite(largest[i]) + log(power)
 
@@ -381,33 +407,42 @@ def query_gradient_simt(
     for_query: kl.Out,
     value_width: kl.Size,
     panels: kl.Size,
+    parts: kl.Size | None,
     g: KernelOperands,
     *,
     plan: SimtPlan,
     form: ScoreForm,
 ) -> None:
-    """Compute the gradient of a tile of queries, one panel of their features a cube."""
+    """Compute the gradient of a tile of queries, one panel of their features a cube.
+
+    ``parts``: how many cubes share the keys of a tile; each writes sums of its own.
+    """
     dtype = up.total.dtype
     n, head, panel = panel_of_cube(panels)
-    first = kl.cube_position(0) * plan.height
+    tile, _, part = part_of_cube(parts)
+    first = tile * plan.height
     cube = cube_of(plan, form, g, value_width, dtype)
     query, key, value = cube.heads(n, head)
     row_at = (n * g.heads + head) * g.queries
     upstream = upstream_rows(up, row_at, g, value_width)
     sums = kl.registers((plan.rows, plan.values), dtype)
+    start, to = first * 0, row_at
     stop = kl.min(g.keys, first + plan.height) if form.causal else g.keys
-    for begin in kl.loop_range(0, stop, plan.block):
+    if parts is not None and part is not None:
+        each = ((stop + plan.block - 1) // plan.block + parts - 1) // parts * plan.block
+        start, to = part * each, row_at + part * (kl.cube_count(2) * g.heads * g.queries)
+        stop = kl.min(stop, start + each)
+    for begin in kl.loop_range(start, stop, plan.block):
         _, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
         kl.barrier()
         cube.keep(inner)
         cube.add_rows(sums, key, begin, panel * plan.width)
     for i in range(plan.rows):
         row = first + plan.row(i)
-        for j in range(plan.values):
-            column = panel * plan.width + plan.value(j)
-            if (row < g.queries) and (column < g.features):
-                made = sums[i, j] * g.scale
-                for_query[(row_at + row) * g.features + column] = made.to(for_query.dtype)
+        if row < g.queries:
+            made = [sums[i, j] * g.scale for j in range(plan.values)]
+            at = (to + row) * g.features
+            cube.put(for_query, at, panel * plan.width, g.features, made)
 
 
 @kl.kernel
@@ -417,15 +452,28 @@ def key_gradient_simt(
     for_value: kl.Out,
     value_width: kl.Size,
     panels: kl.Size,
+    parts: kl.Size | None,
     g: KernelOperands,
     *,
     plan: SimtPlan,
     form: ScoreForm,
 ) -> None:
-    """Compute the gradients of a tile of keys and values, one panel of their features a cube."""
+    """Compute the gradients of a tile of keys and values, one panel of their features a cube.
+
+    ``parts``: how many cubes share the queries of a tile; each writes sums of its own.
+    """
     dtype, height, width = up.total.dtype, plan.height, plan.width
     n, key_head, panel = panel_of_cube(panels)
-    begin = kl.cube_position(0) * plan.block
+    tile, _, part = part_of_cube(parts)
+    begin = tile * plan.block
+    start, stop = begin // height * height if form.causal else begin * 0, g.queries
+    key_at = (n * g.key_heads + key_head) * g.keys
+    if parts is not None and part is not None:
+        blocks = kl.max(stop - start + height - 1, 0) // height
+        each = (blocks + parts - 1) // parts * height
+        start = start + part * each
+        stop = kl.min(stop, start + each)
+        key_at = key_at + part * (kl.cube_count(2) * g.key_heads * g.keys)
     cube = cube_of(plan, form, g, value_width, dtype)
     key, value = cube.key_heads(n, key_head)
     key_sums = kl.registers((plan.rows, plan.values), dtype)
@@ -434,8 +482,7 @@ def key_gradient_simt(
         row_at = (n * g.heads + head) * g.queries
         query = query_rows(g, n, head, form.contiguous[0])
         upstream = upstream_rows(up, row_at, g, value_width)
-        start = begin // height * height if form.causal else begin * 0
-        for first in kl.loop_range(start, g.queries, height):
+        for first in kl.loop_range(start, stop, height):
             weights, inner = cube.gradients(query, key, value, upstream, up, n, head, first, begin)
             for factors, rows, sums in (
                 (weights, upstream, value_sums),
@@ -444,15 +491,11 @@ def key_gradient_simt(
                 kl.barrier()
                 cube.keep(factors, turned=True)
                 cube.add_rows(sums, rows, first, panel * width)
-    key_at = (n * g.key_heads + key_head) * g.keys
     for i in range(plan.rows):
         row = begin + plan.row(i)
-        for j in range(plan.values):
-            column = panel * width + plan.value(j)
-            if row < g.keys:
-                if column < g.features:
-                    made = key_sums[i, j] * g.scale
-                    for_key[(key_at + row) * g.features + column] = made.to(for_key.dtype)
-                if column < value_width:
-                    made = value_sums[i, j]
-                    for_value[(key_at + row) * value_width + column] = made.to(for_value.dtype)
+        if row < g.keys:
+            of_key = [key_sums[i, j] * g.scale for j in range(plan.values)]
+            of_value = [value_sums[i, j] for j in range(plan.values)]
+            first = panel * width
+            cube.put(for_key, (key_at + row) * g.features, first, g.features, of_key)
+            cube.put(for_value, (key_at + row) * value_width, first, value_width, of_value)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
+from calor_kernel.contract.choices import choice, exceeds
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.bias_gradient import BiasParts, bias_gradient_simt
-from calor_kernel.library.attention.mma_launch import index_of
+from calor_kernel.library.attention.gradient_parts import Joined, parts_of
+from calor_kernel.library.attention.mma_launch import gradient_counts, index_of, many
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     contiguous,
@@ -27,34 +30,148 @@ from calor_kernel.library.attention.simt import (
 )
 from calor_kernel.library.steps import Steps
 
-# Queries and keys up to which small tiles serve.
-_SMALL = 32
+# Tiles of cubes of many units: units across and down, rows and keys of a unit. Gradients of keys
+# take those that are square.
+TILES: Final[tuple[tuple[int, int, int, int], ...]] = (
+    (16, 8, 8, 4),
+    (16, 16, 4, 4),
+    (16, 16, 3, 3),
+    (16, 8, 4, 2),
+    (16, 8, 2, 1),
+)
+# Cycles of a block of keys that are not of products, and cycles of the exponential of a score.
+OVERHEAD: Final = 2000
+EXPONENTIAL: Final = 30
+# How many units issue an operation in a cycle, and the part of the time for which units wait.
+ISSUED: Final = 128
+WAITING: Final = 0.6
+# Registers of a core, those of a unit beside its tiles, and the most cubes of a core.
+REGISTERS: Final = 1 << 16
+BESIDE: Final = 50
+_CUBES: Final = 8
+# A unit's scores and sums: how many registers hold, in elements of four bytes.
+_SCORES: Final = 32
+_SUMS: Final = 64
+# Columns of sums of a unit.
+_COLUMNS: Final = (1, 2, 4, 6, 8)
+_WIDEST: Final = 64
 
 
-def simt_plan(problem: Attention, width: int, info: DeviceInfo, sums: int = 1) -> SimtPlan:
-    """Return the plan for cubes of many units, with ``sums`` tiles of sums of ``width`` columns.
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A pass over scores: the axis of a cube's own rows, the width and number of its sums.
+
+    ``products``: the products of scores; those of keys have two, and two sums.
+    """
+
+    by_keys: bool
+    width: int
+    products: int
+
+    @property
+    def sums(self) -> int:
+        """The tiles of sums."""
+        return 2 if self.by_keys else 1
+
+
+def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
+    """Return the plan of a pass for cubes of many units: the tile of the least estimated time.
 
     A cube of one unit uses it too, if its private memory holds no rows of this many features.
     """
     p, item = problem, problem.accumulate.itemsize
     if info.max_units == 1:
-        return SimtPlan(1, 1, 32, 8, 8, 8)
-    wide = item == 8
-    access = min(_access(p), 2) if wide else _access(p)
-    columns = max(1, -(-width // 16))
+        return SimtPlan(1, 1, 32, 8, 8, 8, wide=16 // item)
+    plans = [_tile(p, info, over, *tile) for tile in TILES]
+    held = [
+        plan
+        for plan in plans
+        if plan.units <= info.max_units
+        and plan.shared_bytes(item) <= info.shared_bytes
+        and plan.rows * plan.keys * item <= 4 * _SCORES
+        and plan.rows * plan.values * over.sums * item <= 4 * _SUMS
+        and (plan.height == plan.block or not over.by_keys)
+    ]
+    if not held:
+        return plans[-1]
+    tiles = tuple(
+        (x.units, x.rows, x.keys, x.height, x.block, x.width, _held(x, over, item)) for x in held
+    )
+    own, other = (p.keys, p.queries * p.group) if over.by_keys else (p.queries, p.keys)
+    heads = p.batch * (p.key_heads if over.by_keys else p.heads)
+    passes = over.products, over.sums
+    return held[_first(tiles, passes, own, other, heads, p.features, over.width, info.cores)]
+
+
+def _tile(
+    problem: Attention, info: DeviceInfo, over: Pass, across: int, down: int, rows: int, keys: int
+) -> SimtPlan:
+    """Return a plan of tiles; they are as deep as the features if several fit shared memory."""
+    item = int(problem.accumulate.itemsize)
+    access = min(_access(problem), 16 // item)
     # Sums of more columns are more registers, which such a device's compiler does not take.
-    most = 8 if sums == 1 and not info.accumulators else 4
-    large = SimtPlan(16, 8, 32, 8, 4, _power(min(columns, most)), access)
-    small = SimtPlan(16, 8, 16, 4, 2, _power(min(columns, 4)), access)
-    plans = [small, replace(small, values=_power(min(columns, 2)))]
-    if not wide and p.queries > _SMALL and p.keys > _SMALL:
-        plans[:0] = [large, replace(large, values=_power(min(columns, 4)))]
-    return next((one for one in plans if one.shared_bytes(item) <= info.shared_bytes), plans[-1])
+    most = min(4 if info.accumulators else 8, _SUMS * 4 // (rows * over.sums * item))
+    wanted = -(-over.width // across)
+    values = next(n for n in _COLUMNS if n >= min(wanted, max(most, 1)))
+    depth = 32 if exceeds(problem.features, 16) else 16
+    plan = SimtPlan(across, down, depth, rows, keys, values, access, 16 // item)
+    deep = replace(plan, depth=_WIDEST)
+    fits = 4 * deep.shared_bytes(item) <= info.shared_bytes
+    return deep if exceeds(problem.features, 32) and fits else plan
 
 
-def _power(count: int) -> int:
-    """Return the least power of two that is no less than ``count``."""
-    return 1 << (count - 1).bit_length()
+def _held(plan: SimtPlan, over: Pass, item: int) -> int:
+    """Return the cubes that a core holds, estimated by the registers of a unit."""
+    tiles = plan.rows * (plan.keys * over.products + plan.values * over.sums)
+    registers = BESIDE + (tiles + plan.wide * (plan.rows + plan.keys)) * item // 4
+    return max(1, min(REGISTERS // (registers * plan.units), _CUBES))
+
+
+_Tile = tuple[int, int, int, int, int, int, int]
+
+
+def _seconds(
+    number: int,
+    tiles: tuple[_Tile, ...],
+    passes: tuple[int, int],
+    own: int,
+    other: int,
+    heads: int,
+    features: int,
+    width: int,
+    cores: int,
+) -> float:
+    """Return the cycles of the core with the most tiles, for one of several tiles."""
+    units, rows, keys, height, block, columns, held = tiles[number]
+    products, sums = passes
+    pairs = rows * keys
+    issued = (pairs + rows + keys) * (products * features + sums * min(columns, width))
+    issued += EXPONENTIAL * pairs
+    cubes = -(-own // height) * heads * max(1, -(-width // columns))
+    each = -(-cubes // cores)
+    full, rest = divmod(each, held)
+
+    def cycles(count: int) -> float:
+        return OVERHEAD + issued * (WAITING + count * units / ISSUED)
+
+    steps = -(-other // (height if sums == 2 else block))
+    return steps * (full * cycles(held) + (cycles(rest) if rest else 0.0))
+
+
+@choice(cost=_seconds)
+def _first(
+    tiles: tuple[_Tile, ...],
+    passes: tuple[int, int],
+    own: int,
+    other: int,
+    heads: int,
+    features: int,
+    width: int,
+    cores: int,
+) -> int:
+    """Return the index of the tile with the least time, the first of equals."""
+    asked = passes, own, other, heads, features, width, cores
+    return min(range(len(tiles)), key=lambda number: _seconds(number, tiles, *asked))
 
 
 def _access(problem: Attention) -> int:
@@ -74,9 +191,9 @@ def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
         attend_simt,
         p,
         request,
-        p.values,
+        Pass(False, p.values, 1),
         2 * p.pairs * (p.features + p.values),
-        out=Bound(Output(0), p.dtype),
+        out=Bound(Output(0), p.dtype, 16),
         total=Bound(Output(1), p.accumulate),
     )
     yield Work((attend,))
@@ -85,24 +202,43 @@ def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
 def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the work of the gradients of query, key and value."""
     p, up = problem, upstream_of(request)
-    results = [Bound(Output(i), p.dtype) for i in range(3)]
-    launches = []
+    results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
+    joined = Joined(request.info, index_of(p, request), p.accumulate, _access(p))
+    counts = gradient_counts(p)
     if p.rows * p.features:
+        over = Pass(False, p.features, 2)
+        parts = _parts(p, request.info, over)
+        target = joined.target(results[0], counts[0], parts)
         flops = 2 * p.pairs * (2 * p.features + p.values)
-        of_query = _launch(
-            query_gradient_simt, p, request, p.features, flops, up=up, for_query=results[0]
-        )
-        launches.append(of_query)
+        own = {"up": up, "for_query": target, "parts": many(parts)}
+        launch = _launch(query_gradient_simt, p, request, over, flops, parts, **own)
+        joined.steps.launches.append(launch)
     if p.batch * p.keys * (p.features + p.values):
-        width, flops = max(p.features, p.values), 4 * p.pairs * (p.features + p.values)
-        own = {"up": up, "for_key": results[1], "for_value": results[2]}
-        launches.append(_launch(key_gradient_simt, p, request, width, flops, **own))
-    yield Work(tuple(launches))
+        over = Pass(True, max(p.features, p.values), 2)
+        parts, flops = _parts(p, request.info, over), 4 * p.pairs * (p.features + p.values)
+        for_key, for_value = (joined.target(results[i], counts[i], parts) for i in (1, 2))
+        own = {"up": up, "for_key": for_key, "for_value": for_value, "parts": many(parts)}
+        launch = _launch(key_gradient_simt, p, request, over, flops, parts, **own)
+        joined.steps.launches.append(launch)
+    joined.join()
+    yield joined.steps.work()
+
+
+def _parts(problem: Attention, info: DeviceInfo, over: Pass) -> int:
+    """Return the parts of a pass whose cubes are too few."""
+    p, plan = problem, simt_plan(problem, info, over)
+    panels = max(1, -(-over.width // plan.width))
+    if over.by_keys:
+        cubes, steps = -(-p.keys // plan.block) * p.key_heads, -(-p.queries // plan.height)
+    else:
+        cubes, steps = -(-p.queries // plan.height) * p.heads, -(-p.keys // plan.block)
+    return parts_of(cubes * panels * p.batch, steps, info.cores)
 
 
 def bias_gradient_by_simt(parts: BiasParts, request: Request) -> Iterator[Work]:
     """Yield the work of the gradient of a bias."""
-    p, plan, steps = parts.problem, simt_plan(parts.problem, 1, request.info), Steps()
+    p, steps = parts.problem, Steps()
+    plan = simt_plan(p, request.info, Pass(True, 1, 2))
     block, kernel = (plan.height, plan.block), bias_gradient_simt
     grid = Grid((1, 1, 1), (plan.across, plan.down, 1), request.info.planes[0])
     parts.add(steps, kernel, block, grid, "simt", request, plan=plan, form=_form(p))
@@ -117,23 +253,27 @@ def _launch(
     function: KernelFunction,
     problem: Attention,
     request: Request,
-    width: int,
+    over: Pass,
     flops: int,
+    sharing: int = 1,
     **own: object,
 ) -> Launch:
-    """Return the launch of a body over queries or keys, heads, and panels of a width."""
-    by_keys, info = function is key_gradient_simt, request.info
-    p, plan = problem, simt_plan(problem, width, info, 2 if by_keys else 1)
+    """Return the launch of a body over queries or keys, heads, and panels of a width.
+
+    ``sharing``: how many cubes share the loop of a tile.
+    """
+    p, info, width = problem, request.info, over.width
+    plan = simt_plan(p, info, over)
     panels = max(1, -(-width // plan.width))
     count, heads, block = (
-        (p.keys, p.key_heads, plan.block) if by_keys else (p.queries, p.heads, plan.height)
+        (p.keys, p.key_heads, plan.block) if over.by_keys else (p.queries, p.heads, plan.height)
     )
-    cubes = -(-count // block), heads * panels, p.batch
+    cubes = -(-count // block) * sharing, heads * panels, p.batch
     return launch(
         function,
         Grid(cubes, (plan.across, plan.down, 1), info.planes[0], index_of(p, request)),
         Effort(function.name, flops, least_bytes(p)),
-        value_width=p.values,
+        value_width=Multiple(p.values, plan.stored),
         panels=panels,
         g=operands_of(p, plan.access),
         plan=plan,

@@ -33,8 +33,10 @@ from calor_kernel.library.math import exp, log
 
 M = TypeVar("M")
 N = TypeVar("N")
-# Splits that are read together, since one after the other would take as long as the sums.
-_TOGETHER = 16
+# Splits that a unit reads together, since one after the other would take as long as the sums, and
+# the most units that share the splits of a vector.
+_TOGETHER = 8
+_NEIGHBOURS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,19 @@ class SplitPlan:
     def units(self) -> int:
         """The units of a cube."""
         return self.teams * self.lanes
+
+    @property
+    def joined(self) -> int:
+        """The values of a row that a unit joins."""
+        return min(self.access, 4)
+
+    @property
+    def joining(self) -> int:
+        """The neighbours that share the splits of a vector."""
+        vectors, lanes = self.rows * self.room // self.joined, 1
+        while lanes < _NEIGHBOURS and 2 * lanes * vectors <= self.units:
+            lanes *= 2
+        return lanes
 
     @property
     def room(self) -> int:
@@ -135,28 +150,43 @@ class Splits:
             self.numbers[at * 2 + 1] = power
 
     @kl.helper
-    def together(self, first: kl.Number, split: kl.Number) -> list[kl.Number]:
-        """Return the places of some splits of a row, or of its last one."""
-        return [first + kl.min(split + k, self.count - 1) for k in range(_TOGETHER)]
+    def join(
+        self, row: kl.Number, column: kl.Number, there: kl.Mask, plan: SplitPlan, lanes: int = 1
+    ) -> None:
+        """Compute a vector of the result from all splits, by an online softmax of each lane's own.
 
-    @kl.helper
-    def join(self, row: kl.Number, column: kl.Number, plan: SplitPlan) -> None:
-        """Compute a value of the result from all splits."""
-        dtype, first = self.total.dtype, row * self.count
-        top, power, x = (kl.registers(1, dtype, fill=n) for n in (-math.inf, 0, 0))
-        for s in kl.loop_range(0, self.count, _TOGETHER):
-            for at in self.together(first, s):
-                top[0] = kl.select(self.numbers[at * 2] > top[0], self.numbers[at * 2], top[0])
-        shift = finite(top[0])
-        for s in kl.loop_range(0, self.count, _TOGETHER):
-            places = self.together(first, s)
+        All loads of several splits are issued before the first is used. ``lanes`` neighbours share
+        the splits; all of them call it, also if their vector is not ``there``.
+        """
+        dtype, each, share = self.total.dtype, plan.joined, kl.unit_position() % lanes
+        top, power = kl.registers(1, dtype, fill=-math.inf), kl.registers(1, dtype)
+        x = kl.registers(1, dtype, each)
+        for begin in kl.loop_range(0, self.count, _TOGETHER * lanes):
+            numbers = [begin + (share + k * lanes) for k in range(_TOGETHER)]
+            places = [row * self.count + kl.min(s, self.count - 1) for s in numbers]
             heads = [(self.numbers[at * 2], self.numbers[at * 2 + 1]) for at in places]
-            taken = [self.sums[at * self.width + column] for at in places]
+            taken = [self.sums.load(at * self.width + column, each) for at in places]
+            best = top[0]
+            for largest, _ in heads:
+                best = kl.select(largest > best, largest, best)
+            shift = finite(best)
+            factor = plan.weight(top[0] - shift)
+            made, joined = power[0] * factor, x[0] * kl.splat(factor, each)
             for k in range(_TOGETHER):
-                factor = kl.select(s + k < self.count, plan.weight(heads[k][0] - shift), 0.0)
-                power[0] = kl.fma(heads[k][1], factor, power[0])
-                x[0] = kl.fma(taken[k], factor, x[0])
-        self.finish(row, column, top[0], power[0], x[0])
+                factor = kl.select(numbers[k] < self.count, plan.weight(heads[k][0] - shift), 0.0)
+                made = kl.fma(heads[k][1], factor, made)
+                joined = kl.fma(taken[k], kl.splat(factor, each), joined)
+            top[0], power[0], x[0] = best, made, joined
+        (best,) = over_lanes("max", [top[0]], 1, lanes)
+        factor = plan.weight(top[0] - finite(best))
+        scaled = x[0] * kl.splat(factor, each)
+        made, joined = over_lanes("add", [power[0] * factor, scaled], 1, lanes)
+        if there & (share == 0):
+            inverse = 1.0 / kl.select(made > 0.0, made, 1.0)
+            value = joined * kl.splat(inverse, each)
+            self.out.store(row * self.width + column, value.to(self.out.dtype))
+            if column == 0:
+                self.total[row] = finite(best) + log(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +363,25 @@ def scores_of(
     parts = []
     for r in range(plan.rows):
         for u in range(plan.unroll):
-            x = queries[r * plan.features] * keys[u * plan.features]
-            for v in range(1, plan.features):
-                x = kl.fma(queries[r * plan.features + v], keys[u * plan.features + v], x)
-            parts.append(kl.vreduce("add", x) if plan.access > 1 else x)
+            mine = queries[r * plan.features : (r + 1) * plan.features]
+            parts.append(product(mine, keys[u * plan.features : (u + 1) * plan.features], plan))
     return over_lanes("add", parts, 1, plan.lanes)
+
+
+@kl.helper
+def product(a: Sequence[kl.Number], b: Sequence[kl.Number], plan: SplitPlan) -> kl.Number:
+    """Return a lane's part of the product of two rows, by one multiply-add an element."""
+    if plan.access == 1:
+        x = a[0] * b[0]
+        for y, z in zip(a[1:], b[1:], strict=True):
+            x = kl.fma(y, z, x)
+        return x
+    x = a[0][0] * b[0][0]
+    for v in range(len(a)):
+        for e in range(plan.access):
+            if v or e:
+                x = kl.fma(a[v][e], b[v][e], x)
+    return x
 
 
 @kl.kernel
@@ -467,22 +511,37 @@ def write_rows(
 @kl.helper
 def join_if_last(flags: kl.Pointer, mine: HeadRows, to: Splits, plan: SplitPlan) -> None:
     """Join the splits of a block of rows if all other cubes of it have finished."""
+    last = is_last(flags, mine.n * kl.cube_count(1) + kl.cube_position(1), to.count)
+    if last:
+        rows = kl.min(mine.count - mine.first, plan.rows)
+        each, lanes = to.width // plan.joined, plan.joining
+        for begin in kl.loop_range(0, rows * each, plan.units // lanes):
+            number = begin + kl.unit_position() // lanes
+            i = kl.min(number, rows * each - 1)
+            r = i // each
+            column = (i - r * each) * plan.joined
+            to.join(mine.index(r), column, number < rows * each, plan, lanes)
+
+
+@kl.helper
+def is_last(flags: kl.Pointer, number: kl.Number, count: kl.Number) -> kl.Mask:
+    """Return whether all other cubes of ``count`` have come here; what they wrote is seen then.
+
+    Flag ``number`` counts the cubes, and is 0 again at the end.
+    """
     slot = kl.shared(1, flags.dtype)
     unit = kl.unit_position()
-    number = mine.n * kl.cube_count(1) + kl.cube_position(1)
     kl.barrier()
     if unit == 0:
         kl.fence("device", "release")
         slot[0] = flags.atomic("add", number, kl.constant(1, flags.dtype))
     kl.barrier()
-    if slot[0].to(to.count.dtype) == to.count - 1:
+    last = slot[0].to(count.dtype) == count - 1
+    if last:
         kl.fence("device", "acquire")
         if unit == 0:
             flags.store(number, kl.constant(0, flags.dtype), order="relaxed", scope="device")
-        rows = kl.min(mine.count - mine.first, plan.rows)
-        for i in kl.loop_range(unit, rows * to.width, plan.units):
-            r = i // to.width
-            to.join(mine.index(r), i - r * to.width, plan)
+    return last
 
 
 @kl.kernel
@@ -497,9 +556,9 @@ def join_splits(
     *,
     plan: SplitPlan,
 ) -> None:
-    """Compute the results from the sums of all splits, a value a unit."""
-    i = kl.absolute_position()
-    if i < rows * value_width:
-        row = i // value_width
+    """Compute the results from the sums of all splits, a vector a unit."""
+    i, each = kl.absolute_position(), value_width // plan.joined
+    if i < rows * each:
+        row = i // each
         to = Splits(out, total, sums, numbers, value_width, splits)
-        to.join(row, i - row * value_width, plan)
+        to.join(row, (i - row * each) * plan.joined, True, plan)

@@ -60,14 +60,14 @@ def split_refusal(problem: Attention, request: Request) -> str | None:
         return f"there are more than {most} queries"
     if not p.values:
         return "there are no values"
-    access, lanes = _access(p), info.planes[0]
+    access, lanes = access_of(p), info.planes[0]
     vectors = -(-max(p.features, p.values) // (access * lanes))
     if vectors * access * p.accumulate.itemsize > _HELD:
         return "rows are too wide for the registers of a plane"
     return None
 
 
-def _access(problem: Attention) -> int:
+def access_of(problem: Attention) -> int:
     """Return the elements of an access: rows begin at whole ones, and have whole ones."""
     p = problem
     if not all(contiguous(p)):
@@ -81,7 +81,7 @@ def _access(problem: Attention) -> int:
 
 
 def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
-    p, access, plane = problem, _access(problem), info.planes[0]
+    p, access, plane = problem, access_of(problem), info.planes[0]
     widest = -(-max(p.features, p.values) // access)
     lanes = 1
     while lanes < plane and lanes < widest:
@@ -129,6 +129,7 @@ def add_splits(
     """Add the launches of the forward pass; with ``caches``, key and value are a row of them."""
     p, info = problem, request.info
     plan = _plan(p, info)
+    out = out.aligned(plan.joined * p.dtype.itemsize)
     count = p.group * p.queries
     blocks = -(-count // plan.rows)
     heads = p.batch * p.key_heads * blocks
@@ -139,7 +140,8 @@ def add_splits(
     split = splits > 1
     joins = split and info.has("forward_progress") and info.has("atomics")
     if split:
-        own["sums"] = steps.room(p.rows * splits * p.values, p.accumulate)
+        room = steps.room(p.rows * splits * p.values, p.accumulate)
+        own["sums"] = room.aligned(plan.joined * p.accumulate.itemsize)
         own["numbers"] = steps.room(p.rows * splits * 2, p.accumulate)
     steps.add(
         attend_split,
@@ -160,13 +162,14 @@ def add_splits(
     )
     if split and not joins:
         values = p.rows * p.values
+        vectors = values // plan.joined
         steps.add(
             join_splits,
-            Grid.line(-(-values // _JOINING), _JOINING, info.planes[0], index),
+            Grid.line(-(-vectors // _JOINING), _JOINING, info.planes[0], index),
             Effort("attention splits", 2 * values * splits, 4 * values * splits),
             out=out,
             total=total,
-            value_width=p.values,
+            value_width=Multiple(p.values, plan.access),
             splits=splits,
             rows=p.rows,
             plan=plan,

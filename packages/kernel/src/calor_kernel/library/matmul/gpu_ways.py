@@ -30,11 +30,12 @@ from calor_kernel.library.matmul.ranking import (
     by_waves,
     chosen,
     cubes_of,
+    divided,
     filling,
     too_much,
     too_small,
 )
-from calor_kernel.library.matmul.simt_gemm import simt_launch
+from calor_kernel.library.matmul.simt_gemm import simt_in_parts, simt_launch
 from calor_kernel.library.matmul.staged_mma import staged_launch
 from calor_kernel.library.matmul.task import Task
 from calor_kernel.library.matmul.warp_mma import instruction_of, warp_mma_launch
@@ -210,6 +211,11 @@ def _simt(task: Task, request: Request) -> Works:
     table = _AHEAD if info.has("async_copy") else loaded
     rates = {_patches(made, along): rate for made, rate in table.items()}
     rates = {plan: rate for plan, rate in rates.items() if len(plan.numbers) <= sums}
+    parts = divided(rates, product, info)
+    if parts is not None:
+        plan, count = parts
+        made, launches = simt_in_parts(task, plan, count)
+        yield made.work(*launches, name=f"{plan.kind}, divided")
     first = by_waves(rates, product, info)
     more = [_patches(made, along) for made in _MORE_PATCHES] if request.candidates else []
     more = [plan for plan in more if len(plan.numbers) <= sums]

@@ -41,6 +41,11 @@ class Plan(Protocol):
 P = TypeVar("P", bound=Plan)
 # Smaller products leave most of a tile empty.
 _LEAST = 64
+# Parts of the K axis: how many, the terms of one, and the time beside that of whole tiles.
+MOST_PARTS, LEAST_TERMS, GAIN = 8, 256, 0.85
+# What a core multiplies while the device adds a sum of a part, and while it starts a launch: those
+# of an H200, whose operations and bytes are in the usual ratio of GPUs.
+SUM, START = 50, 400_000
 # Rows and columns of a tile, and the rate of its sums relative to the best.
 Tiles = tuple[tuple[int, int, float], ...]
 
@@ -62,6 +67,49 @@ def by_waves(rates: Mapping[P, float], product: Product, info: DeviceInfo) -> P 
         return None
     tiles = tuple((plan.rows, plan.columns, rates[plan]) for plan in fitting)
     return fitting[first_tile(tiles, product.m, product.n, product.batches, info.cores)]
+
+
+def divided(rates: Mapping[P, float], product: Product, info: DeviceInfo) -> tuple[P, int] | None:
+    """Return a plan and parts of the K axis whose last core finishes clearly before whole tiles.
+
+    Parts are of any number, so that most cores have the same share of work; their sums are added.
+    """
+    fitting = [plan for plan in rates if lack(plan, info) is None]
+    if not fitting:
+        return None
+    tiles = tuple((plan.rows, plan.columns, rates[plan]) for plan in fitting)
+    p = product
+    number = _first_division(tiles, p.m, p.n, p.k, p.batches, info.cores)
+    if number < len(tiles):
+        return None
+    parts, tile = divmod(number, len(tiles))
+    return fitting[tile], parts + 1
+
+
+def _division_is_done(
+    number: int, tiles: Tiles, m: int, n: int, k: int, batches: int, cores: int
+) -> float:
+    """Return the multiplications of the core with the most work, and what parts cost beside."""
+    parts, tile = divmod(number, len(tiles))
+    rows, columns, rate = tiles[tile]
+    count = -(-m // rows) * -(-n // columns) * batches * (parts + 1)
+    done = -(-count // cores) * rows * columns / rate * -(-k // (parts + 1))
+    if parts:
+        done += SUM * (parts + 1) * m * n * batches / cores + START
+    return done
+
+
+@choice(cost=_division_is_done)
+def _first_division(tiles: Tiles, m: int, n: int, k: int, batches: int, cores: int) -> int:
+    """Return the index of a tile, plus the number of tiles for each part after the first."""
+    asked = m, n, k, batches, cores
+    costs = {
+        number: _division_is_done(number, tiles, *asked)
+        for number in range(len(tiles) * max(1, min(MOST_PARTS, k // LEAST_TERMS)))
+    }
+    whole = min(range(len(tiles)), key=costs.__getitem__)
+    best = min(costs, key=costs.__getitem__)
+    return best if costs[best] < GAIN * costs[whole] else whole
 
 
 def _last_is_done(number: int, tiles: Tiles, m: int, n: int, batches: int, cores: int) -> float:

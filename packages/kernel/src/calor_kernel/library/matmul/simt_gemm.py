@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from calor.dtypes import float32, int32, int64
 from calor_kernel import language as kl
-from calor_kernel.contract.launching import Grid, Multiple, launch
+from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, end_runs
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.simt import SimtTile, add_early, add_loaded, multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 from calor_kernel.library.matmul.problem import narrow
+from calor_kernel.library.matmul.split_sums import Parts, in_parts
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 
@@ -28,16 +29,29 @@ def matmul_simt(
     a_stride: kl.Stride,
     b_stride: kl.Stride,
     batches: Batches[kl.Number],
+    count: kl.Size | None,
+    length: kl.Size | None,
     after: After | None,
     *,
     plan: SimtPlan,
     epilogue: Epilogue | None = None,
 ) -> None:
-    """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense."""
+    """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense.
+
+    With a ``length``, of a part of so many terms, for each of ``count`` products.
+    """
     kl.launch_attributes(cubes_per_core=plan.together)
     m, n, k = sizes.m, sizes.n, sizes.k
-    batch = kl.cube_position(2)
+    number = kl.cube_position(2)
+    batch = number
+    if count is not None:
+        batch = number % count
     a_start, b_start = batches.starts(batch)
+    if count is not None and length is not None:
+        begin = number // count * length
+        a_start = a_start + (begin if plan.a_along else begin * a_stride)
+        b_start = b_start + (begin if plan.b_along else begin * b_stride)
+        k = kl.min(length, k - begin)
     first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
     left = Lines(a, a_start, a_stride, first_row, m, plan.a_along)
     right = Lines(b, b_start, b_stride, first_column, n, plan.b_along)
@@ -62,7 +76,7 @@ def matmul_simt(
     for i, row in tile.rows(first_row):
         for j, column in tile.columns(first_column, FOUR):
             if (row < m) & (column < n):
-                c.store((batch * m + row) * n + column, tile.value(i, j, FOUR))
+                c.store((number * m + row) * n + column, tile.value(i, j, FOUR))
 
 
 @kl.helper
@@ -118,19 +132,34 @@ def copy_tile(
             pipe.copy(tile, place + deep * (size + FOUR), lines.source, index, wide, inside)
 
 
-def simt_launch(task: Task, plan: SimtPlan) -> Launch:
-    """Return the launch of a plan, for operands with a dense axis."""
-    product = task.product
+def simt_in_parts(task: Task, plan: SimtPlan, parts: int) -> tuple[Task, list[Launch]]:
+    """Return the launches of a plan with the K axis in parts."""
+    split = Parts.of(task.product.k, parts, plan.depth)
+    task, target, after = in_parts(task, split)
+    return task, [simt_launch(task, plan, split, target), *after]
+
+
+def simt_launch(
+    task: Task, plan: SimtPlan, split: Parts | None = None, target: Bound | None = None
+) -> Launch:
+    """Return the launch of a plan, for operands with a dense axis; ``target``: that of parts."""
+    product, c, parts = task.product, task.result(ACCESS), 1
+    own: dict[str, object] = {"count": None, "length": None}
+    if split is not None and target is not None and split.count > 1:
+        c, parts = Bound(target.place, target.dtype, ACCESS), split.count
+        own = {"count": product.batches, "length": Multiple(split.length, plan.depth)}
     strides = (o.free if o.depth == 1 else o.depth for o in (product.a, product.b))
     a_stride, b_stride = (Multiple(stride, FOUR) for stride in strides)
     a, b = task.operands(ACCESS, ACCESS)
     # 64-bit addresses double the instructions beside the multiplications.
     index = int32 if narrow(product) else int64
-    tiles, cube = task.tiles(plan.rows, plan.columns), (plan.units, 1, 1)
+    columns, rows, batches = task.tiles(plan.rows, plan.columns)
+    tiles, cube = (columns, rows, batches * parts), (plan.units, 1, 1)
     return launch(
         matmul_simt,
         Grid(tiles, cube, task.info.planes[0], index),
         task.effort(f"matmul patches {plan.rows}x{plan.columns}"),
-        a=a, b=b, c=task.result(ACCESS), sizes=task.sizes(FOUR), a_stride=a_stride,
-        b_stride=b_stride, batches=task.batches(FOUR, FOUR), plan=plan, **task.following(FOUR),
+        a=a, b=b, c=c, sizes=task.sizes(FOUR), a_stride=a_stride,
+        b_stride=b_stride, batches=task.batches(FOUR, FOUR), plan=plan, **own,
+        **task.following(FOUR),
     )  # fmt: skip

@@ -20,6 +20,7 @@ from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.launching import Bound, Multiple
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.attention.gradient_parts import parts_of
 from calor_kernel.library.attention.mma_launch import launch_of, mma_refusal, paired
 from calor_kernel.library.attention.operands import upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
@@ -44,6 +45,8 @@ KEY: dict[int, tuple[_Tiles, ...]] = {
 }
 # The part of the device's cache for data that active heads read repeatedly.
 _KEPT = 2
+# Minimum of rows.
+_LEAST = 16
 # The maximum share of empty rows in a head's last tile.
 _EMPTY = 0.1
 
@@ -60,11 +63,28 @@ def tma_refusal(problem: Attention, request: Request) -> str | None:
         return f"rows have more than {max(FORWARD)} elements"
     if p.dtype is float32:
         return "warp groups read transposed operands of half types only"
+    if p.queries < _LEAST or p.keys < _LEAST:
+        return f"there are less than {_LEAST} queries or keys"
     sizes = (p.batch, p.heads), (p.batch, p.key_heads), (p.batch, p.key_heads)
     for operand, size in zip((p.query, p.key, p.value), sizes, strict=True):
         for n, step in zip((*size, 2), operand.strides[:3], strict=True):
             if n != 1 and step <= 0:
                 return "an operand broadcasts or is reversed along an axis"
+    return None
+
+
+def gradient_refusal(problem: Attention, request: Request) -> str | None:
+    """Return why the device or the operands of gradients do not suit TMA."""
+    refusal = tma_refusal(problem, request)
+    if refusal is not None:
+        return refusal
+    p, cores = problem, request.info.cores
+    for rows, others, heads, group in (
+        (p.queries, p.keys, p.heads, 1),
+        (p.keys, p.queries, p.key_heads, p.group),
+    ):
+        if parts_of(-(-rows // LINE) * heads * p.batch, -(-others // LINE) * group, cores) > 1:
+            return "tiles are few, and several cubes share the loop of one"
     return None
 
 

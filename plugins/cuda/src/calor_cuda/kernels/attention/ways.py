@@ -7,6 +7,7 @@ from typing import Final
 
 from calor_cuda.kernels.attention.warpgroup_tma_launch import (
     forward_by_tma,
+    gradient_refusal,
     gradients_by_tma,
     tma_refusal,
 )
@@ -16,14 +17,17 @@ from calor_kernel.library.attention.lowering import Task
 from calor_kernel.library.attention.problem import Attention
 
 
-def _by_tma(make: Callable[[Attention, Request], Iterable[Work]]) -> Row[Task]:
+def _by_tma(
+    refusal: Callable[[Attention, Request], str | None],
+    make: Callable[[Attention, Request], Iterable[Work]],
+) -> Row[Task]:
     way: Way[Task] = Way(
         "tma",
-        lambda task, request: tma_refusal(task.problem, request),
+        lambda task, request: refusal(task.problem, request),
         lambda task, request: make(task.problem, request),
     )
     return Row("mma", way)
 
 
-FORWARD: Final = (_by_tma(forward_by_tma),)
-GRADIENT: Final = (_by_tma(gradients_by_tma),)
+FORWARD: Final = (_by_tma(tma_refusal, forward_by_tma),)
+GRADIENT: Final = (_by_tma(gradient_refusal, gradients_by_tma),)
