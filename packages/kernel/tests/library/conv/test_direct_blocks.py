@@ -42,6 +42,16 @@ PATCHES = [
         "conv_input_gradient",
         ((1, 2, 4, 6, 6), (5, 2, 2, 3, 2), (2, 3, 2), (NONE,) * 3, (1,) * 3, 1),
     ),
+    # Images that are no whole number of windows, windows apart from each other, and padding.
+    ("conv", ((2, 3, 14, 11), (10, 3, 4, 4), (4, 4), (NONE, NONE), ONE, 1)),
+    ("conv", ((1, 2, 17), (5, 2, 4), (5,), (NONE,), (1,), 1)),
+    ("conv_input_gradient", ((2, 3, 14, 11), (10, 3, 4, 4), (4, 4), (NONE, NONE), ONE, 1)),
+    ("conv_input_gradient", ((2, 3, 12, 8), (10, 3, 3, 2), (4, 3), (NONE, (1, 0)), ONE, 1)),
+    ("conv_input_gradient", ((1, 17, 13), (6, 17, 4), (6,), ((2, 3),), (1,), 1)),
+    # Groups, and windows that overlap.
+    ("conv_input_gradient", ((2, 6, 13, 9), (4, 3, 4, 4), (4, 4), (NONE, (1, 1)), ONE, 2)),
+    ("conv_input_gradient", ((1, 17, 11, 17), (6, 17, 4, 5), (2, 3), (ONE, (2, 2)), ONE, 1)),
+    ("conv_input_gradient", ((1, 4, 9, 6, 7), (5, 4, 3, 3, 3), (2, 2, 2), (ONE,) * 3, (1,) * 3, 1)),
 ]
 # Many pixels of few channels: sums in parts.
 PARTED = ((8, 2, 40, 33), (2, 1, 3, 3), ONE, (ONE, ONE), ONE, 2)
