@@ -27,6 +27,8 @@ _CHANNELS, _TAPS = 16, 4
 # Of an input gradient: stride phases up to which other ways are faster, unless it has fewer
 # channels than they have rows; and the windows that see a pixel at most, on average.
 _PHASES, _ROWS, _WINDOWS = 4, 16, 4
+# Filters of a group up to which small windows are computed in blocks.
+_GROUP = 8
 
 
 def patches_refusal(one: Convolution, request: Request) -> str | None:
@@ -56,11 +58,25 @@ def _backward_refusal(one: Convolution, request: Request) -> str | None:
     if p.a.dtype.kind != "float" and not all(map(_gathers, p.axes)):
         return "its windows overlap, and are not of floating point"
     few = hinted(p.leads[2].size) < _ROWS and p.leads[1].size == 1
-    if few and taps > phases and blocks_refusal(one, request) is None:
+    small = p.leads[1].size > 1 and hinted(p.depth.size) <= _GROUP
+    if (small or (few and taps > phases)) and blocks_refusal(one, request) is None:
         return "few channels are computed in blocks"
     if few or (phases > _PHASES and hinted(taps) <= _WINDOWS * phases):
         return None
     return f"it has at most {_PHASES} stride phases, or too many windows see a pixel"
+
+
+def alone_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why an input gradient is not folded by cubes of one unit, None if it is."""
+    p = one.problem
+    if len(p.axes) > 3 or not all(map(folds, p.axes)):
+        return "its windows have gaps, begin inside the image, or have more than three axes"
+    if p.a.dtype.kind != "float":
+        return "it is not of floating point"
+    if any(axis.terms > axis.divide for axis in p.axes):
+        return "its windows overlap"
+    few = prod(axis.divide for axis in p.axes) <= _PHASES
+    return f"it has at most {_PHASES} stride phases" if few else None
 
 
 def _splits(axis: Axis[int]) -> bool:

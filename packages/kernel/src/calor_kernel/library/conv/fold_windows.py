@@ -20,7 +20,8 @@ from calor_kernel.library.conv.padded_rows import three
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.steps import Steps
 
-_UNITS = 256
+# Units of a cube, and the pixels of a cube of one unit.
+_UNITS, _CHUNK = 256, 1 << 13
 D = TypeVar("D")
 
 
@@ -43,24 +44,31 @@ def fold_windows(
     patches: kl.In,
     c: kl.Out,
     count: kl.Size,
+    chunk: kl.Size,
     axes: tuple[FoldAxis[kl.Number, kl.FastDivmod], ...],
     *,
     turns: tuple[int, ...],
+    width: int,
     accumulate: DType,
 ) -> None:
-    """Sum patches (lead, taps, windows) to pixels (lead, pixels).
+    """Sum patches (lead, taps, windows) to pixels (lead, pixels), ``chunk`` of them in a cube.
 
-    ``turns``: how many windows see a pixel at most, along each axis.
+    ``turns``: how many windows see a pixel at most, along each axis. ``width``: lanes of a vector.
     """
-    i = kl.absolute_position()
-    if i < count:
-        lead, *places = kl.unravel(i, (0, *(axis.count for axis in axes)))
+    begin = kl.cube_position() * chunk
+    end = kl.min(begin + chunk, count)
+    for i in kl.loop_range(begin + kl.unit_position() * width, end, kl.cube_size() * width):
+        index = i + kl.constant(tuple(range(width)), i.dtype) if width > 1 else i
+        inside = index < end
+        lead, *places = kl.unravel(
+            kl.select(inside, index, end - 1), (0, *(axis.count for axis in axes))
+        )
         seen = [
             axis.stride.divmod(place + axis.start) for place, axis in zip(places, axes, strict=True)
         ]
-        total = kl.registers(1, accumulate)
-        _add_windows(total, patches, axes, seen, turns, [], lead, i >= 0)
-        c[i] = total[0].to(c.dtype)
+        total = kl.registers(1, accumulate, width)
+        _add_windows(total, patches, axes, seen, turns, [], lead, inside)
+        c.store(i, total[0].to(c.dtype), mask=inside)
 
 
 @kl.helper
@@ -83,10 +91,8 @@ def _add_windows(
         at = lead
         for window, axis in zip(found, axes, strict=True):
             at = at * axis.windows + window
-        value = kl.constant(0, total.type.dtype)
-        if valid:
-            value = patches[at].to(total.type.dtype)
-        total[0] = total[0] + value
+        # What a mask leaves out is zero.
+        total[0] = total[0] + patches.load(at, mask=valid).to(total.type.dtype)
     else:
         axis, (last, first) = axes[len(found)], seen[len(found)]
         for turn in kl.range(turns[len(found)]):
@@ -115,16 +121,21 @@ def add_fold(
     leads = prod(lead.size for lead in p.leads)
     read = leads * prod(axis.terms * axis.size for axis in axes)
     index = kl.index_dtype(count + _UNITS, read)
-    units = min(_UNITS, info.max_units)
+    units, accumulate = min(_UNITS, info.max_units), accumulator(dtype)
+    many = units > 1
+    width = 1 if many else max(1, info.vector_bytes // 8)
+    chunk = units if many else _CHUNK
     nbytes = read * patches.dtype.itemsize + count * dtype.itemsize
     steps.add(
         fold_windows,
-        Grid.line(-(-count // units), units, info.planes[0], index),
+        Grid.line(-(-count // chunk), units, info.planes[0] if many else 1, index),
         Effort("conv fold", count * prod(map(turns_of, axes)), nbytes),
         patches=patches,
         c=target,
         count=count,
+        chunk=chunk,
         axes=[FoldAxis(a.count, a.divide, a.start, a.size, a.terms) for a in axes],
         turns=tuple(map(turns_of, axes)),
-        accumulate=accumulator(dtype),
+        width=width,
+        accumulate=accumulate,
     )
