@@ -57,6 +57,7 @@ from calor_kernel.library.conv.small_width_launch import (
     small_width_weight_refusal,
     small_width_weight_steps,
 )
+from calor_kernel.library.conv.volume_planes import volumes_refusal, volumes_works
 from calor_kernel.library.conv.weight_gradient_rows import (
     forward_of,
     weight_rows_refusal,
@@ -170,6 +171,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("products", product_refusal, product_works),
     Way("patches", patches_refusal, patches_works),
     Way("each group", each_group_refusal, each_group_works),
+    Way("planes of volumes", volumes_refusal, volumes_works),
     Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(
