@@ -330,6 +330,11 @@ def _rare(device: str) -> Iterator[Named]:
     # ViT's patches, and ResNeXt's groups.
     patches = ((8, 3, 224, 224), "bfloat16"), ((768, 3, 16, 16), "bfloat16")
     yield from both("vit patches", _functional("conv2d", stride=16), *patches)
+    volume = ((2, 64, 8, 28, 28), "bfloat16"), ((128, 64, 3, 3, 3), "bfloat16")
+    if device not in PROCESSORS:
+        yield from both("volumes", _functional("conv3d", padding=1), *volume)
+    odd = ((8, 3, 221, 221), "float32"), ((64, 3, 16, 16), "float32")
+    yield from both("patches of an odd image", _functional("conv2d", stride=16), *odd)
     grouped = ((8, 128, 56, 56), "bfloat16"), ((128, 4, 3, 3), "bfloat16")
     yield from both("resnext groups", _functional("conv2d", padding=1, groups=32), *grouped)
     # wav2vec's positions, of few large groups.

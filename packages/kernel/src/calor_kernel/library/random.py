@@ -23,6 +23,10 @@ _SECOND: Final = 0xCD9E8D57
 _STEPS: Final = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS: Final = 10
 _CHUNK: Final = 1 << 12  # blocks that a cube of one unit computes
+_ALIGN: Final = 16  # bytes to which results are aligned at least
+# Instructions and words of a block.
+WEIGHT: Final = 80
+WORDS: Final = 4
 
 
 def philox(counter: Sequence[kl.Number], key: Sequence[kl.Number]) -> tuple[kl.Number, ...]:
@@ -78,6 +82,7 @@ def random_blocks(
             _store(target, i * each, count - i * each, blocks, dtype, width)
 
 
+@kl.helper
 def _store(
     target: kl.Pointer,
     at: kl.Number,
@@ -88,8 +93,26 @@ def _store(
 ) -> None:
     values = _interleaved(words, width)
     values = kl.bitcast(values, dtype) if dtype is uint64 else kl.cast(values, dtype)
-    lanes = kl.constant(tuple(range(values.width)), int64)
-    target.store(at, values, mask=lanes < rest)
+    # A mask would be a branch for each element.
+    if rest >= values.width:
+        target.store(at, values, align=min(values.width * values.dtype.itemsize, _ALIGN))
+    else:
+        lanes = kl.constant(tuple(range(values.width)), int64)
+        target.store(at, values, mask=lanes < rest)
+
+
+def drawn_words(
+    key: kl.Pointer, counter: kl.Pointer, at: kl.Number, dtype: DType, width: int
+) -> kl.Number:
+    """Return ``width`` random integers from number ``at`` on, both multiples of four."""
+    lanes = width // WORDS
+    words = [kl.splat(key[i], lanes) for i in range(2)]
+    start = [kl.splat(counter[i], lanes) for i in range(4)]
+    block = kl.cast(at // WORDS, int64)
+    if lanes > 1:
+        block = block + kl.constant(tuple(range(lanes)), int64)
+    found = _interleaved(philox(advanced(start, block), words), lanes)
+    return found if dtype is uint32 else kl.cast(found, dtype)
 
 
 def _interleaved(words: Sequence[kl.Number], width: int) -> kl.Number:
@@ -112,14 +135,15 @@ def lower_random_bits(request: Request) -> Sequence[Work] | Refusal:
         return Refusal("its generator computes with 32-bit integers, which the device does not")
     dtype = UNSIGNED[request.attributes["bits"] // 8]
     count = prod(output.shape)
-    width = max(info.vector_bytes // 4, 1)
+    # Neighbouring units of a large cube write adjacent blocks.
+    width = max(info.vector_bytes // 4, 1) if info.max_units == 1 else 1
     units = min(info.max_units, 128)
     blocks = -(-count // (2 if dtype is uint64 else 4))
-    chunk = units * width * 4 if units > 1 else _CHUNK
+    chunk = units * 4 if units > 1 else _CHUNK
     made = launch(
         random_blocks,
         Grid.line(max(-(-blocks // chunk), 1), units),
-        Effort("random.blocks", 80 * blocks, output.nbytes),
+        Effort("random.blocks", WEIGHT * blocks, output.nbytes),
         key=Bound(Input(0), uint32),
         counter=Bound(Input(1), uint32),
         target=Bound(Output(), dtype),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from calor import dtypes
-from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import NONE, OPS, check
@@ -42,6 +42,16 @@ PATCHES = [
         "conv_input_gradient",
         ((1, 2, 4, 6, 6), (5, 2, 2, 3, 2), (2, 3, 2), (NONE,) * 3, (1,) * 3, 1),
     ),
+    # Images that are no whole number of windows, windows apart from each other, and padding.
+    ("conv", ((2, 3, 14, 11), (10, 3, 4, 4), (4, 4), (NONE, NONE), ONE, 1)),
+    ("conv", ((1, 2, 17), (5, 2, 4), (5,), (NONE,), (1,), 1)),
+    ("conv_input_gradient", ((2, 3, 14, 11), (10, 3, 4, 4), (4, 4), (NONE, NONE), ONE, 1)),
+    ("conv_input_gradient", ((2, 3, 12, 8), (10, 3, 3, 2), (4, 3), (NONE, (1, 0)), ONE, 1)),
+    ("conv_input_gradient", ((1, 17, 13), (6, 17, 4), (6,), ((2, 3),), (1,), 1)),
+    # Groups, and windows that overlap.
+    ("conv_input_gradient", ((2, 6, 13, 11), (4, 3, 5, 5), (5, 5), (NONE, ONE), ONE, 2)),
+    ("conv_input_gradient", ((1, 17, 11, 17), (6, 17, 4, 5), (2, 3), (ONE, (2, 2)), ONE, 1)),
+    ("conv_input_gradient", ((1, 4, 9, 6, 7), (5, 4, 3, 3, 3), (2, 2, 2), (ONE,) * 3, (1,) * 3, 1)),
 ]
 # Many pixels of few channels: sums in parts.
 PARTED = ((8, 2, 40, 33), (2, 1, 3, 3), ONE, (ONE, ONE), ONE, 2)
@@ -87,6 +97,18 @@ def test_one_group(backend, way, op, row, dtype):
     assert work.way.name == way
     check(backend, op, row, dtype)
     check(backend, op, row, dtype, reordered=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "row", [row for op, row in PATCHES if op == "conv_input_gradient"], ids=str
+)
+def test_patches_by_cubes_of_one_unit(row, dtype):
+    op, (_, w, stride, *_) = "conv_input_gradient", row
+    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), ONE_UNIT))
+    overlap = any(k > s for k, s in zip(w[2:], stride, strict=True))
+    assert (work.way.name == "patches") == (not overlap)
+    check(KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT)), op, row, dtype)
 
 
 # Few groups of many channels.

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from calor.dtypes import float32
+from calor.dtypes import as_dtype, float32
 from calor.specs import spec
 from calor_interpreter.device import ONE_UNIT
 from calor_kernel.contract.work import Dropped, View
 from calor_kernel.library.elementwise import Expression, lower_expression
 
-from .running import MACHINES, run_op
+from .running import MACHINES, base_of, run_op, view_of
 
 SHAPE = (7, 5, 40)
 
@@ -63,6 +63,35 @@ def test_views(view, dtype, machine):
     a, b = VIEWS[view](_numbers(SHAPE, dtype))
     made, wanted = run_op("add", [a, b], machine)
     np.testing.assert_array_equal(made, wanted)
+
+
+# Whether the vectors of a pair of operands are aligned, for units of large cubes.
+VECTORS = {
+    "row": True,
+    "column": True,
+    "aligned part": True,
+    "part": False,
+    "odd rows": False,
+    "sliced": False,
+}
+MORE_VIEWS = {
+    "aligned part": lambda x: (x[:, :, 4:36], x[:, :, 8:]),
+    "part": lambda x: (x[:, :, 3:35], x[:, :, 8:]),
+    "odd rows": lambda x: (x.reshape(-1, 35), np.broadcast_to(x[0, 0, :35], (40, 35))),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.complex64, np.float64])
+@pytest.mark.parametrize("view", VECTORS)
+def test_aligned_vectors(view, dtype):
+    a, b = (MORE_VIEWS.get(view) or VIEWS[view])(_numbers(SHAPE, dtype))
+    made, wanted = run_op("add", [a, b], "many-units")
+    np.testing.assert_array_equal(made, wanted)
+    kind = as_dtype(a.dtype)
+    views = [view_of(x, base_of(x)) for x in (a, b)]
+    expression, outputs = Expression.of("add", (kind, kind), kind), [spec(a.shape, kind)]
+    (work, *_) = lower_expression(expression, views, outputs, MACHINES["many-units"][0])
+    assert (work.launches[0].label == "elementwise.vectors") == VECTORS[view]
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 63, 64, 65, 1000, 70003])

@@ -245,7 +245,7 @@ def test_boxes(monkeypatch, plan, dtype, precision, turned, chain):
     graph, arrays = graph_of(chained, dtype, shapes, precision), operands(shapes, dtype)
     # Three warp groups have no registers for more than one matrix of four bytes.
     crowded = plan[0] == 192 and dtype is float32 and "residual" in chain
-    label = "elementwise.lanes" if crowded else "epilogue"
+    label = "elementwise.vectors" if crowded else "epilogue"
     near(same_bits(graph, arrays, info, label), chained, arrays, dtype, precision)
 
 

@@ -98,7 +98,7 @@ def test_rows_that_many_cubes_share(monkeypatch, info, reverse):
     monkeypatch.setattr(lowering, "_CUBES", 5)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     rng = np.random.default_rng(0)
-    for shape in ((2, 2100), (1, 4097)):
+    for shape in ((2, 2100), (1, 4097), (3, 1447)):
         x = rng.integers(-9, 9, shape)
         for dtype in (np.int64, np.float32, np.int16):
             check(backend, x.astype(dtype), "cumsum", 1, reverse)
@@ -109,7 +109,9 @@ def test_rows_that_many_cubes_share(monkeypatch, info, reverse):
     check(backend, x, "cummax", 1, reverse)
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (70, 32), (9, 100), (3, 700), (1, 5000)])
+@pytest.mark.parametrize(
+    "shape", [(5, 3), (70, 32), (9, 100), (9, 99), (3, 701), (1, 5000), (3, 5001)]
+)
 def test_rows_of_a_plane_and_of_a_cube(backend, shape):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     check(backend, x, "cumsum", 1, False)
@@ -139,6 +141,23 @@ def test_columns(info, dtype):
     check(backend, x, "cumsum", 1, False)
     x = rng.integers(-3, 3, (1, 900, 8)).astype(dtype)
     check(backend, x, "cumsum" if np.dtype(dtype).kind == "c" else "cummax", 1, True)
+
+
+ROWS = {
+    (1, 1 << 14): ["scan_rows"],
+    (1, 50257): ["total_parts", "scan_rows"],
+    (7, 50257): ["total_parts", "scan_rows"],
+    (512, 50257): ["scan_rows"],
+    (1, 1 << 26): ["clear_words", "scan_looking_back"],
+}
+
+
+@pytest.mark.parametrize("shape", ROWS, ids=str)
+def test_long_rows_are_divided(shape):
+    info = replace(COLUMNS["large planes"], caches=(1 << 17, 50 << 20))
+    said, views = {"axis": 1, "reverse": False}, (View.dense(spec(shape, float32)),)
+    (work,) = lowering.lower_scan(Request("cumsum", said, views, (spec(shape, float32),), info))
+    assert [launch.build.function.name for launch in work.launches] == ROWS[shape]
 
 
 def test_columns_look_back_where_there_are_few():

@@ -15,15 +15,14 @@ from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
 from calor.functions.arguments import integer
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, pair, stretched
-from calor.ops import elementwise as e
+from calor.functions.operands import as_tensor, stretched
 from calor.ops.indexing import gather
 from calor_nn.functional.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from calor_nn.functional.pool_windows import baked
+from calor_nn.functional.resampling import Taps, resampled
 from calor_nn.functional.windows import constant_indices
 
 if TYPE_CHECKING:
@@ -121,8 +120,19 @@ def interpolate(
             x = _nearest(x, axis + 2, sizes[axis], scales[axis], mode == "nearest-exact")
         return x.copy()
     x = floating(x, "interpolate")
-    for axis in range(rank):
-        x = _smooth(x, axis + 2, sizes[axis], scales[axis], mode == "bicubic", align_corners)
+    axis = 2
+    while axis < x.ndim:
+        taps: list[Taps] = []
+        for old, size, scale in zip(
+            x.shape[axis:], sizes[axis - 2 :], scales[axis - 2 :], strict=True
+        ):
+            one = _smooth(old, size, scale, mode == "bicubic", align_corners)
+            if one is None:
+                break
+            taps.append(one)
+        if taps:
+            x = resampled(x, axis, taps)
+        axis += max(len(taps), 1)
     return x.copy()
 
 
@@ -164,13 +174,10 @@ def _nearest(x: Tensor, axis: int, size: int, factor: float | None, exact: bool)
     return made
 
 
-def _smooth(
-    x: Tensor, axis: int, size: int, factor: float | None, cubic: bool, align: bool
-) -> Tensor:
-    """Return x resized along one axis by weighted sums of 2 or 4 elements."""
-    old = x.shape[axis]
+def _smooth(old: int, size: int, factor: float | None, cubic: bool, align: bool) -> Taps | None:
+    """Return the 2 or 4 terms of the results along an axis, None if it stays as it is."""
     if size == old and (align or factor in (None, 1.0)):
-        return x
+        return None
     if align:
         source = np.arange(size) * ((old - 1) / (size - 1) if size > 1 else 0.0)
     else:
@@ -179,15 +186,8 @@ def _smooth(
     first = np.floor(source).astype(np.int64)
     share = source - first
     taps = _cubic(share) if cubic else [(0, 1 - share), (1, share)]
-    shape = [1] * x.ndim
-    shape[axis] = size
-    total: Tensor | None = None
-    for offset, weights in taps:
-        where = constant_indices(np.clip(first + offset, 0, old - 1), x.device)
-        part = pair(e.mul, gather(x, where, axis=axis), baked(weights.reshape(shape), x))
-        total = part if total is None else pair(e.add, total, part)
-    assert total is not None
-    return total
+    where = [np.clip(first + offset, 0, old - 1) for offset, _ in taps]
+    return Taps(np.stack(where, 1), np.stack([weights for _, weights in taps], 1), old)
 
 
 def _cubic(t: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any]]]:

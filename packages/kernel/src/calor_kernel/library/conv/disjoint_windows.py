@@ -1,8 +1,10 @@
-"""Convolutions whose windows do not overlap, as products of patches.
+"""Convolutions whose windows overlap little or not at all, as products of patches.
 
 Requirements: a window as wide as its stride reads each input once, so im2col only reorders the
 image: a convolution is one copy and one product, and an input gradient one product and one copy.
 Patch embeddings have thousands of taps and stride phases, which every other way would walk through.
+An image need not be a whole number of windows: what none covers is not copied, and its gradient is
+zero. The terms of windows that overlap are summed by the launch that folds them.
 """
 
 from __future__ import annotations
@@ -12,49 +14,88 @@ from dataclasses import replace
 from math import prod
 
 from calor.specs import Spec
-from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.choices import hinted, spec_of
+from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Argument, Input, Output, Request, View, Work, row_major
-from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
+from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal
+from calor_kernel.library.conv.fold_windows import add_fold, folds
+from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
 from calor_kernel.library.steps import Steps
 
-# Channels and stride phases from which other ways are faster, and up to which they are. Least taps.
-_CHANNELS, _PHASES, _TAPS = 16, 4, 4
+# Channels from which other ways of a convolution are faster, and least taps.
+_CHANNELS, _TAPS = 16, 4
+# Of an input gradient: stride phases up to which other ways are faster, unless it has fewer
+# channels than they have rows; and the windows that see a pixel at most, on average.
+_PHASES, _ROWS, _WINDOWS = 4, 16, 4
+# Filters of a group up to which small windows are computed in blocks.
+_GROUP = 8
 
 
 def patches_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a convolution is no product of patches, None if it is one."""
     p = one.problem
-    if p.by_weight or p.leads[1].size != 1:
-        return "it is a weight gradient, or has groups"
-    backward = any(axis.divide > 1 or axis.summed < 0 for axis in p.axes)
-    if not all((_gathers if backward else _splits)(axis) for axis in p.axes):
-        return "its windows overlap, or do not cover the image"
+    if p.by_weight or len(p.axes) > 3:
+        return "it is a weight gradient, or has more than three spatial axes"
+    if any(axis.divide > 1 or axis.summed < 0 for axis in p.axes):
+        return _backward_refusal(one, request)
+    if p.leads[1].size != 1:
+        return "it has groups"
+    if not all(map(_splits, p.axes)):
+        return "its windows overlap, or reach beyond the image"
     if prod(axis.terms for axis in p.axes) < _TAPS:
         return "its windows are small"
-    if backward:
-        few = prod(axis.divide for axis in p.axes) <= _PHASES
-        return f"it has at most {_PHASES} stride phases" if few else None
     return None if p.depth.size < _CHANNELS else f"it has {_CHANNELS} channels or more"
 
 
+def _backward_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why an input gradient is not folded, None if it is."""
+    p = one.problem
+    if not all(map(folds, p.axes)):
+        return "its windows have gaps, or begin inside the image"
+    phases, taps = prod(axis.divide for axis in p.axes), prod(axis.terms for axis in p.axes)
+    if taps < _TAPS:
+        return "its windows are small"
+    if p.a.dtype.kind != "float" and not all(map(_gathers, p.axes)):
+        return "its windows overlap, and are not of floating point"
+    few = hinted(p.leads[2].size) < _ROWS and p.leads[1].size == 1
+    small = p.leads[1].size > 1 and hinted(p.depth.size) <= _GROUP
+    if (small or (few and taps > phases)) and blocks_refusal(one, request) is None:
+        return "few channels are computed in blocks"
+    if few or (phases > _PHASES and hinted(taps) <= _WINDOWS * phases):
+        return None
+    return f"it has at most {_PHASES} stride phases, or too many windows see a pixel"
+
+
+def alone_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why an input gradient is not folded by cubes of one unit, None if it is."""
+    p = one.problem
+    if len(p.axes) > 3 or not all(map(folds, p.axes)):
+        return "its windows have gaps, begin inside the image, or have more than three axes"
+    if p.a.dtype.kind != "float":
+        return "it is not of floating point"
+    if any(axis.terms > axis.divide for axis in p.axes):
+        return "its windows overlap"
+    few = prod(axis.divide for axis in p.axes) <= _PHASES
+    return f"it has at most {_PHASES} stride phases" if few else None
+
+
 def _splits(axis: Axis[int]) -> bool:
-    """Return whether the windows of an axis divide it."""
+    """Return whether the windows of an axis are parts of it, without padding."""
     alone = axis.summed == 1 or axis.terms == 1
-    whole = axis.count * axis.terms == axis.size
-    return bool(alone and axis.start == 0 and axis.result == axis.terms and whole)
+    inside = (axis.count - 1) * axis.result + axis.terms <= axis.size
+    return bool(alone and axis.start == 0 and axis.result >= axis.terms and inside)
 
 
 def _gathers(axis: Axis[int]) -> bool:
     """Return whether each output of an axis has one tap of one window."""
-    alone = axis.summed == -1 or axis.terms == 1
     whole = axis.size * axis.terms == axis.count
-    return bool(alone and axis.start == 0 and axis.divide == axis.terms and whole)
+    return bool(axis.start == 0 and axis.divide == axis.terms and whole)
 
 
 def patches_works(one: Convolution, request: Request) -> list[Work]:
     """Return the work of a convolution that :func:`patches_refusal` accepts."""
     p, steps = one.problem, Steps()
-    if any(axis.divide > 1 for axis in p.axes):
+    if any(axis.divide > 1 or axis.summed < 0 for axis in p.axes):
         _backward(p, request, steps)
     else:
         _forward(p, request, steps)
@@ -66,7 +107,7 @@ def _forward(p: Correlation, request: Request, steps: Steps) -> None:
     (images, _, filters), dtype = p.leads, p.a.dtype
     counts, taps = [axis.count for axis in p.axes], [axis.terms for axis in p.axes]
     shape = (images.size, *counts, p.depth.size, *taps)
-    strides = (images.a, *(a.a * a.terms for a in p.axes), p.depth.a, *(a.a for a in p.axes))
+    strides = (images.a, *(a.a * a.result for a in p.axes), p.depth.a, *(a.a for a in p.axes))
     lines = steps.memory(prod(shape) * dtype.itemsize)
     steps.copy(View(shape, strides, dtype, p.a.offset), Input(0), lines, request.info)
     weights = _weights(p, (images.size, filters.size, p.depth.size, *taps))
@@ -78,29 +119,38 @@ def _forward(p: Correlation, request: Request, steps: Steps) -> None:
 
 
 def _backward(p: Correlation, request: Request, steps: Steps) -> None:
-    """Add the product of the filters and the output gradient, and the copy of its patches."""
-    (images, _, channels), dtype = p.leads, p.a.dtype
+    """Add the product of the filters and the output gradient, and what sums its patches."""
+    (images, groups, channels), dtype = p.leads, p.a.dtype
     counts, taps = [axis.size for axis in p.axes], [axis.terms for axis in p.axes]
-    weights = _weights(p, (images.size, p.depth.size, channels.size, *taps))
-    strides = (images.a, p.depth.a, *(axis.a for axis in p.axes))
-    given = View((images.size, p.depth.size, *counts), strides, dtype, p.a.offset)
-    shape = (images.size, channels.size, *taps, *counts)
-    lines = steps.memory(prod(shape) * dtype.itemsize)
-    pairs = [(weights, Input(1)), (given, Input(0))]
-    _product(request, steps, ((1,), (1,)), pairs, spec_of(shape, dtype), lines)
+    rows = View(
+        (images.size, groups.size, p.depth.size, channels.size, *taps),
+        (0, groups.b, p.depth.b, channels.b, *(axis.b for axis in p.axes)), p.b.dtype, p.b.offset,
+    )  # fmt: skip
+    strides = (images.a, groups.a, p.depth.a, *(axis.a for axis in p.axes))
+    shape = (images.size, groups.size, p.depth.size, *counts)
+    given = View(shape, strides, dtype, p.a.offset)
+    shape = (images.size, groups.size, channels.size, *taps, *counts)
+    whole = all(map(_gathers, p.axes))
+    # Sums of terms are rounded once.
+    made = spec_of(shape, dtype if whole else accumulator(dtype))
+    lines = steps.memory(prod(shape) * made.dtype.itemsize)
+    pairs = [(rows, Input(1)), (given, Input(0))]
+    _product(request, steps, ((2,), (2,)), pairs, made, lines, (0, 1))
+    if not whole:
+        add_fold(p, Bound(lines, made.dtype), Bound(Output(0), dtype), steps, request.info)
+        return
     # Each pixel of a result's axis is a window and a tap.
-    of = [2 + i + far for i in range(len(taps)) for far in (len(taps), 0)]
+    of = [3 + i + far for i in range(len(taps)) for far in (len(taps), 0)]
     patches = View(shape, row_major(shape), dtype)
-    order = (0, 1, *of)
+    order = (0, 1, 2, *of)
     sizes, steps_of = (tuple(n[i] for i in order) for n in (patches.shape, patches.strides))
     steps.copy(View(sizes, steps_of, dtype), lines, Output(0), request.info)
 
 
 def _weights(p: Correlation, shape: tuple[int, ...]) -> View:
     """Return the filters for each image: outputs of the convolution, its channels, and taps."""
-    backward = any(axis.divide > 1 for axis in p.axes)
-    rows, channels = (p.depth.b, p.leads[2].b) if backward else (p.leads[2].b, p.depth.b)
-    return View(shape, (0, rows, channels, *(axis.b for axis in p.axes)), p.b.dtype, p.b.offset)
+    strides = (0, p.leads[2].b, p.depth.b, *(axis.b for axis in p.axes))
+    return View(shape, strides, p.b.dtype, p.b.offset)
 
 
 def _product(
@@ -110,10 +160,11 @@ def _product(
     operands: Sequence[tuple[View, Argument]],
     result: Spec,
     target: Argument,
+    batch: tuple[int, ...] = (0,),
 ) -> None:
     """Add the product of each image."""
     precision = request.attributes.get("precision", "highest")
-    attributes = {"contract": contract, "batch": ((0,), (0,)), "dtype": result.dtype}
+    attributes = {"contract": contract, "batch": (batch, batch), "dtype": result.dtype}
     steps.include(
         replace(request, candidates=False),
         "dot_general",

@@ -30,7 +30,11 @@ from calor_kernel.library.conv.direct_rows_launch import (
     rows_refusal,
     rows_steps,
 )
-from calor_kernel.library.conv.disjoint_windows import patches_refusal, patches_works
+from calor_kernel.library.conv.disjoint_windows import (
+    alone_refusal,
+    patches_refusal,
+    patches_works,
+)
 from calor_kernel.library.conv.each_group import each_group_refusal, each_group_works
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
@@ -53,6 +57,7 @@ from calor_kernel.library.conv.small_width_launch import (
     small_width_weight_refusal,
     small_width_weight_steps,
 )
+from calor_kernel.library.conv.volume_planes import volumes_refusal, volumes_works
 from calor_kernel.library.conv.weight_gradient_rows import (
     forward_of,
     weight_rows_refusal,
@@ -154,9 +159,10 @@ _WEIGHT_ROWS: Final[Way[Convolution]] = Way(
 _DIRECT: Final[Way[Convolution]] = Way(
     "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
 )
+_PATCHES: Final[Way[Convolution]] = Way("patches", alone_refusal, patches_works)
 _FORWARD: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
 _FORWARD_PACKED: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
-_INPUT_GRADIENT: Final = (_WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
+_INPUT_GRADIENT: Final = (_PATCHES, _WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROWS, _DIRECT)
 # Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
@@ -165,6 +171,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("products", product_refusal, product_works),
     Way("patches", patches_refusal, patches_works),
     Way("each group", each_group_refusal, each_group_works),
+    Way("planes of volumes", volumes_refusal, volumes_works),
     Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(

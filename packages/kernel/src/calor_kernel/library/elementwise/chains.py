@@ -33,6 +33,7 @@ from calor_kernel.library.elementwise.links import Links, once
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
 from calor_kernel.library.elementwise.paths import Move, Path, along, in_place, move_of
+from calor_kernel.library.elementwise.random_chains import with_bits
 from calor_kernel.library.elementwise.siblings import joined
 from calor_kernel.library.steps import redirected
 
@@ -90,6 +91,7 @@ class ElementwiseFuser(Fuser):
                 chains.append(search.group(chain))
                 if len(chain.places) > 1:
                     yield chains[-1]
+                yield from with_bits(search, chains[-1], search.ceilings)
         yield from joined(search, chains, search.ceilings)
 
 

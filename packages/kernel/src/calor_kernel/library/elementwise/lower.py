@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
-from calor.dtypes import float32, int32
+from calor.dtypes import DType, float32, int32
 from calor.specs import Spec
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.movement import coalesced
@@ -29,6 +29,7 @@ from calor_kernel.library.elementwise.strided import (
     elementwise_flat,
     elementwise_lanes,
     elementwise_rows,
+    elementwise_vectors,
 )
 from calor_kernel.library.elementwise.tiles import (
     CUBE,
@@ -49,6 +50,8 @@ _APART: Final = 4  # values along the last axis up to which single values are re
 _UNROLLED: Final = 250  # instructions of short rows that are written out
 _TILE: Final = 16  # lanes and rows of a tile at most
 _UNITS: Final = 256  # in a cube
+_TURNS: Final = 4  # of a unit at most
+_CUBES: Final = 2  # of a core, from which units take several turns
 _ACCESS: Final = 16  # bytes that a unit reads or writes at once
 
 
@@ -122,7 +125,9 @@ class Problem:
     def chunk(self, step: int) -> int:
         """Return the values of a cube, a multiple of the values of a step."""
         if self.many:
-            return step * 4
+            # Few values are one turn of many cubes, since a unit waits for memory in each turn.
+            turns = self.count // (step * _CUBES * self.info.cores)
+            return step * least(greatest(turns, 1), _TURNS)
         return max(_CHUNK // (self.value_bytes * step), 1) * step
 
     def blueprint(self, width: int) -> Blueprint:
@@ -331,8 +336,8 @@ def _rows(p: Problem, request: Request) -> list[Work]:
     )
 
 
-def _lanes(p: Problem, request: Request) -> list[Work]:
-    width = 1 if p.many else p.width
+def _index(p: Problem) -> DType:
+    """Return the type of positions of values."""
     # The largest distance of a view's elements from its first one.
     ends = [
         (sum(abs(s) * (n - 1) for n, s in zip(v.shape, v.strides, strict=True)) + 1)
@@ -340,15 +345,49 @@ def _lanes(p: Problem, request: Request) -> list[Work]:
         for v in p.views
     ]
     dtype = kl.index_dtype(*ends, p.count)
-    if dtype not in p.info.dtypes:
-        dtype = int32
+    return dtype if dtype in p.info.dtypes else int32
+
+
+def _vectors_refusal(p: Problem, request: Request) -> str | None:
+    width = p.width
+    if not p.many or width == 1:
+        return "units of the cube are no lanes, or have one value at a time"
+    if p.sizes[-1] % width:
+        return "the last axis is no whole vectors"
+    for strides, view in zip(p.strides, p.views, strict=True):
+        if strides[-1] not in (0, 1):
+            return "an operand is strided along the last axis"
+        if strides[-1] and any(n % width for n in (view.offset, *strides[:-1])):
+            return "vectors of an operand are not aligned"
+    return None
+
+
+def _vectors(p: Problem, request: Request) -> list[Work]:
+    width = p.width
+    chunk = p.chunk(p.units * width)
+    by, whole = p.blueprint(width), p.info.align
+    align = tuple(min(whole, width * int(v.dtype.itemsize)) for v in p.views)
+    return p.launch(
+        elementwise_vectors,
+        "elementwise.vectors",
+        Grid.line(-(-p.count // chunk), p.units, index=_index(p)),
+        count=p.count,
+        chunk=chunk,
+        sizes=p.sizes,
+        strides=p.strides,
+        by=replace(by, align=(*align, whole)),
+    )
+
+
+def _lanes(p: Problem, request: Request) -> list[Work]:
+    width = 1 if p.many else p.width
     chunk = p.chunk(p.units * width)
     dense = row_major(p.sizes)
     steps = tuple(1 if s == dense else -1 for s in p.strides)
     return p.launch(
         elementwise_lanes,
         "elementwise.lanes",
-        Grid.line(-(-p.count // chunk), p.units, index=dtype),
+        Grid.line(-(-p.count // chunk), p.units, index=_index(p)),
         count=p.count,
         chunk=chunk,
         sizes=p.sizes,
@@ -363,5 +402,6 @@ _WAYS: Final[tuple[Way[Problem], ...]] = (
     Way("elementwise.tiles", _tiles_refusal, _tiles, spare=True),
     Way("elementwise.short", _short_refusal, _short, spare=True),
     Way("elementwise.rows", _rows_refusal, _rows, spare=True),
+    Way("elementwise.vectors", _vectors_refusal, _vectors, spare=True),
     Way("elementwise.lanes", serves, _lanes, spare=True),
 )

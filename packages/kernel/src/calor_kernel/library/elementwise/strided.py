@@ -204,6 +204,40 @@ def elementwise_rows(
 
 
 @kl.kernel
+def elementwise_vectors(
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    count: kl.Size,
+    chunk: kl.Size,
+    sizes: tuple[kl.FastDivmod, ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
+    *,
+    by: Blueprint,
+) -> None:
+    """Compute vectors along the last axis, which is whole vectors: for units of large cubes.
+
+    Operands are dense along it or have one value; vectors of the former are aligned.
+    """
+    width = by.width
+    first = kl.cube_position() * chunk
+    end = kl.min(first + chunk, count)
+    for i in kl.loop_range(first + kl.unit_position() * width, end, kl.cube_size() * width):
+        position = kl.unravel(i, sizes)
+        values = [
+            load(
+                sources[k],
+                dtype,
+                kl.offset_of(position, strides[k]),
+                width,
+                step=by.steps[k],
+                align=by.align[k],
+            )
+            for k, dtype in enumerate(by.expression.operands)
+        ]
+        by.write(targets, i, by.expression.evaluate(values), dense=True)
+
+
+@kl.kernel
 def elementwise_lanes(
     sources: tuple[kl.In, ...],
     targets: tuple[kl.Out, ...],

@@ -24,7 +24,7 @@ from calor.dtypes import (
     uint8,
     uint64,
 )
-from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.choices import greatest, hinted
 from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Input, Output, Request, Scratch, Work, lowering
@@ -45,10 +45,12 @@ _LONG, _SHORT = 1 << 13, 1 << 6
 _WHOLE_ROW, _WHOLE = 1 << 17, 1 << 62
 # Along rows: units of a cube that shares a row at most, vectors of a unit, lanes of a vector.
 _UNITS, _VECTORS, _LANES = 256, 4, 8
+# Tiles of a row that one cube scans one after another faster than two launches do.
+_WALKS: Final = 4
 # Cubes per core of divided rows.
 _CUBES: Final = 8
 # Units of a cube that has a core for its one row, and the elements of that row at most.
-_ALONE, _WALKED = 1024, 1 << 17
+_ALONE, _WALKED = 1024, 1 << 15
 # Across rows: rows of a unit, and bytes of adjacent columns that a row of units reads.
 _ROWS, _LINE = 8, 128
 # Cubes per core from which each cube loops over the tiles of its columns.
@@ -119,59 +121,67 @@ def _rows_refusal(scan: Scan, request: Request) -> str | None:
 
 
 def _add_rows(scan: Scan) -> None:
-    _scan_rows(scan, scan.source, scan.target, scan.n, scan.reverse, scan.offset)
-
-
-def _scan_rows(
-    scan: Scan, source: Bound, target: Bound, n: int, reverse: bool, offset: int
-) -> None:
-    """Add the launches that scan rows of n elements; ``offset``: the source's first."""
-    plan, units = _row_tile(scan, n, reverse, offset)
-    given: dict[str, object] = {"target": target, "n": n}
+    plan, units = _row_tile(scan)
+    n, source = scan.n, scan.source
+    given: dict[str, object] = {"target": scan.target, "n": n}
     whole = {"totals": source, "rows": scan.outer, "parts": 1, "length": 0, "plan": plan}
     if not plan.wide:
         grid = scan.line(-(-scan.outer // (units // scan.plane)), units)
         return scan.add(scan_rows, grid, 2 * n, source, **given, **whole)
     tile = units * plan.width * plan.vectors
     wanted = _CUBES * scan.info.cores
-    if n <= 2 * tile or (units == _ALONE and _walks(scan, n)) or scan.outer * 4 >= wanted:
+    if n <= _WALKS * tile or (units == _ALONE and _walks(scan, n)) or scan.outer * 4 >= wanted:
         return scan.add(scan_rows, scan.line(scan.outer, units), 2 * n, source, **given, **whole)
-    if scan.progress and scan.plane > 1 and not scan.ordered:
-        tiles = -(-n // tile)
+    span = n + (plan.width - 1 if plan.skewed else 0)
+    if _looks_back(scan):
+        tiles = -(-span // tile)
         given |= scan.words(scan.outer * tiles)
         grid = scan.line(scan.outer * tiles, units)
         given |= {"tiles": tiles, "plan": plan}
         return scan.add(scan_looking_back, grid, 2 * n, source, **given)
     wanted = greatest(-(-wanted // scan.outer), 2)
-    length = -(-n // (wanted * tile)) * tile
-    parts = -(-n // length)
-    totals, scanned = (scan.steps.room(scan.outer * parts, scan.op.dtype) for _ in range(2))
+    length = -(-span // (wanted * tile)) * tile
+    parts = -(-span // length)
+    totals = scan.steps.room(scan.outer * parts, scan.op.dtype)
     grid = scan.line(scan.outer * parts, units)
     over: dict[str, object] = {"n": n, "parts": parts, "length": length}
     scan.add(total_parts, grid, n, source, totals=totals, plan=plan, **over)
-    # Totals lie in the order of the scan, so their own scan runs forward.
-    _scan_rows(scan, totals, scanned, parts, False, 0)
     plan = replace(plan, parted=True)
-    over |= {"target": target, "totals": scanned, "rows": scan.outer, "plan": plan}
+    over |= {"target": scan.target, "totals": totals, "rows": scan.outer, "plan": plan}
     return scan.add(scan_rows, grid, 2 * n, source, **over)
 
 
-def _row_tile(scan: Scan, n: int, reverse: bool, offset: int) -> tuple[TilePlan, int]:
+def _looks_back(scan: Scan) -> bool:
+    """Return whether the tiles of divided rows look back.
+
+    Totals of parts first would read a row twice, which takes less time as long as it stays in a
+    cache, since no words are cleared and no cube waits.
+    """
+    if not scan.progress or scan.plane == 1 or scan.ordered:
+        return False
+    nbytes: int = scan.outer * scan.n * scan.dtype.itemsize
+    return bool(hinted(nbytes) > max(scan.info.caches, default=0) // 2)
+
+
+def _row_tile(scan: Scan) -> tuple[TilePlan, int]:
     """Return the tile of a row, and the units of a cube."""
-    info, plane = scan.info, scan.plane
+    info, plane, n = scan.info, scan.plane, scan.n
     width = max(1, min(_LANES, info.vector_bytes // scan.op.dtype.itemsize))
-    even = n % width == 0 and offset % width == 0
-    plan = TilePlan(scan.op, width, _VECTORS, reverse, even)
+    begins = scan.offset % width == 0
+    even = begins and n % width == 0
+    skewed = begins and not even
+    plan = TilePlan(scan.op, width, _VECTORS, scan.reverse, even, skewed=skewed)
+    span = n + (width - 1 if skewed else 0)
     most: int = min(_UNITS, info.max_units)
     vectors = 1
     while vectors <= _VECTORS:
-        if n <= plane * width * vectors:
+        if span <= plane * width * vectors:
             return replace(plan, vectors=vectors, wide=False), min(128, info.max_units)
         vectors *= 2
     if scan.outer == 1 and most == _UNITS and _walks(scan, n):
         return plan, _ALONE
     units = 2 * plane
-    while units < most and units * width * _VECTORS < n:
+    while units < most and units * width * _VECTORS < span:
         units *= 2
     return plan, min(units, most)
 

@@ -24,8 +24,9 @@ class TilePlan:
     """The operation of a scan, and the tile of a row that a cube scans at a time.
 
     ``width``: lanes of a vector; ``vectors``: vectors of a unit. ``wide``: a cube shares a row;
-    else each plane has its own row. ``even``: rows are whole, aligned vectors. ``parted``: rows are
-    divided into parts, which begin with the scanned totals of earlier parts.
+    else each plane has its own row. ``even``: rows are whole, aligned vectors. ``skewed``: they are
+    not, and the first vector of a row begins at an aligned address before it. ``parted``: rows are
+    divided into parts, which begin with the total of the earlier parts.
     """
 
     op: ReductionOp
@@ -35,6 +36,7 @@ class TilePlan:
     even: bool
     wide: bool = True
     parted: bool = False
+    skewed: bool = False
 
 
 def planes_of(plan: TilePlan) -> int:
@@ -45,6 +47,15 @@ def planes_of(plan: TilePlan) -> int:
 def tile_of(plan: TilePlan) -> int:
     """Return the elements of a tile."""
     return planes_of(plan) * kl.plane_size() * plan.width * plan.vectors
+
+
+def skew_of(row: kl.Number, n: kl.Number, plan: TilePlan) -> kl.Index:
+    """Return how many elements of the first vector lie before a row, which begins at ``row``."""
+    if not plan.skewed:
+        return 0
+    if plan.reverse:
+        return (plan.width - (row + n) % plan.width) % plan.width
+    return row % plan.width
 
 
 def vector_steps(first: kl.Index, plan: TilePlan) -> list[kl.Number]:
@@ -69,8 +80,9 @@ def load_vector(
             align = width * source.dtype.itemsize
             value = source.load(row + at, width, align=align).to(accumulate)
     else:
-        if i + width <= n:
-            value = source.load(row + at, width).to(accumulate)
+        if whole_vector(i, n, plan):
+            align = width * source.dtype.itemsize if plan.skewed else 0
+            value = source.load(row + at, width, align=align).to(accumulate)
         else:
             mask = inside_row(at, n, plan)
             found = source.load(row + at, width, mask=mask).to(accumulate)
@@ -91,19 +103,28 @@ def store_vector(
     """Store the lanes inside a row that ``exists`` of the vector ``i`` steps along it."""
     at = scan_offset(i, n, plan.width, plan.reverse)
     rounded = value.to(target.dtype)
+    align = plan.width * target.dtype.itemsize
     if plan.even:
         if exists & (i < n):
-            target.store(row + at, rounded, align=plan.width * target.dtype.itemsize)
+            target.store(row + at, rounded, align=align)
     else:
-        if exists & (i + plan.width <= n):
-            target.store(row + at, rounded)
+        if exists & whole_vector(i, n, plan):
+            target.store(row + at, rounded, align=align if plan.skewed else 0)
         else:
             target.store(row + at, rounded, mask=inside_row(at, n, plan) & exists)
+
+
+def whole_vector(i: kl.Number, n: kl.Number, plan: TilePlan) -> kl.Mask:
+    """Return whether all lanes of the vector ``i`` steps along a row are inside it."""
+    whole = i + plan.width <= n
+    return whole & (i >= 0) if plan.skewed else whole
 
 
 def inside_row(at: kl.Index, n: kl.Number, plan: TilePlan) -> kl.Number:
     """Return the mask of a vector's lanes that are inside a row."""
     lanes = at + kl.constant(tuple(range(plan.width)), int64)
+    if plan.skewed:
+        return (lanes >= 0) & (lanes < n)
     return lanes >= 0 if plan.reverse else lanes < n
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Generic
+from typing import Any, Generic
 
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
@@ -21,6 +21,8 @@ from calor_kernel.library.conv.problem import Lead
 _UNITS, _ACCESS = 128, 16
 # Channels of a unit for windows of one tap, and of more.
 _ALONE, _SEVERAL = 4, 2
+# Cubes of a core up to which they share the taps of a window.
+_BUSY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,13 @@ class SightAxis(Generic[N]):
     start: kl.StrideOf[N]
     step: kl.StrideOf[N]
     move: kl.StrideOf[N]
+
+
+def _taps(count: int, shared: bool) -> Any:
+    """Return the taps of this cube."""
+    if not shared:
+        return range(count)
+    return kl.loop_range(kl.cube_position(2), count, kl.cube_count(2))
 
 
 @kl.kernel
@@ -51,14 +60,17 @@ def unfold(
     taps: tuple[int, int],
     access: int,
     deep: int,
+    shared: bool,
 ) -> None:
     """Copy output pixels, some for each unit along x, of ``deep`` channels along y.
 
     ``terms``: the output pixels of all images; a row of the copy has ``room`` for them. ``outer``
     and ``channel``: the strides of images and channels. Divisors: the pixels of an image and a row.
+    ``shared``: cubes along z share the taps.
     """
     first = (kl.cube_position(0) * _UNITS + kl.unit_index()) * access
     begin = kl.cube_position(1) * deep
+    count = taps[0] * taps[1]
     if first < room:
         seen = []
         for e in kl.range(access):
@@ -67,18 +79,18 @@ def unfold(
             top, left = down.start + row * down.step, across.start + column * across.step
             seen.append((first + e < terms, image * outer, top, left))
         for c in kl.range(begin, kl.min(begin + deep, channels)):
-            for i in kl.range(taps[0]):
-                for j in kl.range(taps[1]):
-                    values = []
-                    for there, start, top, left in seen:
-                        r, q = top + i * down.move, left + j * across.move
-                        there = there & (r >= 0) & (r < down.size) & (q >= 0) & (q < across.size)
-                        at = start + c * channel + r * down.stride + q * across.stride
-                        # A mask would be a branch for each element.
-                        value = x[kl.select(there, at, 0)]
-                        values.append(kl.select(there, value, kl.constant(0, x.dtype)))
-                    to = ((c * taps[0] + i) * taps[1] + j) * room + first
-                    y.store(kl.assume_multiple(to, access), kl.pack(values))
+            for tap in _taps(count, shared):
+                i, j = tap // taps[1], tap % taps[1]
+                values = []
+                for there, start, top, left in seen:
+                    r, q = top + i * down.move, left + j * across.move
+                    there = there & (r >= 0) & (r < down.size) & (q >= 0) & (q < across.size)
+                    at = start + c * channel + r * down.stride + q * across.stride
+                    # A mask would be a branch for each element.
+                    value = x[kl.select(there, at, 0)]
+                    values.append(kl.select(there, value, kl.constant(0, x.dtype)))
+                to = (c * count + tap) * room + first
+                y.store(kl.assume_multiple(to, access), kl.pack(values))
 
 
 def unfold_launch(
@@ -102,7 +114,10 @@ def unfold_launch(
     reach = sum(axis.size * abs(axis.stride) for axis in axes)
     reach += sum(lead.size * abs(lead.a) for lead in leads)
     index = kl.index_dtype(reach, lines * room, room + _UNITS * access)
-    cubes = (-(-room // (_UNITS * access)), -(-channels.size // deep), 1)
+    across, down, count = -(-room // (_UNITS * access)), -(-channels.size // deep), prod(taps)
+    # Few cubes with many taps leave cores idle.
+    turns = max(1, min(count, _BUSY * info.cores // max(across * down, 1)))
+    cubes = (across, down, turns)
     nbytes = (channels.size * images.size * prod(axis.size for axis in axes) + lines * room) * item
     grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0], index)
     return launch(
@@ -111,4 +126,5 @@ def unfold_launch(
         terms=images.size * prod(places), room=Multiple(room, access), outer=images.a,
         channel=channels.a, down=axes[0], across=axes[1], pixels=prod(places),
         pixel_row=places[1], access=access, deep=deep, taps=taps,
+        shared=turns > 1,
     )  # fmt: skip

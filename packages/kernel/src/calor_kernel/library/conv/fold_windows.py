@@ -1,0 +1,141 @@
+"""Sums of the windows that see each pixel (col2im), from what every window gives to its taps.
+
+Requirements: any stride, padding, and part of an image without windows, which gets zeros. The unit
+that writes a pixel gathers its terms, so that their order is fixed and nothing is atomic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Generic, TypeVar
+
+from calor.dtypes import DType
+from calor_kernel import language as kl
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid
+from calor_kernel.language.declared import N
+from calor_kernel.library.conv.padded_rows import three
+from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
+from calor_kernel.library.steps import Steps
+
+# Units of a cube, and the pixels of a cube of one unit.
+_UNITS, _CHUNK = 256, 1 << 13
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class FoldAxis(Generic[N, D]):
+    """An axis of ``windows`` with ``taps`` each, ``stride`` apart; the first begins at −``start``.
+
+    ``count``: the pixels.
+    """
+
+    count: kl.DivisorOf[D]
+    stride: kl.DivisorOf[D]
+    start: kl.SizeOf[N]
+    windows: kl.SizeOf[N]
+    taps: kl.SizeOf[N]
+
+
+@kl.kernel
+def fold_windows(
+    patches: kl.In,
+    c: kl.Out,
+    count: kl.Size,
+    chunk: kl.Size,
+    axes: tuple[FoldAxis[kl.Number, kl.FastDivmod], ...],
+    *,
+    turns: tuple[int, ...],
+    width: int,
+    accumulate: DType,
+) -> None:
+    """Sum patches (lead, taps, windows) to pixels (lead, pixels), ``chunk`` of them in a cube.
+
+    ``turns``: how many windows see a pixel at most, along each axis. ``width``: lanes of a vector.
+    """
+    begin = kl.cube_position() * chunk
+    end = kl.min(begin + chunk, count)
+    for i in kl.loop_range(begin + kl.unit_position() * width, end, kl.cube_size() * width):
+        index = i + kl.constant(tuple(range(width)), i.dtype) if width > 1 else i
+        inside = index < end
+        lead, *places = kl.unravel(
+            kl.select(inside, index, end - 1), (0, *(axis.count for axis in axes))
+        )
+        seen = [
+            axis.stride.divmod(place + axis.start) for place, axis in zip(places, axes, strict=True)
+        ]
+        total = kl.registers(1, accumulate, width)
+        _add_windows(total, patches, axes, seen, turns, [], lead, inside)
+        c.store(i, total[0].to(c.dtype), mask=inside)
+
+
+@kl.helper
+def _add_windows(
+    total: kl.Registers,
+    patches: kl.Pointer,
+    axes: Sequence[FoldAxis[kl.Number, kl.FastDivmod]],
+    seen: Sequence[tuple[kl.Number, kl.Number]],
+    turns: Sequence[int],
+    found: Sequence[kl.Number],
+    lead: kl.Number,
+    valid: kl.Mask,
+) -> None:
+    """Add the terms of the windows along the axes from a given one on.
+
+    ``seen``: the last window that sees a pixel, and the tap that does. ``found``: the windows along
+    the axes before; ``lead``: the index of the lead and of the taps along these axes.
+    """
+    if len(found) == len(axes):
+        at = lead
+        for window, axis in zip(found, axes, strict=True):
+            at = at * axis.windows + window
+        # What a mask leaves out is zero.
+        total[0] = total[0] + patches.load(at, mask=valid).to(total.type.dtype)
+    else:
+        axis, (last, first) = axes[len(found)], seen[len(found)]
+        for turn in kl.range(turns[len(found)]):
+            window, tap = last - turn, first + turn * axis.stride.divisor
+            there = valid & (tap < axis.taps) & (window >= 0) & (window < axis.windows)
+            to = lead * axis.taps + tap
+            _add_windows(total, patches, axes, seen, turns, [*found, window], to, there)
+
+
+def folds(axis: Axis[int]) -> bool:
+    """Return whether the windows of an axis of an input gradient can be folded."""
+    return bool(axis.start >= 0 and (axis.summed == -1 or axis.terms == 1))
+
+
+def turns_of(axis: Axis[int]) -> int:
+    """Return how many windows see a pixel at most."""
+    return -(-axis.terms // axis.divide)
+
+
+def add_fold(
+    problem: Correlation, patches: Bound, target: Bound, steps: Steps, info: DeviceInfo
+) -> None:
+    """Add the launch that folds patches (images, groups, channels, taps, windows)."""
+    p, axes = problem, three(problem)
+    count, dtype = p.size, target.dtype
+    leads = prod(lead.size for lead in p.leads)
+    read = leads * prod(axis.terms * axis.size for axis in axes)
+    index = kl.index_dtype(count + _UNITS, read)
+    units, accumulate = min(_UNITS, info.max_units), accumulator(dtype)
+    many = units > 1
+    width = 1 if many else max(1, info.vector_bytes // 8)
+    chunk = units if many else _CHUNK
+    nbytes = read * patches.dtype.itemsize + count * dtype.itemsize
+    steps.add(
+        fold_windows,
+        Grid.line(-(-count // chunk), units, info.planes[0] if many else 1, index),
+        Effort("conv fold", count * prod(map(turns_of, axes)), nbytes),
+        patches=patches,
+        c=target,
+        count=count,
+        chunk=chunk,
+        axes=[FoldAxis(a.count, a.divide, a.start, a.size, a.terms) for a in axes],
+        turns=tuple(map(turns_of, axes)),
+        width=width,
+        accumulate=accumulate,
+    )

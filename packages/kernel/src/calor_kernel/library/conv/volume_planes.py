@@ -1,0 +1,195 @@
+"""Convolutions of volumes as convolutions of planes, whose channels are those of several planes.
+
+Requirements: ways with matrix instructions have two spatial axes. The planes that a window sees
+along the first axis become channels by one copy, which takes care of stride, dilation and padding
+along that axis; sums stay in one product and are rounded once. The copy holds each plane once for
+each tap along the first axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from calor_kernel import language as kl
+from calor_kernel.contract.choices import hinted, spec_of
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
+from calor_kernel.contract.work import Argument, Input, Output, Request, View, Work, row_major
+from calor_kernel.library.conv.problem import Axis, Convolution, Lead
+from calor_kernel.library.steps import Steps
+
+_UNITS = 256
+# Minimum of operations, which take longer one by one than the copies, and the least channels.
+_FLOPS, _LEAST = 10**8, 16
+
+
+@kl.kernel
+def unfold_planes(
+    x: kl.In,
+    y: kl.Out,
+    count: kl.Size,
+    sizes: tuple[kl.FastDivmod, ...],
+    image: kl.Stride,
+    channel: kl.Stride,
+    plane: kl.Stride,
+    row: kl.Stride,
+    column: kl.Stride,
+    depth: kl.Size,
+    step: kl.Stride,
+    move: kl.Stride,
+    start: kl.Stride,
+    *,
+    divide: int,
+) -> None:
+    """Copy the planes that windows see along the first axis: (image, window, channel, tap, plane).
+
+    ``sizes``: windows, channels, taps, and rows and columns of a plane. Tap j of window i reads
+    plane ``(step * i + move * j + start) / divide`` of ``depth``; those that are none are zeros.
+    """
+    index = kl.absolute_position()
+    if index < count:
+        n, i, c, j, h, w = kl.unravel(index, (0, *sizes))
+        place = i * step + j * move + start
+        there = place >= 0
+        if divide > 1:
+            whole = kl.quotient(place, divide)
+            there = there & (whole * divide == place)
+            place = whole
+        there = there & (place < depth)
+        at = n * image + c * channel + place * plane + h * row + w * column
+        y[index] = x.load(at, mask=there)
+
+
+def volumes_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a convolution is not computed plane by plane, None if it is."""
+    p = one.problem
+    if len(p.axes) != 3 or p.leads[p.roles[0]].size != 1:
+        return "it has no three spatial axes, or groups"
+    if p.a.dtype.kind != "float" or p.a.dtype.itemsize > 4:
+        return f"no way of planes is faster for {p.a.dtype}"
+    first = p.axes[0]
+    channels = p.leads[2].size if p.by_weight else p.depth.size
+    taps = first.count if p.by_weight else first.terms
+    if min(hinted(p.leads[p.roles[1]].size), hinted(channels) * hinted(taps)) < _LEAST:
+        return f"it has fewer than {_LEAST} channels on a side"
+    divides = prod(axis.divide for axis in p.axes)
+    few = 2 * hinted(p.size) * hinted(p.terms) // divides < _FLOPS
+    return "it has few operations" if few else None
+
+
+def volumes_works(one: Convolution, request: Request) -> list[Work]:
+    """Return the work of a convolution that :func:`volumes_refusal` accepts."""
+    p, steps = one.problem, Steps()
+    given: Mapping[str, Any] = {
+        **request.attributes,
+        **{name: request.attributes[name][1:] for name in ("stride", "padding", "dilation")},
+        "groups": 1,
+    }
+    (result,), dtype = request.outputs, p.a.dtype
+    first, *inner = p.axes
+    if p.by_weight:
+        images, channels, windows, taps = p.depth, p.leads[2], first.terms, first.count
+        moves = first.summed, first.result
+    else:
+        images, channels, windows, taps = p.leads[0], p.depth, first.count, first.terms
+        moves = first.result, first.summed
+    planes = tuple(axis.size for axis in inner)
+    shape = (images.size * windows, channels.size * taps, *planes)
+    lines = steps.memory(prod(shape) * dtype.itemsize)
+    _unfold(one, (images, channels), (windows, taps), moves, lines, steps)
+    seen = View(shape, row_major(shape), dtype), lines
+    if p.by_weight:
+        g = request.inputs[1]
+        order = (0, 2, 1, 3, 4)
+        copied = steps.memory(g.size * dtype.itemsize)
+        moved = View(
+            tuple(g.shape[i] for i in order), tuple(g.strides[i] for i in order), dtype, g.offset
+        )
+        steps.copy(moved, Input(1), copied, request.info)
+        flat = (g.shape[0] * g.shape[2], g.shape[1], *g.shape[3:])
+        weights = (result.shape[0], result.shape[1] * taps, *result.shape[3:])
+        _include(
+            request, {**given, "weight_shape": weights}, steps,
+            [seen, (View(flat, row_major(flat), dtype), copied)], weights, Output(0),
+        )  # fmt: skip
+        return [steps.work()]
+    w = request.inputs[1]
+    rows = p.leads[2].size
+    # Channels and taps of the first axis together, as the copy has them.
+    backward = request.op == "conv_input_gradient"
+    order = (0, 2, 1, 3, 4) if backward else (0, 1, 2, 3, 4)
+    laid = View(
+        tuple(w.shape[i] for i in order), tuple(w.strides[i] for i in order), dtype, w.offset
+    )
+    kernel = w.shape[3:]
+    flat = (channels.size * taps, rows, *kernel) if backward else (rows, shape[1], *kernel)
+    weight: tuple[View, Argument] = View(flat, row_major(flat), dtype, laid.offset), Input(1)
+    if not laid.is_dense:
+        copied = steps.memory(w.size * dtype.itemsize)
+        steps.copy(laid, Input(1), copied, request.info)
+        weight = View(flat, row_major(flat), dtype), copied
+    made = (shape[0], rows, *(axis.count for axis in inner))
+    if backward:
+        given = {**given, "input_shape": made}
+    target = steps.memory(prod(made) * dtype.itemsize)
+    _include(request, given, steps, [seen, weight], made, target)
+    whole = row_major(made)
+    view = View(result.shape, (windows * whole[0], whole[1], whole[0], *whole[2:]), dtype)
+    steps.copy(view, target, Output(0), request.info)
+    return [steps.work()]
+
+
+def _include(
+    request: Request,
+    attributes: Mapping[str, Any],
+    steps: Steps,
+    operands: list[tuple[View, Argument]],
+    shape: tuple[int, ...],
+    target: Argument,
+) -> None:
+    """Add the convolution of planes."""
+    result = spec_of(shape, operands[0][0].dtype)
+    alone = replace(request, candidates=False, kept=frozenset())
+    steps.include(alone, request.op, attributes, operands, [(result, target)])
+
+
+def _unfold(
+    one: Convolution,
+    leads: tuple[Lead[int], Lead[int]],
+    sizes: tuple[int, int],
+    moves: tuple[int, int],
+    target: Argument,
+    steps: Steps,
+) -> None:
+    """Add the copy of planes as channels; ``sizes``: windows and taps, ``moves``: their steps."""
+    p, (images, channels), (windows, taps) = one.problem, leads, sizes
+    axes: tuple[Axis[int], ...] = p.axes
+    first, down, across = axes
+    count = images.size * windows * channels.size * taps * down.size * across.size
+    reach = sum((n - 1) * abs(s) for n, s in zip(p.a.shape, p.a.strides, strict=True))
+    units = min(_UNITS, one.info.max_units)
+    nbytes = (p.a.size + count) * p.a.dtype.itemsize
+    assert not isinstance(target, int | float)
+    steps.add(
+        unfold_planes,
+        Grid.line(
+            -(-count // units), units, one.info.planes[0], kl.index_dtype(count + units, reach)
+        ),
+        Effort("conv unfold planes", 0, nbytes),
+        x=operand(0, p.a),
+        y=Bound(target, p.a.dtype),
+        count=count,
+        sizes=(windows, channels.size, taps, down.size, across.size),
+        image=images.a,
+        channel=channels.a,
+        plane=first.a,
+        row=down.a,
+        column=across.a,
+        depth=first.size,
+        step=moves[0],
+        move=moves[1],
+        start=first.start,
+        divide=first.divide,
+    )
