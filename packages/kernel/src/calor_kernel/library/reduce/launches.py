@@ -184,15 +184,27 @@ def _team(length: int, width: int, units: int, rows: int) -> int:
     return team
 
 
+def teams_of(problem: Problem) -> int:
+    """Return the number of teams with as many units as a team of long rows."""
+    if not problem.many:
+        return 1
+    length, most = problem.layout.along.sizes[-1], problem.info.max_units
+    return least(_TEAM, most) // _team(length, problem.width, most, 2)
+
+
 def held_team(problem: Problem) -> tuple[int, int] | None:
     """Return the units of a row and their vectors; None if no team's registers suffice."""
     program, found, info = problem.program, problem.layout, problem.info
-    if not problem.many or len(found.along.sizes) > 1:
+    if not problem.many:
         return None
     pairs = zip(found.along.strides, problem.along, strict=True)
     if any(varies and s[-1] not in (0, 1) for s, varies in pairs):
         return None
     operands = sum(1 for o in program.operands if o.role == "along")
+    terms, width = found.along.count, _held_width(problem)
+    if len(found.along.sizes) > 1:
+        # Masks take few registers.
+        operands -= sum(1 for o in program.operands if o.role == "along" and o.dtype.kind == "bool")
     most = _HELD // (info.vector_bytes * max(operands, 1))
     if problem.schedule.count == 1:
         if not any(program.fold(n).op.rounds for n in program.folds):
@@ -201,7 +213,7 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
         most = min(most, _VECTORS[0])
     capacity = 1
     while capacity <= _LONGEST:
-        if found.along.sizes[-1] <= capacity * problem.width:
+        if terms <= capacity * width:
             for held in _VECTORS:
                 team = capacity // held
                 several = held == 1 or team >= _PLANE
@@ -213,13 +225,30 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
 
 def _holding(problem: Problem, team: tuple[int, int]) -> RowPlan:
     """Return the plan of rows in registers."""
-    found, steps, width = problem.layout, _steps(problem), problem.width
-    even = found.along.sizes[-1] % width == 0
+    width, several = _held_width(problem), len(problem.layout.along.sizes) > 1
+    even = several or _is_even(problem)
+    return RowPlan(_steps(problem), width, team=team[0], held=team[1], even=even)
+
+
+def _held_width(problem: Problem) -> int:
+    """Return the width of vectors in registers; along several axes none crosses a line's end."""
+    several = len(problem.layout.along.sizes) > 1
+    return 1 if several and not _is_even(problem) else problem.width
+
+
+def _is_even(problem: Problem) -> bool:
+    """Return whether the last axis of rows is whole, aligned vectors in each view."""
+    found, width = problem.layout, problem.width
+    if found.along.sizes[-1] % width:
+        return False
+    steps = _steps(problem)
     for k, placed in enumerate(problem.job.placed):
         if problem.along[k] and steps[k]:
-            places = (placed.memory.offset + placed.view.offset, *found.kept.strides[k])
-            even = even and all(place % width == 0 for place in places)
-    return RowPlan(steps, width, team=team[0], held=team[1], even=even)
+            lines = (*found.kept.strides[k], *found.along.strides[k][:-1])
+            places = (placed.memory.offset + placed.view.offset, *lines)
+            if any(place % width for place in places):
+                return False
+    return True
 
 
 def is_across(problem: Problem) -> bool:
