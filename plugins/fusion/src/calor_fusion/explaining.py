@@ -120,12 +120,14 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
       dot_general + add + relu -> float32[8, 4]: tiles
     """
     from calor_kernel.planning.planner import Planner, cover
+    from calor_kernel.planning.recomputing import recomputing
     from calor_kernel.runtime.backend import engine_of
 
     tensors = (leaf for leaf in tree.leaves((args, kwargs)) if isinstance(leaf, calor.Tensor))
     device = next((tensor.device for tensor in tensors), None)
     engine = engine_of(device, "nothing is fused on it")
-    graph = calor.trace(getattr(function, "function", function), *args, **kwargs)
+    traced = calor.trace(getattr(function, "function", function), *args, **kwargs)
+    graph = recomputing(traced)
     units = cover(graph, engine.fusers, engine.device.info)
     planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
     pieces = tuple(map(_piece, planner.draft(units).tasks))

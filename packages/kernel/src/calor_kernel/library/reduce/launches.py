@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from calor.dtypes import uint32
+from calor.dtypes import int64, uint32
+from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice, exceeds, greatest, least
 from calor_kernel.contract.launching import Bound, Grid, Typed
-from calor_kernel.contract.work import Flags, Launch
+from calor_kernel.contract.work import Flags, Launch, View
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
 from calor_kernel.library.reduce.job import Problem, Strides
@@ -66,7 +67,10 @@ def rows_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
         one = plan.transposed or len(found.along.sizes) > 1 or -1 in plan.steps[: len(job.sources)]
         together = 1 if one else plan.together
         plan = replace(plan, split=True, together=together, transposed=False)
-    units, turns = plan.team, 1
+    units, turns, index = plan.team, 1, int64
+    if team is not None and len(found.along.sizes) > 1:
+        # Each vector's line is a division, which takes long in 64 bits.
+        index = kl.index_dtype(*(_span(placed.view) for placed in job.placed))
     if problem.many:
         units = max(min(128, info.max_units), plan.team)
         cubes = -(-rows // (units // plan.team))
@@ -78,12 +82,18 @@ def rows_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
         cubes = -(-rows // turns)
     return problem.launch(
         reduce_rows,
-        Grid.line(cubes, units, info.planes[0] if units > 1 else 1),
+        Grid.line(cubes, units, info.planes[0] if units > 1 else 1, index),
         program,
         over=Rows(rows, turns, parts, chunk, found.kept.sizes, found.along.sizes),
         views=tuple(problem.views(parts)),
         plan=plan,
     )
+
+
+def _span(view: View) -> int:
+    """Return the elements of memory that a view spans, and at least those that it has."""
+    reach = sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
+    return greatest(reach, view.size)
 
 
 def _streaming(problem: Problem, plan: RowPlan) -> RowPlan:
@@ -227,7 +237,16 @@ def _holding(problem: Problem, team: tuple[int, int]) -> RowPlan:
     """Return the plan of rows in registers."""
     width, several = _held_width(problem), len(problem.layout.along.sizes) > 1
     even = several or _is_even(problem)
-    return RowPlan(_steps(problem), width, team=team[0], held=team[1], even=even)
+    alike = _alike(problem) if several else ()
+    return RowPlan(_steps(problem), width, team=team[0], held=team[1], even=even, alike=alike)
+
+
+def _alike(problem: Problem) -> tuple[int, ...]:
+    """Return for each view the first one with the same strides, which are those of its offsets."""
+    strides = list(problem.views())
+    return tuple(
+        next(j for j in range(k + 1) if strides[j] == strides[k]) for k in range(len(strides))
+    )
 
 
 def _held_width(problem: Problem) -> int:

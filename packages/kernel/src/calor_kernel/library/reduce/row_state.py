@@ -36,7 +36,8 @@ class RowPlan:
     whether one value a row is a vector over the rows computed together, as many as lanes.
     ``short``: whether rows are shorter than a vector. ``held``: vectors of a row in each unit of a
     team whose registers hold it, 0 for rows in memory. ``even``: whether rows are whole, aligned
-    vectors.
+    vectors. ``alike``: for each view the first one with its strides, which has the same offsets; ()
+    if rows have one axis.
     """
 
     steps: tuple[int, ...]
@@ -56,6 +57,7 @@ class RowPlan:
     short: bool = False
     held: int = 0
     even: bool = False
+    alike: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,14 +227,13 @@ class _Held:
         for n in sizes[:-1]:
             self.length = self.length * n
         self.places = [first + v * (plan.team * plan.width) for v in range(plan.held)]
-        self.lines = [
-            self._line(place) if len(sizes) > 1 else (run.starts[0], place) for place in self.places
-        ]
+        self.lines: list[tuple[Sequence[kl.Index], kl.Number]] = []
         self.known: list[dict[int, kl.Number]] = [{} for _ in self.places]
         # All loads are issued before the first wait.
-        for number in run.memory:
-            if run.program.operands[number].role == "along":
-                for v in range(plan.held):
+        for v, place in enumerate(self.places):
+            self.lines.append(self._line(place) if len(sizes) > 1 else (run.starts[0], place))
+            for number in run.memory:
+                if run.program.operands[number].role == "along":
                     self.known[v][number] = self.read(number, v)
 
     @exactly
@@ -242,23 +241,37 @@ class _Held:
         """Return the starts of a position's line, and the position in it; the last one beyond."""
         run, sizes = self.run, self.run.over.lengths
         position = kl.unravel(kl.min(place, kl.max(self.length, 1) - 1), sizes)
-        starts = [
-            start + kl.offset_of(position[:-1], view.along[:-1]) if view.along else start
-            for start, view in zip(run.starts[0], run.views, strict=True)
-        ]
+        starts: list[kl.Index] = []
+        for k, (start, view) in enumerate(zip(run.starts[0], run.views, strict=True)):
+            first = run.plan.alike[k]
+            if first < k:
+                starts.append(starts[first])
+            else:
+                along = kl.offset_of(position[:-1], view.along[:-1]) if view.along else 0
+                starts.append(start + along)
         return starts, position[-1]
 
     def total(self, number: int) -> kl.Number:
         """Return a reduction of the row, the same in each unit of the team."""
-        plan, fold = self.run.plan, self.run.program.fold(number)
-        op, nothing = fold.op, fold.op.neutral(plan.width)
-        parts = []
-        for v, place in enumerate(self.places):
-            value = self.value(fold.operands[0], v)
-            rest = self.length - place
-            inside = rest > 0 if plan.even else lanes(plan.width, rest) < rest
-            parts.append(kl.select(inside, value, nothing))
-        return over_team(op, op.over_lanes(op.tree(parts)), plan.team)
+        op = self.run.program.fold(number).op
+        return over_team(
+            op, op.over_lanes(self._joined(number, 0, len(self.places))), self.run.plan.team
+        )
+
+    @exactly
+    def _joined(self, number: int, first: int, count: int) -> kl.Number:
+        """Return a reduction over a power of two of vectors, neighbours first.
+
+        A pair is joined before the next one is computed, which takes few registers.
+        """
+        fold, plan = self.run.program.fold(number), self.run.plan
+        if count > 1:
+            half = count // 2
+            left, right = (self._joined(number, at, half) for at in (first, first + half))
+            return fold.op.combine(left, right)
+        value, rest = self.value(fold.operands[0], first), self.length - self.places[first]
+        inside = rest > 0 if plan.even else lanes(plan.width, rest) < rest
+        return kl.select(inside, value, fold.op.neutral(plan.width))
 
     def value(self, number: int, v: int) -> kl.Number:
         """Return a value of the program along the row, for a unit's vector ``v``."""
