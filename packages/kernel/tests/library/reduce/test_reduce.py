@@ -1,10 +1,15 @@
 """Are reductions what the reference says, for every way of computing them?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from calor.dtypes import ALL
+from calor.dtypes import ALL, float32
+from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.contract.work import LOWERINGS, Request, View
+from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -31,6 +36,8 @@ ROWS = [
     ((5000, 2), (0,), None),
     ((40, 130), (1,), None),
     ((130, 40), (0,), None),
+    ((37, 3, 49), (0, 2), None),
+    ((5, 3, 100), (0, 2), None),
 ]
 DIVIDED = [
     ((1, 150001), (1,), None),
@@ -122,6 +129,27 @@ def check(backend, kind, row, dtype, result=None):
     else:
         exact = np.float64 if made.name == "bfloat16" else found.dtype
         np.testing.assert_array_equal(found.astype(exact), wanted.astype(exact))
+
+
+# Images, channels and pixels, and the units of a channel and lines that they see together.
+TEAMS = {
+    (32, 576, 196): (256, 8),
+    (32, 512, 49): (256, 32),
+    (2, 512, 49): (16, 2),
+    (8, 64, 3136): (256, 1),
+}
+
+
+@pytest.mark.parametrize("shape", TEAMS, ids=str)
+def test_short_lines_are_seen_together(shape):
+    """Units of a row that is short lines are as many as those of one long line."""
+    known, made = spec(shape, float32), spec(shape[1:2], float32)
+    attributes = {"axes": (0, 2), "dtype": float32}
+    info = replace(MANY_UNITS, max_units=1024, planes=(32,))
+    load_families()
+    request = Request("sum", attributes, (View.dense(known),), (made,), info)
+    plan = dict(LOWERINGS["sum"](request)[0].launches[0].build.keywords)["plan"]
+    assert (plan.team, plan.lines) == TEAMS[shape]
 
 
 @pytest.mark.parametrize(("kind", "row"), PAIRS, ids=str)

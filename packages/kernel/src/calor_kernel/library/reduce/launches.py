@@ -58,7 +58,7 @@ def rows_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
     found = problem.layout
     rows = found.kept.count * parts
     team = held_team(problem) if parts == 1 else None
-    plan = _plan(problem, rows) if team is None else _holding(problem, team)
+    plan = _plan(problem, rows, chunk) if team is None else _holding(problem, team)
     if not plan.keep:
         program = replace(program, kept=())
     if not problem.many:
@@ -113,15 +113,21 @@ def _streaming(problem: Problem, plan: RowPlan) -> RowPlan:
     return replace(plan, nontemporal=past)
 
 
-def _plan(problem: Problem, rows: int) -> RowPlan:
-    """Return the plan of rows in memory."""
+def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
+    """Return the plan of rows in memory; ``chunk``: positions of a part's first axes, 0 for all."""
     program, found, info, width = problem.program, problem.layout, problem.info, problem.width
     length, terms = found.along.sizes[-1], found.along.count
     simple = len(program.steps) <= 3
     plan = RowPlan(_steps(problem), width)
     if problem.many:
         team = _team(length, width, info.max_units, rows)
-        plan = replace(plan, team=team, unroll=4 if length >= 8 * team * width else 1)
+        lines = 1
+        if len(found.along.sizes) > 1:
+            # Short lines leave units for several of them.
+            whole = _team(terms, width, info.max_units, rows)
+            lines = _lines(whole // team, chunk or terms // greatest(length, 1))
+        unroll = 4 if length >= 8 * team * width else 1
+        plan = replace(plan, team=team * lines, unroll=unroll, lines=lines)
     elif _transposes(problem, rows):
         plan = replace(plan, together=width, transposed=True, short=length < width)
     elif length <= 32 * width:
@@ -145,6 +151,14 @@ def _steps(problem: Problem) -> tuple[int, ...]:
     """Return the strides of the last axis that a kernel is built for, −1 for others."""
     pairs = zip(problem.along, problem.layout.along.strides, strict=True)
     return tuple(s[-1] if varies and s[-1] in (0, 1) else -1 for varies, s in pairs)
+
+
+def _lines(most: int, count: int) -> int:
+    """Return how many of ``count`` lines a team sees at the same time, a power of two."""
+    lines = 1
+    while 2 * lines <= most and lines < count:
+        lines *= 2
+    return lines
 
 
 @choice(low=1)

@@ -29,7 +29,8 @@ class RowPlan:
     has it. ``width``: lanes of a vector. ``unroll``: vectors of a row that are loaded together.
     ``together``: rows that are computed together. ``team``: units that share a row. ``block``:
     terms of a block, after which sums are set aside, 0 for all; ``outer``: whether it counts
-    positions of the first axes instead. ``keep``: where kept values are stored: in memory of the
+    positions of the first axes instead. ``lines``: positions of the first axes that a team sees at
+    the same time. ``keep``: where kept values are stored: in memory of the
     unit with ``capacity`` elements a row, or in result ``holder``. ``split``: whether a row is
     divided into parts, each with its own adjacent results. ``ahead``: whether the second pass
     prefetches the next rows. ``nontemporal``: whether results bypass the caches. ``transposed``:
@@ -57,6 +58,7 @@ class RowPlan:
     short: bool = False
     held: int = 0
     even: bool = False
+    lines: int = 1
     alike: tuple[int, ...] = ()
 
 

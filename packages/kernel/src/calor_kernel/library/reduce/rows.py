@@ -116,9 +116,12 @@ def one_walk(run: Run, walk: int) -> None:
         at = [[*starts, 0] for starts in run.starts]
         in_blocks(run, walk, totals, at, run.ends, plan.block)
     else:
-        size = plan.block if plan.outer else run.end_at
+        size: kl.Index = plan.block if plan.outer else run.end_at
+        line: kl.Index = 0
+        if plan.lines > 1:
+            line = kl.unit_position() % plan.team // (plan.team // plan.lines)
         for begin in kl.loop_range(run.begin_at, run.end_at, size):
-            for o in kl.loop_range(begin, kl.min(begin + size, run.end_at)):
+            for o in kl.loop_range(begin + line, kl.min(begin + size, run.end_at), plan.lines):
                 position = kl.unravel(o, lengths[:-1])
                 at = [
                     [
@@ -169,8 +172,9 @@ def through(
 ) -> None:
     """Run over a range of the last axis; each row may have its own range."""
     plan = run.plan
-    step = plan.team * plan.width
-    first = kl.unit_position() % plan.team * plan.width
+    team = plan.team // plan.lines
+    step = team * plan.width
+    first = kl.unit_position() % team * plan.width
     count = kl.min(*ends) - begin
     if len(ends) > 1:
         count = kl.max(count, 0)
