@@ -208,14 +208,6 @@ def _team(length: int, width: int, units: int, rows: int) -> int:
     return team
 
 
-def teams_of(problem: Problem) -> int:
-    """Return the number of teams with as many units as a team of long rows."""
-    if not problem.many:
-        return 1
-    length, most = problem.layout.along.sizes[-1], problem.info.max_units
-    return least(_TEAM, most) // _team(length, problem.width, most, 2)
-
-
 def held_team(problem: Problem) -> tuple[int, int] | None:
     """Return the units of a row and their vectors; None if no team's registers suffice."""
     program, found, info = problem.program, problem.layout, problem.info

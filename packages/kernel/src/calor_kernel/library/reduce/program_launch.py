@@ -37,7 +37,6 @@ from calor_kernel.library.reduce.launches import (
     is_across,
     rows_launch,
     span_of,
-    teams_of,
 )
 from calor_kernel.library.reduce.moments import joined, moments_of, of_pieces
 from calor_kernel.library.reduce.program import (
@@ -61,17 +60,14 @@ _PIECE = 16
 _ENOUGH, _ENOUGH_TEAMS = 32, 512
 
 
-def divided(
-    info: DeviceInfo, cubes: int, total: int, places: int, each: int, teams: int = 1
-) -> tuple[int, int]:
+def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) -> tuple[int, int]:
     """Return the number of parts of each cube's work, and the positions of a part.
 
     ``total``: bytes that all cubes read. A cube's work is ``places`` positions of ``each`` bytes.
-    ``teams``: as many of them do the work of one cube. Undivided work is (1, 0).
+    Undivided work is (1, 0).
     """
     many = info.max_units > 1
     enough, fewest = (_ENOUGH_TEAMS, _LEAST // 4) if many else (_ENOUGH, _LEAST)
-    enough, fewest = enough * teams, fewest // teams
     if cubes >= enough or total <= _WHOLE:
         return 1, 0
     nbytes = least(greatest(total // (2 * enough), fewest), _MOST)
@@ -128,8 +124,8 @@ class _Plan(Steps):
             return False
         rows, terms = problem.layout.kept.count, problem.layout.along.count
         size = problem.program.itemsize
-        if problem.many and len(problem.layout.along.sizes) > 1:
-            # A team would wait for each of many short lines; a pass has parts of them.
+        if problem.many and len(problem.job.axes) > 1 and moments_of(problem.schedule):
+            # By pieces, a mean and a variance take one reading instead of two.
             return exceeds(rows * terms * size, _WHOLE)
         return divided(self.info, rows, rows * terms * size, terms, size)[0] > 1
 
@@ -245,8 +241,7 @@ class _Plan(Steps):
         # Rows are divided along the first of their axes, or along the only one.
         places = prod(found.along.sizes[:-1]) if len(found.along.sizes) > 1 else terms
         each = terms // max(places, 1) * size
-        teams = teams_of(problem) if len(found.along.sizes) > 1 else 1
-        parts, chunk = divided(self.info, rows, rows * terms * size, places, each, teams)
+        parts, chunk = divided(self.info, rows, rows * terms * size, places, each)
         if parts == 1 or held_team(problem) is not None:
             self.launches.append(rows_launch(problem))
             return
