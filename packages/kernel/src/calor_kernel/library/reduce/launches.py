@@ -223,7 +223,8 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
         operands -= sum(1 for o in program.operands if o.role == "along" and o.dtype.kind == "bool")
     most = _HELD // (info.vector_bytes * max(operands, 1))
     if problem.schedule.count == 1:
-        if not any(program.fold(n).op.rounds for n in program.folds):
+        # Lines of a single pass are read once in any case.
+        if len(found.along.sizes) > 1 or not any(program.fold(n).op.rounds for n in program.folds):
             return None
         # Fused programs have more operands than the lone reduction; too many are not held.
         most = min(most, _VECTORS[0])
