@@ -47,7 +47,7 @@ def _lines(x, k, w, b):
 
 
 IMAGES, LINES = ((2, 4, 6, 6), (4, 4, 3, 3), (4,), (4,)), ((2, 3, 5, 8), (8, 8), (8,), (8,))
-# The function, the shapes of its operands, and how many stored values of x's size it saves at least.
+# The function, its operands, and how many stored values of the size of x it saves at least.
 CASES = {
     "relu": (lambda *g: _images(calor.relu, *g), IMAGES, 2),
     "silu": (lambda *g: _images(lambda x: x * calor.sigmoid(x), *g), IMAGES, 2),

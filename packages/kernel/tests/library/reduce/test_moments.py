@@ -70,7 +70,13 @@ def test_batch_norm(shape, dtype, far, near, kind):
 
 
 # Channels that a cube of many units holds: of whole vectors, of single numbers, and too long.
-HELD = {(8, 3, 14, 14): 1, (3, 5, 7, 7): 1, (6, 40, 5, 3, 2): 1, (4, 2, 1, 8): 1, (40, 2, 60, 16): 3}
+HELD = {
+    (8, 3, 14, 14): 1,
+    (3, 5, 7, 7): 1,
+    (6, 40, 5, 3, 2): 1,
+    (4, 2, 1, 8): 1,
+    (40, 2, 60, 16): 3,
+}
 
 
 def _batch_norm_gradient(x, side, g, weight):

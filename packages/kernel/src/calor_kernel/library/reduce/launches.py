@@ -211,30 +211,31 @@ def _team(length: int, width: int, units: int, rows: int) -> int:
 def held_team(problem: Problem) -> tuple[int, int] | None:
     """Return the units of a row and their vectors; None if no team's registers suffice."""
     program, found, info = problem.program, problem.layout, problem.info
-    if not problem.many:
+    several = len(found.along.sizes) > 1
+    # Lines of a single pass are read once in any case.
+    if not problem.many or (several and problem.schedule.count == 1):
         return None
     pairs = zip(found.along.strides, problem.along, strict=True)
     if any(varies and s[-1] not in (0, 1) for s, varies in pairs):
         return None
     operands = sum(1 for o in program.operands if o.role == "along")
-    terms, width = found.along.count, _held_width(problem)
-    if len(found.along.sizes) > 1:
+    if several:
         # Masks take few registers.
         operands -= sum(1 for o in program.operands if o.role == "along" and o.dtype.kind == "bool")
     most = _HELD // (info.vector_bytes * max(operands, 1))
     if problem.schedule.count == 1:
-        # Lines of a single pass are read once in any case.
-        if len(found.along.sizes) > 1 or not any(program.fold(n).op.rounds for n in program.folds):
+        if not any(program.fold(n).op.rounds for n in program.folds):
             return None
         # Fused programs have more operands than the lone reduction; too many are not held.
         most = min(most, _VECTORS[0])
+    terms, width = found.along.count, _held_width(problem)
     capacity = 1
     while capacity <= _LONGEST:
         if terms <= capacity * width:
             for held in _VECTORS:
                 team = capacity // held
-                several = held == 1 or team >= _PLANE
-                if held <= most and several and 0 < team <= info.max_units:
+                whole = held == 1 or team >= _PLANE
+                if held <= most and whole and 0 < team <= info.max_units:
                     return team, held
         capacity *= 2
     return None
