@@ -56,6 +56,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "extremes": (lambda x: (x.max(1), calor.argmin(x, axis=0)), (X,)),
     "variance": (lambda x: calor.var(x, axis=1), (X,)),
     "softmax": (lambda x: calor.softmax(x, axis=-1), (X,)),
+    "batch norm": (
+        lambda x: nn.functional.batch_norm(x, None, None, training=True)[0],
+        (numbers(6, 5, 8, 8),),
+    ),
     "scan": (lambda x: calor.cumulative_sum(x, axis=1), (X,)),
     "sort": (lambda x: (calor.sort(x, axis=1), calor.argsort(x, axis=0)), (X,)),
     "product": (lambda x, y: x @ y, (numbers(9, 21), numbers(21, 13))),

@@ -163,8 +163,9 @@ def _explained(engine: Engine, graph: Graph) -> Explanation:
     from calor_kernel.planning.compiling import compile_body, fitting
     from calor_kernel.planning.control import FLOWS, ControlPlan
     from calor_kernel.planning.planner import Planner, cover
+    from calor_kernel.planning.recomputing import recomputing
 
-    graph, _ = fitting(engine, graph)
+    graph = recomputing(fitting(engine, graph)[0])
     if not any(node.op.name in FLOWS for node in graph.nodes):
         units = cover(graph, engine.fusers, engine.device.info)
         planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)

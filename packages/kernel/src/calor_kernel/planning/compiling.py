@@ -15,6 +15,7 @@ from calor_kernel.contract.work import Refusal, View
 from calor_kernel.planning.control import FLOWS, ControlPlan
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.planner import SOURCES
+from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.replanning import plan_anew
 from calor_kernel.planning.structure import structure_of
 
@@ -79,6 +80,7 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     known = engine.replanning.ready(graph)
     if known is not None:
         return known
+    graph = recomputing(graph)
     structure = structure_of(graph)
     if structure is not None:
         return engine.replanning.plan(graph, structure)

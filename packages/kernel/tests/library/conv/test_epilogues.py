@@ -49,6 +49,21 @@ CHAINS = {
         lambda x, w, a, r: calor.relu(conv(x, w, padding=1) * a + r),
         [(2, 64, 8, 8), (72, 64, 3, 3), (72, 1, 1), (2, 72, 8, 8)],
     ),
+    "depthwise, two results": (
+        lambda x, w, a, r: (
+            conv(x, w, padding=1, groups=6) * a,
+            functional.silu(conv(x, w, padding=1, groups=6) * a) + r,
+        ),
+        [(3, 6, 9, 7), (12, 1, 3, 3), (12, 1, 1), (3, 12, 9, 7)],
+    ),
+    "few filters": (
+        lambda x, w, b: calor.relu(conv(x, w, padding=1) + b),
+        [(2, 4, 17, 9), (3, 4, 3, 3), (3, 1, 1)],
+    ),
+    "few pixels, deep": (
+        lambda x, w, a, r: calor.relu(conv(x, w, padding=1) * a + r),
+        [(2, 256, 3, 3), (72, 256, 3, 3), (72, 1, 1), (2, 72, 3, 3)],
+    ),
     "one axis": (
         lambda x, w, b: calor.relu(functional.conv1d(x, w, padding=2) + b),
         [(2, 8, 33), (72, 8, 5), (72, 1)],
@@ -88,6 +103,10 @@ LABELS = {
     ("many units", "bias, few channels"): "conv tiled",
     ("many units", "scale, shift, residual"): "conv simt",
     ("many units", "pointwise"): "matmul patches",
+    ("many units", "depthwise, two results"): "conv blocks",
+    ("many units", "few filters"): "conv blocks",
+    ("fragments", "few pixels, deep"): "conv parts",
+    ("TMA", "few pixels, deep"): "conv parts",
     ("fragments", "scale, shift, residual"): "conv mma",
     ("TMA", "pointwise"): "matmul boxes",
     ("TMA", "deep"): "conv tma",

@@ -69,6 +69,47 @@ def test_batch_norm(shape, dtype, far, near, kind):
         assert len(launches) <= 3
 
 
+# Channels that a cube of many units holds: of whole vectors, of single numbers, and too long.
+HELD = {
+    (8, 3, 14, 14): 1,
+    (3, 5, 7, 7): 1,
+    (6, 40, 5, 3, 2): 1,
+    (4, 2, 1, 8): 1,
+    (40, 2, 60, 16): 3,
+}
+
+
+def _batch_norm_gradient(x, side, g, weight):
+    """The gradient of a batch norm with an activation, beside its sums."""
+    axes = (0, *range(2, x.ndim))
+    shape = (1, -1, *(1,) * (x.ndim - 2))
+    g = calor.where(side > 0, g, 0.0)
+    shift, scale = calor.sum(g, axis=axes), calor.sum(g * x, axis=axes)
+    count = x.size // x.shape[1]
+    inner = g - (shift.reshape(shape) + x * scale.reshape(shape)) / count
+    return shift, scale, inner * weight.reshape(shape)
+
+
+@pytest.mark.parametrize("shape", HELD, ids=str)
+@pytest.mark.parametrize("dtype", [float32, float64, bfloat16], ids=str)
+def test_channels_in_registers_are_read_once(shape, dtype):
+    rng = np.random.default_rng(0)
+    near = {"float32": 2e-5, "float64": 1e-12, "bfloat16": 4e-2}[dtype.name]
+    x, side, g = (rng.normal(size=shape).astype(dtype.numpy) for _ in "abc")
+    weight, bias = (rng.normal(size=shape[1]).astype(dtype.numpy) for _ in "ab")
+    found, launches = _run(_batch_norm, [x, side, weight, bias], MANY_UNITS)
+    for a, b in zip(found, _expected(x, side, weight, bias), strict=True):
+        np.testing.assert_allclose(a.astype(np.float64), b, rtol=near, atol=near)
+    if dtype is float32:
+        assert len(launches) == HELD[shape]
+    found, launches = _run(_batch_norm_gradient, [x, side, g, weight], MANY_UNITS)
+    wide = [one.astype(np.float64) for one in (x, side, g, weight)]
+    with calor.device("numpy"):
+        expected = [a.numpy() for a in _batch_norm_gradient(*map(calor.asarray, wide))]
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.astype(np.float64), b, rtol=near, atol=near * abs(b).max())
+
+
 @pytest.mark.parametrize("kind", INFOS)
 def test_constant_channels_have_no_negative_variance(kind):
     x = np.full((8, 3, 40, 40), 1e4 / 3, np.float32)

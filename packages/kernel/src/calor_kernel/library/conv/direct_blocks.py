@@ -19,6 +19,7 @@ from calor.dtypes import DType, uint32, uint64
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +116,12 @@ def direct_blocks(
     w_steps: Strides[kl.Number],
     c_steps: Strides[kl.Number],
     lines: tuple[Line[kl.Number], ...],
+    after: After | None,
     *,
     blocks: tuple[Block, Block],
     together: int,
     accumulate: DType,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute ``total`` blocks of a convolution or of an input gradient, one for each unit.
 
@@ -147,12 +150,18 @@ def direct_blocks(
                         for s, j in across:
                             acc[r, s] = multiply_add(weights[i][j], value, acc[r, s])
         to = c_steps.at(image, group) + output * c_steps.inner
+        ends = writer(epilogue, after, c, image)
         for r in kl.range(blocks[0].outputs):
             high = tops[0] * blocks[0].outputs + r
             for s in kl.range(blocks[1].outputs):
                 wide = tops[1] * blocks[1].outputs + s
                 if (high < lines[0].count) & (wide < lines[1].count):
-                    c[to + high * lines[0].c + wide * lines[1].c] = acc[r, s].to(c.dtype)
+                    pixel = high * lines[0].c + wide * lines[1].c
+                    if ends is None:
+                        c[to + pixel] = acc[r, s].to(c.dtype)
+                    else:
+                        channel = group * parts[1].divisor + output
+                        ends.write(to + pixel, acc[r, s], channel, pixel)
 
 
 @kl.kernel

@@ -22,8 +22,9 @@ from calor_kernel.library.conv.direct_blocks import (
 )
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
-from calor_kernel.library.conv.split_sums import WHOLE, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
 from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 
 _UNITS = 128
@@ -79,7 +80,10 @@ def _registers(problem: Correlation) -> int:
 def blocks_works(one: Convolution, request: Request) -> list[Work]:
     """Return the work of a problem that :func:`blocks_refusal` accepts."""
     steps = Steps()
-    (_weights if one.seen.by_weight else _pixels)(one.seen, steps, one.info)
+    if one.seen.by_weight:
+        _weights(one.seen, steps, one.info)
+    else:
+        _pixels(one.seen, steps, one.info, one.tail)
     return [steps.work()]
 
 
@@ -111,7 +115,7 @@ def _reach(view: View) -> int:
     return sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
 
 
-def _pixels(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
+def _pixels(p: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None) -> None:
     """Add the launch of a convolution or of an input gradient."""
     (images, groups, outputs), axes, dtype = p.leads, two_axes(p), p.a.dtype
     blocks = _blocks(axes, images.size * groups.size * outputs.size, info)
@@ -121,11 +125,12 @@ def _pixels(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
     index = kl.index_dtype(_reach(p.a), _reach(p.b), p.size, total + _UNITS)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     flops = 2 * p.size * p.terms // prod(axis.divide for axis in axes)
+    target, following = ending(Bound(Output(0), dtype), tail)
     steps.add(
             direct_blocks,
             Grid.line(-(-total // _UNITS), _UNITS, info.planes[0], index),
             Effort(f"conv blocks {blocks[0].outputs}x{blocks[1].outputs}", flops, nbytes),
-            x=operand(0, p.a), w=operand(1, p.b), c=Bound(Output(0), dtype),
+            x=operand(0, p.a), w=operand(1, p.b), c=target,
             total=total, depth=p.depth.size, parts=[groups.size, outputs.size, *counts],
             x_steps=Strides(images.a, groups.a, p.depth.a),
             w_steps=Strides(groups.b, outputs.b, p.depth.b), c_steps=Strides(*strides[:3]),
@@ -134,7 +139,7 @@ def _pixels(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
                 for a, to in zip(axes, strides[3:], strict=True)
             ],
             blocks=blocks, accumulate=accumulator(dtype),
-            together=next(n for most, n in _TOGETHER if _registers(p) <= most),
+            together=next(n for most, n in _TOGETHER if _registers(p) <= most), **following,
         )  # fmt: skip
 
 

@@ -267,7 +267,9 @@ def _of_pixels(
                 plan=plan, pairs=pairs, halves=halves, ragged=outputs.size % plan.rows != 0,
                 **following,
             )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
+    image = outputs.size, axes[0].count * axes[1].count
+    sizes = (1, 1, p.size, part_step)
+    launch_sum(steps, target, dtype, sizes, splits, part_step, info, tail, image)
     return steps.work()
 
 

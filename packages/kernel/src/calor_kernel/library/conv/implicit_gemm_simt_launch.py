@@ -333,7 +333,9 @@ def _of_pixels(
                 ],
                 plan=plan, even=block == plan.depth, run=run, **following,
             )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, p.size, part_step), splits, part_step, info)
+    image = outputs.size, axes[0].count * axes[1].count
+    sizes = (1, 1, p.size, part_step)
+    launch_sum(steps, target, dtype, sizes, splits, part_step, info, tail, image)
     return steps.work()
 
 

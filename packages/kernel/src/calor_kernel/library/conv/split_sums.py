@@ -15,7 +15,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Output
-from calor_kernel.library.gemm.epilogue import Tail
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail, Writer
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
@@ -37,15 +37,19 @@ def add_transposed(
     splits: kl.Size,
     groups: kl.Size,
     part_step: kl.Size,
+    shape: tuple[kl.FastDivmod, ...],
+    after: After | None,
     *,
     wide: int,
     held: int,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Add parts of (row, tap, channel) to (row, channel, tap): channels from x, a row from y.
 
     ``room``: the channels of a tap in the parts; those from ``channels`` on are left out. ``wide``:
     accesses of a tap in a cube. ``groups`` of units share the parts, and shared memory has ``held``
-    accesses for all of them.
+    accesses for all of them. ``shape``: for an epilogue, the channels and pixels of an image; rows
+    and taps are one then.
     """
     first, row, unit = kl.cube_position(0) * (wide * WHOLE), kl.cube_position(1), kl.unit_index()
     # One more access lies between taps, so that those of a channel meet different banks.
@@ -81,7 +85,11 @@ def add_transposed(
         total = sums[place]
         for group in kl.range(1, groups):
             total = total + sums[place + group * taps * (pitch * WHOLE)]
-        c[to + e] = total.to(c.dtype)
+        if epilogue is None or after is None:
+            c[to + e] = total.to(c.dtype)
+        else:
+            image, channel, pixel = kl.unravel(first + e, (0, *shape))
+            Writer(epilogue, after, c, image).write(first + e, total, channel, pixel)
 
 
 def ending(target: Bound, tail: Tail | None, count: int = 1) -> tuple[Bound, dict[str, object]]:
@@ -109,11 +117,14 @@ def launch_sum(
     splits: int,
     part_step: int,
     info: DeviceInfo,
+    tail: Tail | None = None,
+    image: tuple[int, int] = (1, 1),
 ) -> None:
     """Add the launch that adds parts, unless sums went to the result.
 
     ``sizes``: rows, taps, channels, and the room of a tap for channels. The room and ``part_step``,
-    the stride of parts, are whole accesses.
+    the stride of parts, are whole accesses. ``tail``: the epilogue of sums in the result's layout,
+    with the channels and pixels of an ``image``.
     """
     if isinstance(parts.place, Output):
         return
@@ -126,13 +137,15 @@ def launch_sum(
     count = rows * taps * channels
     nbytes = count * (splits * float32.itemsize + dtype.itemsize)
     cubes = (-(-channels // (wide * WHOLE)), rows, 1)
+    target, following = ending(Bound(Output(0), dtype), tail)
     steps.add(
             add_transposed,
             Grid(cubes, (_UNITS, 1, 1), info.planes[0], index),
             Effort("conv parts", count * splits, nbytes),
-            parts=parts.aligned(ALIGN), c=Bound(Output(0), dtype), room=Multiple(room, WHOLE),
+            parts=parts.aligned(ALIGN), c=target, room=Multiple(room, WHOLE),
             channels=channels, taps=taps, splits=splits, groups=groups,
             part_step=Multiple(part_step, WHOLE), held=held, wide=wide,
+            shape=() if tail is None else image, **following,
         )  # fmt: skip
 
 

@@ -39,6 +39,8 @@ from calor_kernel.library.steps import redirected
 SIBLINGS: Final = "elementwise_siblings"
 # Bytes of values that wait for their siblings' nodes.
 _WAITING: Final = 32 << 20
+# Bytes that all siblings move so that a launch alone costs more.
+_FEW: Final = 1 << 20
 _Operands = tuple[tuple[int, Path], ...]
 
 
@@ -272,6 +274,13 @@ def _group(
     flops = sum(graph.specs[c.group.outputs[0]].size for c in chains) * len(expression.steps)
     cost = ceilings.seconds(moved(graph, read, outputs), flops)
     attributes = {"expression": expression, "members": members}
-    # Inner values are rather computed with what they come from or lead to.
-    inner = not links.wanted.issuperset(outputs)
+    # Inner values are rather computed with what they come from or lead to. Few numbers of inputs
+    # alone, such as the scales of norms in inference, come from nothing, and cost only a launch.
+    few = moved(graph, read, outputs) <= _FEW and all(_is_given(links, v) for v in read)
+    inner = not links.wanted.issuperset(outputs) and not few
     return Group(nodes, SIBLINGS, tuple(read), tuple(outputs), cost, attributes, spare=inner)
+
+
+def _is_given(links: Links, value: int) -> bool:
+    """Return whether a value is an input of the graph or a constant."""
+    return value not in links.maker or not links.graph.nodes[links.maker[value]].inputs

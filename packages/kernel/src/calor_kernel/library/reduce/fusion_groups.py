@@ -79,9 +79,9 @@ class Search(Links):
 
     @once
     def _move(self, number: int) -> Node | None:
-        """Return a node if it is a movement op."""
+        """Return a node if it is a movement op; a barrier keeps what follows it from groups."""
         node = self.graph.nodes[number]
-        if node.op.name not in MOVEMENTS or len(node.inputs) != 1:
+        if node.op.name not in MOVEMENTS or len(node.inputs) != 1 or node.op.name == "barrier":
             return None
         x, result = self.graph.specs[node.inputs[0]], self.graph.specs[node.outputs[0]]
         if x.dtype is not result.dtype:

@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from calor.dtypes import uint32
+from calor.dtypes import int64, uint32
+from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice, exceeds, greatest, least
 from calor_kernel.contract.launching import Bound, Grid, Typed
-from calor_kernel.contract.work import Flags, Launch
+from calor_kernel.contract.work import Flags, Launch, View
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
 from calor_kernel.library.reduce.job import Problem, Strides
@@ -66,7 +67,10 @@ def rows_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
         one = plan.transposed or len(found.along.sizes) > 1 or -1 in plan.steps[: len(job.sources)]
         together = 1 if one else plan.together
         plan = replace(plan, split=True, together=together, transposed=False)
-    units, turns = plan.team, 1
+    units, turns, index = plan.team, 1, int64
+    if team is not None and len(found.along.sizes) > 1:
+        # Each vector's line is a division, which takes long in 64 bits.
+        index = kl.index_dtype(*(_span(placed.view) for placed in job.placed))
     if problem.many:
         units = max(min(128, info.max_units), plan.team)
         cubes = -(-rows // (units // plan.team))
@@ -78,12 +82,18 @@ def rows_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
         cubes = -(-rows // turns)
     return problem.launch(
         reduce_rows,
-        Grid.line(cubes, units, info.planes[0] if units > 1 else 1),
+        Grid.line(cubes, units, info.planes[0] if units > 1 else 1, index),
         program,
         over=Rows(rows, turns, parts, chunk, found.kept.sizes, found.along.sizes),
         views=tuple(problem.views(parts)),
         plan=plan,
     )
+
+
+def _span(view: View) -> int:
+    """Return the elements of memory that a view spans, and at least those that it has."""
+    reach = sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
+    return greatest(reach, view.size)
 
 
 def _streaming(problem: Problem, plan: RowPlan) -> RowPlan:
@@ -201,25 +211,31 @@ def _team(length: int, width: int, units: int, rows: int) -> int:
 def held_team(problem: Problem) -> tuple[int, int] | None:
     """Return the units of a row and their vectors; None if no team's registers suffice."""
     program, found, info = problem.program, problem.layout, problem.info
-    if not problem.many or len(found.along.sizes) > 1:
+    several = len(found.along.sizes) > 1
+    # Lines of a single pass are read once in any case.
+    if not problem.many or (several and problem.schedule.count == 1):
         return None
     pairs = zip(found.along.strides, problem.along, strict=True)
     if any(varies and s[-1] not in (0, 1) for s, varies in pairs):
         return None
     operands = sum(1 for o in program.operands if o.role == "along")
+    if several:
+        # Masks take few registers.
+        operands -= sum(1 for o in program.operands if o.role == "along" and o.dtype.kind == "bool")
     most = _HELD // (info.vector_bytes * max(operands, 1))
     if problem.schedule.count == 1:
         if not any(program.fold(n).op.rounds for n in program.folds):
             return None
         # Fused programs have more operands than the lone reduction; too many are not held.
         most = min(most, _VECTORS[0])
+    terms, width = found.along.count, _held_width(problem)
     capacity = 1
     while capacity <= _LONGEST:
-        if found.along.sizes[-1] <= capacity * problem.width:
+        if terms <= capacity * width:
             for held in _VECTORS:
                 team = capacity // held
-                several = held == 1 or team >= _PLANE
-                if held <= most and several and 0 < team <= info.max_units:
+                whole = held == 1 or team >= _PLANE
+                if held <= most and whole and 0 < team <= info.max_units:
                     return team, held
         capacity *= 2
     return None
@@ -227,13 +243,39 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
 
 def _holding(problem: Problem, team: tuple[int, int]) -> RowPlan:
     """Return the plan of rows in registers."""
-    found, steps, width = problem.layout, _steps(problem), problem.width
-    even = found.along.sizes[-1] % width == 0
+    width, several = _held_width(problem), len(problem.layout.along.sizes) > 1
+    even = several or _is_even(problem)
+    alike = _alike(problem) if several else ()
+    return RowPlan(_steps(problem), width, team=team[0], held=team[1], even=even, alike=alike)
+
+
+def _alike(problem: Problem) -> tuple[int, ...]:
+    """Return for each view the first one with the same strides, which are those of its offsets."""
+    strides = list(problem.views())
+    return tuple(
+        next(j for j in range(k + 1) if strides[j] == strides[k]) for k in range(len(strides))
+    )
+
+
+def _held_width(problem: Problem) -> int:
+    """Return the width of vectors in registers; along several axes none crosses a line's end."""
+    several = len(problem.layout.along.sizes) > 1
+    return 1 if several and not _is_even(problem) else problem.width
+
+
+def _is_even(problem: Problem) -> bool:
+    """Return whether the last axis of rows is whole, aligned vectors in each view."""
+    found, width = problem.layout, problem.width
+    if found.along.sizes[-1] % width:
+        return False
+    steps = _steps(problem)
     for k, placed in enumerate(problem.job.placed):
         if problem.along[k] and steps[k]:
-            places = (placed.memory.offset + placed.view.offset, *found.kept.strides[k])
-            even = even and all(place % width == 0 for place in places)
-    return RowPlan(steps, width, team=team[0], held=team[1], even=even)
+            lines = (*found.kept.strides[k], *found.along.strides[k][:-1])
+            places = (placed.memory.offset + placed.view.offset, *lines)
+            if any(place % width for place in places):
+                return False
+    return True
 
 
 def is_across(problem: Problem) -> bool:

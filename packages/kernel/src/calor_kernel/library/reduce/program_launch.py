@@ -124,6 +124,9 @@ class _Plan(Steps):
             return False
         rows, terms = problem.layout.kept.count, problem.layout.along.count
         size = problem.program.itemsize
+        if problem.many and len(problem.job.axes) > 1 and moments_of(problem.schedule):
+            # By pieces, a mean and a variance take one reading instead of two.
+            return exceeds(rows * terms * size, _WHOLE)
         return divided(self.info, rows, rows * terms * size, terms, size)[0] > 1
 
     def _stages(self, problem: Problem) -> None:

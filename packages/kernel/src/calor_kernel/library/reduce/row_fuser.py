@@ -46,14 +46,15 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
 
     ``operands``: the input of each operand in memory. ``numbers``: the program's scalars.
     """
-    program: Program = request.attributes["program"]
     shape, axes = request.attributes["shape"], request.attributes["axes"]
+    views = [request.inputs[k] for k in request.attributes["operands"]]
+    program = with_rows(request.attributes["program"], views, axes)
     rows = tuple(n for a, n in enumerate(shape) if a not in axes)
     sources = []
     for number, k in zip(program.memory, request.attributes["operands"], strict=True):
         view = request.inputs[k]
         if program.operands[number].role == "row":
-            view = as_rows(view, rows)
+            view = as_rows(view, rows) if view.shape != shape else without(view, axes)
         sources.append(Placed(Input(k), view))
     along = Schedule(program).along
     targets = [
@@ -63,6 +64,26 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
     numbers = request.attributes["numbers"]
     job = Job(shape, axes, tuple(sources), tuple(targets), numbers, "rows.program")
     return [planned(program, job, request.info)]
+
+
+def with_rows(program: Program, views: Sequence[View], axes: Sequence[int]) -> Program:
+    """Return a program in which operands that are the same along each row are one value a row."""
+    operands = list(program.operands)
+    for number, view in zip(program.memory, views, strict=True):
+        if operands[number].role == "along" and all(view.strides[a] == 0 for a in axes):
+            operands[number] = replace(operands[number], role="row")
+    made = replace(program, operands=tuple(operands))
+    # What varies along rows must do so still where it is reduced, written or kept.
+    places = {*made.results, *made.kept, *(made.fold(n).operands[0] for n in made.folds)}
+    before, after = Schedule(program).along, Schedule(made).along
+    return made if all(before[n] == after[n] for n in places) else program
+
+
+def without(view: View, axes: Sequence[int]) -> View:
+    """Return a view without axes."""
+    left = [a for a in range(len(view.shape)) if a not in axes]
+    shape, strides = (tuple(s[a] for a in left) for s in (view.shape, view.strides))
+    return View(shape, strides, view.dtype, view.offset)
 
 
 def as_rows(view: View, rows: tuple[int, ...]) -> View:

@@ -37,7 +37,8 @@ class RowPlan:
     whether one value a row is a vector over the rows computed together, as many as lanes.
     ``short``: whether rows are shorter than a vector. ``held``: vectors of a row in each unit of a
     team whose registers hold it, 0 for rows in memory. ``even``: whether rows are whole, aligned
-    vectors.
+    vectors. ``alike``: for each view the first one with its strides, which has the same offsets; ()
+    if rows have one axis.
     """
 
     steps: tuple[int, ...]
@@ -58,6 +59,7 @@ class RowPlan:
     held: int = 0
     even: bool = False
     lines: int = 1
+    alike: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

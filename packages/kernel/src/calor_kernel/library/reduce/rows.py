@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.library.elementwise.values import lanes, load, store
+from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Program, evaluated, real
 from calor_kernel.library.reduce.reduction_ops import over_each, over_team
@@ -207,7 +208,7 @@ def one_vector(run: Run, totals: Sequence[Total], u: int, at: Vector) -> None:
 def held_row(run: Run, row: kl.Number, inside: kl.Mask) -> None:
     """Compute a row in the registers of a team."""
     run.begin([row])
-    held = _Held(run, kl.unit_position() % run.plan.team * run.plan.width, run.lengths[-1])
+    held = _Held(run, kl.unit_position() % run.plan.team * run.plan.width)
     for walk in range(run.schedule.count):
         held.write(walk)
         for number in run.schedule.folds(walk):
@@ -218,30 +219,63 @@ def held_row(run: Run, row: kl.Number, inside: kl.Mask) -> None:
 
 
 class _Held:
-    """A unit's vectors of a row, and the values computed from each."""
+    """A unit's vectors of a row, and the values computed from each.
 
-    def __init__(self, run: Run, first: kl.Number, length: kl.Number) -> None:
-        plan = run.plan
-        self.run, self.length = run, length
+    Along several axes, ``lines`` has the start of each vector's line in each view, and the vector's
+    position in the line.
+    """
+
+    def __init__(self, run: Run, first: kl.Number) -> None:
+        plan, sizes = run.plan, run.over.lengths
+        self.run, self.length = run, run.lengths[-1]
+        for n in sizes[:-1]:
+            self.length = self.length * n
         self.places = [first + v * (plan.team * plan.width) for v in range(plan.held)]
+        self.lines: list[tuple[Sequence[kl.Index], kl.Number]] = []
         self.known: list[dict[int, kl.Number]] = [{} for _ in self.places]
         # All loads are issued before the first wait.
-        for number in run.memory:
-            if run.program.operands[number].role == "along":
-                for v in range(plan.held):
+        for v, place in enumerate(self.places):
+            self.lines.append(self._line(place) if len(sizes) > 1 else (run.starts[0], place))
+            for number in run.memory:
+                if run.program.operands[number].role == "along":
                     self.known[v][number] = self.read(number, v)
+
+    @exactly
+    def _line(self, place: kl.Number) -> tuple[Sequence[kl.Index], kl.Number]:
+        """Return the starts of a position's line, and the position in it; the last one beyond."""
+        run, sizes = self.run, self.run.over.lengths
+        position = kl.unravel(kl.min(place, kl.max(self.length, 1) - 1), sizes)
+        starts: list[kl.Index] = []
+        for k, (start, view) in enumerate(zip(run.starts[0], run.views, strict=True)):
+            first = run.plan.alike[k]
+            if first < k:
+                starts.append(starts[first])
+            else:
+                along = kl.offset_of(position[:-1], view.along[:-1]) if view.along else 0
+                starts.append(start + along)
+        return starts, position[-1]
 
     def total(self, number: int) -> kl.Number:
         """Return a reduction of the row, the same in each unit of the team."""
-        plan, fold = self.run.plan, self.run.program.fold(number)
-        op, nothing = fold.op, fold.op.neutral(plan.width)
-        parts = []
-        for v, place in enumerate(self.places):
-            value = self.value(fold.operands[0], v)
-            rest = self.length - place
-            inside = rest > 0 if plan.even else lanes(plan.width, rest) < rest
-            parts.append(kl.select(inside, value, nothing))
-        return over_team(op, op.over_lanes(op.tree(parts)), plan.team)
+        op = self.run.program.fold(number).op
+        return over_team(
+            op, op.over_lanes(self._joined(number, 0, len(self.places))), self.run.plan.team
+        )
+
+    @exactly
+    def _joined(self, number: int, first: int, count: int) -> kl.Number:
+        """Return a reduction over a power of two of vectors, neighbours first.
+
+        A pair is joined before the next one is computed, which takes few registers.
+        """
+        fold, plan = self.run.program.fold(number), self.run.plan
+        if count > 1:
+            half = count // 2
+            left, right = (self._joined(number, at, half) for at in (first, first + half))
+            return fold.op.combine(left, right)
+        value, rest = self.value(fold.operands[0], first), self.length - self.places[first]
+        inside = rest > 0 if plan.even else lanes(plan.width, rest) < rest
+        return kl.select(inside, value, fold.op.neutral(plan.width))
 
     def value(self, number: int, v: int) -> kl.Number:
         """Return a value of the program along the row, for a unit's vector ``v``."""
@@ -250,23 +284,22 @@ class _Held:
 
     def read(self, number: int, v: int) -> kl.Number:
         """Return an operand's vector; lanes beyond the row's end are undefined."""
-        run, place = self.run, self.places[v]
-        view, rest = run.memory.index(number), self.length - place
+        run, (starts, place) = self.run, self.lines[v]
+        view, rest = run.memory.index(number), self.length - self.places[v]
         if run.plan.even and run.plan.steps[view] == 1:
             source, dtype = run.sources[number], run.program.dtype(number)
-            at = run.starts[0][view] + place
-            return _whole_vector(source, dtype, at, run.plan.width, rest)
+            return _whole_vector(source, dtype, starts[view] + place, run.plan.width, rest)
         # A single value is read from the start of the row, which exists.
-        return run.read(number, Vector(0, 0, run.starts[0], place, rest))
+        return run.read(number, Vector(0, 0, starts, place, rest))
 
     def write(self, walk: int) -> None:
         """Write the values along the row that a pass computes."""
         run = self.run
         for k, n in run.schedule.written(walk):
-            dtype, at = run.program.dtype(n), run.starts[0][run.count + k]
-            for v, place in enumerate(self.places):
-                rest = self.length - place
-                _put(run.targets[k], dtype, at + place, self.value(n, v), rest, run.plan.even)
+            dtype = run.program.dtype(n)
+            for v, (starts, place) in enumerate(self.lines):
+                at, rest = starts[run.count + k] + place, self.length - self.places[v]
+                _put(run.targets[k], dtype, at, self.value(n, v), rest, run.plan.even)
 
 
 @kl.helper

@@ -144,11 +144,12 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         weights = weights_of(seen, x.room, plan.depth, steps, info)
         target = target_of(steps, problem.a.dtype, splits * step if splits > 1 else 0)
         (phase,) = phases_of(seen, weights)
-        tail = one.tail if splits == 1 and part is None else None
+        tail = one.tail if part is None else None
         steps.launches.append(
             _launch(phase.problem, form, splits, step, x, weights, target, info, tail)
         )
-        launch_sum(steps, target, problem.a.dtype, (1, 1, problem.size, step), splits, step, info)
+        sizes, image = (1, 1, problem.size, step), (problem.leads[2].size, form.plane)
+        launch_sum(steps, target, problem.a.dtype, sizes, splits, step, info, tail, image)
         name = f"boxes {_title(plan)}{f' in {splits}' if splits > 1 else ''}"
         yield replace(steps.work(), variant=name, group=int(few or made not in likely))
 

@@ -1,0 +1,266 @@
+"""Values of a norm that its gradient computes again, so that they are not stored for it.
+
+Requirements: a standardization reads x, and its gradient reads the standardized values and often a
+mask of an activation that follows. Stored, each is one more write of x's size. Both are elementwise
+in x with numbers of rows, and x lies in memory anyway, as what the node before the norm wrote. So
+the readers that come later get copies of those nodes, which a fuser joins to them; the operations,
+and so the numbers, are the same. No more bytes are kept than before: x stays for all that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from calor.graph.attributes import Scalar, exact_items
+from calor.graph.graph import Builder, Graph, Node
+from calor.graph.op import Op
+from calor.ops.base import TABLE
+from calor.specs import Spec, spec
+from calor_kernel.contract.movement import MOVEMENTS
+from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.library.reduce.fusion_groups import FOLDS
+
+_NORM: Final = "standardize"
+_SOURCES: Final = ("full", "constant", "iota")
+# A value of at most this share of x's size is read with it, and not stored for it.
+_SMALL: Final = 8
+# The ops of which a norm's rate is made.
+_OF_ROWS: Final = frozenset(("full", "add", "sqrt", "div"))
+
+
+@dataclass
+class _Norm:
+    """A standardization, and what follows it elementwise.
+
+    ``chain``: for each value that is elementwise in x, its node. ``late``: for each of those that
+    is computed again, the nodes that read it later; ``apart``: those of them whose results are
+    reduced along other axes than the norm's, which is another launch with copies of its own.
+    """
+
+    node: Node
+    chain: dict[int, Node] = field(default_factory=dict)
+    late: dict[int, list[int]] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)
+
+
+def recomputing(graph: Graph) -> Graph:
+    """Return the graph in which late readers of norms have copies of the nodes that lead to them.
+
+    The graph itself where there are none.
+    """
+    norms = [_Norm(node) for node in graph.nodes if node.op.name == _NORM]
+    if not norms:
+        return graph
+    search = _Search(graph, norms)
+    found = [norm for norm in norms if search.settle(norm)]
+    return _rewritten(graph, found) if found else graph
+
+
+class _Search:
+    """A graph, and the norms on which each value depends, as bits."""
+
+    def __init__(self, graph: Graph, norms: Sequence[_Norm]) -> None:
+        self.graph = graph
+        self.readers: dict[int, list[int]] = {}
+        self.bits = {norm.node.outputs[0]: 1 << place for place, norm in enumerate(norms)}
+        # Norms on which a value depends at all, and by a path with a node that is no link.
+        after, self.beyond = [0] * len(graph.specs), [0] * len(graph.specs)
+        # What each value is without movement ops.
+        self.behind = list(range(len(graph.specs)))
+        self.free: set[int] = set()
+        for number, node in enumerate(graph.nodes):
+            for value in dict.fromkeys(node.inputs):
+                self.readers.setdefault(value, []).append(number)
+            all_of = beyond = 0
+            for value in node.inputs:
+                all_of |= after[value]
+                beyond |= self.beyond[value]
+            own = self.bits.get(node.outputs[0], 0) if node.outputs else 0
+            for value in node.outputs:
+                after[value] = all_of | own
+                self.beyond[value] = beyond if _links(node) else all_of
+                if node.op.name in MOVEMENTS and len(node.inputs) == 1:
+                    self.behind[value] = self.behind[node.inputs[0]]
+                elif node.op.name in _SOURCES:
+                    self.free.add(value)
+        self.wanted = frozenset(graph.outputs)
+
+    def settle(self, norm: _Norm) -> bool:
+        """Find what is computed again; return whether that stores fewer bytes."""
+        graph, (x,) = self.graph, norm.node.inputs
+        todo, seen = [norm.node.outputs[0]], set[int]()
+        norm.chain[todo[0]] = norm.node
+        while todo:
+            value = todo.pop()
+            for number in self.readers.get(value, ()):
+                node = graph.nodes[number]
+                if number not in seen and self._follows(norm, node):
+                    seen.add(number)
+                    norm.chain[node.outputs[0]] = node
+                    todo.append(node.outputs[0])
+        for value in norm.chain:
+            late = self._late(norm, value)
+            if late:
+                norm.late[value] = late
+            norm.apart.update(number for number in late if self._apart(norm, number))
+        saved = sum(graph.specs[value].nbytes for value in norm.late)
+        return bool(saved >= graph.specs[x].nbytes)
+
+    def _follows(self, norm: _Norm, node: Node) -> bool:
+        """Return whether a node is elementwise in a norm's values and in numbers of rows."""
+        specs, (x,) = self.graph.specs, norm.node.inputs
+        if (
+            not _links(node)
+            or specs[node.outputs[0]].size != specs[x].size
+            or self._later(norm, node)
+        ):
+            return False
+        return all(v in norm.chain or self._is_small(v, specs[x].size) for v in node.inputs)
+
+    def _is_small(self, value: int, size: int) -> bool:
+        source = self.behind[value]
+        return source in self.free or self.graph.specs[source].size * _SMALL <= size
+
+    def _later(self, norm: _Norm, node: Node) -> bool:
+        """Return whether a node waits for others than links that read the norm's values."""
+        own = self.bits[norm.node.outputs[0]]
+        return any(self.beyond[v] & own for v in node.inputs)
+
+    def _late(self, norm: _Norm, value: int) -> list[int]:
+        """Return the later readers of a value, none if it is stored for others anyway."""
+        if value in self.wanted:
+            return []
+        found = []
+        for number in self.readers.get(value, ()):
+            node = self.graph.nodes[number]
+            if self._later(norm, node):
+                found.append(number)
+                if not _links(node) and node.op.name not in FOLDS:
+                    return []
+            elif not _links(node):
+                return []
+        return found
+
+    def _apart(self, norm: _Norm, number: int) -> bool:
+        """Return whether what a node makes is reduced along other axes than the norm's."""
+        axes = norm.node.attributes["axes"]
+        reads = [
+            self.graph.nodes[r]
+            for v in self.graph.nodes[number].outputs
+            for r in self.readers.get(v, ())
+        ]
+        folds = [node for node in (*reads, self.graph.nodes[number]) if node.op.name in FOLDS]
+        return any(node.attributes["axes"] != axes for node in folds)
+
+
+def _links(node: Node) -> bool:
+    """Return whether a node is elementwise, only moves its operand, or makes a constant."""
+    return node.op.name in ROWS or node.op.name in MOVEMENTS or node.op.name in _SOURCES
+
+
+def _rewritten(graph: Graph, norms: Sequence[_Norm]) -> Graph:
+    """Return the graph with copies before the first node that reads each."""
+    of: dict[int, list[tuple[_Norm, int]]] = {}
+    for norm in norms:
+        for value, readers in norm.late.items():
+            for number in readers:
+                of.setdefault(number, []).append((norm, value))
+    writer = _Writer(graph, {norm.node.outputs[0] for norm in norms})
+    for number, node in enumerate(graph.nodes):
+        pairs = of.get(number, ())
+        writer.add(node, {v: writer.copied(norm, v, number in norm.apart) for norm, v in pairs})
+    return writer.builder.build([writer.numbers[o] for o in graph.outputs])
+
+
+class _Writer:
+    """Writes a graph with copies; ``heads``: the first values of the norms that have some."""
+
+    def __init__(self, graph: Graph, heads: Collection[int]) -> None:
+        self.graph, self.heads, self.builder = graph, heads, Builder()
+        self.numbers = {
+            i: self.builder.input(graph.specs[i], i in graph.host) for i in graph.inputs
+        }
+        self.rates: dict[int, int] = {}
+        self.again: dict[tuple[int, bool], int] = {}
+        # What was made of numbers of rows, which a gradient computes as well.
+        self.known: dict[object, int] = {}
+
+    def add(self, node: Node, instead: dict[int, int]) -> None:
+        """Add a node that reads other values instead of some."""
+        if node.op.name in _OF_ROWS and not instead:
+            (value,), read = node.outputs, [self.numbers[v] for v in node.inputs]
+            like = self.graph.specs[value]
+            self.numbers[value] = self.made(node.op, read, node.attributes, like)
+            return
+        known = {**self.numbers, **instead} if instead else self.numbers
+        self.builder.take(self.graph, [node], known)
+        self.numbers.update((v, known[v]) for v in node.outputs)
+        if node.outputs and node.outputs[0] in self.heads:
+            self.rates[node.outputs[0]] = self._rate(node)
+
+    def made(self, op: Op, read: Sequence[int], attributes: Mapping[str, Any], like: Spec) -> int:
+        """Return the result of a node, which is added unless there is an equal one."""
+        key = op, tuple(read), exact_items(attributes), like
+        if key not in self.known:
+            (self.known[key],) = self.builder.add(op, read, attributes, [like])
+        return self.known[key]
+
+    def copied(self, norm: _Norm, value: int, apart: bool) -> int:
+        """Add the copies of the nodes that lead from x to a value, and return the copy's number.
+
+        ``apart``: whether they are those of another launch than the norm's gradient.
+        """
+        key = value, apart
+        if key in self.again:
+            return self.again[key]
+        node, specs = norm.chain[value], self.graph.specs
+        if node is norm.node:
+            self.again[key] = self._standardized(node)
+            return self.again[key]
+        read = [
+            self.copied(norm, v, apart) if v in norm.chain else self.numbers[v] for v in node.inputs
+        ]
+        (self.again[key],) = self.builder.add(node.op, read, node.attributes, [specs[value]])
+        return self.again[key]
+
+    def _rate(self, node: Node) -> int:
+        """Add 1 / sqrt(variance + eps)."""
+        like = self.graph.specs[node.outputs[2]]
+
+        def add(name: str, *read: int, **attributes: object) -> int:
+            return self.made(TABLE[name], read, attributes, like)
+
+        def number(given: float) -> int:
+            value = Scalar(like.dtype.name, like.dtype.numpy.type(given).tobytes())
+            return add("full", value=value, shape=like.shape, dtype=like.dtype)
+
+        deviation = add("add", self.numbers[node.outputs[2]], number(node.attributes["eps"]))
+        return add("div", number(1), add("sqrt", deviation))
+
+    def _standardized(self, node: Node) -> int:
+        """Add (x - mean) * rate."""
+        (x,), (y, mean, _) = node.inputs, node.outputs
+        whole, rows = self.graph.specs[y], self.graph.specs[mean]
+        wide, axes = spec(whole.shape, rows.dtype), node.attributes["axes"]
+
+        def add(name: str, *read: int, like: Spec, **attributes: object) -> int:
+            (made,) = self.builder.add(TABLE[name], read, attributes, [like])
+            return made
+
+        def spread(value: int) -> int:
+            # A barrier keeps the copies from the norm's own group.
+            value = add("barrier", value, like=rows)
+            shape = tuple(1 if a in axes else n for a, n in enumerate(whole.shape))
+            value = add("reshape", value, like=spec(shape, rows.dtype), shape=shape)
+            return add("expand", value, like=wide, shape=whole.shape)
+
+        x = add("barrier", self.numbers[x], like=whole)
+        if whole.dtype is not rows.dtype:
+            x = add("cast", x, like=wide, dtype=rows.dtype)
+        centred = add("sub", x, spread(self.numbers[mean]), like=wide)
+        made = add("mul", centred, spread(self.rates[y]), like=wide)
+        if whole.dtype is not rows.dtype:
+            made = add("cast", made, like=whole, dtype=whole.dtype)
+        return made

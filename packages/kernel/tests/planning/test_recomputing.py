@@ -1,0 +1,109 @@
+"""Are values of norms computed again by their gradients the same, and no longer stored?"""
+
+import numpy as np
+import pytest
+
+import calor
+from calor.dtypes import bfloat16, float32
+from calor.ops.base import table
+from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_kernel.library.elementwise import ElementwiseFuser
+from calor_kernel.library.reduce import RowFuser
+from calor_kernel.planning import compiling
+from calor_kernel.planning.recomputing import recomputing
+from calor_kernel.runtime.backend import KernelBackend
+
+CONV = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+
+
+def _norm(x, w, b, axes):
+    made = table()["standardize"](x, axes=axes, eps=1e-5)[0]
+    shape = (1, -1, 1, 1) if axes[0] == 0 else (-1,)
+    return made * w.reshape(shape) + b.reshape(shape)
+
+
+def _gradients(function):
+    def run(*given):
+        return calor.grad(lambda *g: (function(*g) ** 2).sum(), argnums=(0, 1, 2))(*given)
+
+    return run
+
+
+def _images(activation, x, k, w, b):
+    made = table()["conv"](activation(_norm(x, w, b, (0, 2, 3))), k, **CONV)
+    return table()["conv"](made, k, **CONV)
+
+
+def _added(x, k, w, b):
+    """A norm whose result is added to what does not depend on it, and then masked."""
+    side = table()["conv"](x, k, **CONV)
+    made = calor.relu(_norm(side, w, b, (0, 2, 3)) + _norm(x, b, w, (0, 2, 3)))
+    return table()["conv"](made, k, **CONV)
+
+
+def _lines(x, k, w, b):
+    """A norm along the last axis, before a product."""
+    return calor.tanh(_norm(x, w, b, (3,)) @ k)
+
+
+IMAGES, LINES = ((2, 4, 6, 6), (4, 4, 3, 3), (4,), (4,)), ((2, 3, 5, 8), (8, 8), (8,), (8,))
+# The function, its operands, and how many stored values of the size of x it saves at least.
+CASES = {
+    "relu": (lambda *g: _images(calor.relu, *g), IMAGES, 2),
+    "silu": (lambda *g: _images(lambda x: x * calor.sigmoid(x), *g), IMAGES, 2),
+    "added": (_added, IMAGES, 2),
+    "lines": (_lines, LINES, 1),
+}
+
+
+def _graph(case, dtype):
+    function, shapes, _ = CASES[case]
+    with calor.device("numpy"):
+        return calor.trace(_gradients(function), *(calor.zeros(s, dtype=dtype) for s in shapes))
+
+
+def _run(graph, arrays):
+    fusers = RowFuser(), ElementwiseFuser()
+    backend = KernelBackend("lanes", lambda i: LanesDevice(MANY_UNITS), fusers=fusers)
+    executable = backend.compile(0, graph)
+    made = executable([backend.upload(0, np.ascontiguousarray(a)) for a in arrays])
+    specs = graph.output_specs
+    found = [np.array(backend.download(0, b, s)) for b, s in zip(made, specs, strict=True)]
+    return found, executable
+
+
+def _stored(executable, size):
+    """Return the number of results of row programs with so many elements."""
+    tasks = executable.draft.tasks
+    return sum(s.size == size for t in tasks if t.op == "row_program" for s in t.results)
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16], ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_the_numbers_are_the_same_and_fewer_are_stored(case, dtype, monkeypatch):
+    _, shapes, saved = CASES[case]
+    graph, rng = _graph(case, dtype), np.random.default_rng(0)
+    arrays = [rng.normal(size=shape).astype(dtype.numpy) for shape in shapes]
+    found, executable = _run(graph, arrays)
+    monkeypatch.setattr(compiling, "recomputing", lambda graph: graph)
+    plain, before = _run(graph, arrays)
+    near = {"float32": 2e-6, "bfloat16": 2e-2}[dtype.name]
+    for a, b in zip(found, plain, strict=True):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_allclose(a, b, rtol=near, atol=near * abs(b).max())
+    size = int(np.prod(shapes[0]))
+    assert _stored(before, size) - _stored(executable, size) >= saved
+
+
+def test_what_is_wanted_or_read_at_once_is_stored():
+    shapes = IMAGES
+
+    def wanted(x, k, w, b):
+        made = table()["standardize"](x, axes=(0, 2, 3), eps=1e-5)[0]
+        return made, (table()["conv"](made, k, **CONV) * made).sum()
+
+    with calor.device("numpy"):
+        graph = calor.trace(wanted, *map(calor.zeros, shapes))
+        assert recomputing(graph) is graph
+        graph = calor.trace(lambda *g: _images(calor.relu, *g), *map(calor.zeros, shapes))
+        assert recomputing(graph) is graph
