@@ -8,6 +8,7 @@ import pytest
 import calor
 from calor import nn
 from calor.errors import ArgumentError, MemoryLimitError, UnsupportedError
+from calor_kernel import peak
 from calor_kernel.runtime.backend import engine_of
 
 train = pytest.importorskip("calor_train")
@@ -130,3 +131,27 @@ def test_a_limit_is_a_number_of_bytes(limit):
 def test_a_device_without_plans_says_so():
     with pytest.raises(UnsupportedError, match="numpy.* does not plan the memory of a program"):
         calor.jit(lambda x: x + 1, memory_limit="1 GiB")(calor.ones(3, device="numpy"))
+
+
+def test_the_peak_says_what_is_held():
+    def loss(x, w):
+        for _ in range(4):
+            x = calor.tanh(x @ w)
+        return calor.sum(x)
+
+    x, w = calor.ones((256, 64), device="cpu"), calor.ones((64, 64), device="cpu")
+    function = calor.jit(calor.grad(loss, argnums=1))
+    found = peak(function, x, w)
+    required = function.programs[0].executable.required_bytes
+    assert required == found.results + found.between
+    assert found.given == x.nbytes + w.nbytes
+    assert found.results == w.nbytes
+    assert sum(one.nbytes for one in found.held) == found.live <= found.between
+    layer = next(one for one in found.held if "tanh" in one.made)
+    assert layer.value == "float32[256, 64]"
+    assert layer.count >= 2
+    assert "x float32[256, 64] of dot_general + tanh, until" in str(found)
+    limited = peak(calor.jit(calor.grad(loss, argnums=1), memory_limit=found.nbytes - 60000), x, w)
+    assert limited.nbytes <= found.nbytes - 60000
+    with pytest.raises(UnsupportedError, match="numpy.* has no plan of loss"):
+        peak(loss, calor.ones((4, 4), device="numpy"), calor.ones((4, 4), device="numpy"))
