@@ -53,9 +53,7 @@ def compile_graph(
     parts = split(graph, claim.reasons, device.info)
     if parts is not None:
         if within is not None:
-            number = {v: n for n, v in enumerate(parts.sources)}
-            moved = {o: number[graph.inputs[i]] for o, i in within[1].items()}
-            within = within[0], moved
+            within = within[0], parts.moved(within[1])
         return WithHostNumbers(parts, compile_graph(device, parts.rest, companions, within))
     if within is not None and beside:
         raise UnsupportedError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import calor
+from calor.compiling.host_numbers import WithHostNumbers
 from calor.errors import UnsupportedError
 from calor.transforms.jit import Jitted
 from calor.units import bytes_text
@@ -122,14 +123,15 @@ def peak(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Peak:
     jitted = function if isinstance(function, Jitted) else calor.jit(function)
     jitted.trace_again(args, kwargs)
     program = jitted.programs[0]
-    plan = getattr(program.executable, "executable", program.executable)
+    plan, in_place = program.executable, program.traced.in_place()
+    if isinstance(plan, WithHostNumbers):
+        in_place, plan = plan.parts.moved(in_place), plan.executable
     if not isinstance(plan, Plan):
         raise UnsupportedError(
             f"{program.device.name} has no plan of {program.name} as a whole; a program without "
             f"control flow on a device that runs calor's kernels has one"
         )
     graph = plan.graph
-    in_place = program.traced.in_place() if plan is program.executable else {}
     lives = plan.recorder.lives(in_place)
     tasks = plan.draft.tasks
     live = lives.live(len(tasks) + 1)
