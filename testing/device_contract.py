@@ -27,6 +27,7 @@ from device_runs import run
 __all__ = [
     "contract",
     "test_a_kernel_may_be_called_like_a_function_of_the_language",
+    "test_a_memory_limit_keeps_the_bits",
     "test_a_record_runs_again_with_other_memory",
     "test_errors_are_typed_and_leave_the_device_usable",
     "test_scalars_of_every_type_arrive",
@@ -178,6 +179,30 @@ def test_tensors_are_computed_on_it(device: Any) -> None:
         y = calor.jit(lambda x: calor.maximum(x * x - 1, 0) + x)(x)
         assert y.device.backend is backend
         np.testing.assert_allclose(y.numpy(), np.maximum(host * host - 1, 0) + host, rtol=1e-6)
+
+
+def test_a_memory_limit_keeps_the_bits(device: Any) -> None:
+    def loss(x: Any) -> Any:
+        y = x
+        for _ in range(8):
+            y = calor.tanh(y * 1.5)
+        return calor.sum(y)
+
+    backend = KernelBackend("limited", lambda index: device, fusers=())
+    place, pool = device_of(backend, 0), backend.engine(0).pool
+    x = calor.asarray(np.linspace(-2, 2, 1000, dtype=np.float32), device=place)
+
+    def peak(limit: int | None) -> tuple[Any, int]:
+        function = calor.jit(calor.grad(loss), memory_limit=limit)
+        calor.eval(function(x))
+        pool.peak = pool.in_use
+        pool.set_limit(None)
+        return function(x).tolist(), pool.peak
+
+    plain, most = peak(None)
+    within, least = peak(int(0.7 * most))
+    assert within == plain
+    assert least <= 0.7 * most
 
 
 def test_the_entry_module_loads_no_driver(contract: Contract) -> None:

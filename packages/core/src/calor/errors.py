@@ -114,6 +114,22 @@ class OutOfMemoryError(DeviceError, MemoryError):
     """The device has less free memory than a plan or upload needs. Live tensors are intact."""
 
 
+class MemoryLimitError(OutOfMemoryError):
+    """A program needs more memory than its limit, whatever is recomputed.
+
+    Parameters
+    ----------
+    message : str, optional
+        What is needed, and what to do.
+    smallest : int, optional
+        The smallest limit, in bytes, that would do.
+    """
+
+    def __init__(self, message: object = "", *, smallest: int = 0) -> None:
+        super().__init__(message)
+        self.smallest = smallest
+
+
 class CompileError(DeviceError):
     """The device's compiler refused a graph or a kernel."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["memory", "profile", "trim"]
+__all__ = ["memory", "peak", "profile", "trim"]
 
 
 def __getattr__(name: str) -> Any:
@@ -13,6 +13,10 @@ def __getattr__(name: str) -> Any:
         from calor_kernel.runtime.profile import profile
 
         return profile
+    if name == "peak":
+        from calor_kernel.runtime.peak import peak
+
+        return peak
     if name in ("memory", "trim"):
         from calor_kernel.runtime import backend
 

@@ -7,6 +7,7 @@ import pytest
 from calor.dtypes import uint8
 from calor.specs import spec
 from calor_kernel.contract.work import View, Work
+from calor_kernel.planning import arena
 from calor_kernel.planning.arena import lay_out
 from calor_kernel.planning.values import Piece, Task, Value
 
@@ -80,6 +81,16 @@ def test_scratch_is_free_again_after_its_task():
     assert [len(s) for s in layout.scratch] == [2] * 4
 
 
+def test_a_large_arena_has_no_gaps():
+    """In the order of time the piece of three does not fit into the gap that two leave."""
+    unit = 1 << 20
+    a, b, c, d, out = (Piece("made", n * unit) for n in (2, 2, 3, 3, 1))
+    source = Piece("input", unit)
+    pairs = [task([source], [a]), task([a], [b]), task([b], [c]), task([c], [d]), task([d], [out])]
+    layout = laid_out(pairs, [out])
+    assert layout.nbytes == 6 * unit
+
+
 def test_a_late_output_stays_to_the_end():
     pairs, pieces = chain([64] * 6)
     out = pieces[2]
@@ -88,8 +99,10 @@ def test_a_late_output_stays_to_the_end():
     assert layout.offsets[out] not in others
 
 
+@pytest.mark.parametrize("large", [arena._LARGE, 0], ids=["in order", "packed"])
 @pytest.mark.parametrize("seed", range(30))
-def test_nothing_overlaps_while_it_is_needed(seed):
+def test_nothing_overlaps_while_it_is_needed(seed, large, monkeypatch):
+    monkeypatch.setattr(arena, "_LARGE", large)
     rng = random.Random(seed)
     made = [Piece("input", 256)]
     pairs = []

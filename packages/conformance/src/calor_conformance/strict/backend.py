@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -170,6 +170,14 @@ class StrictBackend(Backend):
         whole = sum(map(len, claim.parts)) == len(graph.nodes) and len(claim.parts) < 2
         self.require(whole, "whole", f"of {len(graph.nodes)} nodes the parts are {claim.parts}")
         return StrictExecutable(self, index, graph, self.inner.compile(index, graph))
+
+    def compile_within(
+        self, index: int, graph: Graph, limit: int, in_place: Mapping[int, int]
+    ) -> Executable:
+        """Return an executable with little memory that checks each call."""
+        self.claim(index, graph)
+        made = self.inner.compile_within(index, graph, limit, in_place)
+        return StrictExecutable(self, index, graph, made)
 
     def synchronize(self, index: int) -> None:
         """Wait, then check the memory figures."""

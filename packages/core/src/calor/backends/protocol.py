@@ -291,6 +291,38 @@ class Backend(ABC):
             If the graph cannot be compiled after all.
         """
 
+    def compile_within(
+        self, index: int, graph: Graph, limit: int, in_place: Mapping[int, int]
+    ) -> Executable:
+        """Return an executable of a graph, as `compile` does, that allocates little.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        graph : Graph
+            The graph.
+        limit : int
+            The most bytes that a call allocates, beside its inputs.
+        in_place : mapping of int to int
+            The outputs that calls write to the memory of an input, with that input.
+
+        Returns
+        -------
+        Executable
+            The executable. Its results have the bits of those without a limit.
+
+        Raises
+        ------
+        UnsupportedError
+            If the backend does not plan the memory of a call, the default.
+        MemoryLimitError
+            If a call needs more; ``smallest`` says how much.
+        """
+        raise UnsupportedError(
+            f"backend {self.name!r} does not plan the memory of a program; leave memory_limit out"
+        )
+
     @abstractmethod
     def synchronize(self, index: int) -> None:
         """Wait until all submitted work has finished.

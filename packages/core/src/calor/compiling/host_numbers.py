@@ -9,7 +9,7 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +36,11 @@ class Split:
     rest: Graph
     hosts: tuple[int, ...]
     sources: tuple[int, ...]
+
+    def moved(self, in_place: Mapping[int, int]) -> dict[int, int]:
+        """Return the inputs of ``rest`` in whose memory outputs are written, by number."""
+        number = {v: n for n, v in enumerate(self.sources)}
+        return {output: number[given] for output, given in in_place.items()}
 
 
 def split(graph: Graph, refused: Collection[int], info: Info) -> Split | None:

@@ -24,11 +24,17 @@ from calor.graph.segments import cut
 Reasons = Mapping[int, str]
 
 
-def compile_graph(device: Device, graph: Graph, companions: Sequence[Device] = ()) -> Executable:
+def compile_graph(
+    device: Device,
+    graph: Graph,
+    companions: Sequence[Device] = (),
+    within: tuple[int, Mapping[int, int]] | None = None,
+) -> Executable:
     """Compile a graph for a device; UnsupportedError when an op runs neither there nor beside.
 
     ``companions`` take, in their order, what the device refuses; the device's own companions are
-    asked after them.
+    asked after them. ``within``: the most bytes that a call may allocate, and the input in whose
+    memory an output is written, by number; the device must then take the graph whole.
     """
     graph = plain(graph)
     beside = tuple(dict.fromkeys((*companions, *device.companions)))
@@ -41,10 +47,19 @@ def compile_graph(device: Device, graph: Graph, companions: Sequence[Device] = (
         graph = smaller
         claim = _claim(device, graph)
     if _whole(claim, graph):
+        if within is not None:
+            return device.backend.compile_within(device.index, graph, *within)
         return device.backend.compile(device.index, graph)
     parts = split(graph, claim.reasons, device.info)
     if parts is not None:
-        return WithHostNumbers(parts, compile_graph(device, parts.rest, companions))
+        if within is not None:
+            within = within[0], parts.moved(within[1])
+        return WithHostNumbers(parts, compile_graph(device, parts.rest, companions, within))
+    if within is not None and beside:
+        raise UnsupportedError(
+            f"{device.name} does not take the whole program, and memory_limit is for programs that "
+            f"one device takes: leave it out"
+        )
     refusals = {device: claim.reasons}
     # A colour is a device and the part of its claim; each colour is compiled apart.
     colours: list[tuple[Device, int] | None] = [None] * len(graph.nodes)

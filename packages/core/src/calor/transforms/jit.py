@@ -21,6 +21,7 @@ from calor.transforms.arguments import Arguments, as_tensors
 from calor.transforms.bound import Bound
 from calor.transforms.program import MISS, Program
 from calor.transforms.state import JITTED_METHODS, Stateful, named_leaves
+from calor.units import bytes_of
 
 # How many programs one jitted function keeps; the one used longest ago goes first.
 PROGRAM_LIMIT = 64
@@ -33,12 +34,17 @@ class Jitted:
     """
 
     def __init__(
-        self, function: Callable[..., Any], static: frozenset[int | str], name: str
+        self,
+        function: Callable[..., Any],
+        static: frozenset[int | str],
+        name: str,
+        memory_limit: int | None = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.name = name
         self.static = static
+        self.memory_limit = memory_limit
         self.programs: list[Program] = []
         self.reasons: list[str] = []
         self.roots: list[Stateful] = []
@@ -77,7 +83,7 @@ class Jitted:
         methods = vars(instance).setdefault(JITTED_METHODS, {})
         if self.name not in methods:
             bound = types.MethodType(self.function, instance)
-            methods[self.name] = Jitted(bound, self.static, self.name)
+            methods[self.name] = Jitted(bound, self.static, self.name, self.memory_limit)
         return methods[self.name]
 
     def _first_call(
@@ -110,7 +116,8 @@ class Jitted:
         arguments, device = self._arguments(args, kwargs)
         if arguments.arrays:
             arguments.tensors = as_tensors(arguments.tensors, device)
-        return Program(self, arguments, device, jit), arguments
+        again = functools.partial(jit, memory_limit=self.memory_limit)
+        return Program(self, arguments, device, again), arguments
 
     def _arguments(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -232,6 +239,7 @@ def jit(
     *,
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
+    memory_limit: int | str | None = None,
 ) -> Any:
     """Compile a function: trace it once for each structure of its arguments, then replay.
 
@@ -245,6 +253,10 @@ def jit(
         Positional arguments whose values are built into the trace. They are compared by ``==``.
     static_argnames : str or iterable of str, optional
         Arguments, by name, whose values are built into the trace.
+    memory_limit : int or str, optional
+        The most bytes that a call takes, such as ``"8 GiB"``: its arguments and state, its results,
+        and what is alive in between. Values that the backward pass needs are recomputed there,
+        those that cost least first, until the call fits. Results keep their bits.
 
     Returns
     -------
@@ -255,16 +267,30 @@ def jit(
     Raises
     ------
     ArgumentError
-        If ``static_argnames`` names a parameter that the function does not have.
+        If ``static_argnames`` names a parameter that the function does not have, or
+        ``memory_limit`` is no number of bytes.
     TraceError
         At the call, if the function reads the value of a traced tensor.
     DeviceError
         At the call, if the arguments are on different devices.
+    MemoryLimitError
+        At the call, if it needs more than ``memory_limit`` whatever is recomputed. The message and
+        ``smallest`` name the smallest limit that would do.
+    UnsupportedError
+        At the call, if ``memory_limit`` is given and the device does not plan its memory.
 
     Notes
     -----
     Tensors that the function captures are inputs of the program and are read at each call. The
     environment variable ``CALOR_JIT=0`` runs jitted functions as plain Python.
+
+    The memory limit counts state that is written in place once. State that something else holds as
+    well, such as a NumPy view, is written to fresh memory beside it.
+
+    References
+    ----------
+    Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear memory cost", 2016, for
+    ``memory_limit``.
 
     Examples
     --------
@@ -275,14 +301,18 @@ def jit(
     >>> f(calor.ones(3), 2.0).item(), f(calor.ones(3), 4.0).item(), f.trace_count
     (6.0, 12.0, 1)
     """
+    limit = None if memory_limit is None else bytes_of(memory_limit, "memory_limit")
     if function is None:
         return functools.partial(
-            jit, static_argnums=static_argnums, static_argnames=static_argnames
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            memory_limit=limit,
         )
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     name = getattr(function, "__name__", type(function).__name__)
-    return Jitted(function, _static(function, numbers, names), name)
+    return Jitted(function, _static(function, numbers, names), name, limit)
 
 
 def _static(

@@ -53,6 +53,7 @@ class JittedFunction(Protocol):
     function: Callable[..., Any]
     name: str
     static: frozenset[int | str]
+    memory_limit: int | None
     roots: list[Stateful]
     programs: list[Program]
 
@@ -88,9 +89,6 @@ class Program:
         # inputs want gradients and which outputs have one.
         self.compiled = compiled
         self.backward: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
-        # Compiling is imported with the first plan, so that ``import calor`` stays quick.
-        from calor.compiling.plans import plan_for
-
         traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
         self.bindings = Bindings(traced, device, jitted)
@@ -98,7 +96,7 @@ class Program:
         # How arguments take gradients, where the function depends on it: where it calls backward().
         self.argument_kinds = traced.argument_kinds
         self.graph = traced.graph
-        self.executable = plan_for(device, ("jit", self.graph.key), lambda: self.graph, jit=True)
+        self.executable = self._compiled(jitted.memory_limit)
         device.holders.add(self)
         self.differentiable = self.grad_mode and not traced.trains
         self.results_differentiable = self.differentiable and traced.results_differentiable
@@ -108,6 +106,20 @@ class Program:
         self.changes_arguments = bool(traced.argument_writes or traced.argument_grads)
         self.writes_others = bool(others)
         self.one_result = traced.result is tree.LEAF and traced.leaves[0][0]
+
+    def _compiled(self, nbytes: int | None) -> Any:
+        """Return the executable; ``nbytes`` is the memory that a call may take."""
+        # Compiling is imported with the first plan, so that ``import calor`` stays quick.
+        from calor.compiling.plans import plan_for
+
+        key: tuple[Any, ...] = ("jit", self.graph.key)
+        if nbytes is None:
+            return plan_for(self.device, key, lambda: self.graph, jit=True)
+        from calor.compiling.limits import Limit
+
+        limit = Limit(nbytes, self.traced.in_place())
+        key = (*key, nbytes, *sorted(limit.in_place.items()))
+        return plan_for(self.device, key, lambda: self.graph, jit=True, limit=limit, name=self.name)
 
     def run(self, tensors: list[Any], numbers: list[Any], objects: list[Stateful]) -> Any:
         """Call the program; MISS when the arguments or the state do not fit it."""

@@ -60,6 +60,14 @@ class Traced:
     results_differentiable: bool
     trains: bool
 
+    def in_place(self) -> dict[int, int]:
+        """Return the outputs that a call writes to the memory of an input, with that input."""
+        first = len(self.graph.inputs) - len(self.sources)
+        place = {s: first + n for n, s in enumerate(self.sources) if type(s) is int}
+        return {o: place[i] for i, o in self.state_writes if i in place} | {
+            o: i for i, o in self.argument_writes
+        }
+
 
 def get(owner: Any, key: Any) -> Any:
     """Return the value of a Stateful attribute, a list item or a dictionary item."""

@@ -1,7 +1,8 @@
 """The memory layout of intermediates and scratch memory: one range with reuse.
 
 Requirements: the size is known before a plan runs. A result written over its dead operand stays in
-the cache. Places are assigned in time order, best fit.
+the cache. Places are assigned in time order, best fit, which keeps small arenas in the cache; a
+large one that has gaps is packed by size.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from types import MappingProxyType
+from typing import Final
 
 from calor_kernel.contract.choices import greatest, hinted, is_size
 from calor_kernel.contract.work import Work
+from calor_kernel.planning.packing import Span, most_at_once, pack
 from calor_kernel.planning.values import Piece, Task
+
+# Arenas from so many bytes on are packed, if a share of them is gaps.
+_LARGE: Final = 4 << 20
+_SHARE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +104,37 @@ class _Slots:
         return [0, *accumulate(greatest(*sizes) for sizes in self.sizes)]
 
 
-def lay_out(
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """Which memory the tasks share, and when each piece of the arena is in use.
+
+    ``spans``: the first and the last task of a piece, of those that share memory for the first of
+    them. The other fields are those of :class:`Layout`.
+    """
+
+    spans: dict[Piece, tuple[int, int]]
+    merged: dict[Piece, Piece]
+    in_place: list[frozenset[int]]
+    scratch: list[list[Piece]]
+
+    def live(self, count: int) -> list[int]:
+        """Return the bytes in use at each of so many tasks."""
+        changes = [0] * (count + 2)
+        for piece, (first, last) in self.spans.items():
+            changes[first] += piece.nbytes
+            changes[last + 1] -= piece.nbytes
+        return list(accumulate(changes))[:count]
+
+
+def lives(
     tasks: Sequence[Task],
     works: Sequence[Work],
     outputs: Collection[Piece],
-    align: int,
     aliases: Mapping[Piece, Piece] = MappingProxyType({}),
     late: Collection[Piece] = (),
     apart: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
-) -> Layout:
-    """Return the place of each intermediate piece and of each scratch piece.
-
-    ``aliases``: outputs in the memory of an input of the graph; they may overwrite it in one step,
-    but not before. ``late``: outputs that lie in the arena, and stay to the end. ``apart``: scratch
-    memory outside the arena, by the number of its task and its number in the work.
-    """
+) -> Lives:
+    """Return the pieces of the arena and their uses; the arguments are those of `lay_out`."""
     last: dict[Piece, int] = {}
     for number, task in enumerate(tasks):
         for value in task.inputs:
@@ -127,35 +150,74 @@ def lay_out(
     for piece, end in last.items():
         root = _root(piece, merged)
         ends[root] = max(ends.get(root, 0), end)
-    dying: list[list[Piece]] = [[] for _ in range(len(tasks) + 1)]
-    for root, end in ends.items():
-        if root.kind == "made" and root not in kept:
-            dying[end].append(root)
-    sized = any(is_size(p.nbytes) for t in tasks for p in t.outputs)
-    sized = sized or any(is_size(n) for w in works for n in w.scratch)
-    space: _Slots | Range = _Slots() if sized else Range()
-    offsets: dict[Piece, int] = {}
+    spans: dict[Piece, tuple[int, int]] = {}
     scratch: list[list[Piece]] = []
-
-    def room(piece: Piece) -> int:
-        return -(-greatest(piece.nbytes, 1) // align) * align
-
     for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
         scratch.append(
             [apart.get((number, k)) or Piece("made", n) for k, n in enumerate(work.scratch)]
         )
-        own = [piece for piece in scratch[-1] if piece.kind == "made"]
-        roots = [_root(p, merged) for p in task.outputs]
-        for piece in (*(r for r in roots if r not in kept and r.kind == "made"), *own):
-            if piece not in offsets:
-                offsets[piece] = space.take(room(piece))
-        for piece in (*own, *dying[number]):
+        roots = (_root(p, merged) for p in task.outputs)
+        for root in roots:
+            if root not in kept and root.kind == "made":
+                spans.setdefault(root, (number, ends[root]))
+        spans.update((p, (number, number)) for p in scratch[-1] if p.kind == "made")
+    return Lives(spans, merged, in_place, scratch)
+
+
+def lay_out(
+    tasks: Sequence[Task],
+    works: Sequence[Work],
+    outputs: Collection[Piece],
+    align: int,
+    aliases: Mapping[Piece, Piece] = MappingProxyType({}),
+    late: Collection[Piece] = (),
+    apart: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
+) -> Layout:
+    """Return the place of each intermediate piece and of each scratch piece.
+
+    ``aliases``: outputs in the memory of an input of the graph; they may overwrite it in one step,
+    but not before. ``late``: outputs that lie in the arena, and stay to the end. ``apart``: scratch
+    memory outside the arena, by the number of its task and its number in the work.
+    """
+    found = lives(tasks, works, outputs, aliases, late, apart)
+    spans = found.spans
+    sized = any(is_size(piece.nbytes) for piece in spans)
+    space: _Slots | Range = _Slots() if sized else Range()
+    begins: list[list[Piece]] = [[] for _ in range(len(tasks) + 1)]
+    dies: list[list[Piece]] = [[] for _ in range(len(tasks) + 1)]
+    for piece, (first, last) in spans.items():
+        begins[first].append(piece)
+        dies[last].append(piece)
+
+    def room(piece: Piece) -> int:
+        return -(-greatest(piece.nbytes, 1) // align) * align
+
+    offsets: dict[Piece, int] = {}
+    for beginning, dying in zip(begins, dies, strict=True):
+        for piece in beginning:
+            offsets[piece] = space.take(room(piece))
+        for piece in dying:
             space.give(offsets[piece], room(piece))
     if isinstance(space, Range):
-        return Layout(offsets, space.end, merged, in_place, scratch)
+        end = space.end
+        if end >= _LARGE:
+            offsets, end = _packed(offsets, end, {p: Span(room(p), *spans[p]) for p in spans})
+        return Layout(offsets, end, found.merged, found.in_place, found.scratch)
     starts = space.starts()
     offsets = {piece: starts[slot] for piece, slot in offsets.items()}
-    return Layout(offsets, starts[-1], merged, in_place, scratch)
+    return Layout(offsets, starts[-1], found.merged, found.in_place, found.scratch)
+
+
+def _packed(
+    offsets: dict[Piece, int], end: int, spans: Mapping[Piece, Span]
+) -> tuple[dict[Piece, int], int]:
+    """Return the places and the end of an arena with fewer gaps, or those given."""
+    if end - most_at_once([*spans.values()]) <= end // _SHARE:
+        return offsets, end
+    places, packed_end = pack([*spans.values()])
+    if packed_end >= end - end // _SHARE:
+        return offsets, end
+    return dict(zip(spans, places, strict=True)), packed_end
 
 
 def _root(piece: Piece, merged: dict[Piece, Piece]) -> Piece:

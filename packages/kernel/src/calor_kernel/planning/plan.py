@@ -121,11 +121,15 @@ class Keeping(Protocol):
 class Plan:
     """The executable of a graph without control flow.
 
-    :func:`calor_kernel.planning.replanning.plan_anew` sets ``keeper`` and ``short``.
+    ``works``: the work of each task; by default those that the tuner chooses.
+    :func:`calor_kernel.planning.replanning.plan_anew` sets ``keeper`` and ``short``. ``again``: the
+    ops that run once more because of a memory limit.
     """
 
-    def __init__(self, engine: Engine, draft: Draft) -> None:
-        works = engine.tuner.choose_all(draft.tasks)
+    again: tuple[str, ...] = ()
+
+    def __init__(self, engine: Engine, draft: Draft, works: Sequence[Work] | None = None) -> None:
+        works = engine.tuner.choose_all(draft.tasks) if works is None else works
         self.begin(engine, draft, draft.graph, works)
         self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
         self.graph: Graph = draft.graph

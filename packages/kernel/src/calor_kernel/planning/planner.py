@@ -25,6 +25,7 @@ from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import view_of
 from calor_kernel.contract.work import Refusal, View, Work
+from calor_kernel.planning.duplicates import without_duplicates
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.values import Draft, Piece, Task, Value
 
@@ -76,7 +77,8 @@ class Planner:
             else:
                 self._group(unit)
         outputs = self._outputs()
-        return Draft(graph, self.tasks, outputs, bytes(self.constants), hosts, end)
+        tasks = without_duplicates(self.tasks, outputs, self.lowerings, self.deterministic)
+        return Draft(graph, tasks, outputs, bytes(self.constants), hosts, end)
 
     def _aligned(self, nbytes: int) -> int:
         return -(-greatest(nbytes, 1) // self.align) * self.align

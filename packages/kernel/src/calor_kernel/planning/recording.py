@@ -33,7 +33,7 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.ir.passes.cubes import COUNT, COUNTS
-from calor_kernel.planning.arena import Layout, lay_out, may_overwrite
+from calor_kernel.planning.arena import Layout, Lives, lay_out, lives, may_overwrite
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.values import Draft, Launched, Piece, Task
 
@@ -160,10 +160,9 @@ class Recorder:
         by task and order. ``private``: whether a failed op may leave targets changed; otherwise the
         launches that write them are a second list.
         """
-        draft, works, tasks = self.draft, self.works, self.draft.tasks
-        fails = -1 if private else max(self.status, default=-1)
-        aliases, late = self._aliases(targets, fails)
-        layout = lay_out(tasks, works, draft.outputs, self.align, aliases, late, kept)
+        works, tasks = self.works, self.draft.tasks
+        fails = self._fails(private)
+        layout, late = self.layout(targets, kept, private)
         lists: list[list[tuple[Launched, Arguments]]] = [[]]
         split = bool(self.status) and bool(targets) and not private
         for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
@@ -183,6 +182,27 @@ class Recorder:
             launch, arguments = self._copy(layout, piece, output)
             lists[-1].append((Launched(-1, "copy", launch), arguments))
         return Laid(lists, layout.nbytes)
+
+    def layout(
+        self,
+        targets: Targets,
+        kept: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
+        private: bool = False,
+    ) -> tuple[Layout, dict[Piece, int]]:
+        """Return the memory layout, and the outputs that are copied last with their numbers."""
+        draft = self.draft
+        aliases, late = self._aliases(targets, self._fails(private))
+        made = lay_out(draft.tasks, self.works, draft.outputs, self.align, aliases, late, kept)
+        return made, late
+
+    def lives(self, targets: Targets) -> Lives:
+        """Return when the pieces of the arena are in use, for outputs written to ``targets``."""
+        aliases, late = self._aliases(targets, self._fails(private=False))
+        return lives(self.draft.tasks, self.works, self.draft.outputs, aliases, late)
+
+    def _fails(self, private: bool) -> int:
+        """Return the last task whose failure leaves the targets as they were, or -1."""
+        return -1 if private else max(self.status, default=-1)
 
     def in_place(self, outputs: int) -> list[int]:
         """Return the first outputs that need no copy in place of the input with the same number.

@@ -33,6 +33,7 @@ from calor_kernel.device.pool import PoolFigures
 from calor_kernel.device.protocol import Device
 from calor_kernel.planning.compiling import compile_graph, refusals
 from calor_kernel.planning.fast_path import caller
+from calor_kernel.planning.limited import compile_within
 from calor_kernel.runtime import bundles
 from calor_kernel.runtime.communicator import KernelCommunicator
 from calor_kernel.runtime.engine import Engine
@@ -217,6 +218,12 @@ class KernelBackend(Backend):
     def compile(self, index: int, graph: Graph) -> Executable:
         """Plan a graph, compile its kernels and record its launches."""
         return compile_graph(self.engine(index), graph)
+
+    def compile_within(
+        self, index: int, graph: Graph, limit: int, in_place: Mapping[int, int]
+    ) -> Executable:
+        """Plan a graph, and let tasks run again until a call allocates no more than the limit."""
+        return compile_within(self.engine(index), graph, limit, in_place)
 
     def caller(
         self, index: int, executable: Executable, call: BoundCall

@@ -42,7 +42,10 @@ class AdamGroup(ParameterGroup):
     """Parameters of Adam with the running moments of their gradients.
 
     1 − beta and log beta are computed on the host in double precision: in float32, 1 − 0.999 would
-    be wrong in the fifth digit.
+    be wrong in the fifth digit. The moments of half types are float32, which takes two bytes more
+    each than PyTorch's: with beta2 = 0.999 a bfloat16 moment cannot become smaller, since a
+    thousandth less rounds to the same number. After gradients that were ten times as large, such
+    steps stay eleven times too small for good.
     """
 
     dynamic = (

@@ -210,6 +210,8 @@ class ChainSearch(Links):
                 source, path, between = self.behind(value)
                 if source < 0 or source in taken or source in chain.places:
                     continue
+                if self.postponed.get(number) in self.graph.nodes[source].outputs:
+                    continue
                 way = self.settled(source, (*path, *chain.places[number]))
                 grown = self._grown(chain, source, way, between)
                 if grown is not None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.fuser import Group
+from calor_kernel.library.elementwise.postponed import postponed
 
 L = TypeVar("L", bound="Links")
 T = TypeVar("T")
@@ -30,6 +31,8 @@ class Links:
             for value in dict.fromkeys(node.inputs):
                 self.readers.setdefault(value, []).append(i)
         self.wanted = frozenset(graph.outputs)
+        # Nodes that join no launch that makes the operand given here.
+        self.postponed = postponed(graph)
         # The answers to queries that are computed once.
         self.known: defaultdict[str, dict[int, Any]] = defaultdict(dict)
 

@@ -175,7 +175,7 @@ class _Search(ChainSearch):
         """Return whether a node computes elementwise on ``values``, which follow a product."""
         if not self.elementwise[number] or number in self.products or not self._plain(number):
             return False
-        if self.result(number).size != size:
+        if self.result(number).size != size or self.postponed.get(number) in values:
             return False
         # What depends on the product by another way, or in another order, is computed after it.
         others = (v for v in self.graph.nodes[number].inputs if v not in values)

@@ -295,11 +295,15 @@ class Search(Links):
         if reads is None or links is None:
             return None
         linked = [found for found in links if found is not None]
+        if self.postponed.get(number) in [source for source, _ in linked]:
+            return None
         whole = reads == "along" and self._reduction(number) is None and None not in links
         if whole and all(group.roles[source] == "row" for source, _ in linked):
             # A program would write once a row what does not vary along rows.
             return None
         read_by = [r for v in node.outputs for r in self.readers.get(v, ()) if r in group.computing]
+        if any(self.postponed.get(r) in node.outputs for r in read_by):
+            return None
         if not linked and (reads == "row" or (group.computing and not read_by)):
             return None
         folds = node.op.name in FOLDS or node.op.name in COMPOSITES

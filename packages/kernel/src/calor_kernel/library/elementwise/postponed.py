@@ -1,0 +1,97 @@
+"""Nodes that are computed where they are read, not where their operand is made.
+
+Requirements: a backward pass begins with cheap functions of saved values: a mask, a conversion to
+float32. They depend on nothing late, so they could join the launch that makes the value, and their
+results would wait in memory beside it: a copy in float32 of a saved value of half the bytes, or a
+mask of an activation that a convolution saves anyway. Where the value itself waits for another
+reader, they are computed from it in the backward pass, and join a launch there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Final
+
+from calor.graph.graph import Graph
+from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.movement import ALWAYS_OF_DENSE
+from calor_kernel.library.elementwise.operations import ROWS
+
+# Smaller values, in bytes, may wait.
+_SMALL: Final = 1 << 16
+# A reader is late if so many times the value's bytes are made before it.
+_LATE: Final = 16
+# Two readers are near each other if no more is made between them.
+_NEAR: Final = 8
+# A value of a smaller share of another's bytes counts as one of rows, or of a channel.
+_ROW: Final = 8
+_SOURCES: Final = frozenset(("full", "constant", "iota"))
+
+_last: list[tuple[weakref.ref[Graph], Mapping[int, int]]] = []
+
+
+def postponed(graph: Graph) -> Mapping[int, int]:
+    """Return the nodes that do not join the maker of an operand, with that operand's number."""
+    for known, found in _last:
+        if known() is graph:
+            return found
+    made = MappingProxyType(_found(graph))
+    _last[:] = [(weakref.ref(graph), made)]
+    return made
+
+
+def _found(graph: Graph) -> dict[int, int]:
+    sizes: list[int] = [hinted(s.nbytes) for s in graph.specs]
+    if max(sizes, default=0) < _SMALL:
+        return {}
+    base = list(range(len(sizes)))
+    maker: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    for i, node in enumerate(graph.nodes):
+        name = node.op.name
+        if name in _SOURCES:
+            base[node.outputs[0]] = -1
+        elif name in ALWAYS_OF_DENSE:
+            base[node.outputs[0]] = base[node.inputs[0]]
+        else:
+            maker.update((v, i) for v in node.outputs)
+            for v in {base[v] for v in node.inputs} - {-1}:
+                readers.setdefault(v, []).append(i)
+    done = [0, *accumulate(
+        sum(sizes[v] for v in n.outputs if base[v] == v) for n in graph.nodes
+    )]  # fmt: skip
+
+    def varying(number: int) -> list[int]:
+        """Return what a node reads of its result's size, as values that are in memory."""
+        node = graph.nodes[number]
+        most = max(sizes[v] for v in node.outputs)
+        read = dict.fromkeys(base[v] for v in node.inputs)
+        return [v for v in read if v >= 0 and sizes[v] * _ROW > most]
+
+    def late(value: int, number: int) -> bool:
+        return done[number] - done[maker[value] + 1] >= _LATE * sizes[value]
+
+    computing = {i for i, n in enumerate(graph.nodes) if n.op.name in ROWS}
+    # When each node could run at the earliest, as the number of a node.
+    ready: list[int] = []
+    for i in range(len(graph.nodes)):
+        given = (base[v] for v in graph.nodes[i].inputs)
+        needs = (ready[maker[v]] for v in given if v in maker) if i in computing else (i,)
+        ready.append(max(needs, default=0))
+    found: dict[int, int] = {}
+    for number in sorted(computing):
+        read = varying(number)
+        if len(read) != 1 or read[0] not in maker or sizes[read[0]] < _SMALL:
+            continue
+        (value,) = read
+        if not late(value, number) or late(value, ready[number]):
+            continue
+        near = _NEAR * sizes[value]
+        # Those that need the value until they run, whatever is computed early.
+        others = (r for r in readers[value] if late(value, ready[r]))
+        if any(done[number] - done[r] <= near for r in others):
+            found[number] = value
+    return found

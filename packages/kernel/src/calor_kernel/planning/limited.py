@@ -1,0 +1,71 @@
+"""Plans that allocate no more than a given number of bytes.
+
+Requirements: the room counts what a call allocates when its state is written in place: results,
+intermediates, scratch memory and constants. Prepared operands are not kept, since they are memory
+beside the plan. A graph with control flow is planned as usual, and refused if it needs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from calor.backends.protocol import Executable
+from calor.errors import MemoryLimitError
+from calor.graph.graph import Graph
+from calor_kernel.contract.cost import ceilings_of
+from calor_kernel.planning.arena import Lives
+from calor_kernel.planning.compiling import compile_graph
+from calor_kernel.planning.control import FLOWS
+from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.fast_path import short_way
+from calor_kernel.planning.plan import Plan
+from calor_kernel.planning.planner import Planner
+from calor_kernel.planning.recording import Recorder
+from calor_kernel.planning.rematerialise import Step, fit
+
+
+def compile_within(
+    engine: Engine, graph: Graph, limit: int, in_place: Mapping[int, int]
+) -> Executable:
+    """Return the executable of a claimed graph whose calls allocate at most ``limit`` bytes.
+
+    ``in_place``: the input in whose memory an output is written, by number. MemoryLimitError if
+    more is needed when all that helps is recomputed.
+    """
+    if any(node.op.name in FLOWS for node in graph.nodes):
+        made = compile_graph(engine, graph)
+        if made.required_bytes > limit:
+            raise MemoryLimitError(smallest=made.required_bytes)
+        return made
+    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+    draft = planner.draft()
+    works = engine.tuner.choose_all(draft.tasks)
+
+    def recorder(steps: Sequence[Step]) -> Recorder:
+        some = replace(draft, tasks=[task for task, _ in steps])
+        chosen = [work for _, work in steps]
+        return Recorder(engine, some, chosen, some.status(chosen, engine.device.info.align))
+
+    def lives(steps: Sequence[Step]) -> Lives:
+        return recorder(steps).lives(in_place)
+
+    def arena(steps: Sequence[Step]) -> int:
+        return recorder(steps).layout(in_place)[0].nbytes
+
+    fresh = sum(p.nbytes for o, p in enumerate(draft.outputs) if o not in in_place)
+    words = draft.host_bytes + len(draft.status(works, engine.device.info.align)) * (
+        engine.device.info.align
+    )
+    beside = fresh + len(draft.constants) + words
+    written = {i: draft.outputs[o] for o, i in in_place.items()}
+    steps = list(zip(draft.tasks, works, strict=True))
+    ceilings = ceilings_of(engine.device.info)
+    found = fit(steps, draft.outputs, ceilings, limit - beside, lives, arena, written)
+    if found.nbytes + beside > limit:
+        raise MemoryLimitError(smallest=found.nbytes + beside)
+    draft = replace(draft, tasks=[task for task, _ in found.steps])
+    plan = Plan(engine, draft, [work for _, work in found.steps])
+    plan.again = found.again
+    plan.short = short_way(plan)
+    return plan
