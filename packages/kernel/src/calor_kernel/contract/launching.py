@@ -82,13 +82,14 @@ class Grid:
     """The number of cubes along x, y and z, and their shape.
 
     ``cube``: units of a cube along its axes. ``plane``: units in lock step. ``index``: the type of
-    positions and of sizes and strides.
+    positions and of sizes and strides. ``alone``: see :class:`Launch`.
     """
 
     cubes: tuple[int, int, int]
     cube: tuple[int, int, int] = (1, 1, 1)
     plane: int = 1
     index: DType = int64
+    alone: bool = False
 
     @staticmethod
     def line(cubes: int, units: int = 1, plane: int = 1, index: DType = int64) -> Grid:
@@ -152,7 +153,8 @@ def launch(kernel: KernelFunction, grid: Grid, effort: Effort, /, **arguments: o
     signature, counts = tuple(made.signature), tuple(made.counts)
     build = Build(kernel, signature, said, grid.cube, grid.plane, grid.index, counts=counts)
     given = tuple(made.given)
-    return Launch(build, grid.cubes, given, effort.flops, effort.nbytes, effort.label)
+    alone = grid.alone
+    return Launch(build, grid.cubes, given, effort.flops, effort.nbytes, effort.label, alone=alone)
 
 
 class _Made:

@@ -17,6 +17,7 @@ from calor.errors import DeviceError
 from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.ir.nodes import Kernel
+from calor_kernel.ir.passes.beside import Beside
 from calor_kernel.ir.passes.cubes import COUNTS, fold_cubes
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
@@ -67,9 +68,10 @@ class Build:
 
     ``keywords`` are the build-time arguments: numbers, text, dtypes, tuples of those, module-level
     functions and frozen dataclasses of all these; their ``repr`` is part of the key on disk.
-    ``counts``: the number of parameters in each declared tuple. ``folded``: whether the grid of all
-    axes is launched along x and y; the last three numbers of the signature are then the cubes along
-    each axis, hidden from the kernel function.
+    ``counts``: the number of parameters in each declared tuple. ``beside``: the launches side by
+    side, hidden from the kernel function. ``folded``: whether the grid of all axes is launched
+    along x and y; the last three numbers of the signature are then the cubes along each axis,
+    hidden too.
     """
 
     function: KernelFunction
@@ -80,11 +82,15 @@ class Build:
     index: DType = int64
     folded: bool = False
     counts: tuple[int, ...] = ()
+    beside: Beside | None = None
 
     def kernel(self, features: frozenset[str] = frozenset()) -> Kernel:
         """Build the kernel's IR."""
+        signature = self.signature[: -len(COUNTS)] if self.folded else self.signature
+        if self.beside is not None:
+            signature = tuple(same[0] for same in self.beside.gathered(signature))
         made = self.function.build(
-            self.signature[: -len(COUNTS)] if self.folded else self.signature,
+            signature,
             cube=self.cube,
             plane=self.plane,
             index=self.index,
@@ -92,6 +98,7 @@ class Build:
             counts=self.counts,
             **dict(self.keywords),
         )
+        made = made if self.beside is None else self.beside.kernel(made)
         return fold_cubes(made) if self.folded else made
 
 
@@ -136,10 +143,12 @@ class Flags:
     """A buffer argument: ``count`` words of uint32, which are 0 before and after the launch.
 
     Cubes use them to signal progress. A launch resets the words that it set, so no clearing launch
-    is needed, also when a recorded list runs again. All launches of a plan share the same words.
+    is needed, also when a recorded list runs again. All launches of a plan share the same words,
+    from a given one.
     """
 
     count: int
+    offset: int = 0
 
 
 Argument = Input | Output | Scratch | Status | Flags | int | float
@@ -154,7 +163,8 @@ class Launch:
     roofline. ``label`` names family and blueprint. ``copies``: the number of the operand if the
     launch only copies that operand to the result; the launch is omitted when the op runs in place.
     ``prepares``: the launch writes only scratch memory, as a function of at most one operand and of
-    constants. Its result can be cached while that operand is unchanged.
+    constants. Its result can be cached while that operand is unchanged. ``alone``: the kernel is
+    never computed beside others of its kind, because the host makes tensor maps of its arguments.
     """
 
     build: Build
@@ -165,6 +175,7 @@ class Launch:
     label: str = ""
     copies: int | None = None
     prepares: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +253,8 @@ class Refusal:
 def flags_of(works: Iterable[Work]) -> int:
     """Return the largest number of flag words that the launches of these works need."""
     launches = (launch for work in works for launch in work.launches)
-    counts = (a.count for launch in launches for a in launch.arguments if isinstance(a, Flags))
-    return max(counts, default=0)
+    flags = (a for launch in launches for a in launch.arguments if isinstance(a, Flags))
+    return max((a.offset + a.count for a in flags), default=0)
 
 
 Lowering = Callable[[Request], Sequence[Work] | Refusal]

@@ -139,11 +139,12 @@ def build_text(build: Build) -> str:
             f"callees may differ in the next process; define it in a module"
         )
     folded = " folded" if build.folded else ""
+    beside = "" if build.beside is None else f" {build.beside}"
     parts = (
         describe(build.function),
         f"({','.join(map(_declared, build.signature))})",
         describe(build.keywords),
-        f"{build.cube} {build.plane} {build.index.name}{folded} {build.counts}",
+        f"{build.cube} {build.plane} {build.index.name}{folded} {build.counts}{beside}",
     )
     return "\n".join(parts)
 

@@ -20,10 +20,10 @@ from time import perf_counter
 from typing import Any, Final
 
 from calor.interning import remember
-from calor_kernel.contract.work import Input, Refusal, Scratch, Work, flags_of
+from calor_kernel.contract.work import Refusal, Work, flags_of
 from calor_kernel.device.buffers import OPEN
-from calor_kernel.ir.types import Buffer
 from calor_kernel.planning.plan import Plan, State, Variant
+from calor_kernel.planning.preparations import preparations, written
 from calor_kernel.planning.recording import Laid, Recorder, Recording, Targets
 from calor_kernel.planning.values import Piece, Task
 
@@ -154,7 +154,7 @@ class Keeper:
                 if not operands <= staying:
                     continue
                 done.add((number, order))
-                for scratch in _written(work, order):
+                for scratch in written(work, order):
                     if (number, scratch) not in pieces:
                         nbytes = work.scratch[scratch]
                         pieces[number, scratch] = Piece("kept", nbytes, end)
@@ -170,7 +170,12 @@ class Keeper:
     def _work(self, task: Task, usual: Work, staying: frozenset[int]) -> Work:
         """Return the work for a task with some unchanged operands."""
         engine = self.plan.engine
-        if not staying or not any(p.nbytes for p in task.outputs) or engine.deterministic:
+        if (
+            task.members
+            or not staying
+            or not any(p.nbytes for p in task.outputs)
+            or engine.deterministic
+        ):
             return usual
         views = tuple(v.view for v in task.inputs)
         found = engine.lowerings.ask(task.op, task.attributes, views, task.results, kept=staying)
@@ -190,39 +195,3 @@ def stamped(buffer: Any) -> int:
         buffer.stamp = next(_STAMPS)
     number: int = buffer.stamp
     return number
-
-
-def preparations(work: Work) -> Mapping[int, frozenset[int]]:
-    """Return the launches with cacheable results, and the operands that each depends on."""
-    if not any(launch.prepares for launch in work.launches):
-        return {}
-    changing = {
-        scratch
-        for order, launch in enumerate(work.launches)
-        if not launch.prepares
-        for scratch in _written(work, order)
-    }
-    found: dict[int, frozenset[int]] = {}
-    sources: dict[int, frozenset[int]] = {}
-    for order, launch in enumerate(work.launches):
-        written = _written(work, order)
-        if not launch.prepares or changing & written:
-            continue
-        places = [a.number for a in launch.arguments if isinstance(a, Scratch)]
-        if any(k not in sources for k in places if k not in written):
-            continue
-        operands = frozenset(a.number for a in launch.arguments if isinstance(a, Input))
-        operands = operands.union(*(sources.get(k, ()) for k in places))
-        found[order] = operands
-        sources.update((k, sources.get(k, frozenset()) | operands) for k in written)
-    return found
-
-
-def _written(work: Work, order: int) -> set[int]:
-    """Return the scratch blocks that a launch may write."""
-    launch = work.launches[order]
-    return {
-        a.number
-        for a, declared in zip(launch.arguments, launch.build.signature, strict=True)
-        if isinstance(a, Scratch) and isinstance(declared, Buffer) and declared.writable
-    }

@@ -34,6 +34,7 @@ from calor_kernel.planning.recording import (
     Targets,
     behind,
 )
+from calor_kernel.planning.side_by_side import side_by_side
 from calor_kernel.planning.values import Depends, Draft, HostBlock
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class Keeping(Protocol):
 class Plan:
     """The executable of a graph without control flow.
 
-    ``works``: the work of each task; by default those that the tuner chooses.
+    ``works``: the work of each task; by default those that the tuner chooses, with equal work side
+    by side.
     :func:`calor_kernel.planning.replanning.plan_anew` sets ``keeper`` and ``short``. ``again``: the
     ops that run once more because of a memory limit.
     """
@@ -129,7 +131,9 @@ class Plan:
     again: tuple[str, ...] = ()
 
     def __init__(self, engine: Engine, draft: Draft, works: Sequence[Work] | None = None) -> None:
-        works = engine.tuner.choose_all(draft.tasks) if works is None else works
+        if works is None:
+            chosen = engine.tuner.choose_all(draft.tasks)
+            draft, works = side_by_side(draft, chosen, engine.device.info)
         self.begin(engine, draft, draft.graph, works)
         self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
         self.graph: Graph = draft.graph

@@ -263,7 +263,8 @@ class Recorder:
         if isinstance(argument, Status):
             return Slot(self.slots.block, self.status[number])
         if isinstance(argument, Flags):
-            return Slot(self.slots.constants, behind(self.draft.constants, self.align))
+            start = behind(self.draft.constants, self.align)
+            return Slot(self.slots.constants, start + argument.offset * itemsize)
         assert isinstance(argument, Input | Output | Scratch)
         if isinstance(argument, Input):
             piece = task.inputs[argument.number].piece

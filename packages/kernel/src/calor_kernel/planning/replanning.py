@@ -18,9 +18,10 @@ from typing import Any, Final
 from calor.graph.graph import Graph
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
-from calor_kernel.planning.operand_cache import Keeper, preparations
+from calor_kernel.planning.operand_cache import Keeper
 from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.planner import Planner
+from calor_kernel.planning.preparations import preparations
 from calor_kernel.planning.recording import Recording
 from calor_kernel.planning.structure import Structure, structure_of
 from calor_kernel.planning.template import Template, attempt, known_number, template_of

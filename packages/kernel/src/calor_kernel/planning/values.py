@@ -57,7 +57,8 @@ class Value:
 class Task:
     """A unit of work: candidates of one op, the input values, the result pieces.
 
-    ``covers``: the ops of the graph that a group's task computes.
+    ``covers``: the ops of the graph that a group's task computes. ``members``: the tasks that this
+    one computes side by side.
     """
 
     op: str
@@ -67,6 +68,7 @@ class Task:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[Spec, ...] = ()
     covers: tuple[str, ...] = ()
+    members: tuple[Task, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -94,7 +96,8 @@ class Draft:
         """Return, for each output, the inputs and the tasks of ``failing`` that it depends on."""
         may_fail = frozenset(failing)
         known: dict[Piece, Depends] = {}
-        for number, task in enumerate(self.tasks):
+        parts = ((n, one) for n, task in enumerate(self.tasks) for one in task.members or (task,))
+        for number, task in parts:
             inputs: set[int] = set()
             failures = {number} & may_fail
             for value in task.inputs:

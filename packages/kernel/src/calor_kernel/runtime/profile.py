@@ -75,7 +75,8 @@ class Profile:
             work = launch.nbytes, launch.flops, launch.cubes
             task = launched.source
             covers = (task and task.covers) or (launched.op,)
-            results = () if task is None else tuple(map(str, task.results))
+            parts = () if task is None else task.members or (task,)
+            results = tuple(str(known) for part in parts for known in part.results)
             self.events.append(Event(launched.op, blueprint, at, took, *work, covers, results))
             at += took
 

@@ -195,4 +195,4 @@ def _launch(
     band = least(kept * (1 if by_keys else p.group), greatest(p.batch * heads, 1))
     cubes = least(-(-rows // plan.rows) * heads * p.batch, info.cores), 1, 1
     own = {**own, "batches": p.batch, "band": band}
-    return launch_of(function, plan, p, request, cubes, flops, **own)
+    return replace(launch_of(function, plan, p, request, cubes, flops, **own), alone=True)

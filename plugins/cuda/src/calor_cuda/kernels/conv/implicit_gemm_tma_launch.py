@@ -338,7 +338,7 @@ def _launch(
         conv_tma,
         Grid(
             (min(plan.tiles(p), max(info.cores // splits, 1)), splits, 1),
-            (plan.units, 1, 1), info.planes[0], int32,
+            (plan.units, 1, 1), info.planes[0], int32, alone=True,
         ),
         Effort(
             f"conv tma {plan.rows}x{plan.columns}",

@@ -128,7 +128,7 @@ def tma_launch(
     result = Bound(target, product.dtype, _NBYTES) if task.tail is None else task.result(_NBYTES)
     return launch(
         matmul_tma,
-        Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], int32),
+        Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], int32, alone=True),
         task.effort(label),
         a=left, b=right, c=result, sizes=sizes,
         a_stride=Multiple(a.free if plan.a_along else a.depth, count),

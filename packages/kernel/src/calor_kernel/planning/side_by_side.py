@@ -1,0 +1,374 @@
+"""Equal work on different memory as common launches: horizontal fusion of any kernels.
+
+Requirements: each result is computed as by a launch of its own, bit for bit. Tasks of one form that
+do not depend on each other are one task, as soon as the operands of all are there. Values that wait
+for others, or are there before they are needed, are limited in size. Failures and cached
+preparations belong to one op, so tasks that have such are left alone, and so are updates of state,
+which come last. This is done for known sizes; plans of symbolic sizes launch each task by itself.
+
+CALOR_BESIDE=0 launches everything by itself, to find out what this gains.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import (
+    Argument,
+    Flags,
+    Input,
+    Launch,
+    Output,
+    Scratch,
+    Status,
+    Work,
+)
+from calor_kernel.ir.passes.beside import Beside
+from calor_kernel.planning.arena import lay_out
+from calor_kernel.planning.preparations import preparations
+from calor_kernel.planning.values import Draft, Piece, Task
+
+# Devices with cubes of fewer units start a launch in less time than they need to find its buffers.
+_UNITS: Final = 64
+# Launches in one: more buffers take longer to select than a launch takes to start.
+_MOST: Final = 64
+# A launch of more bytes hides the start of the next one.
+_LARGE: Final = 64 << 20
+# Bytes of values that wait for a group, and by which the arena may grow: a part, and at least so
+# many bytes.
+_WAITING: Final = 32 << 20
+_GROWTH: Final = 64
+_LEAST: Final = 1 << 20
+# Groups of a form that a task may join, the latest first.
+_OPEN: Final = 4
+_MEMORY = Input | Output | Scratch
+
+
+def side_by_side(
+    draft: Draft, works: Sequence[Work], info: DeviceInfo
+) -> tuple[Draft, Sequence[Work]]:
+    """Return a draft and its works with equal work in common launches."""
+    few = len(draft.tasks) < 2 or info.max_units < _UNITS or not info.has("pointers")
+    if few or os.environ.get("CALOR_BESIDE", "1") == "0":
+        return draft, works
+    before: int | None = None
+    for waiting in (_WAITING, 0):
+        groups = _Search(draft, works, info, waiting).groups()
+        if all(len(group) < 2 for group in groups):
+            return draft, works
+        made = _merged(draft, works, groups, info)
+        if before is None:
+            before = lay_out(draft.tasks, works, draft.outputs, info.align).nbytes
+        after = lay_out(made[0].tasks, made[1], draft.outputs, info.align).nbytes
+        if after <= before + max(before // _GROWTH, _LEAST):
+            return made
+    return draft, works
+
+
+@dataclass(slots=True)
+class _Group:
+    """Tasks so far, by number, and bits: of theirs, of those they depend on and that depend.
+
+    ``place``: when the first of them would run. ``ready``: when all operands are there.
+    """
+
+    tasks: list[int]
+    bits: int
+    above: int
+    below: int = 0
+    place: int = 0
+    ready: int = 0
+
+    @property
+    def start(self) -> int:
+        """When the tasks run."""
+        return max(self.place, self.ready)
+
+
+@dataclass(slots=True)
+class _Search:
+    """A draft, with the queries of tasks that may be one."""
+
+    draft: Draft
+    works: Sequence[Work]
+    info: DeviceInfo
+    waiting: int
+    of: list[_Group] = field(default_factory=list)
+    last: dict[Piece, int] = field(default_factory=dict)
+    first: dict[Piece, int] = field(default_factory=dict)
+
+    def groups(self) -> list[list[int]]:
+        """Return the tasks of each group, in an order in which groups can run."""
+        maker: dict[Piece, int] = {}
+        for number, task in enumerate(self.draft.tasks):
+            for value in task.inputs:
+                self.last[value.piece] = number
+                self.first.setdefault(value.piece, number)
+            maker.update(dict.fromkeys(task.outputs, number))
+        kept = frozenset(self.draft.outputs)
+        forms: dict[Any, list[_Group]] = {}
+        known: dict[int, Any] = {}
+        for number, (task, work) in enumerate(zip(self.draft.tasks, self.works, strict=True)):
+            makers = {maker[v.piece] for v in task.inputs if v.piece in maker}
+            self.of.append(self._alone(number, makers))
+            if id(work) not in known:
+                known[id(work)] = form_of(work, self.info)
+            form = known[id(work)]
+            final = len(task.outputs) > 1 and kept.issuperset(task.outputs)
+            if final:
+                # State is written after all else, which nothing that follows joins.
+                forms.clear()
+            if form is None or final or not any(p.nbytes for p in task.outputs):
+                continue
+            if _prepares(task, work) or _omits(task, work):
+                continue
+            alike = forms.setdefault((task.op, form), [])
+            group = next(
+                (one for one in reversed(alike[-_OPEN:]) if self._joins(one, number)), None
+            )
+            if group is None:
+                alike.append(self.of[number])
+            else:
+                self._join(group, number)
+        return self._ordered(maker)
+
+    def _alone(self, number: int, makers: Iterable[int]) -> _Group:
+        """Return a task as a group."""
+        above, ready = 0, 0
+        for other in makers:
+            group = self.of[other]
+            above |= group.bits | group.above
+            ready = max(ready, group.start + 1)
+        made = _Group([number], 1 << number, above, 0, number, ready)
+        for group in self._among(above):
+            group.below |= made.bits
+        return made
+
+    def _among(self, bits: int) -> Iterator[_Group]:
+        """Yield the groups of some tasks."""
+        while bits:
+            group = self.of[(bits & -bits).bit_length() - 1]
+            yield group
+            bits &= ~group.bits
+
+    def _joins(self, group: _Group, number: int) -> bool:
+        """Return whether a task may join a group."""
+        own = self.of[number]
+        if len(group.tasks) >= _MOST or own.above & group.bits:
+            return False
+        return self._cost(group, own) <= self.waiting
+
+    def _cost(self, group: _Group, own: _Group) -> int:
+        """Return the bytes that wait, or are there early, if two groups are one."""
+        start = max(group.place, group.ready, own.ready)
+        found: dict[Piece, int] = {}
+        for number in (*group.tasks, *own.tasks):
+            task = self.draft.tasks[number]
+            reads = {v.piece: v.piece.nbytes for v in task.inputs if v.piece.kind == "made"}
+            made = {p: p.nbytes for p in task.outputs}
+            if number > start:
+                # Results are there early; operands that are read last are gone early.
+                freed = sum(n for p, n in reads.items() if self.last[p] <= number)
+                if sum(made.values()) > freed:
+                    found |= made
+                continue
+            found |= {p: n for p, n in reads.items() if self.last[p] < start}
+            # What reads the results waits too, with what it reads.
+            found |= {p: n for p, n in made.items() if self.first.get(p, start) < start}
+        return sum(found.values())
+
+    def _join(self, group: _Group, number: int) -> None:
+        """Make a task, on which none depends yet, a part of a group."""
+        own = self.of[number]
+        group.tasks.append(number)
+        new = own.above & ~group.above
+        group.bits |= own.bits
+        group.above |= own.above
+        group.ready = max(group.ready, own.ready)
+        self.of[number] = group
+        bits, above = group.bits, group.above
+        for other in self._among(group.below):
+            other.above |= bits | above
+        below = bits | group.below
+        for other in self._among(new | group.above):
+            other.below |= below
+
+    def _ordered(self, maker: Mapping[Piece, int]) -> list[list[int]]:
+        """Return the groups in order, each as early as its first task if it is ready."""
+        groups = list({id(group): group for group in self.of}.values())
+        waits: dict[int, int] = {}
+        users: dict[int, list[_Group]] = {}
+        for group in groups:
+            read = {v.piece for n in group.tasks for v in self.draft.tasks[n].inputs}
+            needs = {id(one): one for one in (self.of[maker[p]] for p in read if p in maker)}
+            waits[id(group)] = len(needs)
+            for one in needs:
+                users.setdefault(one, []).append(group)
+        by_place = {group.place: group for group in groups}
+        ready = [group.place for group in groups if not waits[id(group)]]
+        heapify(ready)
+        order: list[list[int]] = []
+        while ready:
+            group = by_place[heappop(ready)]
+            order.append(group.tasks)
+            for user in users.get(id(group), ()):
+                waits[id(user)] -= 1
+                if not waits[id(user)]:
+                    heappush(ready, user.place)
+        assert len(order) == len(groups), "groups of tasks wait for each other"
+        return order
+
+
+def _prepares(task: Task, work: Work) -> bool:
+    """Return whether a part of a work may be cached while operands are unchanged."""
+    return any(
+        all(task.inputs[k].piece.kind in ("input", "constant") for k in operands)
+        for operands in preparations(work).values()
+    )
+
+
+def _omits(task: Task, work: Work) -> bool:
+    """Return whether a copy may be in place, and then is no launch at all."""
+    operands = {operand for operand, _ in work.in_place}
+    copied = {launch.copies for launch in work.launches if launch.copies is not None}
+    return any(task.inputs[k].whole for k in copied & operands)
+
+
+def form_of(work: Work, info: DeviceInfo) -> Any:
+    """Return what is equal in works that may be one, None for a work that is left alone."""
+    if work.failures or not work.launches:
+        return None
+    forms = []
+    for launch in work.launches:
+        if launch.alone or launch.build.beside or launch.nbytes > _LARGE:
+            return None
+        pattern: list[Any] = []
+        memories = 0
+        for argument in launch.arguments:
+            if isinstance(argument, Status):
+                return None
+            memories += isinstance(argument, _MEMORY | Flags)
+            if isinstance(argument, _MEMORY):
+                pattern.append((type(argument), argument.number))
+            else:
+                pattern.append(argument)
+        if len(pattern) + memories > info.arguments:
+            return None
+        forms.append((launch.build, launch.cubes, tuple(pattern), launch.nbytes, launch.flops))
+    return tuple(forms), work.scratch, work.in_place
+
+
+class _Member(NamedTuple):
+    """A task, its work, the first numbers of its operands, results and scratch, and its place."""
+
+    task: Task
+    work: Work
+    first: Mapping[type, int]
+    place: int
+
+    def own(self, argument: Argument) -> Argument:
+        """Return an argument of the task among those of all."""
+        if isinstance(argument, _MEMORY):
+            return replace(argument, number=argument.number + self.first[type(argument)])
+        if isinstance(argument, Flags):
+            return replace(argument, offset=argument.offset + self.place * argument.count)
+        return argument
+
+    def memory(self, argument: Argument) -> Any:
+        """Return what tells the memory of an argument."""
+        if isinstance(argument, Input):
+            return self.task.inputs[argument.number].piece, argument.offset
+        return self.own(argument)
+
+
+def _merged(
+    draft: Draft, works: Sequence[Work], groups: Iterable[Sequence[int]], info: DeviceInfo
+) -> tuple[Draft, Sequence[Work]]:
+    """Return the draft with each group as one task."""
+    tasks: list[Task] = []
+    chosen: list[Work] = []
+    for group in groups:
+        if len(group) == 1:
+            tasks.append(draft.tasks[group[0]])
+            chosen.append(works[group[0]])
+            continue
+        task, work = _one([draft.tasks[n] for n in group], [works[n] for n in group], info)
+        tasks.append(task)
+        chosen.append(work)
+    return replace(draft, tasks=tasks), chosen
+
+
+def _one(tasks: Sequence[Task], works: Sequence[Work], info: DeviceInfo) -> tuple[Task, Work]:
+    """Return some tasks as one."""
+    members: list[_Member] = []
+    counts = {Input: 0, Output: 0, Scratch: 0}
+    for task, work in zip(tasks, works, strict=True):
+        members.append(_Member(task, work, dict(counts), len(members)))
+        counts[Input] += len(task.inputs)
+        counts[Output] += len(task.outputs)
+        counts[Scratch] += len(work.scratch)
+    launches = tuple(
+        launch
+        for order in range(len(works[0].launches))
+        for launch in _launches(members, order, info)
+    )
+    pairs = tuple(
+        (i + m.first[Input], o + m.first[Output]) for m in members for i, o in m.work.in_place
+    )
+    scratch = tuple(n for work in works for n in work.scratch)
+    work = replace(works[0], launches=launches, scratch=scratch, in_place=pairs)
+    task = Task(
+        tasks[0].op,
+        (work,),
+        tuple(value for one in tasks for value in one.inputs),
+        tuple(piece for one in tasks for piece in one.outputs),
+        covers=tuple(name for one in tasks for name in one.covers or (one.op,)),
+        members=tuple(tasks),
+    )
+    return task, work
+
+
+def _launches(members: Sequence[_Member], order: int, info: DeviceInfo) -> Iterator[Launch]:
+    """Yield the launches of one order of all members, in as few as their arguments allow."""
+    first = members[0].work.launches[order]
+    apart = tuple(
+        k
+        for k, argument in enumerate(first.arguments)
+        if isinstance(argument, _MEMORY | Flags)
+        and len({m.memory(m.work.launches[order].arguments[k]) for m in members}) > 1
+    )
+    shared = len(first.arguments) - len(apart)
+    most = (info.arguments - shared) // max(len(apart), 1)
+    pieces = -(-len(members) // most)
+    size = -(-len(members) // pieces)
+    for start in range(0, len(members), size):
+        held = members[start : start + size]
+        launches = [m.work.launches[order] for m in held]
+        given = [[m.own(a) for a in la.arguments] for m, la in zip(held, launches, strict=True)]
+        if len(held) == 1:
+            yield replace(launches[0], arguments=tuple(given[0]), copies=None, prepares=False)
+            continue
+        x, y, z = first.cubes
+        beside = Beside(len(held), apart, z > 1)
+        arguments = tuple(
+            one
+            for k, argument in enumerate(given[0])
+            for one in ([g[k] for g in given] if k in apart else [argument])
+        )
+        signature = beside.spread(first.build.signature)
+        yield replace(
+            first,
+            build=replace(first.build, signature=signature, beside=beside),
+            cubes=(x, y, z * len(held)),
+            arguments=arguments,
+            flops=first.flops * len(held),
+            nbytes=first.nbytes * len(held),
+            label=f"{first.label} x {len(held)}",
+            copies=None,
+            prepares=False,
+        )

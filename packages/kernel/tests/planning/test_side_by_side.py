@@ -1,0 +1,202 @@
+"""Equal work in common launches: which is joined, and whether it computes the same bits."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calor
+from calor.backends.device import device_of
+from calor.dtypes import int32
+from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_interpreter.launch import run_on_lanes
+from calor_interpreter.verify import verify
+from calor_kernel import language as kl
+from calor_kernel.errors import KernelTypeError
+from calor_kernel.ir.passes import optimize
+from calor_kernel.ir.passes.beside import Beside
+from calor_kernel.language import Buffer, Scalar
+from calor_kernel.planning import side_by_side
+from calor_kernel.planning.planner import Planner
+from calor_kernel.runtime.backend import KernelBackend
+
+from ..library.test_many_cubes import FAMILIES
+
+
+def floats(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def device_with(info=MANY_UNITS, checks=True):
+    make = lambda index: LanesDevice(info, checks=checks)  # noqa: E731
+    return device_of(KernelBackend("beside", make, fusers=()), 0)
+
+
+def run(device, function, *arrays):
+    """Return the results of one graph, and the plan."""
+    with calor.device(device):
+        graph = calor.trace(function, *map(calor.asarray, arrays))
+    backend = device.backend
+    plan = backend.compile(0, graph)
+    made = plan([backend.upload(0, array) for array in arrays])
+    pairs = zip(made, graph.output_specs, strict=True)
+    return [np.array(backend.download(0, b, s)) for b, s in pairs], plan
+
+
+def labels(plan):
+    return Counter(la.launch.label for one in plan.base.recording.launches for la in one)
+
+
+def both(monkeypatch, device, function, *arrays):
+    """Return the launches by themselves and together, after a comparison of the results."""
+    monkeypatch.setenv("CALOR_BESIDE", "0")
+    alone, before = run(device, function, *arrays)
+    monkeypatch.setenv("CALOR_BESIDE", "1")
+    beside, after = run(device, function, *arrays)
+    assert [a.tobytes() for a in alone] == [b.tobytes() for b in beside]
+    return labels(before), labels(after)
+
+
+X, A, B, C = floats(40, 24), floats(24, 16, seed=1), floats(24, 16, seed=2), floats(24, 16, seed=3)
+LONG = floats(600, 24, seed=4), floats(600, 16, seed=5), floats(600, 16, seed=6)
+WIDE = floats(3000, 8, seed=7), floats(3000, 8, seed=8)
+DEEP = floats(3, 8, 8, seed=9), floats(3, 8, 8, seed=10)
+SQUARE = floats(16, 16), floats(16, 16, seed=1)
+
+
+def crossing(x, y):
+    """Each pair of equal ops is independent, and both pairs together are not."""
+    late = calor.sin(y + y.sum(axis=0))
+    return calor.sin(x).sum(axis=0), late
+
+
+# A function, its operands, and the launches that are of several.
+JOINED = {
+    "products of one operand": (lambda x, a, b, c: (x @ a, x @ b, x @ c), (X, A, B, C), 1),
+    "sums of parts": (lambda x, g, h: (x.T @ g, x.T @ h), LONG, 2),
+    "columns, by several cubes": (lambda x, y: (x.sum(axis=0), y.sum(axis=0)), WIDE, 1),
+    "several cubes along z": (lambda x, y: (x @ x, x @ y, y @ y), DEEP, 1),
+    "copies": (lambda x, y: (x.T, y.T), SQUARE, 1),
+    "one after another": (lambda x, a: x @ a @ a, SQUARE, 0),
+    "other sizes": (lambda x, y: (x[:5].sum(axis=0), y.sum(axis=0)), SQUARE, 0),
+    "parts of one operand": (lambda x, y: (calor.sin(x[:8]), calor.sin(x[8:])), SQUARE, 1),
+    "crossing": (crossing, SQUARE, 1),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_joined(monkeypatch, name):
+    function, arrays, joined = JOINED[name]
+    before, after = both(monkeypatch, device_with(), function, *arrays)
+    found = [label for label in after if " x " in label]
+    assert len(found) == joined, after
+    assert not [label for label in before if " x " in label]
+
+
+NAMES = ["reduce columns", "softmax", "look-back", "pool", "attention gradients", "fft", "sort"]
+
+
+@pytest.mark.parametrize("few", [False, True], ids=["many cubes", "few cubes"])
+@pytest.mark.parametrize("name", NAMES)
+def test_families(monkeypatch, name, few):
+    """Three times the same work of each family, also where cubes of z are folded."""
+    function, given = FAMILIES[name]
+    given = [array[: max(2, len(array) // 4)] if array.shape[0] > 1 else array for array in given]
+    count = len(given)
+    info = replace(MANY_UNITS, max_cubes=(3, 1 << 20, 1)) if few else MANY_UNITS
+
+    def three(*arrays):
+        return [function(*arrays[k : k + count]) for k in range(0, 3 * count, count)]
+
+    arrays = [array * k for k in (1, 2, 3) for array in given]
+    before, after = both(monkeypatch, device_with(info, checks=not few), three, *arrays)
+    assert sum(after.values()) < sum(before.values())
+
+
+def test_devices_that_launch_each_by_itself(monkeypatch):
+    function, arrays, _ = JOINED["products of one operand"]
+    for info in (
+        replace(MANY_UNITS, features=MANY_UNITS.features - {"pointers"}),
+        replace(MANY_UNITS, arguments=8),
+    ):
+        before, after = both(monkeypatch, device_with(info), function, *arrays)
+        assert before == after
+
+
+def test_arguments_are_limited(monkeypatch):
+    info = replace(MANY_UNITS, arguments=24)
+
+    def many(x, *weights):
+        return [x @ w for w in weights]
+
+    weights = [floats(24, 16, seed=k) for k in range(9)]
+    _, after = both(monkeypatch, device_with(info), many, X, *weights)
+    assert 1 < sum(after.values()) < 9
+
+
+def test_values_do_not_wait(monkeypatch):
+    """A sum beside a much later one keeps its operand alive."""
+    monkeypatch.setattr(side_by_side, "_WAITING", 0)
+    monkeypatch.setattr(side_by_side, "_LEAST", 0)
+
+    def chain(x):
+        sums = []
+        for _ in range(4):
+            x = calor.sin(x)
+            sums.append(x.sum(axis=0))
+        return sums
+
+    before, after = both(monkeypatch, device_with(), chain, WIDE[0])
+    assert before == after
+
+
+def test_dependences_are_those_of_members():
+    """A result fails with its own operands, not with those of its neighbours."""
+    device = device_with()
+    with calor.device(device):
+        function = JOINED["columns, by several cubes"][0]
+        graph = calor.trace(function, *map(calor.asarray, WIDE))
+    engine = device.backend.engine(0)
+    draft = Planner(engine.lowerings, graph).draft()
+    works = [task.works[0] for task in draft.tasks]
+    made, _ = side_by_side.side_by_side(draft, works, MANY_UNITS)
+    assert len(made.tasks) < len(draft.tasks)
+    assert [sorted(inputs) for inputs, _ in made.dependences(())] == [[0], [1]]
+
+
+@kl.kernel
+def note_cubes(x, y, n):
+    """Write each cube's place of z, the number of them, and an element that all units share."""
+    z, count = kl.cube_position(2), kl.cube_count(2)
+    memory = kl.shared(1, x.dtype)
+    if kl.unit_index() == 0:
+        memory[0] = x[z]
+    kl.barrier()
+    if kl.unit_index() < n:
+        place = z * n + kl.unit_index()
+        y[place] = memory[0] * 100 + (z * 10 + count).to(y.dtype)
+
+
+@pytest.mark.parametrize(("count", "deep"), [(1, 1), (2, 1), (3, 2), (2, 5)])
+@pytest.mark.parametrize("apart", [(0, 1), (1,)])
+def test_kernels(count, deep, apart):
+    beside = Beside(count, apart, deep > 1)
+    signature = [Buffer(int32, writable=False), Buffer(int32), Scalar(calor.int64, 1, True)]
+    built = note_cubes.build(signature, cube=(4, 1, 1))
+    made = verify(optimize(beside.kernel(built)))
+    assert [p.declared for p in made.parameters] == list(beside.spread(signature))
+    xs = [np.arange(deep, dtype=np.int32) + 7 * k for k in range(count if 0 in apart else 1)]
+    ys = [np.zeros(deep * 3, np.int32) for _ in range(count)]
+    run_on_lanes(made, (1, 1, count * deep), [*xs, *ys, 3])
+    for k, y in enumerate(ys):
+        z = np.arange(deep)
+        want = xs[k if 0 in apart else 0][z] * 100 + z * 10 + deep
+        np.testing.assert_array_equal(y.reshape(deep, 3), np.repeat(want[:, None], 3, 1))
+
+
+def test_kernels_with_tensor_maps_are_refused():
+    built = note_cubes.build([Buffer(int32), Buffer(int32), Scalar(calor.int64)], cube=(4, 1, 1))
+    mapped = replace(built, attributes={"maps": (("x", (1,), (1,), (1,), None, False),)})
+    with pytest.raises(KernelTypeError, match="note_cubes has tensor maps"):
+        Beside(2, (0, 1), False).kernel(mapped)
