@@ -24,6 +24,12 @@ from calor_kernel.runtime.backend import KernelBackend
 from ..library.test_many_cubes import FAMILIES
 
 
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Take plans of two tasks too."""
+    monkeypatch.setattr(side_by_side, "_SHORT", 2)
+
+
 def floats(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
@@ -122,6 +128,13 @@ def test_devices_that_launch_each_by_itself(monkeypatch):
     ):
         before, after = both(monkeypatch, device_with(info), function, *arrays)
         assert before == after
+
+
+def test_short_plans_compile_no_other_kernels(monkeypatch):
+    monkeypatch.setattr(side_by_side, "_SHORT", 4)
+    function, arrays, _ = JOINED["products of one operand"]
+    before, after = both(monkeypatch, device_with(), function, *arrays)
+    assert before == after
 
 
 def test_arguments_are_limited(monkeypatch):

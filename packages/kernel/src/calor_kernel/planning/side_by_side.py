@@ -35,6 +35,8 @@ from calor_kernel.planning.values import Draft, Piece, Task
 
 # Devices with cubes of fewer units start a launch in less time than they need to find its buffers.
 _UNITS: Final = 64
+# Shorter plans save less than the compilation of further kernels costs.
+_SHORT: Final = 8
 # Launches in one: more buffers take longer to select than a launch takes to start.
 _MOST: Final = 64
 # A launch of more bytes hides the start of the next one.
@@ -53,8 +55,8 @@ def side_by_side(
     draft: Draft, works: Sequence[Work], info: DeviceInfo
 ) -> tuple[Draft, Sequence[Work]]:
     """Return a draft and its works with equal work in common launches."""
-    few = len(draft.tasks) < 2 or info.max_units < _UNITS or not info.has("pointers")
-    if few or os.environ.get("CALOR_BESIDE", "1") == "0":
+    left = len(draft.tasks) < _SHORT or info.max_units < _UNITS or not info.has("pointers")
+    if left or os.environ.get("CALOR_BESIDE", "1") == "0":
         return draft, works
     before: int | None = None
     for waiting in (_WAITING, 0):
@@ -72,7 +74,7 @@ def side_by_side(
 
 @dataclass(slots=True)
 class _Group:
-    """Tasks so far, by number, and bits: of theirs, of those they depend on and that depend.
+    """Tasks so far, by number, and bits: of theirs, and of those that they depend on.
 
     ``place``: when the first of them would run. ``ready``: when all operands are there.
     """
@@ -80,7 +82,6 @@ class _Group:
     tasks: list[int]
     bits: int
     above: int
-    below: int = 0
     place: int = 0
     ready: int = 0
 
@@ -144,17 +145,7 @@ class _Search:
             group = self.of[other]
             above |= group.bits | group.above
             ready = max(ready, group.start + 1)
-        made = _Group([number], 1 << number, above, 0, number, ready)
-        for group in self._among(above):
-            group.below |= made.bits
-        return made
-
-    def _among(self, bits: int) -> Iterator[_Group]:
-        """Yield the groups of some tasks."""
-        while bits:
-            group = self.of[(bits & -bits).bit_length() - 1]
-            yield group
-            bits &= ~group.bits
+        return _Group([number], 1 << number, above, number, ready)
 
     def _joins(self, group: _Group, number: int) -> bool:
         """Return whether a task may join a group."""
@@ -186,17 +177,14 @@ class _Search:
         """Make a task, on which none depends yet, a part of a group."""
         own = self.of[number]
         group.tasks.append(number)
-        new = own.above & ~group.above
-        group.bits |= own.bits
+        before, group.bits = group.bits, group.bits | own.bits
         group.above |= own.above
         group.ready = max(group.ready, own.ready)
         self.of[number] = group
-        bits, above = group.bits, group.above
-        for other in self._among(group.below):
-            other.above |= bits | above
-        below = bits | group.below
-        for other in self._among(new | group.above):
-            other.below |= below
+        new = group.bits | group.above
+        for other in self.of:
+            if other.above & before:
+                other.above |= new
 
     def _ordered(self, maker: Mapping[Piece, int]) -> list[list[int]]:
         """Return the groups in order, each as early as its first task if it is ready."""
@@ -354,7 +342,10 @@ def _launches(members: Sequence[_Member], order: int, info: DeviceInfo) -> Itera
             yield replace(launches[0], arguments=tuple(given[0]), copies=None, prepares=False)
             continue
         x, y, z = first.cubes
-        beside = Beside(len(held), apart, z > 1)
+        # So few kernels are compiled. Cubes beyond the last launch are not started.
+        room = min(1 << (len(held) - 1).bit_length(), most) if z == 1 else len(held)
+        given += [given[-1]] * (room - len(held))
+        beside = Beside(room, apart, z > 1)
         arguments = tuple(
             one
             for k, argument in enumerate(given[0])

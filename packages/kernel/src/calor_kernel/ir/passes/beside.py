@@ -20,8 +20,9 @@ T = TypeVar("T")
 class Beside:
     """Launches of one kernel side by side.
 
-    ``count``: how many. ``apart``: the parameters, by number, of which each launch has its own
-    buffer; the others are of all. ``deep``: whether a launch has several cubes along z.
+    ``count``: how many there may be. ``apart``: the parameters, by number, of which each launch has
+    its own buffer; the others are of all. ``deep``: whether a launch has several cubes along z;
+    there are exactly ``count`` then.
 
     >>> two = Beside(2, (0, 2), False)
     >>> two.spread("axy"), list(two.gathered("aaxyy"))
