@@ -45,7 +45,7 @@ _LARGE: Final = 64 << 20
 # many bytes.
 _WAITING: Final = 32 << 20
 _GROWTH: Final = 64
-_LEAST: Final = 1 << 20
+_LEAST: Final = 4 << 20
 # Groups of a form that a task may join, the latest first.
 _OPEN: Final = 4
 _MEMORY = Input | Output | Scratch

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from calor.graph.graph import Graph, Node
+from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.fuser import Group
 from calor_kernel.contract.movement import MOVEMENTS, view_of
 from calor_kernel.contract.work import View, row_major
@@ -27,6 +28,8 @@ FOLDS: Final = frozenset((*TOTALS, *EXTREMES, *TRUTHS))
 # the last reader of one.
 _OPERANDS, _RESULTS, _OF_ROWS, _STEPS = 14, 4, 8, 48
 _BEYOND = 2
+# Bytes that take less time than a launch.
+_FEW: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,13 @@ class Search(Links):
             return None
         axes = (attributes["axis"],) if "axis" in attributes else tuple(sorted(attributes["axes"]))
         return x.shape, axes
+
+    def _few_columns(self, number: int) -> bool:
+        """Return whether a node reduces few elements along other axes than the last."""
+        kind = self._reduction(number)
+        if kind is None or len(kind[0]) - 1 in kind[1]:
+            return False
+        return hinted(self.graph.specs[self.graph.nodes[number].inputs[0]].nbytes) <= _FEW
 
     @once
     def _move(self, number: int) -> Node | None:
@@ -218,10 +228,12 @@ class Search(Links):
     def found(self) -> list[Rows]:
         """Return groups of several nodes that do not overlap, of the nodes in no group yet.
 
-        Groups along the same rows that read the same values are one.
+        Groups along the same rows that read the same values are one. Reductions of columns of few
+        elements come last: the work before them is rather that of rows, since equal sums of columns
+        become one launch.
         """
         taken, groups = set(self.grouped), list[Rows]()
-        for number in range(len(self.graph.nodes)):
+        for number in sorted(range(len(self.graph.nodes)), key=self._few_columns):
             found = self.grow(number, taken) if number not in taken else None
             if found is None:
                 continue
