@@ -241,14 +241,12 @@ def form_of(work: Work, info: DeviceInfo) -> Any:
             if isinstance(argument, Status):
                 return None
             memories += isinstance(argument, _MEMORY | Flags)
-            if isinstance(argument, _MEMORY):
-                pattern.append((type(argument), argument.number))
-            else:
-                pattern.append(argument)
+            # Which operand it is may differ, and is that of each work.
+            pattern.append(type(argument) if isinstance(argument, _MEMORY) else argument)
         if len(pattern) + memories > info.arguments:
             return None
         forms.append((launch.build, launch.cubes, tuple(pattern), launch.nbytes, launch.flops))
-    return tuple(forms), work.scratch, work.in_place
+    return tuple(forms), work.scratch
 
 
 class _Member(NamedTuple):
