@@ -15,7 +15,7 @@ __all__ = ["CacheFuser"]
 _WAYS: Final = "calor_kernel.library.attention.lowering"
 
 work.lowering("attention", strided=True)(work.deferred(_WAYS, "attention"))
-work.lowering("attention_gradient", dense=(0, 1, 2))(work.deferred(_WAYS, "gradient"))
+work.lowering("attention_gradient", dense=(1, 2))(work.deferred(_WAYS, "gradient"))
 work.lowering("attention_bias_gradient", dense=(0, 1, 2))(work.deferred(_WAYS, "bias_gradient"))
 work.lowering(OP, strided=True)(
     work.deferred("calor_kernel.library.attention.cache_launch", "cached")

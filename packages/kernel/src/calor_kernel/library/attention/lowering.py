@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from calor.dtypes import bool_
+from calor.specs import Spec
+from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Table, Way, ranked
-from calor_kernel.contract.work import Request, Work
+from calor_kernel.contract.work import (
+    Candidates,
+    Input,
+    Output,
+    Request,
+    Scratch,
+    View,
+    Work,
+)
 from calor_kernel.library.attention.bias_gradient import BiasParts
 from calor_kernel.library.attention.cpu_launch import (
     bias_gradient_by_tiles,
@@ -21,6 +31,7 @@ from calor_kernel.library.attention.cpu_launch import (
 from calor_kernel.library.attention.cpu_tiles import Tiles
 from calor_kernel.library.attention.mma_launch import forward_by_mma, gradients_by_mma, mma_refusal
 from calor_kernel.library.attention.operand_copies import after_copies, with_copies
+from calor_kernel.library.attention.operands import reads_in_place
 from calor_kernel.library.attention.problem import Attention, attention_of
 from calor_kernel.library.attention.simt_launch import (
     bias_gradient_by_simt,
@@ -32,6 +43,8 @@ from calor_kernel.library.attention.split_gradient_launch import (
     gradients_by_splits,
 )
 from calor_kernel.library.attention.split_keys_launch import forward_by_splits, split_refusal
+from calor_kernel.library.copying import dense_copy
+from calor_kernel.library.steps import redirected
 
 # The tier of cubes that compute scores one by one.
 _LAST: Final = 2
@@ -140,8 +153,26 @@ def attention(request: Request) -> Sequence[Work]:
 
 def gradient(request: Request) -> Sequence[Work]:
     """Return the works of the gradients of query, key and value, the likeliest first."""
+    view = request.inputs[0]
+    if not reads_in_place(view, request.info):
+        known = spec_of(view.shape, view.dtype)
+        inner = replace(request, inputs=(View.dense(known), *request.inputs[1:]))
+        found = gradient(inner)
+        dropped = found.dropped if isinstance(found, Candidates) else ()
+        return Candidates.of((_copying(work, view, known, request) for work in found), dropped)
     problem = attention_of(request, 3)
     return ranked(GRADIENT, Task(problem, _tiles(gradient_tiles, problem, request)), request)
+
+
+def _copying(work: Work, view: View, known: Spec, request: Request) -> Work:
+    """Return a work of a dense first operand for one that is copied first."""
+    room = Scratch(len(work.scratch))
+    copies = [
+        redirected(launch, {Output(0): room}) for launch in dense_copy(view, known, request.info)
+    ]
+    launches = [redirected(launch, {Input(0): room}) for launch in work.launches]
+    scratch = (*work.scratch, view.size * int(view.dtype.itemsize))
+    return replace(work, launches=(*copies, *launches), scratch=scratch)
 
 
 def bias_gradient(request: Request) -> Sequence[Work]:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from calor_kernel import language as kl
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Multiple, Typed, operand
-from calor_kernel.contract.work import Request
+from calor_kernel.contract.work import Request, View
 from calor_kernel.language.declared import ELEMENT, READS
 from calor_kernel.library.attention.problem import Attention
 
 M = TypeVar("M")
 N = TypeVar("N")
+# Bytes of an access of a device's memory.
+_ACCESS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,15 @@ class Operands(Generic[M, N]):
 
 @dataclass(frozen=True, slots=True)
 class Upstream(Generic[M]):
-    """The first operands of a gradient: the upstream gradient, delta, and the log-sum-exp."""
+    """The first operands of a gradient: the upstream gradient, delta, and the log-sum-exp.
+
+    ``strides``: of the upstream gradient along batch, head and query, () if it is dense.
+    """
 
     gradient: Annotated[M, READS]
     delta: Annotated[M, READS]
     total: Annotated[M, READS]
+    strides: tuple[kl.StrideOf[Any], ...]
 
 
 KernelOperands = Operands[kl.Pointer, kl.Number]
@@ -120,11 +127,32 @@ def operands_of(problem: Attention, access: int = 1) -> Operands[Bound, object]:
 
 
 def upstream_of(request: Request, align: int = 0) -> Upstream[Bound]:
-    """Return the first three operands of a gradient, which are dense."""
+    """Return the first three operands of a gradient; the rows of the first may lie apart."""
     gradient, delta, total = (
         operand(i, view).aligned(align) for i, view in enumerate(request.inputs[:3])
     )
-    return Upstream(gradient, delta, total)
+    view = request.inputs[0]
+    strides: tuple[Multiple, ...] = ()
+    if not view.is_dense:
+        access = _ACCESS // int(view.dtype.itemsize)
+        pairs = zip(view.shape[:3], view.strides[:3], strict=True)
+        strides = tuple(Multiple(0 if n == 1 else s, access) for n, s in pairs)
+    return Upstream(gradient, delta, total, strides)
+
+
+def reads_in_place(view: View, info: DeviceInfo) -> bool:
+    """Return whether kernels read an upstream gradient as it lies: dense rows, anywhere.
+
+    Cubes of one unit, and copy engines for halves, take all of it dense.
+    """
+    if view.is_dense:
+        return True
+    item = int(view.dtype.itemsize)
+    if info.max_units == 1 or (item == 2 and info.has("tensor_copy")):
+        return False
+    width, starts = view.shape[3], (*view.strides[:3], view.offset, view.shape[3])
+    dense = width == 1 or view.strides[3] == 1
+    return dense and not any(n * item % _ACCESS for n in starts)
 
 
 def least_bytes(problem: Attention) -> int:
@@ -182,8 +210,12 @@ def _rows(
 def upstream_rows(
     up: Upstream[kl.Pointer], row_at: kl.Index, g: KernelOperands, width: kl.Index
 ) -> Rows:
-    """Return the upstream gradients of a head whose rows begin at ``row_at``."""
-    return Rows(up.gradient, row_at * width, g.queries, width, width)
+    """Return the upstream gradients of a head whose rows begin at ``row_at`` if they are dense."""
+    if not up.strides:
+        return Rows(up.gradient, row_at * width, g.queries, width, width)
+    head = row_at // g.queries
+    at = head // g.heads * up.strides[0] + head % g.heads * up.strides[1]
+    return Rows(up.gradient, at, g.queries, width, up.strides[2])
 
 
 def finite(x: kl.Number) -> kl.Number:

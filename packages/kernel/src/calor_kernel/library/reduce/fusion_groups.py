@@ -85,7 +85,8 @@ class Search(Links):
         kind = self._reduction(number)
         if kind is None or len(kind[0]) - 1 in kind[1]:
             return False
-        return hinted(self.graph.specs[self.graph.nodes[number].inputs[0]].nbytes) <= _FEW
+        nbytes = hinted(self.graph.specs[self.graph.nodes[number].inputs[0]].nbytes)
+        return bool(nbytes <= _FEW)
 
     @once
     def _move(self, number: int) -> Node | None:
