@@ -41,9 +41,9 @@ _SHORT: Final = 8
 _MOST: Final = 64
 # A launch of more bytes hides the start of the next one.
 _LARGE: Final = 64 << 20
-# Bytes of values that wait for a group, and by which the arena may grow: a part, and at least so
-# many bytes.
-_WAITING: Final = 32 << 20
+# Bytes of values that wait for a group, by falling preference. The memory of a plan may grow by a
+# part, and at least so many bytes.
+_WAITING: Final = (32 << 20, 4 << 20, 0)
 _GROWTH: Final = 64
 _LEAST: Final = 4 << 20
 # Groups of a form that a task may join, the latest first.
@@ -58,16 +58,17 @@ def side_by_side(
     left = len(draft.tasks) < _SHORT or info.max_units < _UNITS or not info.has("pointers")
     if left or os.environ.get("CALOR_BESIDE", "1") == "0":
         return draft, works
-    before: int | None = None
-    for waiting in (_WAITING, 0):
+    before, specs = 0, draft.graph.specs
+    whole = sum(specs[v].nbytes for v in draft.graph.inputs) + sum(p.nbytes for p in draft.outputs)
+    for waiting in _WAITING:
         groups = _Search(draft, works, info, waiting).groups()
         if all(len(group) < 2 for group in groups):
             return draft, works
         made = _merged(draft, works, groups, info)
-        if before is None:
+        if not before:
             before = lay_out(draft.tasks, works, draft.outputs, info.align).nbytes
         after = lay_out(made[0].tasks, made[1], draft.outputs, info.align).nbytes
-        if after <= before + max(before // _GROWTH, _LEAST):
+        if after <= before + max((before + whole) // _GROWTH, _LEAST):
             return made
     return draft, works
 
