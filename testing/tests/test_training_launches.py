@@ -111,8 +111,8 @@ def launches(device: str, step: Callable[..., Any], *given: Any) -> list[tuple[s
 
 # The model and optimizer, and the most launches. The products of a model are a part of them.
 STEPS = [
-    ("language", language, train.AdamW, 95),
-    ("images", images, train.SGD, 88),
+    ("language", language, train.AdamW, 72),
+    ("images", images, train.SGD, 68),
 ]
 
 
