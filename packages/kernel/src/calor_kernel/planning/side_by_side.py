@@ -12,24 +12,15 @@ CALOR_BESIDE=0 launches everything by itself, to find out what this gains.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import (
-    Argument,
-    Flags,
-    Input,
-    Launch,
-    Output,
-    Scratch,
-    Status,
-    Work,
-)
-from calor_kernel.ir.passes.beside import Beside
+from calor_kernel.contract.work import Work
 from calor_kernel.planning.arena import lay_out
+from calor_kernel.planning.common_launches import form_of, merged
 from calor_kernel.planning.preparations import preparations
 from calor_kernel.planning.values import Draft, Piece, Task
 
@@ -39,8 +30,6 @@ _UNITS: Final = 64
 _SHORT: Final = 8
 # Launches in one: more buffers take longer to select than a launch takes to start.
 _MOST: Final = 64
-# A launch of more bytes hides the start of the next one.
-_LARGE: Final = 64 << 20
 # Bytes of values that wait for a group, by falling preference. The memory of a plan may grow by a
 # part, and at least so many bytes.
 _WAITING: Final = (32 << 20, 4 << 20, 0)
@@ -48,7 +37,6 @@ _GROWTH: Final = 64
 _LEAST: Final = 4 << 20
 # Groups of a form that a task may join, the latest first.
 _OPEN: Final = 4
-_MEMORY = Input | Output | Scratch
 
 
 def side_by_side(
@@ -64,7 +52,7 @@ def side_by_side(
         groups = _Search(draft, works, info, waiting).groups()
         if all(len(group) < 2 for group in groups):
             return draft, works
-        made = _merged(draft, works, groups, info)
+        made = merged(draft, works, groups, info)
         if not before:
             before = lay_out(draft.tasks, works, draft.outputs, info.align).nbytes
         after = lay_out(made[0].tasks, made[1], draft.outputs, info.align).nbytes
@@ -226,139 +214,3 @@ def _omits(task: Task, work: Work) -> bool:
     operands = {operand for operand, _ in work.in_place}
     copied = {launch.copies for launch in work.launches if launch.copies is not None}
     return any(task.inputs[k].whole for k in copied & operands)
-
-
-def form_of(work: Work, info: DeviceInfo) -> Any:
-    """Return what is equal in works that may be one, None for a work that is left alone."""
-    if work.failures or not work.launches:
-        return None
-    forms = []
-    for launch in work.launches:
-        if launch.alone or launch.build.beside or launch.nbytes > _LARGE:
-            return None
-        pattern: list[Any] = []
-        memories = 0
-        for argument in launch.arguments:
-            if isinstance(argument, Status):
-                return None
-            memories += isinstance(argument, _MEMORY | Flags)
-            # Which operand it is may differ, and is that of each work.
-            pattern.append(type(argument) if isinstance(argument, _MEMORY) else argument)
-        if len(pattern) + memories > info.arguments:
-            return None
-        forms.append((launch.build, launch.cubes, tuple(pattern), launch.nbytes, launch.flops))
-    return tuple(forms), work.scratch
-
-
-class _Member(NamedTuple):
-    """A task, its work, the first numbers of its operands, results and scratch, and its place."""
-
-    task: Task
-    work: Work
-    first: Mapping[type, int]
-    place: int
-
-    def own(self, argument: Argument) -> Argument:
-        """Return an argument of the task among those of all."""
-        if isinstance(argument, _MEMORY):
-            return replace(argument, number=argument.number + self.first[type(argument)])
-        if isinstance(argument, Flags):
-            return replace(argument, offset=argument.offset + self.place * argument.count)
-        return argument
-
-    def memory(self, argument: Argument) -> Any:
-        """Return what tells the memory of an argument."""
-        if isinstance(argument, Input):
-            return self.task.inputs[argument.number].piece, argument.offset
-        return self.own(argument)
-
-
-def _merged(
-    draft: Draft, works: Sequence[Work], groups: Iterable[Sequence[int]], info: DeviceInfo
-) -> tuple[Draft, Sequence[Work]]:
-    """Return the draft with each group as one task."""
-    tasks: list[Task] = []
-    chosen: list[Work] = []
-    for group in groups:
-        if len(group) == 1:
-            tasks.append(draft.tasks[group[0]])
-            chosen.append(works[group[0]])
-            continue
-        task, work = _one([draft.tasks[n] for n in group], [works[n] for n in group], info)
-        tasks.append(task)
-        chosen.append(work)
-    return replace(draft, tasks=tasks), chosen
-
-
-def _one(tasks: Sequence[Task], works: Sequence[Work], info: DeviceInfo) -> tuple[Task, Work]:
-    """Return some tasks as one."""
-    members: list[_Member] = []
-    counts = {Input: 0, Output: 0, Scratch: 0}
-    for task, work in zip(tasks, works, strict=True):
-        members.append(_Member(task, work, dict(counts), len(members)))
-        counts[Input] += len(task.inputs)
-        counts[Output] += len(task.outputs)
-        counts[Scratch] += len(work.scratch)
-    launches = tuple(
-        launch
-        for order in range(len(works[0].launches))
-        for launch in _launches(members, order, info)
-    )
-    pairs = tuple(
-        (i + m.first[Input], o + m.first[Output]) for m in members for i, o in m.work.in_place
-    )
-    scratch = tuple(n for work in works for n in work.scratch)
-    work = replace(works[0], launches=launches, scratch=scratch, in_place=pairs)
-    task = Task(
-        tasks[0].op,
-        (work,),
-        tuple(value for one in tasks for value in one.inputs),
-        tuple(piece for one in tasks for piece in one.outputs),
-        covers=tuple(name for one in tasks for name in one.covers or (one.op,)),
-        members=tuple(tasks),
-    )
-    return task, work
-
-
-def _launches(members: Sequence[_Member], order: int, info: DeviceInfo) -> Iterator[Launch]:
-    """Yield the launches of one order of all members, in as few as their arguments allow."""
-    first = members[0].work.launches[order]
-    apart = tuple(
-        k
-        for k, argument in enumerate(first.arguments)
-        if isinstance(argument, _MEMORY | Flags)
-        and len({m.memory(m.work.launches[order].arguments[k]) for m in members}) > 1
-    )
-    shared = len(first.arguments) - len(apart)
-    most = (info.arguments - shared) // max(len(apart), 1)
-    pieces = -(-len(members) // most)
-    size = -(-len(members) // pieces)
-    for start in range(0, len(members), size):
-        held = members[start : start + size]
-        launches = [m.work.launches[order] for m in held]
-        given = [[m.own(a) for a in la.arguments] for m, la in zip(held, launches, strict=True)]
-        if len(held) == 1:
-            yield replace(launches[0], arguments=tuple(given[0]), copies=None, prepares=False)
-            continue
-        x, y, z = first.cubes
-        # So few kernels are compiled. Cubes beyond the last launch are not started.
-        room = min(1 << (len(held) - 1).bit_length(), most) if z == 1 else len(held)
-        given += [given[-1]] * (room - len(held))
-        beside = Beside(room, apart, z > 1)
-        arguments = tuple(
-            one
-            for k, argument in enumerate(given[0])
-            for one in ([g[k] for g in given] if k in apart else [argument])
-        )
-        signature = beside.spread(first.build.signature)
-        yield replace(
-            first,
-            build=replace(first.build, signature=signature, beside=beside),
-            cubes=(x, y, z * len(held)),
-            arguments=arguments,
-            flops=first.flops * len(held),
-            nbytes=first.nbytes * len(held),
-            label=f"{first.label} x {len(held)}",
-            copies=None,
-            prepares=False,
-        )
