@@ -8,16 +8,19 @@ import pytest
 
 import calor
 from calor.backends.device import device_of
-from calor.dtypes import int32
+from calor.dtypes import float32, int32
+from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_interpreter.launch import run_on_lanes
 from calor_interpreter.verify import verify
 from calor_kernel import language as kl
+from calor_kernel.contract.work import View
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.passes import optimize
 from calor_kernel.ir.passes.beside import Beside
 from calor_kernel.language import Buffer, Scalar
 from calor_kernel.planning import side_by_side
+from calor_kernel.planning.common_launches import form_of
 from calor_kernel.planning.planner import Planner
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -175,6 +178,21 @@ def test_dependences_are_those_of_members():
     made, _ = side_by_side.side_by_side(draft, works, MANY_UNITS)
     assert len(made.tasks) < len(draft.tasks)
     assert [sorted(inputs) for inputs, _ in made.dependences(())] == [[0], [1]]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"), [(1.0, 1.0, True), (0.0, -0.0, False), (1, True, False)]
+)
+def test_forms_are_exact(one, other, same):
+    engine, view = device_with().backend.engine(0), View.dense(spec((8, 4), float32))
+    (work,) = engine.lowerings.ask("sum", {"axes": (0,)}, (view,), (spec((4,), float32),))
+    (launch,) = work.launches
+
+    def form(number):
+        made = replace(launch, arguments=(*launch.arguments[:-1], number))
+        return form_of(replace(work, launches=(made,)), MANY_UNITS)
+
+    assert (form(one) == form(other)) is same
 
 
 @kl.kernel

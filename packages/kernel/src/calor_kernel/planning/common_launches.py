@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from calor.graph.attributes import exact
+from calor.interning import remember
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import (
     Argument,
+    Build,
     Flags,
     Input,
     Launch,
@@ -29,6 +32,8 @@ _HIDDEN: Final = 4
 # A launch of more bytes hides the start of the next one.
 _LARGE: Final = 64 << 20
 _MEMORY = Input | Output | Scratch
+# By identity: kernels are found so, and comparing builds is slow.
+_BUILDS: Final[dict[tuple[int, Beside], tuple[Build, Build]]] = {}
 
 
 def form_of(work: Work, info: DeviceInfo) -> Any:
@@ -49,7 +54,9 @@ def form_of(work: Work, info: DeviceInfo) -> Any:
             pattern.append(type(argument) if isinstance(argument, _MEMORY) else argument)
         if len(pattern) + memories + _HIDDEN > info.arguments:
             return None
-        forms.append((launch.build, launch.cubes, tuple(pattern), launch.nbytes, launch.flops))
+        build, given = launch.build, exact(tuple(pattern))
+        said = build, exact(build.keywords), launch.cubes, given, launch.nbytes, launch.flops
+        forms.append(said)
     return tuple(forms), work.scratch
 
 
@@ -153,10 +160,9 @@ def _launches(members: Sequence[_Member], order: int, info: DeviceInfo) -> Itera
             for k, argument in enumerate(given[0])
             for one in ([g[k] for g in given] if k in apart else [argument])
         )
-        signature = beside.spread(first.build.signature)
         yield replace(
             first,
-            build=replace(first.build, signature=signature, beside=beside),
+            build=_build(first.build, beside),
             cubes=(x, y, z * len(held)),
             arguments=arguments,
             flops=first.flops * len(held),
@@ -165,3 +171,12 @@ def _launches(members: Sequence[_Member], order: int, info: DeviceInfo) -> Itera
             copies=None,
             prepares=False,
         )
+
+
+def _build(one: Build, beside: Beside) -> Build:
+    """Return the build of launches side by side, the same object each time."""
+    known = _BUILDS.get((id(one), beside))
+    if known is None:
+        made = replace(one, signature=beside.spread(one.signature), beside=beside)
+        known = remember(_BUILDS, (id(one), beside), (one, made))
+    return known[1]
