@@ -15,6 +15,7 @@ CASES = {
     "simt": (MANY_UNITS, "float32", (2, 3, 9, 8)),
     "one head": (MANY_UNITS, "float32", (3, 1, 9, 8)),
     "rows of no whole accesses": (MANY_UNITS, "float32", (2, 3, 9, 6)),
+    "many queries": (MANY_UNITS, "float32", (1, 2, 70, 8)),
     "matrix instructions": (FRAGMENTS, "bfloat16", (2, 2, 20, 16)),
     "one unit": (ONE_UNIT, "float32", (2, 3, 9, 8)),
 }

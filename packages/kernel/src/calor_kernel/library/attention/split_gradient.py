@@ -138,7 +138,12 @@ def hold_rows(
         column = i % (of_value // access) * access
         value = kl.constant(0, up.gradient.dtype, access)
         if (row < mine.count) & (column < value_width):
-            value = up.gradient.load(mine.index(row) * value_width + column, access)
+            at = mine.index(row) * value_width
+            if up.strides:
+                head, query = mine.place(row)
+                rows = mine.n * up.strides[0] + head * up.strides[1]
+                at = rows + query * up.strides[2]
+            value = up.gradient.load(at + column, access)
         held.upstream.store(row * of_value + column, value.to(dtype))
     for row in kl.loop_range(unit, plan.rows, plan.units):
         at = mine.index(row)
