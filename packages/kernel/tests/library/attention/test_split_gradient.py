@@ -85,6 +85,13 @@ def test_shapes(monkeypatch, shape):
         (Row(1, 2, 2, 1, 300, 64, 64), INFO, bfloat16, ["gradient_split"]),
         (Row(1, 2, 2, 1, 300, 64, 64), APART, bfloat16, ["gradient_split", "join_gradients"]),
         (Row(64, 8, 8, 1, 300, 64, 64), APART, bfloat16, ["gradient_split"]),
+        (
+            Row(1, 32, 8, 15, 4096, 64, 64),
+            INFO,
+            bfloat16,
+            ["query_gradient_mma", "key_gradient_mma"],
+        ),
+        (Row(1, 32, 8, 1, 4096, 64, 64), INFO, bfloat16, ["gradient_split"]),
         (Row(1, 2, 2, 17, 300, 64, 64), INFO, bfloat16, ["query_gradient_mma", "key_gradient_mma"]),
         (Row(1, 2, 2, 17, 300, 64, 64), INFO, float32, ["gradient_split"]),
         (
@@ -94,7 +101,16 @@ def test_shapes(monkeypatch, shape):
             ["query_gradient_simt", "key_gradient_simt"],
         ),
     ],
-    ids=["joined", "apart", "many heads", "for matrix instructions", "exact", "many rows"],
+    ids=[
+        "joined",
+        "apart",
+        "many heads",
+        "many rows for matrix instructions",
+        "few rows",
+        "for matrix instructions",
+        "exact",
+        "many rows",
+    ],
 )
 def test_launches(row, info, dtype, wanted):
     info = replace(info, features=info.features | {"load_matrix"}, shared_bytes=227 << 10)

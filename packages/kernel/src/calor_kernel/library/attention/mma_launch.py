@@ -38,6 +38,8 @@ from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape
 
 T = TypeVar("T")
 _NEEDED = ("matrix", "barrier", "planes")
+# The rows of a key head whose products units compute at the speed of memory.
+_ROWS_OF_UNITS = 4
 # Minimum of rows for a tile, and of the rows of the other operand if there are fewer.
 _LEAST = 16
 _FILLED = 64
@@ -155,6 +157,18 @@ def mma_refusal(problem: Attention, request: Request) -> str | None:
     return None
 
 
+def matrices_win(problem: Attention, request: Request, terms: int) -> bool:
+    """Return whether matrix instructions serve, and the products of scores are too many for units.
+
+    Units that multiply one by one compute few rows of a key head at the speed of memory. ``terms``:
+    the multiplications of one product of scores up to which launches take longer than work.
+    """
+    p = problem
+    if p.group * p.queries <= _ROWS_OF_UNITS or p.rows * p.keys * p.features <= terms:
+        return False
+    return mma_refusal(p, request) is None
+
+
 def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the forward pass, the likeliest first."""
     p, info = problem, request.info
@@ -262,14 +276,15 @@ def _plan(problem: Attention, made: _Tiles, grouped: bool = False, named: str = 
 def _plans(
     problem: Attention, kind: str, sizes: tuple[int, int], request: Request
 ) -> list[MmaPlan]:
-    """Return tiles that fit; the first one fills the device, or else is the smallest.
+    """Return tiles that fit; the first fills the device and is half full, or is the smallest.
 
     Warp groups come before planes if a device has their instruction.
     """
     info, (count, heads) = request.info, sizes
 
     def fills(plan: MmaPlan) -> bool:
-        return bool(-(-count // plan.rows) * heads * problem.batch >= info.cores)
+        full = -(-count // plan.rows) * heads * problem.batch >= info.cores
+        return bool(full and plan.rows < 2 * count)
 
     found: list[MmaPlan] = []
     named = _named(problem, info)

@@ -103,7 +103,8 @@ class SimtPlan:
     def shared_bytes(self, itemsize: int) -> int:
         """Return the shared memory of a cube."""
         scores = max(self.height, self.block) * self.pitch
-        return (self.room + scores + self.height * self.across) * itemsize
+        # Narrow planes reduce maxima and sums of rows in shared memory.
+        return (self.room + scores + 2 * self.height * self.across) * itemsize
 
     def row(self, i: int) -> kl.Number:
         """Return the row of a unit's i-th results."""

@@ -15,7 +15,7 @@ from calor.dtypes import uint32
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Flags, Output, Request, Work
-from calor_kernel.library.attention.mma_launch import index_of, mma_refusal
+from calor_kernel.library.attention.mma_launch import index_of, matrices_win, mma_refusal
 from calor_kernel.library.attention.operand_copies import with_copies
 from calor_kernel.library.attention.operands import (
     ScoreForm,
@@ -45,6 +45,9 @@ SHAPES: Final[dict[int, tuple[int, int, int]]] = {
 # Maximum of rows of a key head, and of queries if matrix instructions serve.
 MOST_ROWS: Final = 64
 MOST_QUERIES: Final = 16
+# Multiplications of the scores up to which units compute several rows, though matrix instructions
+# serve.
+TERMS: Final = 1 << 23
 # Units of a block of rows if there is one, and maximum of units of a cube; cubes of a core of the
 # former units.
 UNITS: Final = 128
@@ -74,6 +77,8 @@ def gradient_split_refusal(problem: Attention, request: Request) -> str | None:
         return f"there are more than {most} queries, for matrix instructions"
     if not (p.rows and p.features and p.values):
         return "there are no queries, features or values"
+    if matrices_win(p, request, TERMS):
+        return "there are many rows, for matrix instructions"
     plan = gradient_plan(p, request)
     if plan.team.rows * _held_bytes(p, plan.team) > _HELD or plan.units > info.max_units:
         return "rows are too wide for the registers of a plane"

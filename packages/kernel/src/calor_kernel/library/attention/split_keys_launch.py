@@ -16,7 +16,7 @@ from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Flags, Output, Request, Work
-from calor_kernel.library.attention.mma_launch import index_of
+from calor_kernel.library.attention.mma_launch import index_of, matrices_win
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     contiguous,
@@ -35,6 +35,9 @@ from calor_kernel.library.steps import Steps
 # Maximum of queries, and of rows of a cube.
 MOST_QUERIES: Final = 16
 _ROWS: Final = 8
+# Multiplications of the scores up to which units compute several rows, though matrix instructions
+# serve.
+TERMS: Final = 1 << 25
 # Units of a cube, and cubes of a core.
 _UNITS: Final = 256
 _CUBES: Final = 2
@@ -60,6 +63,8 @@ def split_refusal(problem: Attention, request: Request) -> str | None:
         return f"there are more than {most} queries"
     if not p.values:
         return "there are no values"
+    if matrices_win(p, request, TERMS):
+        return "there are many rows, for matrix instructions"
     access, lanes = access_of(p), info.planes[0]
     vectors = -(-max(p.features, p.values) // (access * lanes))
     if vectors * access * p.accumulate.itemsize > _HELD:
