@@ -41,6 +41,12 @@ def _added(x, k, w, b):
     return table()["conv"](made, k, **CONV)
 
 
+def _groups(x, k, w, b):
+    """A norm of groups of channels, whose scale and shift have another shape than its rows."""
+    made = table()["standardize"](x.reshape(2, 2, -1), axes=(2,), eps=1e-5)[0].reshape(x.shape)
+    return table()["conv"](calor.relu(made * w.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)), k, **CONV)
+
+
 def _lines(x, k, w, b):
     """A norm along the last axis, before a product."""
     return calor.tanh(_norm(x, w, b, (3,)) @ k)
@@ -106,4 +112,6 @@ def test_what_is_wanted_or_read_at_once_is_stored():
         graph = calor.trace(wanted, *map(calor.zeros, shapes))
         assert recomputing(graph) is graph
         graph = calor.trace(lambda *g: _images(calor.relu, *g), *map(calor.zeros, shapes))
+        assert recomputing(graph) is graph
+        graph = calor.trace(_gradients(_groups), *map(calor.zeros, shapes))
         assert recomputing(graph) is graph

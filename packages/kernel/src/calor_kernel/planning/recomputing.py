@@ -18,7 +18,8 @@ from calor.graph.graph import Builder, Graph, Node
 from calor.graph.op import Op
 from calor.ops.base import TABLE
 from calor.specs import Spec, spec
-from calor_kernel.contract.movement import MOVEMENTS
+from calor_kernel.contract.movement import MOVEMENTS, view_of
+from calor_kernel.contract.work import View
 from calor_kernel.library.elementwise.operations import ROWS
 from calor_kernel.library.reduce.fusion_groups import FOLDS
 
@@ -70,6 +71,7 @@ class _Search:
         # What each value is without movement ops.
         self.behind = list(range(len(graph.specs)))
         self.free: set[int] = set()
+        self.makers: dict[int, int] = {}
         for number, node in enumerate(graph.nodes):
             for value in dict.fromkeys(node.inputs):
                 self.readers.setdefault(value, []).append(number)
@@ -80,6 +82,7 @@ class _Search:
             own = self.bits.get(node.outputs[0], 0) if node.outputs else 0
             for value in node.outputs:
                 after[value] = all_of | own
+                self.makers[value] = number
                 self.beyond[value] = beyond if _links(node) else all_of
                 if node.op.name in MOVEMENTS and len(node.inputs) == 1:
                     self.behind[value] = self.behind[node.inputs[0]]
@@ -111,17 +114,26 @@ class _Search:
     def _follows(self, norm: _Norm, node: Node) -> bool:
         """Return whether a node is elementwise in a norm's values and in numbers of rows."""
         specs, (x,) = self.graph.specs, norm.node.inputs
-        if (
-            not _links(node)
-            or specs[node.outputs[0]].size != specs[x].size
-            or self._later(norm, node)
-        ):
+        same = _links(node) and specs[node.outputs[0]].shape == specs[x].shape
+        if not same or self._later(norm, node):
             return False
         return all(v in norm.chain or self._is_small(v, specs[x].size) for v in node.inputs)
 
     def _is_small(self, value: int, size: int) -> bool:
+        """Return whether a value is a constant, or a view of few numbers."""
         source = self.behind[value]
-        return source in self.free or self.graph.specs[source].size * _SMALL <= size
+        if source in self.free:
+            return True
+        return self.graph.specs[source].size * _SMALL <= size and self._view(value) is not None
+
+    def _view(self, value: int) -> View | None:
+        """Return a value as a view of what is behind movement ops, None if it is a copy."""
+        specs = self.graph.specs
+        if self.behind[value] == value:
+            return View.dense(specs[value])
+        node = self.graph.nodes[self.makers[value]]
+        view = self._view(node.inputs[0])
+        return view and view_of(node.op.name, view, node.attributes, specs[value])
 
     def _later(self, norm: _Norm, node: Node) -> bool:
         """Return whether a node waits for others than links that read the norm's values."""
@@ -139,7 +151,8 @@ class _Search:
                 found.append(number)
                 if not _links(node) and node.op.name not in FOLDS:
                     return []
-            elif not _links(node):
+            elif not _links(node) or (node.op.name in MOVEMENTS and node.op.name != "cast"):
+                # In another shape, as for groups of channels, it is read later as well.
                 return []
         return found
 
