@@ -73,8 +73,8 @@ WAYS = {
     "SIMT": (INFO, float32, "highest", (68, 20, 72), "matmul patches 64x64 with epilogue"),
     "fragments": (INFO, bfloat16, "highest", (72, 24, 72), "fragments 64x64 with epilogue"),
     "groups": (GROUPED, float16, "highest", (72, 24, 72), "groups 128x128 with epilogue"),
-    "squares": (SIMDGROUP, float16, "highest", (65, 19, 67), "squares 64x64 with epilogue"),
-    "matrix cores": (CDNA, float32, "highest", (65, 19, 67), "squares 64x64 with epilogue"),
+    "warp MMA": (SIMDGROUP, float16, "highest", (65, 19, 67), "warp MMA 64x64 with epilogue"),
+    "matrix cores": (CDNA, float32, "highest", (65, 19, 67), "warp MMA 64x64 with epilogue"),
     "boxes": (ENGINE, bfloat16, "highest", (72, 24, 104), "boxes 64x128 with epilogue"),
     "register A": (ENGINE, float32, "high", (72, 24, 104), "boxes 64x128 tf32 with epilogue"),
 }
