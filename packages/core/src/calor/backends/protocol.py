@@ -28,7 +28,7 @@ from calor.backends.capabilities import (
     impossible,
     partial,
 )
-from calor.errors import UnsupportedError
+from calor.errors import MemoryLimitError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 
@@ -310,18 +310,18 @@ class Backend(ABC):
         Returns
         -------
         Executable
-            The executable. Its results have the bits of those without a limit.
+            The executable. Its results have the bits of those without a limit. By default it is
+            that of `compile`, if it fits.
 
         Raises
         ------
-        UnsupportedError
-            If the backend does not plan the memory of a call, the default.
         MemoryLimitError
             If a call needs more; ``smallest`` says how much.
         """
-        raise UnsupportedError(
-            f"backend {self.name!r} does not plan the memory of a program; leave memory_limit out"
-        )
+        made = self.compile(index, graph)
+        if made.required_bytes > limit:
+            raise MemoryLimitError(smallest=made.required_bytes)
+        return made
 
     @abstractmethod
     def synchronize(self, index: int) -> None:
