@@ -128,9 +128,11 @@ def test_a_limit_is_a_number_of_bytes(limit):
         calor.jit(lambda x: x, memory_limit=limit)
 
 
-def test_a_device_without_plans_says_so():
-    with pytest.raises(UnsupportedError, match="numpy.* does not plan the memory of a program"):
-        calor.jit(lambda x: x + 1, memory_limit="1 GiB")(calor.ones(3, device="numpy"))
+def test_a_device_that_does_not_recompute_keeps_the_limit_or_refuses():
+    x = calor.ones(1000, device="numpy")
+    assert calor.jit(lambda x: calor.sum(x * 2), memory_limit="1 GiB")(x).item() == 2000
+    with pytest.raises(MemoryLimitError, match="needs .* memory_limit is 1000 bytes"):
+        calor.jit(lambda x: calor.sum(x * 2), memory_limit=1000)(x)
 
 
 def test_the_peak_says_what_is_held():

@@ -28,7 +28,8 @@ from calor.backends.capabilities import (
     impossible,
     partial,
 )
-from calor.errors import UnsupportedError
+from calor.backends.tuned import Tuned
+from calor.errors import MemoryLimitError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 
@@ -85,41 +86,6 @@ class Claim:
 
     parts: tuple[tuple[int, ...], ...]
     reasons: Mapping[int, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Tuned:
-    """What :func:`calor.tune` measured.
-
-    Parameters
-    ----------
-    problems : int, optional
-        The kinds of problems with more than one candidate kernel.
-    timed : int, optional
-        The candidates that were timed; results of earlier runs are not timed again.
-    changed : int, optional
-        The problems for which another candidate than the first choice is the fastest.
-    left : int, optional
-        The problems for which no time was left.
-    seconds : float, optional
-        How long it took, in seconds.
-    """
-
-    problems: int = 0
-    timed: int = 0
-    changed: int = 0
-    left: int = 0
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        """Return a line for people."""
-        text = (
-            f"problems: {self.problems}; candidates timed: {self.timed}, in {self.seconds:.1f} s; "
-            f"problems with a faster kernel than the first choice: {self.changed}"
-        )
-        if self.left:
-            text += f"; no time was left for {self.left}, so tune with more seconds"
-        return text
 
 
 class Backend(ABC):
@@ -310,18 +276,18 @@ class Backend(ABC):
         Returns
         -------
         Executable
-            The executable. Its results have the bits of those without a limit.
+            The executable. Its results have the bits of those without a limit. By default it is
+            that of `compile`, if it fits.
 
         Raises
         ------
-        UnsupportedError
-            If the backend does not plan the memory of a call, the default.
         MemoryLimitError
             If a call needs more; ``smallest`` says how much.
         """
-        raise UnsupportedError(
-            f"backend {self.name!r} does not plan the memory of a program; leave memory_limit out"
-        )
+        made = self.compile(index, graph)
+        if made.required_bytes > limit:
+            raise MemoryLimitError(smallest=made.required_bytes)
+        return made
 
     @abstractmethod
     def synchronize(self, index: int) -> None:

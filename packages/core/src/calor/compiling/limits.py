@@ -28,7 +28,7 @@ class Limit(NamedTuple):
 def compile_within(device: Device, graph: Graph, limit: Limit, name: str) -> Executable:
     """Compile a graph so that a call takes at most ``limit`` bytes; MemoryLimitError if it cannot.
 
-    UnsupportedError if the device does not plan its memory, or does not take the graph whole.
+    UnsupportedError if the device does not take the graph whole.
     """
     given = sum(s.nbytes for i, s in zip(graph.inputs, graph.input_specs, strict=True)
                 if i not in graph.host)  # fmt: skip

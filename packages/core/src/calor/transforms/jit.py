@@ -277,15 +277,17 @@ def jit(
         At the call, if it needs more than ``memory_limit`` whatever is recomputed. The message and
         ``smallest`` name the smallest limit that would do.
     UnsupportedError
-        At the call, if ``memory_limit`` is given and the device does not plan its memory.
+        At the call, if ``memory_limit`` is given and several devices share the program.
 
     Notes
     -----
     Tensors that the function captures are inputs of the program and are read at each call. The
     environment variable ``CALOR_JIT=0`` runs jitted functions as plain Python.
 
-    The memory limit counts state that is written in place once. State that something else holds as
-    well, such as a NumPy view, is written to fresh memory beside it.
+    Devices that run calor's kernels recompute; others keep the limit or refuse the call, and so
+    do programs with control flow. The memory limit counts state that is written in place once.
+    State that something else holds as well, such as a NumPy view, is written to fresh memory
+    beside it.
 
     References
     ----------

@@ -14,6 +14,7 @@ from calor.backends.protocol import Executable
 from calor.errors import MemoryLimitError
 from calor.graph.graph import Graph
 from calor_kernel.contract.cost import ceilings_of
+from calor_kernel.contract.work import Work
 from calor_kernel.planning.arena import Lives
 from calor_kernel.planning.compiling import compile_graph
 from calor_kernel.planning.control import FLOWS
@@ -21,8 +22,11 @@ from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
+from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.recording import Recorder
-from calor_kernel.planning.rematerialise import Step, fit
+from calor_kernel.planning.rematerialise import Fitted, Step, fit
+from calor_kernel.planning.side_by_side import side_by_side
+from calor_kernel.planning.values import Draft
 
 
 def compile_within(
@@ -38,14 +42,32 @@ def compile_within(
         if made.required_bytes > limit:
             raise MemoryLimitError(smallest=made.required_bytes)
         return made
-    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
-    draft = planner.draft()
+    graph = recomputing(graph)
+    draft = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic).draft()
     works = engine.tuner.choose_all(draft.tasks)
+    # Work side by side has fewer launches, and may need more memory.
+    joined = side_by_side(draft, works, engine.device.info)
+    for one, chosen in (joined, (draft, works))[joined[0] is draft :]:
+        found, nbytes = _fitted(engine, one, chosen, limit, in_place)
+        if nbytes <= limit:
+            draft = replace(one, tasks=[task for task, _ in found.steps])
+            plan = Plan(engine, draft, [work for _, work in found.steps])
+            plan.again = found.again
+            plan.short = short_way(plan)
+            return plan
+    raise MemoryLimitError(smallest=nbytes)
+
+
+def _fitted(
+    engine: Engine, draft: Draft, works: Sequence[Work], limit: int, in_place: Mapping[int, int]
+) -> tuple[Fitted, int]:
+    """Return the tasks of a draft that fit a limit, or need least, and the bytes of a call."""
+    align = engine.device.info.align
 
     def recorder(steps: Sequence[Step]) -> Recorder:
         some = replace(draft, tasks=[task for task, _ in steps])
         chosen = [work for _, work in steps]
-        return Recorder(engine, some, chosen, some.status(chosen, engine.device.info.align))
+        return Recorder(engine, some, chosen, some.status(chosen, align))
 
     def lives(steps: Sequence[Step]) -> Lives:
         return recorder(steps).lives(in_place)
@@ -54,18 +76,10 @@ def compile_within(
         return recorder(steps).layout(in_place)[0].nbytes
 
     fresh = sum(p.nbytes for o, p in enumerate(draft.outputs) if o not in in_place)
-    words = draft.host_bytes + len(draft.status(works, engine.device.info.align)) * (
-        engine.device.info.align
-    )
+    words = draft.host_bytes + len(draft.status(works, align)) * align
     beside = fresh + len(draft.constants) + words
     written = {i: draft.outputs[o] for o, i in in_place.items()}
     steps = list(zip(draft.tasks, works, strict=True))
     ceilings = ceilings_of(engine.device.info)
     found = fit(steps, draft.outputs, ceilings, limit - beside, lives, arena, written)
-    if found.nbytes + beside > limit:
-        raise MemoryLimitError(smallest=found.nbytes + beside)
-    draft = replace(draft, tasks=[task for task, _ in found.steps])
-    plan = Plan(engine, draft, [work for _, work in found.steps])
-    plan.again = found.again
-    plan.short = short_way(plan)
-    return plan
+    return found, found.nbytes + beside
