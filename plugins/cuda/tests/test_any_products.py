@@ -70,12 +70,17 @@ def request(dtype: DType, shape: Any, along: tuple[bool, bool], high: bool) -> R
     return Request("dot_general", said, views, (spec((m, n), dtype),), replace(info))
 
 
-def check(compiler: Any, asked: Request, *names: str) -> None:
+def check(compiler: Any, asked: Request, *names: str, guarded: bool = False) -> None:
     """Compile the launches of the first choice, whose kernels are of these names."""
     launches = lower_dot_general(asked)[0].launches
+    if guarded:
+        launches = tuple(launch.guarded() for launch in launches)
     assert {launch.build.function.name for launch in launches} <= {*names, "add_split_sums"}
     for launch in launches:
         text = print_kernel(launch.build.kernel(asked.info.features), CudaCpp())
+        if guarded:
+            assert "uint32 *guard" in text
+            assert text.index("griddepcontrol.wait") < text.index("guard[0] == 0u")
         _, program = compiler.nvrtcCreateProgram(text.encode(), b"product.cu", 0, [], [])
         options = [option.encode() for option in OPTIONS]
         code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
@@ -103,3 +108,12 @@ def test_predicated(compiler: Any, dtype: DType, shape: Any, along: Any) -> None
 def test_tma_of_odd_sizes(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
     names = ("matmul_tma", "copy_lines", "copy_lines_turned")
     check(compiler, request(dtype, shape, along, True), *names)
+
+
+@pytest.mark.parametrize(
+    ("case", "names"),
+    [(GEMV[0], ("gemv_planes",)), (BY_TMA[-1], ("matmul_tma", "copy_lines", "copy_lines_turned"))],
+    ids=["gemv", "tma"],
+)
+def test_products_under_a_guard(compiler: Any, case: Any, names: Any) -> None:
+    check(compiler, request(*case, True), *names, guarded=True)

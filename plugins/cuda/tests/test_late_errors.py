@@ -213,3 +213,56 @@ def test_steps_of_a_loop_write_in_place_and_nobody_waits(fake: Any, device: Any,
         return
     cache[1:4] = X[:, None]
     np.testing.assert_array_equal(device.backend.download(0, made, found), cache)
+
+
+class State:
+    """A state that steps change in place: by one launch and by several, and by a late copy."""
+
+    def __init__(self) -> None:
+        self.sums, self.table = calor.zeros(2048), calor.ones((3, 2048))
+        self.last = calor.zeros((2, 2048))
+
+    def tensors(self) -> list[Any]:
+        return [self.sums, self.table, self.last]
+
+    def read(self) -> list[Any]:
+        return [tensor.numpy().copy() for tensor in self.tensors()]
+
+
+def test_steps_on_state_are_graphs_that_nobody_waits_for(fake: Any, device: Any) -> None:
+    with calor.device(device):
+        state = State()
+
+        def step(indices: Any, scale: float) -> Any:
+            picked = gather(state.table, indices)
+            state.last[...] = picked * scale
+            state.sums[...] = state.sums + calor.softmax(picked.sum(axis=0), axis=0)
+            state.table[...] = state.table * 2
+            return picked.sum()
+
+        call = calor.jit(step)
+        good, bad = calor.asarray(GOOD), calor.asarray(BAD)
+        for _ in range(3):
+            call(good, 0.5)
+        before = state.read()
+        call(good, 0.5).item()
+        fake.calls.clear()
+        made = [call(bad if n == 2 else good, 0.5 + n) for n in range(5)]
+        assert fake.calls.count("graphLaunch") == 5
+        # The host's number is a copy that the driver takes at once.
+        assert fake.calls.count("memcpyAsync") == 5
+        assert "streamSynchronize" not in fake.calls
+        for n, result in enumerate(made):
+            if n < 2:
+                assert result.item() == before[1][GOOD].sum() * 2 ** (n + 1)
+            else:
+                with pytest.raises(ElementIndexError) as caught:
+                    result.item()
+                assert caught.value.op == "gather"
+        after = state.read()
+        np.testing.assert_array_equal(after[1], before[1] * 8)
+        np.testing.assert_array_equal(after[2], before[1][GOOD] * 4 * 1.5)
+        np.testing.assert_allclose(after[0], before[0] + 3 / 2048, rtol=1e-6)
+        call(good, 1.0).item()
+        np.testing.assert_array_equal(state.read()[1], before[1] * 16)
+    calor.synchronize(device)

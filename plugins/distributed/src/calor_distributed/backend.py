@@ -230,6 +230,11 @@ class GroupBackend(Backend):
         """Compile the segments between collectives for each device among the members."""
         return GroupExecutable(self, graph)
 
+    def verify(self, index: int, buffers: Sequence[Any]) -> None:
+        """Raise the first error on which a member's array depends."""
+        for number, member in enumerate(self.members):
+            member.backend.verify(member.index, [b.parts[number] for b in buffers])
+
     def synchronize(self, index: int) -> None:
         """Wait for every member; raise the first error."""
         failed: Exception | None = None

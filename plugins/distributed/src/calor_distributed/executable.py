@@ -242,7 +242,8 @@ class MemberStage:
             place: plan_for(place, ("member", graph.key), lambda: graph, jit=True)
             for place in backend.places
         }
-        self.executables = [made[member] for member in backend.members]
+        self.members = backend.members
+        self.executables = [made[member] for member in self.members]
         self.required_bytes = sum(e.required_bytes for e in self.executables)
 
     def run(self, inputs: Sequence[Any], into: Into = None) -> list[Any]:
@@ -257,11 +258,16 @@ class MemberStage:
             targets: Any = None
             if into is not None:
                 targets = [t if t is None else t.parts[member] for t in into]  # type: ignore[attr-defined]
-            results.append(executable(given, targets))
-        made = [GroupBuffer(parts) for parts in zip(*results, strict=True)]
+            made = executable(given, targets)
+            if targets is not None and any(t is not None for t in targets):
+                # No member behind a failed one changes its state.
+                place = self.members[member]
+                place.backend.verify(place.index, made)
+            results.append(made)
+        whole = [GroupBuffer(parts) for parts in zip(*results, strict=True)]
         if into is None:
-            return made
-        return [m if t is None else t for m, t in zip(made, into, strict=True)]
+            return whole
+        return [m if t is None else t for m, t in zip(whole, into, strict=True)]
 
 
 class ExchangeStage:

@@ -91,6 +91,50 @@ def runs_that_fail_among_others(place: Place) -> None:
             assert made[n].tolist() == [3.0, 0.0], f"run {n}"
 
 
+@contract(
+    "a step with an index out of range changes no state, its error is raised, and later steps work",
+    tier="compiled",
+    dtypes=(int64,),
+    op="gather",
+)
+def failed_steps(place: Place) -> None:
+    count = 64
+    table, one, two = (_vector(count) for _ in range(3))
+    good, bad = (calor.asarray(np.full(count, i)) for i in (3, count))
+
+    def step(indices: Any) -> Any:
+        picked = calor.take(table, indices, axis=0)
+        one[...] = one + picked
+        two[...] = two + 1
+        return picked.sum()
+
+    call = calor.jit(step)
+    for behind in range(4):
+        steps = int(two[0].item())
+        errors = 0
+        # The steps behind the failed one may be on their way before its error is known. Then they
+        # have no effect, and no state has less of it than other state.
+        made: list[Any] = []
+        for indices in (good, bad, *[good] * behind):
+            try:
+                made.append(call(indices))
+            except ElementIndexError:
+                errors += 1
+        for value in (*made[1:], one, two):
+            try:
+                value.numpy()
+            except ElementIndexError:
+                errors += 1
+        assert errors, "no error was raised"
+        assert made[0].item() == 3.0 * count
+        done = int(two[0].item())
+        assert steps + 1 <= done <= steps + 1 + behind, f"{done} steps after {steps} and one more"
+        wanted = np.arange(count) + 3.0 * done
+        assert one.tolist() == wanted.tolist(), "one state has other steps than the other"
+        call(good)
+        assert one.tolist() == (wanted + 3.0).tolist(), "a step after the error has no effect"
+
+
 def _reads_and_writes() -> dict[str, Callable[[Any, Any], Any]]:
     """Return one function for each op that reads or writes a vector at indices."""
     return {

@@ -179,6 +179,10 @@ class StrictBackend(Backend):
         made = self.inner.compile_within(index, graph, limit, in_place)
         return StrictExecutable(self, index, graph, made)
 
+    def verify(self, index: int, buffers: Sequence[Any]) -> None:
+        """Raise the error that a buffer's contents depend on."""
+        self.inner.verify(index, [self.open(index, b, b.spec) for b in buffers])
+
     def synchronize(self, index: int) -> None:
         """Wait, then check the memory figures."""
         self._enter(index)

@@ -304,6 +304,24 @@ class Backend(ABC):
             If something submitted failed.
         """
 
+    def verify(self, index: int, buffers: Sequence[Any]) -> None:  # noqa: B027 - most devices wait
+        """Raise the error of a run that has not made the contents of a buffer, after a wait for it.
+
+        A device that reports failures only when a result is read overrides it.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        buffers : sequence of Buffer
+            Results of earlier runs.
+
+        Raises
+        ------
+        DeviceError
+            If one of the runs failed.
+        """
+
     @abstractmethod
     def memory(self, index: int) -> MemoryFigures:
         """Return how many bytes of a device are in use.

@@ -6,7 +6,7 @@ covers what nearly always holds; only if it fails, each condition is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from calor import tree
@@ -272,10 +272,22 @@ class Program:
         changes = self.traced.state_writes or self.traced.argument_writes
         made = self.executable(buffers, into if changes else None)
         if self.writes_others or not stays:
+            if any(target is not None for target in into):
+                # What is replaced stays as it is, too, if the run failed.
+                replaced = [made[slot] for slot in self._replaced() if into[slot] is None]
+                self.device.backend.verify(self.device.index, replaced)
             # Another thread's trace would not see a tensor change under its hands.
             with tracing:
                 self._store(tensors, binding, into, made)
         return self._results(made)
+
+    def _replaced(self) -> Iterator[int]:
+        """Yield the results that take the place of values that a later call may need."""
+        traced = self.traced
+        yield from (slot for _, slot in (*traced.state_writes, *traced.argument_writes))
+        yield from (slot for _, slot in traced.argument_grads if slot is not None)
+        if any(kind == "grad" for kind, _ in traced.places):
+            yield from (slot for _, slot in traced.grad_writes if slot is not None)
 
     def _store(
         self, tensors: list[Any], binding: Binding, into: list[Any], made: list[Any]

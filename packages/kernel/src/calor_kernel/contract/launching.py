@@ -16,6 +16,7 @@ from calor_kernel.contract.work import (
     Argument,
     Build,
     Flags,
+    Guard,
     Input,
     Launch,
     Output,
@@ -33,7 +34,7 @@ from calor_kernel.language.kernel import KernelFunction
 _buffer = cache(Buffer)
 _scalar = cache(Scalar)
 
-Place = Input | Output | Scratch | Status | Flags
+Place = Input | Output | Scratch | Status | Guard | Flags
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,20 @@ is data; its kernel is identified by its build arguments, so equal kernels are c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from math import prod
 from typing import Any
 
 from calor.dtypes import DType, int64
 from calor.errors import DeviceError
+from calor.interning import remember
 from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.beside import Beside
 from calor_kernel.ir.passes.cubes import COUNTS, fold_cubes
+from calor_kernel.ir.passes.guard import GUARD, guard
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 
@@ -71,7 +73,8 @@ class Build:
     ``counts``: the number of parameters in each declared tuple. ``beside``: the launches side by
     side, hidden from the kernel function. ``folded``: whether the grid of all axes is launched
     along x and y; the last three numbers of the signature are then the cubes along each axis,
-    hidden too.
+    hidden too. ``guarded``: whether the launch does nothing unless a word is 0, which is then the
+    last parameter, also hidden.
     """
 
     function: KernelFunction
@@ -83,10 +86,12 @@ class Build:
     folded: bool = False
     counts: tuple[int, ...] = ()
     beside: Beside | None = None
+    guarded: bool = False
 
     def kernel(self, features: frozenset[str] = frozenset()) -> Kernel:
         """Build the kernel's IR."""
-        signature = self.signature[: -len(COUNTS)] if self.folded else self.signature
+        hidden = len(COUNTS) * self.folded + self.guarded
+        signature = self.signature[: len(self.signature) - hidden]
         if self.beside is not None:
             signature = tuple(same[0] for same in self.beside.gathered(signature))
         made = self.function.build(
@@ -99,7 +104,12 @@ class Build:
             **dict(self.keywords),
         )
         made = made if self.beside is None else self.beside.kernel(made)
-        return fold_cubes(made) if self.folded else made
+        made = fold_cubes(made) if self.folded else made
+        return guard(made) if self.guarded else made
+
+
+# Guarded builds by the identity of a build, which families keep. It is held beside them.
+_GUARDED: dict[int, tuple[Build, Build]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,11 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """A buffer argument: the word of a guarded launch, which is 0 unless the run failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Flags:
     """A buffer argument: ``count`` words of uint32, which are 0 before and after the launch.
 
@@ -151,7 +166,7 @@ class Flags:
     offset: int = 0
 
 
-Argument = Input | Output | Scratch | Status | Flags | int | float
+Argument = Input | Output | Scratch | Status | Guard | Flags | int | float
 Failure = tuple[type[DeviceError], str]
 
 
@@ -176,6 +191,15 @@ class Launch:
     copies: int | None = None
     prepares: bool = False
     alone: bool = False
+
+    def guarded(self) -> Launch:
+        """Return the launch that does nothing in a failed run."""
+        known = _GUARDED.get(id(self.build))
+        if known is None:
+            plain, signature = self.build, (*self.build.signature, GUARD)
+            made = plain, replace(plain, signature=signature, guarded=True)
+            known = remember(_GUARDED, id(plain), made)
+        return replace(self, build=known[1], arguments=(*self.arguments, Guard()))
 
 
 @dataclass(frozen=True, slots=True)

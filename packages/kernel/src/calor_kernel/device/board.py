@@ -8,16 +8,17 @@ of all runs since the last read by one copy. A word is reused only after it was 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from ctypes import c_int32
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from calor.errors import DeviceError
 from calor_kernel.device.buffers import KernelBuffer
-from calor_kernel.device.outcomes import Outcome, Run
+from calor_kernel.device.outcomes import Outcome, Result, Run
 from calor_kernel.device.pool import Pool
 
 # The maximum bytes of a page, and the maximum number of unread runs. Few pages keep the number of
@@ -42,17 +43,31 @@ class Page:
     clear: bool = True
 
 
+class Readable(Protocol):
+    """A guard, as its board sees it."""
+
+    @property
+    def fine(self) -> bool: ...
+
+    def read(self) -> None:
+        """Wait for the queued runs."""
+
+
 class Board:
     """The status words of a device's runs. No lock is held while a run is queued."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        # The runs on their way to the queue that read words of other runs.
+        self._readers = 0
+        # Guards with runs that are not known to be successful.
+        self._guards: list[Readable] = []
         self._page: Page | None = None
         # Pages with taken words, in the order of the runs.
         self._unread: list[Page] = []
         # Failed runs since the last wait for all work.
-        self._failed: list[Outcome] = []
+        self._failed: list[Result] = []
 
     def take(self, nbytes: int, host_numbers: bool) -> tuple[Page, int, Any]:
         """Return a page, the offset of a run's block of bytes in it, and the handle of that block.
@@ -60,7 +75,7 @@ class Board:
         Its words are zero. The caller passes the page to :meth:`put` or :meth:`leave` afterwards.
         ``host_numbers``: whether the block also holds host numbers.
         """
-        with self._lock:
+        with self.lock:
             page = self._page
             if page is None or page.taken + nbytes > page.nbytes:
                 page = self._turn(nbytes)
@@ -77,21 +92,21 @@ class Board:
     def put(self, page: Page, start: int, run: Run) -> Outcome:
         """Return the outcome of a queued run."""
         outcome = Outcome(run, self, page, start)
-        with self._lock:
+        with self.lock:
             page.open -= 1
             page.outcomes.append(outcome)
         return outcome
 
     def leave(self, page: Page) -> None:
         """Release the words of a run that was not queued, or only in part."""
-        with self._lock:
+        with self.lock:
             page.open -= 1
             page.clear = False
 
     def read(self, page: Page) -> None:
         """Wait for the runs of a page and inform their outcomes; the page becomes reusable."""
         memory, handle = self.pool.memory, page.buffer.handle
-        with self._lock:
+        with self.lock:
             if page.outcomes:
                 words = np.empty(page.taken // 4, np.int32)
                 memory.copy_out(handle, 0, words)
@@ -100,7 +115,7 @@ class Board:
                 page.clear = page.clear and not failed
                 self._failed += failed[: _RUNS - len(self._failed)]
             # A run with words that is not queued yet will add its outcome later.
-            if page.taken and not page.open:
+            if page.taken and not page.open and not self._readers:
                 if not page.clear:
                     memory.write(handle, bytes(page.taken))
                     page.clear = True
@@ -109,11 +124,45 @@ class Board:
 
     def settle(self) -> DeviceError | None:
         """Read everything; return the first error since the last call that nobody received."""
-        with self._lock:
+        with self.lock:
             for page in [*self._unread]:
                 self.read(page)
+            for guard in [*self._guards]:
+                guard.read()
             failed, self._failed = self._failed, []
-        return next((e for o in failed if not o.told for e in o.errors.values()), None)
+        first = next((o for o in failed if not o.told and o.errors), None)
+        if first is None:
+            return None
+        first.told = True
+        return next(iter(first.errors.values()))
+
+    # Guards.
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Keep the words of all pages while a run that reads some is queued."""
+        with self.lock:
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._readers -= 1
+
+    def note(self, guard: Readable) -> None:
+        """Remember a guard with a queued run until it is read."""
+        with self.lock:
+            if len(self._guards) >= _RUNS:
+                for other in [*self._guards]:
+                    other.read()
+            self._guards.append(guard)
+
+    def noted(self, guard: Readable, failed: Result | None) -> None:
+        """Forget a guard that was read, and remember a failed run."""
+        with self.lock:
+            if guard in self._guards and (failed is not None or guard.fine):
+                self._guards.remove(guard)
+            if failed is not None and len(self._failed) < _RUNS:
+                self._failed.append(failed)
 
     def _turn(self, nbytes: int) -> Page:
         """Switch to a page with room: the last one if it was read, or a new one."""

@@ -138,7 +138,7 @@ def build_text(build: Build) -> str:
             f"kernel {build.function.name} has no file (it may be from a notebook), so its "
             f"callees may differ in the next process; define it in a module"
         )
-    folded = " folded" if build.folded else ""
+    folded = " folded" * build.folded + " guarded" * build.guarded
     beside = "" if build.beside is None else f" {build.beside}"
     parts = (
         describe(build.function),

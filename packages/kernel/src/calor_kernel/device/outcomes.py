@@ -7,19 +7,59 @@ Results computed from such a result inherit the error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from calor.errors import DeviceError
 
 Errors = Mapping[int, DeviceError]
+# A handle, and a byte offset.
+Word = tuple[Any, int]
 
 
 class Run(Protocol):
     """A run with operations that may fail; implemented by plans."""
 
+    @property
+    def status(self) -> Mapping[int, int]:
+        """The byte offset in the run's block of each fallible task's word."""
+
     def errors_in(self, words: Any, start: int) -> Errors:
         """Return the errors among the words of the run's block, which begins at byte ``start``."""
+
+
+class Result(Protocol):
+    """The outcome of a run.
+
+    ``fine``: whether it is known to be successful. ``told``: whether a reader has received an error
+    of it. ``guard``: the guard that it sets as well, if any.
+    """
+
+    told: bool
+
+    @property
+    def guard(self) -> object: ...
+
+    @property
+    def fine(self) -> bool: ...
+
+    @property
+    def errors(self) -> Errors: ...
+
+    def cause(self) -> Errors:
+        """Return the errors that set the word."""
+
+    def held(self) -> Result:
+        """Return the outcome on which a copy made now depends."""
+
+    def words(self, tasks: frozenset[int]) -> Sequence[Word]:
+        """Return words that are set if a task failed; none if it is known, or if none tells."""
+
+
+class Page(Protocol):
+    """Memory with the words of runs."""
+
+    buffer: Any
 
 
 class Board(Protocol):
@@ -43,9 +83,11 @@ class Outcome:
 
     __slots__ = ("_errors", "_unread", "told")
 
-    def __init__(self, run: Run, board: Board, page: object, start: int) -> None:
+    guard: Final = None
+
+    def __init__(self, run: Run, board: Board, page: Page, start: int) -> None:
         # The source of the errors, until they are read.
-        self._unread: tuple[Run, Board, object, int] | None = run, board, page, start
+        self._unread: tuple[Run, Board, Page, int] | None = run, board, page, start
         self._errors: Errors = {}
         self.told = False
 
@@ -71,8 +113,24 @@ class Outcome:
         self._unread = None
         return bool(self._errors)
 
+    def cause(self) -> Errors:
+        """Return the errors."""
+        return self.errors
 
-Part = tuple[Outcome, frozenset[int]]
+    def held(self) -> Outcome:
+        """Return the outcome itself."""
+        return self
+
+    def words(self, tasks: frozenset[int]) -> Sequence[Word]:
+        """Return the words of tasks while they are not read."""
+        unread = self._unread
+        if unread is None:
+            return ()
+        run, _, page, start = unread
+        return [(page.buffer.handle, start + run.status[task]) for task in tasks]
+
+
+Part = tuple[Result, frozenset[int]]
 
 
 def verify(buffer: Depending) -> None:
@@ -94,5 +152,6 @@ def pending(buffer: Depending) -> bool:
 
 def inherit(buffer: Depending, sources: Iterable[Depending]) -> None:
     """Let a buffer inherit the outcomes of others."""
-    found = [*buffer.outcomes, *(part for source in sources for part in source.outcomes)]
+    found = [*buffer.outcomes]
+    found += [(o.held(), tasks) for source in sources for o, tasks in source.outcomes]
     buffer.outcomes = tuple(part for part in dict.fromkeys(found) if not part[0].fine)

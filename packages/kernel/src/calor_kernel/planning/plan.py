@@ -3,15 +3,19 @@
 Requirements: a call allocates results and arena from the pool, runs one recorded list of the
 device, and wraps buffers: about two microseconds of Python beside the queue. All memory is reserved
 before the first write. Outputs are written in place if nothing else reads the old contents. The
-target buffers are known only at a call, so each pattern of targets has its own recording.
+target buffers are known only at a call, so each pattern of targets has its own recording. Targets
+stay unchanged if an op fails: a guard on the device stops the launches that write them, or the host
+waits before it queues these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,7 +25,8 @@ from calor.graph.graph import Graph
 from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.work import Work, flags_of
 from calor_kernel.device.buffers import KernelBuffer
-from calor_kernel.device.outcomes import Outcome, inherit, verify
+from calor_kernel.device.guards import BEFORE, Above, Guard
+from calor_kernel.device.outcomes import Outcome, inherit, pending, verify
 from calor_kernel.device.pool import room_for
 from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.engine import Engine
@@ -35,6 +40,7 @@ from calor_kernel.planning.recording import (
     behind,
 )
 from calor_kernel.planning.side_by_side import side_by_side
+from calor_kernel.planning.structure import getter
 from calor_kernel.planning.values import Depends, Draft, HostBlock
 
 if TYPE_CHECKING:
@@ -49,12 +55,15 @@ class Variant:
     """A recording for a pattern of target buffers, and the memory that its call allocates.
 
     ``kept``: the memory with cached prepared operands, and ``lay``: how launches that read it are
-    laid out for targets. ``guarded``: whether targets stay unchanged if an op fails.
+    laid out for targets. ``guarded``: whether targets stay unchanged if an op fails. ``results``:
+    with a guard on the device, for each other output its number, the inputs and the fallible tasks
+    on which it depends. ``state`` takes the targets from the outputs. ``unread``: the targets that
+    are no input.
     """
 
     __slots__ = (
-        *("arena", "fresh", "guarded", "kept", "lay", "pairs", "recording", "required"),
-        "targets",
+        *("arena", "fresh", "guarded", "into", "kept", "known", "lay", "recording", "required"),
+        *("results", "same", "state", "targets", "unread"),
     )
 
     def __init__(
@@ -69,9 +78,17 @@ class Variant:
         self.targets = targets
         self.guarded = bool(targets) and not private
         self.recording = recording
+        self.results: list[tuple[int, Depends]] = []
+        if recording.stopped is not None:
+            depends = plan.draft.dependences(plan.status, recording.stopped)
+            self.results = [(o, d) for o, d in enumerate(depends) if o not in targets]
         self.kept = kept
         self.lay = lay
-        self.pairs = [(o, i) for o, i in targets.items() if i >= 0] if targets else []
+        self.unread = [o for o, i in targets.items() if i == APART]
+        pairs = [(o, i) for o, i in targets.items() if i >= 0]
+        self.known = len(pairs) == len(targets)
+        self.into, self.same = getter([o for o, _ in pairs]), getter([i for _, i in pairs])
+        self.state = getter([*targets])
         idle = plan.pool.bin
         self.fresh = [
             (o, idle(room := room_for(nbytes)), room, nbytes)
@@ -88,9 +105,9 @@ class Variant:
 
         The caller holds each target exclusively, so no other input can share one.
         """
-        if into.count(None) != len(self.fresh) or len(self.pairs) != len(self.targets):
+        if not self.known or into.count(None) != len(self.fresh):
             return False
-        return [into[o] for o, _ in self.pairs] == [inputs[i] for _, i in self.pairs]
+        return self.into(into) == self.same(inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +177,14 @@ class Plan:
         self._block_room = room_for(self.block_bytes)
         self._blocks = self.pool.bin(self._block_room)
         self.given = [i for i in graph.inputs if i not in graph.host]
+        self._given = getter(self.given)
         # The op with the largest result, to blame when memory runs out.
         sizes = [sum(hinted(p.nbytes) for p in t.outputs) for t in draft.tasks]
         self.largest = draft.tasks[sizes.index(max(sizes))].op if sizes else None
         self.flags = flags_of(works)
+        self.failures = {n: (works[n].failures, draft.tasks[n].op) for n in self.status}
+        # The guard of each state, found by its first buffer.
+        self.guards: WeakKeyDictionary[Any, Guard] = WeakKeyDictionary()
         self._nothing = engine.nothing.handle
         self.set_constants(draft.constants)
 
@@ -213,9 +234,8 @@ class Plan:
         return self._into(inputs, into, private=True)
 
     def _into(self, inputs: Sequence[Any], into: Sequence[Any], private: bool) -> list[Any]:
-        for target in into:
-            if target is not None and target.stamp > 0:
-                target.stamp = 0
+        for target in [t for t in into if t is not None and t.stamp > 0]:
+            target.stamp = 0
         known = (v for v in self._variants if v.guarded is not private and v.fits(inputs, into))
         variant = next(known, None) or self._variant(inputs, into, private)
         if variant.required > self.required_bytes:
@@ -228,8 +248,7 @@ class Plan:
         pool = self.pool
         if pool.in_use + variant.required > pool.ceiling:
             pool.reserve(variant.required, self.largest)
-        block = arena = own = None
-        page: Page | None = None
+        arena = None
         try:
             # The largest block first, before smaller requests split the one that fits it.
             if variant.arena is not None:
@@ -246,26 +265,20 @@ class Plan:
                     idle = pool.bin(room)
                 pool.in_use += nbytes
                 outputs[number] = KernelBuffer(pool, handle, idle, nbytes)
-            late, words = self.engine.tells_late, self._nothing
-            if late and variant.guarded:
-                # An in-place result must not be computed from a failed input.
-                for i in self.given:
-                    verify(inputs[i])
-            if late and self.status and not variant.guarded:
-                page, start, words = self.engine.board.take(
-                    self.block_bytes, bool(self.draft.host_bytes)
-                )
-            elif self.block_bytes:
-                try:
-                    block = self._blocks.pop(), self._block_room
-                except IndexError:
-                    block = pool.find(self._block_room)
-                words = block[0]
-            self._launch(variant, inputs, outputs, words, arena)
-            if page is not None:
-                own, page = self.engine.board.put(page, start, self), None
-            if late:
-                self._postpone(inputs, outputs, own)
+            place = self._nothing if arena is None else arena[0]
+            if not self.engine.tells_late:
+                self._waiting(variant, inputs, outputs, place)
+            elif variant.recording.stopped is not None:
+                self._under_guard(variant, inputs, outputs, place)
+            elif self.status and not variant.guarded:
+                self._on_board(variant, inputs, outputs, place)
+            else:
+                if variant.guarded:
+                    # An in-place result must not be computed from a failed input.
+                    for i in self.given:
+                        verify(inputs[i])
+                self._waiting(variant, inputs, outputs, place)
+                self._postpone(inputs, outputs, None)
         except OutOfMemoryError as error:
             error.op = error.op or self.largest
             raise
@@ -275,44 +288,107 @@ class Plan:
         finally:
             if arena is not None:
                 pool.give(*arena, 0)
-            if block is not None:
-                pool.give(*block, 0)
-            if page is not None:
-                self.engine.board.leave(page)
         return outputs
 
-    def _launch(
+    # How failures are told.
+    def _waiting(
+        self, variant: Variant, inputs: Sequence[Any], outputs: Sequence[Any], arena: Any
+    ) -> None:
+        """Run, and wait for the words of fallible ops before anything is written in place."""
+        block, words, recording = None, self._nothing, variant.recording
+        try:
+            if self.block_bytes:
+                try:
+                    block = self._blocks.pop(), self._block_room
+                except IndexError:
+                    block = self.pool.find(self._block_room)
+                words = block[0]
+                self._write(words, inputs, self.block_bytes)
+            handles = self._handles(variant, inputs, outputs, words, arena)
+            self.engine.play(recording.lists[0], recording.launches[0], handles)
+            if not self.status:
+                return
+            for error in self.errors(words).values():
+                raise error
+            if len(recording.lists) > 1:
+                self.engine.play(recording.lists[1], recording.launches[1], handles)
+        finally:
+            if block is not None:
+                self.pool.give(*block, 0)
+
+    def _on_board(
+        self, variant: Variant, inputs: Sequence[Any], outputs: Sequence[Any], arena: Any
+    ) -> None:
+        """Run with words that are read when a result is used."""
+        board, hosts = self.engine.board, self.draft.host_bytes
+        page: Page | None
+        page, start, words = board.take(self.block_bytes, bool(hosts))
+        try:
+            # The words are zero already.
+            if hosts:
+                self._write(words, inputs, hosts)
+            recording = variant.recording
+            handles = self._handles(variant, inputs, outputs, words, arena)
+            self.engine.play(recording.lists[0], recording.launches[0], handles)
+            own, page = board.put(page, start, self), None
+        finally:
+            if page is not None:
+                board.leave(page)
+        self._postpone(inputs, outputs, own)
+
+    def _under_guard(
+        self, variant: Variant, inputs: Sequence[Any], outputs: Sequence[Any], arena: Any
+    ) -> None:
+        """Run with a guard, which stops what is written in place if an op or an input failed."""
+        board, recording, state = self.engine.board, variant.recording, variant.state(outputs)
+        guard = self.guards.get(state[0])
+        if guard is None or guard.set:
+            guard = self.guards[state[0]] = Guard(board, self.failures, self.block_bytes)
+        parts = guard.parts
+        given = self._given(inputs)
+        doubtful = [b for b in given if b.outcomes is not parts and b.outcomes]
+        # What is overwritten unread may be what a failed run left.
+        lost = [b for o in variant.unread if pending(b := outputs[o]) and b.outcomes is not parts]
+        with board.reading() if doubtful else nullcontext():
+            above = Above(guard, doubtful)
+            if self.draft.host_bytes:
+                self._write(guard.handle, inputs, self.draft.host_bytes)
+            handles = self._handles(variant, inputs, outputs, guard.handle, arena)
+            above.show(guard)
+            self.engine.play(recording.lists[0], recording.launches[0], handles)
+            own = guard.ran(above.parts)
+        if lost:
+            for error in own.errors.values():
+                raise error
+        for target in [t for t in state if t.outcomes is not parts]:
+            target.outcomes = parts
+        for number, (read, failing) in variant.results:
+            unsure = failing or any(inputs[i].outcomes for i in read)
+            outputs[number].outcomes = ((own, failing | {BEFORE}),) if unsure else ()
+
+    def _write(self, words: Any, inputs: Sequence[Any], nbytes: int) -> None:
+        """Write the host numbers, and zeros behind them, to the first bytes of a block."""
+        packed, buffers = self.block.pack(inputs)
+        memory = self.pool.memory
+        memory.write(words, packed[:nbytes])
+        for place, buffer in buffers:
+            verify(buffer)
+            memory.copy(words, place, buffer.handle, 0, buffer.nbytes)
+
+    def _handles(
         self,
         variant: Variant,
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         words: Any,
-        arena: tuple[Any, int] | None,
-    ) -> None:
-        handles = [inputs[i].handle for i in self.given]
-        nothing, recording, play = self._nothing, variant.recording, self.engine.play
-        handles += (
-            self.constants_handle,
-            words,
-            nothing if arena is None else arena[0],
-            nothing if variant.kept is None else variant.kept.handle,
-        )
+        arena: Any,
+    ) -> list[Any]:
+        """Return the handles of a run, in the order of the recorder's slots."""
+        handles = [b.handle for b in self._given(inputs)]
+        kept = self._nothing if variant.kept is None else variant.kept.handle
+        handles += (self.constants_handle, words, arena, kept)
         handles += [b.handle for b in outputs]
-        now = variant.guarded or not self.engine.tells_late
-        # Words that are reported later are zero already.
-        if self.draft.host_bytes or (self.status and now):
-            packed, buffers = self.block.pack(inputs)
-            memory = self.pool.memory
-            memory.write(words, packed)
-            for place, buffer in buffers:
-                verify(buffer)
-                memory.copy(words, place, buffer.handle, 0, buffer.nbytes)
-        play(recording.lists[0], recording.launches[0], handles)
-        if self.status and now:
-            for error in self.errors(words).values():
-                raise error
-            if len(recording.lists) > 1:
-                play(recording.lists[1], recording.launches[1], handles)
+        return handles
 
     def prepare(self, recording: Recording, inputs: Sequence[Any], kept: KernelBuffer) -> None:
         """Run the launches that write only kept memory."""
@@ -386,11 +462,16 @@ class Plan:
 
 
 def copied(memory: Memory, made: list[Any], into: Sequence[Any]) -> list[Any]:
-    """Return separately computed results, copied to their targets; None is no target."""
+    """Return separately computed results, copied to their targets; None is no target.
+
+    Targets stay unchanged if an op failed, also those that do not depend on it.
+    """
+    if any(target is not None for target in into):
+        for source in made:
+            verify(source)
     for number, target in enumerate(into):
         if target is not None:
             source = made[number]
-            verify(source)
             target.outcomes = ()
             memory.copy(target.handle, 0, source.handle, 0, source.nbytes)
             made[number] = target

@@ -1,7 +1,8 @@
 """Recording: turns a draft with its memory layout into the launches of a device.
 
 Requirements: in-place results are written after the last possible failure and after the last read
-of the old contents. The launches before and after that point of a fallible op are two lists.
+of the old contents. Where failures are reported late, a guard behind the last fallible op stops the
+launches that write in place; elsewhere the launches before and after that point are two lists.
 Families give the number of cubes along x, y and z only; a launch with more cubes than the device
 allows along an axis (65,535 along y and z on most GPUs) is folded.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from calor.dtypes import uint8
+from calor.dtypes import uint8, uint32
 from calor.errors import UnsupportedError
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
@@ -22,6 +23,7 @@ from calor_kernel.contract.work import (
     Argument,
     Build,
     Flags,
+    Guard,
     Input,
     Launch,
     Output,
@@ -33,6 +35,7 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.ir.passes.cubes import COUNT, COUNTS
+from calor_kernel.library.run_guard import guard_launch
 from calor_kernel.planning.arena import Layout, Lives, lay_out, lives, may_overwrite
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.values import Draft, Launched, Piece, Task
@@ -40,6 +43,8 @@ from calor_kernel.planning.values import Draft, Launched, Piece, Task
 # How the target buffer of an output relates to the inputs, if it is not a single input.
 APART: Final = -1  # It is no input of the call.
 SHARED: Final = -2  # It is several inputs.
+# A guard reads a status word of each fallible op; with more of them the host waits.
+_MOST_WORDS: Final = 64
 Targets = Mapping[int, int]
 # A slot of a list, and a byte offset in it.
 Place = tuple[int, int]
@@ -50,20 +55,23 @@ class Recording(NamedTuple):
     """Launches in the device's form.
 
     ``lists``: one, or two if the second writes in place and the first may fail. ``launches``: the
-    launches of each list. ``arena``: bytes of the arena.
+    launches of each list. ``arena``: bytes of the arena. ``stopped``: the tasks with launches that
+    a guard stops; None if there is no guard.
     """
 
     lists: tuple[Any, ...]
     steps: tuple[tuple[Step, ...], ...]
     launches: tuple[tuple[Launched, ...], ...]
     arena: int
+    stopped: frozenset[int] | None = None
 
 
 class Laid(NamedTuple):
-    """Lists of launches with their arguments, before a device; ``arena``: bytes of the arena."""
+    """Lists of launches with their arguments, before a device; the fields as in Recording."""
 
     lists: Sequence[Sequence[tuple[Launched, Arguments]]]
     arena: int
+    stopped: frozenset[int] | None
 
     @property
     def builds(self) -> list[Build]:
@@ -120,6 +128,11 @@ class Recorder:
         n, inputs = len(given), {i: n for n, i in enumerate(given)}
         self.slots = Slots(inputs, n, n + 1, n + 2, n + 3, n + 4, n + 4 + len(draft.outputs))
 
+    @property
+    def guard_place(self) -> int:
+        """The byte offset of the guard in the block of host numbers, behind the status words."""
+        return self.draft.host_bytes + len(self.status) * self.align
+
     def record(
         self,
         targets: Targets = MappingProxyType({}),
@@ -133,7 +146,7 @@ class Recorder:
         steps = self.steps(laid, laid.builds)
         queue = self.engine.queue
         recorded = tuple(queue.record(one, self.slots.count) for one in steps)
-        return Recording(recorded, steps, laid.launches, laid.arena)
+        return Recording(recorded, steps, laid.launches, laid.arena, laid.stopped)
 
     def steps(self, laid: Laid, builds: Sequence[Build]) -> tuple[tuple[Step, ...], ...]:
         """Return the steps of each list, with the kernels of these builds in order."""
@@ -157,31 +170,63 @@ class Recorder:
 
         A target is the number of the input with the same buffer, or APART or SHARED. ``kept``:
         scratch memory that outlives a run, by task and number. ``without``: the launches to omit,
-        by task and order. ``private``: whether a failed op may leave targets changed; otherwise the
-        launches that write them are a second list.
+        by task and order. ``private``: whether a failed op may leave targets changed; otherwise a
+        guard stops the launches that write them, or these are a second list.
         """
-        works, tasks = self.works, self.draft.tasks
-        fails = self._fails(private)
-        layout, late = self.layout(targets, kept, private)
-        lists: list[list[tuple[Launched, Arguments]]] = [[]]
         split = bool(self.status) and bool(targets) and not private
-        for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
-            if split and number == fails + 1:
-                lists.append([])
+        guards = split and self.engine.tells_late and len(self.status) <= _MOST_WORDS
+        return self._laid(targets, kept, without, split, guards)
+
+    def _laid(
+        self,
+        targets: Targets,
+        kept: Mapping[tuple[int, int], Piece],
+        without: Collection[tuple[int, int]],
+        split: bool,
+        guards: bool,
+    ) -> Laid:
+        info, fails = self.engine.device.info, self._fails(private=not split)
+        layout, late = self.layout(targets, kept, private=not split)
+        before: list[tuple[Launched, Arguments]] = []
+        behind: list[tuple[Launched, Arguments]] = []
+        stopped: set[int] = set()
+        for number, (task, work) in enumerate(zip(self.draft.tasks, self.works, strict=True)):
             if not any(p.nbytes for p in task.outputs):
                 continue
             for order, launch in enumerate(work.launches):
-                done = launch.copies in layout.in_place[number] or (number, order) in without
-                if not done:
-                    made = fitted(launch, self.engine.device.info, task.op)
-                    arguments = self._arguments(layout, number, task, made)
-                    lists[-1].append((Launched(number, task.op, made, task), arguments))
-        if split and len(lists) == 1:
-            lists.append([])
+                if launch.copies in layout.in_place[number] or (number, order) in without:
+                    continue
+                made = fitted(launch, info, task.op)
+                if guards and number > fails and self._writes(layout, task, made, targets):
+                    made = made.guarded()
+                    stopped.add(number)
+                arguments = self._arguments(layout, number, task, made)
+                one = before if number <= fails else behind
+                one.append((Launched(number, task.op, made, task), arguments))
         for piece, output in late.items():
-            launch, arguments = self._copy(layout, piece, output)
-            lists[-1].append((Launched(-1, "copy", launch), arguments))
-        return Laid(lists, layout.nbytes)
+            launch, arguments = self._copy(layout, piece, output, guards)
+            behind.append((Launched(-1, "copy", launch), arguments))
+        if not guards:
+            return Laid([before, behind] if split else [behind], layout.nbytes, None)
+        if any(len(given) > info.arguments for la, given in behind if la.launch.build.guarded):
+            return self._laid(targets, kept, without, split, False)
+        return Laid([[*before, self._guard(), *behind]], layout.nbytes, frozenset(stopped))
+
+    def _target(self, layout: Layout, piece: Piece, targets: Targets) -> int | None:
+        """Return the output to whose target a piece is written; None if it lies elsewhere."""
+        output = self._place(layout, piece)[0] - self.slots.outputs
+        return output if output in targets else None
+
+    def _writes(self, layout: Layout, task: Task, launch: Launch, targets: Targets) -> bool:
+        """Return whether a launch writes to the target of an output."""
+        made = [task.outputs[a.number] for a in launch.arguments if isinstance(a, Output)]
+        return any(self._target(layout, p, targets) is not None for p in made)
+
+    def _guard(self) -> tuple[Launched, Arguments]:
+        """Return the launch that sets the guard of a run that failed."""
+        words = Slot(self.slots.block, self.draft.host_bytes)
+        launch = guard_launch(len(self.status), self.align // uint32.itemsize)
+        return Launched(-1, "guard", launch), (words,)
 
     def layout(
         self,
@@ -191,14 +236,31 @@ class Recorder:
     ) -> tuple[Layout, dict[Piece, int]]:
         """Return the memory layout, and the outputs that are copied last with their numbers."""
         draft = self.draft
-        aliases, late = self._aliases(targets, self._fails(private))
+        aliases, late = self._arranged(targets, private)
         made = lay_out(draft.tasks, self.works, draft.outputs, self.align, aliases, late, kept)
         return made, late
 
     def lives(self, targets: Targets) -> Lives:
         """Return when the pieces of the arena are in use, for outputs written to ``targets``."""
-        aliases, late = self._aliases(targets, self._fails(private=False))
+        aliases, late = self._arranged(targets, private=False)
         return lives(self.draft.tasks, self.works, self.draft.outputs, aliases, late)
+
+    def _arranged(
+        self, targets: Targets, private: bool
+    ) -> tuple[dict[Piece, Piece], dict[Piece, int]]:
+        """Return the inputs that outputs may overwrite, and the outputs that are copied last.
+
+        These are also the outputs in whose memory an operand would lie before the last failure.
+        """
+        draft, fails = self.draft, self._fails(private)
+        aliases, late = self._aliases(targets, fails)
+        settled = {*aliases, *late}
+        if fails >= 0 and any(draft.outputs[n] not in settled for n in targets):
+            layout = lay_out(draft.tasks, self.works, draft.outputs, self.align, aliases, late)
+            made = [p for task in draft.tasks[: fails + 1] for p in task.outputs]
+            found = {self._target(layout, piece, targets) for piece in made}
+            late |= {draft.outputs[n]: n for n in found if n is not None}
+        return aliases, late
 
     def _fails(self, private: bool) -> int:
         """Return the last task whose failure leaves the targets as they were, or -1."""
@@ -220,7 +282,7 @@ class Recorder:
         return [n for n, piece in enumerate(made) if piece in aliases and piece in copying]
 
     def _aliases(self, targets: Targets, fails: int) -> tuple[dict[Piece, Piece], dict[Piece, int]]:
-        """Return the inputs that outputs may overwrite, and the outputs that are copied last."""
+        """Return the inputs that outputs may overwrite, and the outputs made too early for that."""
         tasks = self.draft.tasks
         made = {p: n for n, t in enumerate(tasks) for p in t.outputs}
         read: dict[int, tuple[int, Piece]] = {}
@@ -262,6 +324,8 @@ class Recorder:
     ) -> Slot:
         if isinstance(argument, Status):
             return Slot(self.slots.block, self.status[number])
+        if isinstance(argument, Guard):
+            return Slot(self.slots.block, self.guard_place)
         if isinstance(argument, Flags):
             start = behind(self.draft.constants, self.align)
             return Slot(self.slots.constants, start + argument.offset * itemsize)
@@ -290,14 +354,19 @@ class Recorder:
             return self.slots.arena, start
         return self.slots.outputs + self.draft.outputs.index(piece), 0
 
-    def _copy(self, layout: Layout, piece: Piece, output: int) -> tuple[Launch, Arguments]:
+    def _copy(
+        self, layout: Layout, piece: Piece, output: int, guards: bool
+    ) -> tuple[Launch, Arguments]:
         """Return the launch that copies a late output to its target."""
         known = spec_of((piece.nbytes,), uint8)
         works = self.engine.lowerings.ask("copy", {}, (View.dense(known),), (known,))
         assert not isinstance(works, Refusal)
         launch = fitted(works[0].launches[0], self.engine.device.info, "copy")
+        if guards:
+            launch = launch.guarded()
         source, target = Slot(*self._place(layout, piece)), Slot(self.slots.outputs + output)
-        places: dict[type, Slot] = {Input: source, Output: target}
+        guard = Slot(self.slots.block, self.guard_place)
+        places: dict[type, Slot] = {Input: source, Output: target, Guard: guard}
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
 
 

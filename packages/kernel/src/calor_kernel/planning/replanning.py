@@ -115,6 +115,7 @@ def resized_by(template: Template) -> type[Resized]:
         "patience": _PREPARING if any(map(preparations, made.works)) else _CALLS,
         "keeper": None,
         "short": None,
+        "_given": staticmethod(basis._given),
         # By position: each size has its own output pieces.
         "depends": made.draft.dependences(made.status),
     }

@@ -137,6 +137,7 @@ class OpenRecording:
     numbers: Function
     lists: tuple[tuple[Form, Opened], ...]
     launches: Any
+    stopped: frozenset[int] | None
     arena: int | Varying
     outputs: tuple[int | Varying, ...]
     patches: tuple[tuple[int | Varying, int], ...]
@@ -151,7 +152,8 @@ class OpenRecording:
     def record(self, numbers: Sequence[int]) -> Recording:
         """Return the recording for these numbers; CompileError from a new kernel."""
         lists = tuple([form(numbers, opened.functions(numbers)) for form, opened in self.lists])
-        return Recording(lists, (), self.launches, known_number(self.arena, numbers))
+        arena = known_number(self.arena, numbers)
+        return Recording(lists, (), self.launches, arena, self.stopped)
 
 
 def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -> OpenRecording:
@@ -170,7 +172,9 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
     outputs = tuple(numbers.place(p.nbytes) for p in recorder.draft.outputs)
     patches = tuple((numbers.place(place), k) for place, k in made.patches)
     function = function_of(made.trace, numbers)
-    return OpenRecording(function, tuple(lists), laid.launches, arena, outputs, patches)
+    return OpenRecording(
+        function, tuple(lists), laid.launches, laid.stopped, arena, outputs, patches
+    )
 
 
 @dataclass(slots=True)

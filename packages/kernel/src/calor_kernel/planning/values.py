@@ -6,7 +6,7 @@ Requirements: a learning rate and a step counter cost a microsecond per call, no
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -92,14 +92,17 @@ class Draft:
         failing = [n for n, work in enumerate(works) if work.failures]
         return {n: self.host_bytes + i * align for i, n in enumerate(failing)}
 
-    def dependences(self, failing: Iterable[int]) -> list[Depends]:
-        """Return, for each output, the inputs and the tasks of ``failing`` that it depends on."""
+    def dependences(self, failing: Iterable[int], stopped: Collection[int] = ()) -> list[Depends]:
+        """Return, for each output, the inputs and the tasks of ``failing`` that it depends on.
+
+        Tasks that are ``stopped`` if one of these fails depend on all.
+        """
         may_fail = frozenset(failing)
         known: dict[Piece, Depends] = {}
         parts = ((n, one) for n, task in enumerate(self.tasks) for one in task.members or (task,))
         for number, task in parts:
             inputs: set[int] = set()
-            failures = {number} & may_fail
+            failures = {*may_fail} if number in stopped else {number} & may_fail
             for value in task.inputs:
                 if value.piece.kind == "input":
                     inputs.add(value.piece.number)

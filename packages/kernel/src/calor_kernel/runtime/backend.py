@@ -248,6 +248,12 @@ class KernelBackend(Backend):
         engine = self.engine(index)
         return bundles.made(engine.device, dict(engine.tuner.lines.items()))
 
+    def verify(self, index: int, buffers: Sequence[Any]) -> None:
+        """Raise the error that the contents of a buffer depend on."""
+        with self.engine(index).naming():
+            for buffer in buffers:
+                verify(buffer)
+
     def synchronize(self, index: int) -> None:
         """Wait for the queue, and raise any failure."""
         self.engine(index).synchronize()
