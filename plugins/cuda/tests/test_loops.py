@@ -16,7 +16,6 @@ from calor_kernel.runtime.backend import KernelBackend
 def device(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     from calor_cuda.device import CudaDevice
 
-    monkeypatch.setenv("CALOR_CUDA_LOOPS", "1")
     made = CudaDevice(0)
     return device_of(KernelBackend("loops", lambda index: made), 0)
 
@@ -142,7 +141,6 @@ def test_the_host_runs_what_is_profiled(fake: Any, device: Any) -> None:
 def test_other_drivers_have_no_loops(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from calor_cuda.device import CudaDevice
 
-    monkeypatch.setenv("CALOR_CUDA_LOOPS", "1")
     monkeypatch.setattr(fake.runtime, "driverGetVersion", lambda: 12030)
     assert not CudaDevice(0).queue.loops
     monkeypatch.setattr(fake.runtime, "driverGetVersion", lambda: 12040)

@@ -86,7 +86,7 @@ def entry(monkeypatch: pytest.MonkeyPatch, name: str, *rows: Row[int], api: str 
     point = SimpleNamespace(name=name, dist=None, load=lambda: rows)
     points = SimpleNamespace(groups=[f"{ways.GROUP}{api}"], select=lambda group: [point])
     monkeypatch.setattr(metadata, "entry_points", lambda: points)
-    monkeypatch.setattr(ways, "_brought", ways._brought.__wrapped__)
+    monkeypatch.setattr(ways, "brought", ways.brought.__wrapped__)
 
 
 def test_a_distribution_adds_rows_before_the_named_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,21 +7,20 @@ memory. A recorded list that runs again becomes a graph.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Final
 
 from calor_cuda.cuda_cpp.dialect import STATIC_BYTES
-from calor_cupy.driver.device import Stream, StreamQueue
+from calor_cupy.driver.device import Stream
 from calor_cupy.driver.links import CupyLinks
 from calor_cupy.driver.peers import PeerMemory
-from calor_kernel.device.protocol import Device, Slot, Step
+from calor_kernel.device.protocol import Device, Step
 
 from .bindings import CODES, arrays, failure, library, nccl_module, require, typed
 from .description import describe
 from .exchange import CUDA, ByCapsules, ByCupy
 from .launches import OVERLAP, Repeated
-from .loops import NAME, OLDEST, SOURCE, VARIABLE, Loop
+from .loops import LoopQueue, switched_on
 from .toolchain import CudaToolchain, architecture
 
 _FOREVER: Final = 2**63 - 1
@@ -64,42 +63,18 @@ class CudaMemory(PeerMemory):
             raise failure(int(code), f"opening memory to GPU {other}", number=self.on.number)
 
 
-class CudaQueue(StreamQueue):
+class CudaQueue(LoopQueue):
     """One stream; recorded lists are launches, and a graph from their second run on.
 
-    ``overlapping``: whether a launch of a graph starts while the one before it ends. ``compile``:
-    the toolchain's.
+    ``overlapping``: whether a launch of a graph starts while the one before it ends.
     """
 
     overlapping = False
-    compile: Callable[[str, str], bytes]
 
     def record(self, steps: Sequence[Step], slots: int) -> Repeated:
         """Return the launches with all arguments set except buffers."""
         launch = self.on.runtime.graphLaunch
         return Repeated(steps, self.on.stream, launch, self.overlapping)
-
-    def record_loop(
-        self,
-        before: Sequence[Step],
-        body: Sequence[Step],
-        slots: int,
-        flag: Slot,
-        words: Slot,
-        spaced: tuple[int, int],
-    ) -> Loop:
-        """Return a loop that runs without the host."""
-        first, again = self.record(before, slots), self.record(body, slots)
-        return Loop(first, again, flag, words, spaced, self._setter)
-
-    @cached_property
-    def _setter(self) -> int:
-        """The function that sets the condition of a loop."""
-        driver = self.on.driver
-        with self.on.told("loading the kernel of loops"):
-            self.on.use()
-            module = driver.moduleLoadData(self.compile(SOURCE, NAME))
-            return driver.moduleGetFunction(module, NAME)
 
 
 class CudaDevice(Device):
@@ -128,7 +103,7 @@ class CudaDevice(Device):
         self.queue = CudaQueue(stream, self.toolchain.dialect.entry, STATIC_BYTES)
         self.queue.overlapping = found["major"] >= 9 and os.environ.get(OVERLAP, "1") != "0"
         self.queue.compile = self.toolchain.compile
-        self.queue.loops = version >= OLDEST and os.environ.get(VARIABLE, "0") != "0"
+        self.queue.loops = switched_on(version)
         place = (CUDA, number)
         if name == "CuPy":
             self.exchange = ByCupy(place, stream, arrays)

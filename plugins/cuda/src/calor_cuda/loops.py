@@ -9,19 +9,22 @@ buffers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
-from calor_kernel.device.protocol import Slot
+from calor_cupy.driver.device import StreamQueue
+from calor_kernel.device.protocol import Slot, Step
 
 from .bindings import failure
 from .launches import GRAPHS, Repeated
 
 # Drivers from this version on repeat a graph while a condition holds.
 OLDEST: Final = 12040
-# Switches loops of the device on.
+# 0 leaves loops to the host.
 VARIABLE: Final = "CALOR_CUDA_LOOPS"
 NAME: Final = "set_condition"
 # The driver provides the function that sets a condition.
@@ -38,6 +41,11 @@ extern "C" __global__ void {NAME}(
 }}
 """
 _ONE: Final = (1, 1, 1)
+
+
+def switched_on(version: int) -> bool:
+    """Return whether loops run without the host, by a version of the driver."""
+    return version >= OLDEST and os.environ.get(VARIABLE, "1") != "0"
 
 
 class Loop:
@@ -147,3 +155,33 @@ class LoopGraph:
         for destroy, made in zip(self._destroy, (self.made, self.graph), strict=True):
             if made is not None:
                 destroy(made)
+
+
+class LoopQueue(StreamQueue):
+    """A queue of loops; ``compile`` is the toolchain's."""
+
+    compile: Callable[[str, str], bytes]
+
+    def record_loop(
+        self,
+        before: Sequence[Step],
+        body: Sequence[Step],
+        slots: int,
+        flag: Slot,
+        words: Slot,
+        spaced: tuple[int, int],
+    ) -> Loop:
+        """Return a loop that runs without the host."""
+        first, again = self.record(before, slots), self.record(body, slots)
+        assert isinstance(first, Repeated)
+        assert isinstance(again, Repeated)
+        return Loop(first, again, flag, words, spaced, self._setter)
+
+    @cached_property
+    def _setter(self) -> int:
+        """The function that sets the condition of a loop."""
+        driver = self.on.driver
+        with self.on.told("loading the kernel of loops"):
+            self.on.use()
+            module = driver.moduleLoadData(self.compile(SOURCE, NAME))
+            return driver.moduleGetFunction(module, NAME)
