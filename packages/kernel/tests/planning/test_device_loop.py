@@ -140,3 +140,29 @@ def test_a_failed_operation_ends_the_loop(device, queue):
             loop(x, calor.asarray(20)).numpy()
         assert queue.queue.steps == 3 + 4
         assert loop(x, calor.asarray(2)).item() == 4.0
+
+
+def test_conditions_that_hand_on_a_value(device):
+    def count(x):
+        more = calor.asarray(True)
+        return calor.while_loop(lambda s: s[0], lambda s: (s[1] < 5, s[1] + 1), (more, x))[1]
+
+    with calor.device(device):
+        loop = calor.jit(count)
+        for _ in range(3):
+            assert loop(calor.asarray(2)).item() == 6
+
+
+def test_bodies_of_several_sizes(device):
+    loop = calor.jit(powers)
+    rng = np.random.default_rng(0)
+    for size in (3, 5, 8, 3, 8, 5, 3):
+        x, w = (rng.standard_normal((n, size)).astype(np.float32) for n in (2, size))
+        want = x
+        for _ in range(3):
+            want = np.tanh(want @ w.T)
+        with calor.device(device):
+            # A plan of many sizes is replaced by one of its own after some calls.
+            for _ in range(12):
+                made = loop(calor.asarray(x), calor.asarray(w), calor.asarray(3))
+                np.testing.assert_allclose(made.numpy(), want, rtol=1e-5, atol=1e-6)

@@ -56,10 +56,11 @@ class DeviceLoop:
         if not engine.queue.loops:
             return "the device has no loops of its own"
         launches = 0
-        for plan in (condition, body):
-            if not isinstance(plan, Plan):
+        for executable in (condition, body):
+            if not isinstance(executable, Plan):
                 return "it has control flow of its own"
-            if type(plan.settled) is not Plan:
+            plan = executable.settled
+            if type(plan) is not Plan:
                 return "it is planned for several sizes"
             if plan.draft.host_bytes:
                 return "it reads numbers of the host"
