@@ -34,6 +34,8 @@ from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 _BEFORE = 1 << 16
 # Columns of sums that are written at a time; lanes and planes of a warp group, and its rows.
 _PART, _LANES, _PLANES, _ROWS = 64, 32, 4, 64
+# The weight of an epilogue beyond which its turns are a loop.
+_LONG = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,10 @@ def write(
                 at = lead + (y * wide + x)
                 if how.phases > 1:
                     at = lead + (y * cells[0] + cells[1] + x * how.phases)
-                for row in kl.range(0, rows, _PLANES * together):
+                turns = (0, rows, _PLANES * together)
+                # Copies of a long epilogue for each turn would exceed the cache of instructions.
+                long = last[0] is not None and last[0].expression.weight > _LONG
+                for row in kl.loop_range(*turns) if long else kl.range(*turns):
                     value = alternating(part, (own + row) * PITCH + far + near, how)
                     if not how.ragged or (first[0] + own + row < channels):
                         if ends is not None:

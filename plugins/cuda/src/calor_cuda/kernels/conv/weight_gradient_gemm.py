@@ -33,6 +33,9 @@ _LEAST = 64
 # an equally fast way without copies beyond. Minimum of pixels for which it comes first, since
 # copies of fewer leave most of a device idle.
 _FEW, _MOST, _MANY = {2: 1 << 23, 4: 1 << 24}, 1 << 26, 1 << 10
+# Rows of a product of four bytes from which copies beyond the cache pay: of an H200, by its rates of
+# both instructions and of memory.
+_ROWS = 256
 # Rows and columns of a tile, and stages; rows of tiles that share their operands.
 _TILES = ((64, 64, 8), (64, 128, 8), (128, 128, 6), (64, 256, 5), (192, 128, 4), (128, 256, 4))
 _BAND = 16
@@ -79,8 +82,10 @@ def weight_product_refusal(one: Convolution, request: Request) -> str | None:
 
 def _first(problem: Correlation) -> bool:
     """Return whether this way is likely to be the fastest."""
-    columns, pixels = _columns(problem), _pixels(problem)
-    return columns * pixels <= _FEW[problem.a.dtype.itemsize] and pixels >= _MANY
+    columns, pixels, item = _columns(problem), _pixels(problem), problem.a.dtype.itemsize
+    # Of four bytes the product of many rows saves more than copies beyond the cache cost.
+    most = _MOST if item == 4 and problem.leads[1].size >= _ROWS else _FEW[item]
+    return columns * pixels <= most and pixels >= _MANY
 
 
 def weight_product_works(one: Convolution, request: Request) -> Iterator[Work | Dropped]:
