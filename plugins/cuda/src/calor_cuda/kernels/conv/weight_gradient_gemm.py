@@ -33,8 +33,8 @@ _LEAST = 64
 # an equally fast way without copies beyond. Minimum of pixels for which it comes first, since
 # copies of fewer leave most of a device idle.
 _FEW, _MOST, _MANY = {2: 1 << 23, 4: 1 << 24}, 1 << 26, 1 << 10
-# Rows of a product of four bytes from which copies beyond the cache pay: of an H200, by its rates of
-# both instructions and of memory.
+# Rows of a product of four bytes from which copies beyond the cache pay, by an H200's rates of both
+# instructions and of memory.
 _ROWS = 256
 # Rows and columns of a tile, and stages; rows of tiles that share their operands.
 _TILES = ((64, 64, 8), (64, 128, 8), (128, 128, 6), (64, 256, 5), (192, 128, 4), (128, 256, 4))
