@@ -38,6 +38,11 @@ def weights_left(h: Any, x: Any, w: Any, b: Any) -> Any:
     return calor.tanh(calor.matmul(w, h.mT).mT + x + b)
 
 
+def read_twice(h: Any, x: Any, w: Any, b: Any) -> Any:
+    made = calor.matmul(h, w)
+    return calor.tanh(made + x) * made + b
+
+
 def both_held(h: Any, x: Any, w: Any, b: Any) -> Any:
     return h * 0.5 + x + calor.matmul(b[None], calor.matmul(w, w))
 
@@ -69,7 +74,9 @@ def arguments() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("body", [plain, turned, of_rows, twice, weights_left, both_held])
+@pytest.mark.parametrize(
+    "body", [plain, turned, of_rows, twice, weights_left, both_held, read_twice]
+)
 def test_gradients_are_those_of_the_steps_one_by_one(body: Any, reverse: bool) -> None:
     given = arguments()
     places = (0, 1, 2, 3)
@@ -92,8 +99,8 @@ def test_gradients_of_gradients() -> None:
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
 
 
-def products(body: Any, rows: int = ROWS) -> tuple[int, int]:
-    """Return the products of the gradient outside of its scans, and in the backward one."""
+def counts(body: Any, rows: int = ROWS) -> tuple[Counter[str], Counter[str]]:
+    """Return how often ops are in the gradient outside of its scans, and in the backward one."""
     start, _, w, b = arguments()
     xs = numbers(STEPS, rows, WIDTH)
     start = numbers(rows, WIDTH) if rows != ROWS else start
@@ -101,7 +108,7 @@ def products(body: Any, rows: int = ROWS) -> tuple[int, int]:
     outside = Counter(node.op.name for node in graph.nodes)
     *_, back = (node for node in graph.nodes if node.op.name == "scan")
     inside = Counter(node.op.name for node in back.attributes["body"].nodes)
-    return outside["dot_general"], inside["dot_general"]
+    return outside, inside
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,21 @@ def products(body: Any, rows: int = ROWS) -> tuple[int, int]:
     ],
 )
 def test_where_products_are(body: Any, rows: int, outside: int, inside: int) -> None:
-    assert products(body, rows) == (outside, inside)
+    assert tuple(n["dot_general"] for n in counts(body, rows)) == (outside, inside)
+
+
+@pytest.mark.parametrize(
+    ("body", "rows", "adds", "spreads"),
+    [
+        # Gradients are added in each step, and rows and the bias before the first one.
+        pytest.param(plain, ROWS, 2, 0, id="plain"),
+        pytest.param(plain, 2 * WIDTH, 4, 1, id="a product in each step"),
+        pytest.param(read_twice, ROWS, 6, 1, id="a product that is read in each step"),
+    ],
+)
+def test_where_a_bias_is_added(body: Any, rows: int, adds: int, spreads: int) -> None:
+    _, inside = counts(body, rows)
+    assert (inside["add"], inside["expand"]) == (adds, spreads)
 
 
 def test_results_without_gradient_have_no_stacks() -> None:

@@ -79,6 +79,45 @@ def test_steps_together_give_what_steps_alone_give(device, chunk, length, revers
         assert (flow.steps is None) == (seed == 0 and length <= 6)
 
 
+def carried(weights, start, rows, reverse):
+    """The last hidden state is read by other stages, also after the stack that it is a row of."""
+    hidden, total, first, second = recurrent(weights, start, rows, reverse)
+    _, made = calor.scan(lambda h, row: (h * 0.5 + row, h), hidden, first, reverse=reverse)
+    return hidden * 2, total, made * 2, calor.scan(lambda h, row: (h + row, h * 1), hidden, second)
+
+
+def unrolled(weights, start, rows, reverse):
+    hidden, total, first, second = plain(weights, start, rows, reverse)
+    value, made = hidden, np.empty_like(rows)
+    for i in reversed(range(len(rows))) if reverse else range(len(rows)):
+        made[i], value = value, value * 0.5 + first[i]
+    value, last = hidden, np.empty_like(rows)
+    for i in range(len(rows)):
+        last[i], value = value, value + second[i]
+    return hidden * 2, total, made * 2, value, last
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("length", "width"), [(2, WIDTH), (5, WIDTH), (7, WIDTH), (4, 5)])
+def test_a_carry_that_is_a_stacked_result_is_written_once(device, chunk, length, width, reverse):
+    with calor.device(device):
+        jitted = calor.jit(partial(carried, reverse=reverse))
+        weights = numbers(width, width)
+        held = calor.asarray(weights)
+        for seed in range(12):
+            start, rows = numbers(1, width, seed=seed), numbers(length, 1, width, seed=-seed % 7)
+            (*found, last) = jitted(held, calor.asarray(start), calor.asarray(rows))
+            want = unrolled(weights, start, rows, reverse)
+            for one, other in zip((*found, *last), want, strict=True):
+                np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-6)
+        plan = jitted.programs[0].executable
+        flow = next(runner for *_, runner in plan.stages if hasattr(runner, "steps"))
+        labels = [one.launch.label for one in flow.steps.plan.base.recording.launches[0]]
+    assert flow.steps.stacked == ((0, 0),)
+    assert not [label for label in labels if "copy" in label]
+    assert (plan.whole is None) == (width == 5)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [2, 3, 5, 7])
 def test_gradients_keep_the_carries_of_steps_together(device, chunk, length, reverse):

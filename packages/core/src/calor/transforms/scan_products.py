@@ -2,8 +2,9 @@
 
 Requirements: the gradient of a recurrent layer has small products in each step, and reads its
 weights, and their sums, as often. A product of rows with a value that stays is known before the
-first step; products that are only added up are known after the last one. Each is one product of the
-stacks of all steps, if those stacks are no larger than what the steps would read.
+first step, and so is what only adds rows and a bias to it; products that are only added up are
+known after the last one. Each is one product of the stacks of all steps, if those stacks are no
+larger than what the steps would read.
 
 Source: Appleyard, Kociský, Blunsom, "Optimizing Performance of Recurrent Neural Networks on GPUs",
 2016.
@@ -11,6 +12,7 @@ Source: Appleyard, Kociský, Blunsom, "Optimizing Performance of Recurrent Neura
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,28 +36,32 @@ class Sum:
 class Apart:
     """The graph of a step without the products that are computed for all steps.
 
-    ``graph``: its inputs are those of ``step``, then a row of each product in ``before``; its
-    outputs are those of ``step`` in ``places``, then the values in ``more``, which products in
-    ``after`` read. Outputs in ``stacked`` are rows of stacks. ``fixed``: moves of values that stay.
+    ``graph``: its inputs are those of ``step``, then a row of each value in ``before``, which nodes
+    in ``early`` make; its outputs are those of ``step`` in ``places``, then the values in ``more``,
+    which products in ``after`` read. Outputs in ``stacked`` are rows of stacks. ``fixed``: moves of
+    values that stay.
     """
 
     step: Graph
     graph: Graph
     fixed: tuple[Node, ...]
-    before: tuple[Node, ...]
+    early: tuple[Node, ...]
+    before: tuple[int, ...]
     after: tuple[Sum, ...]
     stacked: tuple[int, ...]
     places: tuple[int, ...]
     more: tuple[int, ...]
 
     def rows(self, stacks: Mapping[int, Any], held: Mapping[int, Any]) -> list[Any]:
-        """Return the stacks of the products of rows with values that stay, by number of input."""
+        """Return the stacks of the values in ``before``; what stays is by number of input."""
         values = dict(held)
         for node in self.fixed:
             values[node.outputs[0]] = apply(node.op, values[node.inputs[0]], **node.attributes)
-        return [
-            _product(node, stacks[node.inputs[0]], values[node.inputs[1]]) for node in self.before
-        ]
+        values |= stacks
+        for node in self.early:
+            given = [values[i] for i in node.inputs]
+            values[node.outputs[0]] = _EARLY[node.op.name](node, stacks[0].shape[0], *given)
+        return [values[i] for i in self.before]
 
     def sums(
         self, given: Sequence[Any], stacked: Sequence[Any], more: Sequence[Any]
@@ -65,14 +71,13 @@ class Apart:
         Parameters
         ----------
         given : sequence of Tensor
-            The stacks of rows, then those of the products in ``before``.
+            The stacks of rows, then those of the values in ``before``.
         stacked : sequence of Tensor
             The stacks of the outputs that are rows.
         more : sequence of Tensor
             The stacks of the values in ``more``.
         """
-        made = [node.outputs[0] for node in self.before]
-        values = [*range(len(given) - len(made)), *made]
+        values = [*range(len(given) - len(self.before)), *self.before]
         values += [self.step.outputs[place] for place in self.stacked] + [*self.more]
         stacks = dict(zip(values, (*given, *stacked, *more), strict=True))
         found: dict[int, Any] = {}
@@ -112,9 +117,13 @@ def apart(
         if node.op.name in _MOVES and (node.inputs[0] in fixed or node.inputs[0] in held):
             fixed[node.outputs[0]] = node
     stays = {*held, *fixed}
-    before = tuple(node for node in graph.nodes if _is_before(graph, node, {*rows}, stays))
-    made = {node.outputs[0] for node in before}
-    known = {*rows, *made, *(graph.outputs[place] for place in stacked)}
+    early = _early(graph, {*rows}, stays)
+    # Values that stay are spread in the steps too.
+    moved = {node.outputs[0] for node in early if node.op.name != "expand"}
+    left = [node for node in graph.nodes if node.outputs[0] not in moved]
+    read = {*graph.outputs, *(i for node in left for i in node.inputs)}
+    before = tuple(sorted(moved & read))
+    known = {*rows, *before, *(graph.outputs[place] for place in stacked)}
     found = [_sum(graph, makers, place) for place in added]
     after: list[Sum] = []
     more: list[int] = []
@@ -129,13 +138,37 @@ def apart(
     places = tuple(p for p in range(len(graph.outputs)) if p not in gone)
     builder = Builder()
     numbers = {i: builder.input(graph.specs[i], i in graph.host) for i in graph.inputs}
-    numbers |= {node.outputs[0]: builder.input(graph.specs[node.outputs[0]]) for node in before}
-    builder.take(graph, [node for node in graph.nodes if node not in before], numbers)
+    numbers |= {i: builder.input(graph.specs[i]) for i in before}
+    builder.take(graph, left, numbers)
     outputs = [numbers[graph.outputs[p]] for p in places] + [numbers[v] for v in more]
     return Apart(
-        *(graph, prune(builder.build(outputs)), tuple(fixed.values()), before, tuple(after)),
-        *(tuple(stacked), places, tuple(more)),
+        *(graph, prune(builder.build(outputs)), tuple(fixed.values()), early, before),
+        *(tuple(after), tuple(stacked), places, tuple(more)),
     )
+
+
+def _early(graph: Graph, rows: set[int], held: set[int]) -> tuple[Node, ...]:
+    """Return the products before the steps, and what adds rows and spread values to them alone."""
+    readers = Counter([*graph.outputs, *(i for node in graph.nodes for i in node.inputs)])
+    spread = {
+        node.outputs[0]: node
+        for node in graph.nodes
+        if node.op.name == "expand" and node.inputs[0] in held
+    }
+    made: set[int] = set()
+    nodes: dict[int, Node] = {}
+    for node in graph.nodes:
+        # A stack that the steps read as well would be there beside the sums.
+        adds = node.op.name == "add" and any(i in made for i in node.inputs)
+        adds = adds and all(
+            readers[i] == 1 if i in made else i in rows or i in spread for i in node.inputs
+        )
+        if adds:
+            nodes |= {i: spread[i] for i in node.inputs if i in spread}
+        if adds or _is_before(graph, node, rows, held):
+            made.add(node.outputs[0])
+            nodes[node.outputs[0]] = node
+    return tuple(nodes.values())
 
 
 def _is_before(graph: Graph, node: Node, rows: set[int], held: set[int]) -> bool:
@@ -164,11 +197,19 @@ def _behind(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(axis + 1 for axis in axes)
 
 
-def _product(node: Node, stack: Any, value: Any) -> Any:
+def _product(node: Node, _: int, stack: Any, value: Any) -> Any:
     left, right = node.attributes["contract"]
     return apply(
         node.op, stack, value, **{**node.attributes, "contract": (_behind(left), tuple(right))}
     )
+
+
+def _sum_of_stacks(node: Node, _: int, one: Any, other: Any) -> Any:
+    return apply(node.op, one, other)
+
+
+def _spread(node: Node, length: int, value: Any) -> Any:
+    return apply(node.op, value, shape=(length, *node.attributes["shape"]))
 
 
 def _product_total(node: Node, left: Any, right: Any) -> Any:
@@ -187,6 +228,11 @@ def _sum_total(node: Node, stack: Any) -> Any:
     )
 
 
+_EARLY: Final[Mapping[str, Callable[..., Any]]] = {
+    "dot_general": _product,
+    "add": _sum_of_stacks,
+    "expand": _spread,
+}
 _TOTALS: Final[Mapping[str, Callable[..., Any]]] = {
     "dot_general": _product_total,
     "sum": _sum_total,

@@ -157,7 +157,8 @@ class _Scan(_Flow):
         self.length: int = attributes["length"]
         self.reverse: bool = attributes["reverse"]
         self.keep: bool = attributes["keep"]
-        self.body = build(engine, body)
+        self.stacked = _stacked(engine, node, graph)
+        self.body = build(engine, _written_once(body, carries, self.stacked))
         # Bytes of each carry and each kept one; per row, of each x and of each stacked result.
         made = [s.nbytes for s in body.output_specs]
         given = [s.nbytes for s in body.input_specs]
@@ -206,6 +207,7 @@ class _Scan(_Flow):
             kept = [pool.take(n * length) for n in self.keeps.sizes]
             last = steps.run(carry, self.xs.spread(xs), held, made, length, kept)
             return [*last, *self.stacks.gathered(made), *self.keeps.gathered(kept)]
+        homes = {j: k for k, j in self.stacked}
         stacks = [pool.take(n * length) for n in self.rows]
         kept = [pool.take(n * length) for n in self.kept]
         rows = [None if d else pool.take(n) for n, d in zip(self.slices, self.read, strict=True)]
@@ -224,13 +226,17 @@ class _Scan(_Flow):
                     given.append(row)
             into = [
                 Row(pool.memory, stack, i * n, n) if direct else None
-                for stack, n, direct in zip(stacks, self.rows, self.written, strict=True)
+                for j, (stack, n, direct) in enumerate(
+                    zip(stacks, self.rows, self.written, strict=True)
+                )
+                if j not in homes
             ]
             own = None if carry is start else carry
             made = self.onward([*carry, *given, *held], own, into)
-            carry = made[:carries]
-            for stack, value, direct in zip(stacks, made[carries:], self.written, strict=True):
-                if not direct:
+            carry, others = made[:carries], iter(made[carries:])
+            for j, (stack, direct) in enumerate(zip(stacks, self.written, strict=True)):
+                value = carry[homes[j]] if j in homes else next(others)
+                if j in homes or not direct:
                     _copy_row(pool.memory, stack, i, value)
                 inherit(stack, [value])
         if carry is start:
@@ -245,12 +251,36 @@ class _Scan(_Flow):
             assert plan is not None
             if again or plan.together or self.length > 2 * CHUNK:
                 sizes = self.xs.sizes, self.stacks.sizes
-                stay = [] if self.keep else self.onward.stay
+                stay = [] if self.keep else {*self.onward.stay} - dict(self.stacked).keys()
                 self.steps = Steps.of(
                     *(plan, self.carried, *sizes, self.captures, self.reverse),
-                    *(stay, self.keeps.sizes),
+                    *(sorted(stay), self.keeps.sizes, self.stacked),
                 )
         return self.steps
+
+
+def _stacked(engine: Engine, node: Node, graph: Graph) -> list[tuple[int, int]]:
+    """Return pairs of a carry of a scan and the stacked result that is the same value.
+
+    A final carry that the graph returns is written by the last step where stages may be one list,
+    which has no copies.
+    """
+    carries: int = node.attributes["carries"]
+    outputs: Sequence[int] = node.attributes["body"].outputs
+    rows = [*outputs[carries:]]
+    returned = set() if engine.tells_late else {*graph.outputs}
+    pairs: dict[int, int] = {}
+    for k, value in enumerate(outputs[:carries]):
+        if value in rows and node.outputs[k] not in returned:
+            pairs.setdefault(rows.index(value), k)
+    return [(k, j) for j, k in pairs.items()]
+
+
+def _written_once(body: Graph, carries: int, stacked: Sequence[tuple[int, int]]) -> Graph:
+    """Return the body of a scan without the stacked results that are carries."""
+    left = {carries + j for _, j in stacked}
+    outputs = [v for n, v in enumerate(body.outputs) if n not in left]
+    return Graph(body.specs, body.host, body.nodes, outputs, len(body.inputs)) if left else body
 
 
 def _copy_row(memory: Memory, stack: KernelBuffer, row: int, value: KernelBuffer) -> None:

@@ -2,10 +2,11 @@
 
 Requirements: a step of a small recurrent layer takes a microsecond or two, but a call of its plan
 takes ten, so several steps are recorded together and run by one call. Rows are read and written in
-place. Carries alternate between two blocks of memory, or are rows of a stack that keeps them; the
-last step writes to a block of its own. So no step overwrites its input, except large carries of
-which it writes a part. A scan may have any number of steps, different at each size of a program:
-lists have powers of two as lengths, and belong to the body's plan.
+place. Carries alternate between two blocks of memory, or are rows of a stack that keeps them, or of
+a stacked result that they are the same as; the last step writes to a block of its own. So no step
+overwrites its input, except large carries of which it writes a part. A scan may have any number of
+steps, different at each size of a program: lists have powers of two as lengths, and belong to the
+body's plan.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Steps:
     of each stacked result. ``captures``: the number of inputs that are the same at each step.
     ``stay``: the carries that each step writes over those of the step before. ``kept``: the bytes
     per row of the stacks of carries, empty if they are not kept; a step then reads its carries
-    there, and writes them to the next row.
+    there, and writes them to the next row. ``stacked``: pairs of a carry and the stacked result
+    that it is, which the body writes once, as the carry.
     """
 
     plan: Plan
@@ -76,6 +78,7 @@ class Steps:
     reverse: bool
     stay: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
+    stacked: tuple[tuple[int, int], ...] = ()
     _variant: tuple[Variant, Recording] | None = None
     _lists: dict[int, tuple[Recording, Any]] = field(default_factory=dict)
 
@@ -88,13 +91,13 @@ class Steps:
     def of(
         plan: Plan, carries: Sequence[int], slices: Sequence[int], rows: Sequence[int],
         captures: int, reverse: bool, stay: Sequence[int] = (), kept: Sequence[int] = (),
+        stacked: Sequence[tuple[int, int]] = (),
     ) -> Steps:  # fmt: skip
         """Return the shared runner of a plan for scans of this form."""
-        key = (*carries,), (*slices,), (*rows,), captures, reverse, (*stay,), (*kept,)
+        same = tuple(stay), tuple(kept), tuple(stacked)
+        key = (*carries,), (*slices,), (*rows,), captures, reverse, *same
         if key not in plan.together:
-            plan.together[key] = Steps(
-                plan, carries, slices, rows, captures, reverse, tuple(stay), tuple(kept)
-            )
+            plan.together[key] = Steps(plan, carries, slices, rows, captures, reverse, *same)
         found: Steps = plan.together[key]
         return found
 
@@ -155,6 +158,9 @@ class Steps:
                 if found is None or found[0] is not recording:
                     found = self._lists[count] = recording, self._record(recording, count)
                 engine.play(found[1], recording.launches[0], handles, count)
+                row = low if self.reverse else low + count - 1
+                for k, j in self.stacked:
+                    after[k] = pool.memory.part(stacks[j].handle, row * self.rows[j], sizes[k][1])
                 # What the list read is free only now.
                 before, carry = after, made
             parts = words.outcomes()
@@ -162,6 +168,14 @@ class Steps:
             if arena is not None:
                 pool.give(*arena, 0)
             words.close()
+        for k, j in self.stacked:
+            n, nbytes = self.rows[j], self.carries[k]
+            end = 0 if self.reverse else length - 1
+            pool.memory.copy(carry[k].handle, 0, stacks[j].handle, end * n, nbytes)
+            if kept and length > 1:
+                # The carries before each step are the rows but the last, one row on.
+                to, at = (0, n) if self.reverse else (n, 0)
+                pool.memory.copy(kept[k].handle, to, stacks[j].handle, at, (length - 1) * n)
         for buffer in (*carry, *stacks, *kept):
             add_outcomes(buffer, parts)
             inherit(buffer, sources)
@@ -218,6 +232,7 @@ class Steps:
         """Return the launches of so many steps, with memory at the given places."""
         carries, known = len(self.carries), self.plan.recorder.slots
         steps: list[Step] = []
+        homes = {j for _, j in self.stacked}
         for number in range(count):
             row = count - 1 - number if self.reverse else number
             to = 1 - number % 2
@@ -228,8 +243,14 @@ class Steps:
                 read = _rows(places.kept, self.kept, row) if number else read
                 last = number == count - 1
                 written = written if last else _rows(places.kept, self.kept, after)
-            given = [*read[:carries], *_rows(places.xs, self.slices, row), *places.held]
-            made = [*written[:carries], *_rows(places.rows, self.rows, row)]
+            read, written = [*read[:carries]], [*written[:carries]]
+            rows = _rows(places.rows, self.rows, row)
+            for k, j in self.stacked:
+                slot, at = written[k] = rows[j]
+                if number:
+                    read[k] = slot, at + (self.rows[j] if self.reverse else -self.rows[j])
+            given = [*read, *_rows(places.xs, self.slices, row), *places.held]
+            made = [*written, *(place for j, place in enumerate(rows) if j not in homes)]
             moved = known.moved(given, places.own, made)
             steps += [moved_step(step, moved) for step in recording.steps[0]]
         return steps

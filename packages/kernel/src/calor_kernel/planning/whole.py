@@ -67,6 +67,10 @@ class Whole:
         self._results = {v: n for n, v in enumerate(outputs)}
         self._nbytes = [0] * len(outputs)
         self._sizes: dict[int, int] = {}  # of results in the arena
+        # Final carries that are rows of a stack, and for each stack what is still read there.
+        self._homes: dict[int, int] = {}
+        self._living: dict[int, set[int]] = {}
+        self._read = {v for stage in stages for v in stage.taken}
         self._fixed: list[KernelBuffer] = []
         self._failing: list[tuple[Plan, int]] = []  # with the byte offset of the status words
         self._words_bytes = 0
@@ -143,8 +147,11 @@ class Whole:
             self._add_plan(stage.run, stage)
         elif stage.run is not None:
             self._add_scan(*stage.run, stage)
-        for value in stage.ends:
-            if value in self._sizes:
+        for ended in stage.ends:
+            value = self._homes.get(ended, ended)
+            living = self._living.get(value, set())
+            living.discard(ended)
+            if value in self._sizes and not living:
                 self._give(self._places[value], self._sizes.pop(value))
         if len(self._steps) > _LAUNCHES or self._range.end > _BYTES:
             raise Refused
@@ -169,9 +176,15 @@ class Whole:
         own = self._own(plan, variant)
         sizes = [*steps.carries] * 2
         between = [self._take(n) for n in sizes]
-        last = [self._make(v, n) for v, n in zip(stage.made, steps.carries, strict=False)]
         stacked = zip(stage.made[carries:], steps.rows, strict=True)
         rows = [self._make(v, n * length) for v, n in stacked]
+        homes = dict(steps.stacked)
+        last = [
+            self._row(v, stage.made[carries + homes[k]], 0 if steps.reverse else n * (length - 1))
+            if k in homes
+            else self._make(v, n)
+            for k, (v, n) in enumerate(zip(stage.made, steps.carries, strict=False))
+        ]
         first, stacks, same = ([self._places[v] for v in vs] for vs in (rest[:carries], xs, held))
         places = Places(first, between, last, stacks, same, own, rows)
         self._steps += steps.launches(variant.recording, length, places)
@@ -206,6 +219,14 @@ class Whole:
             place = self._arena + 2 + number, 0
             self._nbytes[number] = nbytes
         self._places[value] = place
+        return place
+
+    def _row(self, value: int, stack: int, offset: int) -> Place:
+        """Return the place of a final carry that is a row of a stack, which lives as long."""
+        slot, start = self._places[stack]
+        place = self._places[value] = slot, start + offset
+        self._homes[value] = stack
+        self._living.setdefault(stack, {stack} & self._read).update({value} & self._read)
         return place
 
     def _variant(self, plan: Plan, values: Mapping[int, int]) -> Variant:

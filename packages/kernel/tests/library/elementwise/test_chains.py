@@ -33,6 +33,33 @@ def _exactly(x, y):
     return x * y + x * x
 
 
+def _gates(gates, carry, up):
+    """The gradients of a recurrent layer's gates and carry, which are parts of one tensor."""
+    keep, new, out = F.sigmoid(gates[0]), F.tanh(gates[1]), F.sigmoid(gates[2])
+    total = F.tanh(keep * carry + new)
+    back = up * out * (1 - total * total)
+    parts = back * carry * keep * (1 - keep), back * (1 - new * new), up * total * out * (1 - out)
+    return F.concat(parts, axis=1), back * keep
+
+
+def _apart(x, y):
+    return F.concat([F.exp(x) * 2.0, F.tanh(y) + 1.0], axis=0)
+
+
+def _one_after_another(x, y):
+    made = F.exp(x) * 2.0
+    return F.concat([made, (made.sum() + y) * x], axis=0)
+
+
+def _unequal(x, y):
+    return F.concat([F.exp(x) * y, F.exp(x[:3]) * y[:3]], axis=0)
+
+
+def _part_of_a_part(x, y):
+    made = F.exp(x) * y
+    return F.concat([made, made * y + 1.0], axis=0)
+
+
 CHAINS = {
     "contraction": (_exactly, [(37,), (37,)]),
     "activation": (lambda x, y: F.tanh(x * y + 1.0) * 0.5, [(37,), (37,)]),
@@ -44,6 +71,11 @@ CHAINS = {
     "cheap-spread": (lambda x, b: x + (b + 1.0), [(5, 37), (37,)]),
     "both-ways": (lambda x, y: (x + 1.0) * (x + 1.0).T, [(9, 9), (9, 9)]),
     "logic": (lambda x, y: F.where((x > 0) & (y < 1), x, y), [(37,), (37,)]),
+    "gates": (_gates, [(3, 4, 9), (4, 9), (4, 9)]),
+    "parts-apart": (_apart, [(37,), (37,)]),
+    "part-after-part": (_one_after_another, [(37,), (37,)]),
+    "unequal-parts": (_unequal, [(37,), (37,)]),
+    "part-of-a-part": (_part_of_a_part, [(37,), (37,)]),
 }
 
 
@@ -92,6 +124,12 @@ COUNTS = {
     # The sum is read in two ways, and is not computed twice.
     "both-ways": [],
     "logic": [4],
+    # All parts of a concat that read the same values are one chain, and so is the carry.
+    "gates": [22],
+    "parts-apart": [2, 2],
+    "part-after-part": [2, 2],
+    "unequal-parts": [2, 2, 2],
+    "part-of-a-part": [4],
 }
 
 

@@ -8,7 +8,7 @@ saves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
@@ -82,16 +82,12 @@ class ElementwiseFuser(Fuser):
         """Return disjoint chains of free nodes, and several independent ones as one group."""
         search, chains = ChainSearch(graph, info, units), []
         taken = set(search.grouped)
-        for number in reversed(range(len(graph.nodes))):
-            if number in taken or not search.elementwise[number]:
-                continue
-            chain = search.grow(number, taken)
-            if chain.results:
-                taken.update(chain.nodes)
-                chains.append(search.group(chain))
-                if len(chain.places) > 1:
-                    yield chains[-1]
-                yield from with_bits(search, chains[-1], search.ceilings)
+        for chain in search.chains(taken):
+            taken.update(chain.nodes)
+            chains.append(search.group(chain))
+            if len(chain.places) > 1:
+                yield chains[-1]
+            yield from with_bits(search, chains[-1], search.ceilings)
         yield from joined(search, chains, search.ceilings)
 
 
@@ -195,6 +191,20 @@ class ChainSearch(Links):
                 return -1, path, between
             path, between = (move, *path), (*between, number)
 
+    def chains(self, taken: Set[int]) -> Iterator[Chain]:
+        """Yield chains of nodes that are not taken, which the caller takes before the next."""
+        order = range(len(self.graph.nodes) - 1, -1, -1)
+        for number in order:
+            if self.graph.nodes[number].op.name == "concat" and number not in taken:
+                chain = self.parts(number, taken)
+                if chain is not None:
+                    yield chain
+        for number in order:
+            if self._free(number, taken):
+                chain = self.grow(number, taken)
+                if chain.results:
+                    yield chain
+
     def grow(self, root: int, taken: Set[int]) -> Chain:
         """Return the chain that ends at a node."""
         return self.extended(self._with(Chain(root), root, (), ()), [root], taken)
@@ -218,6 +228,53 @@ class ChainSearch(Links):
                     chain = grown
                     waiting.append(source)
         return chain
+
+    def parts(self, concat: int, taken: Set[int]) -> Chain | None:
+        """Return a chain of several parts of a concat, if together they move less than apart.
+
+        The gradients of gates are such parts: they read the same values, and depend on each other
+        only through those.
+        """
+        nodes = self.graph.nodes
+        makers = {self.maker[v] for v in nodes[concat].inputs if v in self.maker}
+        free = sorted((n for n in makers if self._free(n, taken)), reverse=True)
+        roots = [n for n in free if self.result(n).shape == self.result(free[0]).shape]
+        if not 1 < len(roots) <= _RESULTS:
+            return None
+        apart, used, made = 0, {*taken}, Chain(roots[0])
+        for root in roots:
+            if root not in used:
+                alone = self.grow(root, used)
+                apart += self._moved(alone)
+                used |= alone.nodes
+            made = self._with(made, root, (), ())
+        made = self._with_readers(self.extended(made, roots, taken), taken)
+        return made if self._fits(made) and self._moved(made) < apart else None
+
+    def _free(self, number: int, taken: Set[int]) -> bool:
+        return number not in taken and self.elementwise[number]
+
+    def _with_readers(self, chain: Chain, taken: Set[int]) -> Chain:
+        """Return a chain with the nodes that read only its values, where fewer are written then."""
+        nodes, shape = self.graph.nodes, self.result(chain.root).shape
+        written = [nodes[n].outputs[0] for n in sorted(chain.results)]
+        for number in sorted({r for v in written for r in self.readers.get(v, ())}):
+            if number in chain.places or not self._free(number, taken):
+                continue
+            if self.result(number).shape != shape:
+                continue
+            sources = [self.behind(v) for v in nodes[number].inputs]
+            if any(path or source not in chain.places for source, path, _ in sources):
+                continue
+            made = self._grown(chain, number, (), ())
+            if made is not None and len(made.results) < len(chain.results):
+                chain = made
+        return chain
+
+    def _moved(self, chain: Chain) -> int:
+        """Return the bytes that a chain reads and writes."""
+        outputs = [self.graph.nodes[n].outputs[0] for n in chain.results]
+        return moved(self.graph, {value for value, _ in chain.operands}, outputs)
 
     def weight(self, number: int) -> int:
         """Return the instructions of a node."""
@@ -255,13 +312,17 @@ class ChainSearch(Links):
         if chain.weight + weight > _WEIGHT or along(path, View.dense(spec)) is None:
             return None
         made = self._with(chain, number, path, between)
-        # Values that others read must have the chain's shape, and the chain must stay convex.
-        if any(made.places[n] for n in made.results) or len(made.results) > _RESULTS:
-            return None
-        count = len(made.operands)
-        if count > _OPERANDS or count + len(made.results) > self.arguments:
-            return None
-        return None if self._cyclic(made) else made
+        return made if self._fits(made) else None
+
+    def _fits(self, chain: Chain) -> bool:
+        """Return whether a chain is one launch: convex, and with few operands and results."""
+        # Values that others read must have the chain's shape.
+        if any(chain.places[n] for n in chain.results) or len(chain.results) > _RESULTS:
+            return False
+        count = len(chain.operands)
+        if count > _OPERANDS or count + len(chain.results) > self.arguments:
+            return False
+        return not self._cyclic(chain)
 
     def _outside(self, chain: Chain, number: int) -> bool:
         """Return whether a node outside the chain reads a node's value."""
