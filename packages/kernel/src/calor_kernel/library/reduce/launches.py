@@ -117,16 +117,21 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
     """Return the plan of rows in memory; ``chunk``: positions of a part's first axes, 0 for all."""
     program, found, info, width = problem.program, problem.layout, problem.info, problem.width
     length, terms = found.along.sizes[-1], found.along.count
-    simple = len(program.steps) <= 3
+    several, simple = len(found.along.sizes) > 1, len(program.steps) <= 3
     plan = RowPlan(_steps(problem), width)
     if problem.many:
+        width = width if several else _whole_width(problem)
+        even = _is_even(problem, width) and (several or chunk % width == 0)
         team = _team(length, width, info.max_units, rows)
         lines = 1
-        if len(found.along.sizes) > 1:
+        if several:
             # Short lines leave units for several of them.
             whole = _team(terms, width, info.max_units, rows)
             lines = _lines(whole // team, chunk or terms // greatest(length, 1))
         unroll = 4 if length >= 8 * team * width else 1
+        if unroll > 1 and width < problem.width:
+            unroll *= 2  # For as many bytes on the way as device memory needs.
+        plan = replace(plan, width=width, even=even)
         plan = replace(plan, team=team * lines, unroll=unroll, lines=lines)
     elif _transposes(problem, rows):
         plan = replace(plan, together=width, transposed=True, short=length < width)
@@ -139,7 +144,7 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
         plan = replace(plan, unroll=2)
     block = _DEPTH * plan.unroll * width * plan.team
     if problem.compensated:
-        if len(found.along.sizes) > 1 and length * 4 <= block:
+        if several and length * 4 <= block:
             # For any number of terms: one kernel for few and many.
             plan = replace(plan, block=_outer_block(block, length), outer=True)
         elif terms > block:
@@ -244,9 +249,13 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
 def _holding(problem: Problem, team: tuple[int, int]) -> RowPlan:
     """Return the plan of rows in registers."""
     width, several = _held_width(problem), len(problem.layout.along.sizes) > 1
-    even = several or _is_even(problem)
+    units, held = team
+    if not several:
+        held *= width // _whole_width(problem)
+        width = _whole_width(problem)
+    even = several or _is_even(problem, width)
     alike = _alike(problem) if several else ()
-    return RowPlan(_steps(problem), width, team=team[0], held=team[1], even=even, alike=alike)
+    return RowPlan(_steps(problem), width, team=units, held=held, even=even, alike=alike)
 
 
 def _alike(problem: Problem) -> tuple[int, ...]:
@@ -260,12 +269,22 @@ def _alike(problem: Problem) -> tuple[int, ...]:
 def _held_width(problem: Problem) -> int:
     """Return the width of vectors in registers; along several axes none crosses a line's end."""
     several = len(problem.layout.along.sizes) > 1
-    return 1 if several and not _is_even(problem) else problem.width
+    return 1 if several and not _is_even(problem, problem.width) else problem.width
 
 
-def _is_even(problem: Problem) -> bool:
+def _whole_width(problem: Problem) -> int:
+    """Return the width of vectors of which rows are made, 1 if they are not whole ones.
+
+    Units then read and write neighbouring elements, where each lane of an incomplete or unaligned
+    vector would be an access of its own, far from those of the neighbouring units. The width
+    depends on the length alone, as the order of a sum does.
+    """
+    return 1 if problem.layout.along.sizes[-1] % problem.width else problem.width
+
+
+def _is_even(problem: Problem, width: int) -> bool:
     """Return whether the last axis of rows is whole, aligned vectors in each view."""
-    found, width = problem.layout, problem.width
+    found = problem.layout
     if found.along.sizes[-1] % width:
         return False
     steps = _steps(problem)
