@@ -8,7 +8,8 @@ registers of a team hold it; a kernel is for a power of two of vectors, so that 
 lone sum has the same order as a sum with fused work around it, so it is held in registers too.
 
 Across rows, a block of columns is as wide as a page if there are many blocks, and narrower
-otherwise. If blocks are still few, their terms are divided.
+otherwise. If blocks are still few, their terms are divided. In a cube of many, units that share a
+column take longer than a unit alone if terms are few, as those of a small batch are.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _LONGEST: Final = 1 << 13
 # Bytes of a block of columns, and of one if there are fewer blocks than these.
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 _STREAMS: Final = 8
+# Rows that a cube of many reads together. Terms that a unit adds alone if columns are many, and how
+# many fill a device.
+_STREAMED, _SHORT, _FILLING = 4, 16, 1 << 15
 # Rows of a block, after which sums are set aside.
 _ROWS_DEPTH: Final = 512
 
@@ -314,19 +318,58 @@ def is_across(problem: Problem) -> bool:
     return lies and all(s[-1] == 1 for s in found.kept.strides[len(program.memory) :])
 
 
-def span_of(problem: Problem) -> int:
-    """Return the number of columns of a block."""
+class Tile(NamedTuple):
+    """What a cube has: ``span`` columns in vectors of ``width``, and ``units``.
+
+    ``alone``: whether each unit has all terms of a vector, of any block.
+    """
+
+    width: int
+    span: int
+    units: int
+    alone: bool = False
+
+
+def tile_of(problem: Problem) -> Tile:
+    """Return what a cube of a pass across rows has."""
     found, info = problem.layout, problem.info
-    columns = found.kept.sizes[-1]
+    columns, count = found.kept.sizes[-1], found.kept.count
     if problem.many:
+        units, terms = min(info.max_units, 256), found.along.count
+        if terms <= _STREAMED or (terms <= _SHORT and count >= _FILLING):
+            width = _alone_width(problem)
+            across = 1
+            while across * 2 <= units and across * width < columns:
+                across *= 2
+            return Tile(width, across * width, units // across * across, alone=True)
         most, span = min(info.max_units, 32), 1
         while span < most and span < columns:
             span *= 2
-        return span
+        return Tile(1, span, units)
     per = info.vector_bytes // problem.width
-    outers = found.kept.count // max(columns, 1)
+    outers = count // max(columns, 1)
     narrow = outers * -(-columns // (_WIDE // per)) < _FEW
-    return max((_NARROW if narrow else _WIDE) // per // problem.width, 1) * problem.width
+    span = max((_NARROW if narrow else _WIDE) // per // problem.width, 1) * problem.width
+    return Tile(problem.width, span, 1)
+
+
+def _alone_width(problem: Problem) -> int:
+    """Return the width of vectors of columns that are whole and aligned in each view.
+
+    Vectors are narrower if units are few, and single if results are written along the terms.
+    """
+    found, width = problem.layout, problem.width
+    if any(problem.along[len(problem.program.memory) :]):
+        return 1
+    places = [found.kept.sizes[-1]]
+    for k, placed in enumerate(problem.job.placed):
+        *lines, step = found.kept.strides[k]
+        if step:
+            offset = placed.memory.offset + placed.view.offset
+            places += [offset, *lines, *found.along.strides[k]]
+    while width > 1 and (found.kept.count < _FILLING * width or any(n % width for n in places)):
+        width //= 2
+    return width
 
 
 def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
@@ -334,7 +377,7 @@ def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
 
     ``parts``: the number of parts of ``chunk`` terms; the results of the parts follow one another.
     """
-    grid, given = _columns(problem, parts, chunk)
+    grid, given = _columns(problem, tile_of(problem), parts, chunk)
     return problem.launch(reduce_columns, grid, problem.program, **given._asdict())
 
 
@@ -350,8 +393,9 @@ def columns_joined_launch(
     same = problem.layout.kept.sizes == joined.layout.kept.sizes
     if not (able and problem.many and same and is_across(joined)):
         return None
-    grid, given = _columns(problem, parts, chunk)
-    _, joining = _columns(joined)
+    tile = tile_of(problem)
+    grid, given = _columns(problem, tile, parts, chunk)
+    _, joining = _columns(joined, tile)
     numbers = zip(joined.job.numbers, joined.program.numbers, strict=True)
     return problem.launch(
         reduce_columns_joined,
@@ -378,10 +422,10 @@ class _Given(NamedTuple):
     along: tuple[int, ...]
 
 
-def _columns(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, _Given]:
+def _columns(problem: Problem, tile: Tile, parts: int = 1, chunk: int = 0) -> tuple[Grid, _Given]:
     """Return the grid and the arguments of a pass across rows."""
     program, found, many = problem.program, problem.layout, problem.many
-    span, sources = span_of(problem), len(program.memory)
+    span, sources = tile.span, len(program.memory)
     varies = problem.along[sources:]
     along = tuple(k for k, one in enumerate(varies) if one)
     column = sources + varies.index(False)
@@ -390,16 +434,24 @@ def _columns(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, _G
     blocks = -(-columns // span)
     tasks = blocks * outers * parts
     chunk = chunk or terms
-    units = min(problem.info.max_units, 256) if many else 1
-    depth = _ROWS_DEPTH * max(units // span, 1)
+    depth = _ROWS_DEPTH * max(tile.units // span, 1)
+    streams = _STREAMED if many else _STREAMS
+    turns, index = 1, int64
+    if tile.alone:
+        # Each unit finds its block by divisions, which take long in 64 bits.
+        spans = (_span(placed.view) for placed in problem.job.placed)
+        index = kl.index_dtype(2 * tasks * span, *spans)
+        turns = tile.units * tile.width // span
+        while streams > 1 and streams > terms:
+            streams //= 2
     plan = ColumnPlan(
-        1 if many else problem.width,
+        tile.width,
         span,
-        4 if many else _STREAMS,
+        streams,
         (*(s[-1] for s in found.kept.strides[:sources]), *(1 for _ in along)),
         depth if problem.compensated and chunk > depth else 0,
+        tile.alone,
     )
-    turns = 1
     if not many:
         turns = greatest(_CHUNK // greatest(program.itemsize * least(span, columns) * chunk, 1), 1)
     sizes = found.kept.sizes[:-1]
@@ -408,4 +460,5 @@ def _columns(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, _G
     lengths = found.along.sizes
     over = Blocks(tasks, turns, blocks, outers, columns, terms, chunk, count, sizes, lengths)
     strides = (*views[:sources], *(views[sources + k] for k in along), views[column])
-    return Grid.line(-(-tasks // turns), units), _Given(over, strides, plan, along)
+    grid = Grid.line(-(-tasks // turns), tile.units, index=index)
+    return grid, _Given(over, strides, plan, along)

@@ -36,7 +36,7 @@ from calor_kernel.library.reduce.launches import (
     held_team,
     is_across,
     rows_launch,
-    span_of,
+    tile_of,
 )
 from calor_kernel.library.reduce.moments import joined, moments_of, of_pieces
 from calor_kernel.library.reduce.program import (
@@ -255,7 +255,11 @@ class _Plan(Steps):
             return
         found, size = problem.layout, problem.program.itemsize
         terms, columns = found.along.count, found.kept.sizes[-1]
-        span = span_of(problem)
+        tile = tile_of(problem)
+        if tile.alone:
+            self.launches.append(columns_launch(problem))
+            return
+        span = tile.span
         cubes = found.kept.count // columns * -(-columns // span)
         total = found.kept.count * terms * size
         parts, chunk = divided(self.info, cubes, total, terms, min(span, columns) * size)
