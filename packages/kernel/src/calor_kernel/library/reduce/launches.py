@@ -45,9 +45,9 @@ _LONGEST: Final = 1 << 13
 # Bytes of a block of columns, and of one if there are fewer blocks than these.
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 _STREAMS: Final = 8
-# Rows that a cube of many reads together. Terms that a unit adds alone if columns are many, and how
-# many fill a device.
-_STREAMED, _SHORT, _FILLING = 4, 16, 1 << 15
+# Rows that a cube of many reads together. Terms that a unit adds alone if columns are many, how
+# many columns for each term, and how many units fill a device.
+_STREAMED, _SHORT, _EACH, _FILLING = 4, 64, 1 << 11, 1 << 15
 # Rows of a block, after which sums are set aside.
 _ROWS_DEPTH: Final = 512
 
@@ -336,7 +336,7 @@ def tile_of(problem: Problem) -> Tile:
     columns, count = found.kept.sizes[-1], found.kept.count
     if problem.many:
         units, terms = min(info.max_units, 256), found.along.count
-        if terms <= _STREAMED or (terms <= _SHORT and count >= _FILLING):
+        if terms <= _STREAMED or (terms <= _SHORT and count >= terms * _EACH):
             width = _alone_width(problem)
             across = 1
             while across * 2 <= units and across * width < columns:
