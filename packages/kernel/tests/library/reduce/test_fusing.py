@@ -182,6 +182,33 @@ def test_same_bits_on_many_units(length, dtype):
         assert [a.tobytes() for a in fused] == [b.tobytes() for b in plain]
 
 
+# Functions, operands and how many of these are copied: along rows, across them, a part of an
+# operand, both alike, and an operand of fewer bytes.
+ORDERS = {
+    "along": (lambda g, y: _softmax_gradient(g, y.T), [(520, 600), (600, 520)], 1),
+    "across": (lambda x: x.mT == F.max(x.mT, axis=0, keepdims=True), [(20, 120, 130)], 1),
+    "part": (lambda g, y: _softmax_gradient(g, y.T[1:]), [(520, 600), (600, 521)], 1),
+    "alike": (lambda x: F.sum(x.T * x.T, axis=1), [(600, 520)], 0),
+    "small": (lambda g, y: _softmax_gradient(g, y.T), [(52, 60), (60, 52)], 0),
+}
+
+
+@pytest.mark.parametrize("case", ORDERS)
+def test_large_operands_in_another_order_are_copied(case):
+    function, shapes, copies = ORDERS[case]
+    graph = _graph(function, float32, shapes)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(np.float32) for s in shapes]
+    fusers = (RowFuser(), ElementwiseFuser())
+    fused, executable = _run(graph, arrays, fusers, MANY_UNITS)
+    wanted, _ = _run(graph, arrays, fusers, ONE_UNIT)
+    labels = [one.launch.label for many in executable.base.recording.launches for one in many]
+    assert sum(label.startswith("copy") for label in labels) == copies, labels
+    for a, b in zip(fused, wanted, strict=True):
+        near = 2e-6 * max(np.abs(b).max(), 1)
+        np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), atol=near, rtol=2e-6)
+
+
 @pytest.mark.parametrize("case", ["written-across-in-parts", "scale-and-shift-in-parts"])
 def test_the_last_cube_joins_parts(case):
     """One launch gives the bits of two, also when it runs again with its words."""

@@ -38,6 +38,7 @@ ROWS = [
     ((130, 40), (0,), None),
     ((37, 3, 49), (0, 2), None),
     ((5, 3, 100), (0, 2), None),
+    ((90, 2, 3), (1,), None),
 ]
 DIVIDED = [
     ((1, 150001), (1,), None),
@@ -150,6 +151,37 @@ def test_short_lines_are_seen_together(shape):
     request = Request("sum", attributes, (View.dense(known),), (made,), info)
     plan = dict(LOWERINGS["sum"](request)[0].launches[0].build.keywords)["plan"]
     assert (plan.team, plan.lines) == TEAMS[shape]
+
+
+# Shapes and reduced axes, and the width of vectors and the columns of a block: few columns, many,
+# many that are no whole vectors, short blocks of columns, and as many terms as units share.
+SHORT = {
+    ((2, 257, 40), (0,)): (1, 256),
+    ((4, 131088), (0,)): (4, 1024),
+    ((3, 131090), (0,)): (2, 512),
+    ((2, 131075), (0,)): (1, 256),
+    ((12000, 3, 12), (1,)): (4, 16),
+    ((12001, 2, 3), (1,)): (1, 4),
+    ((16, 32768), (0,)): (1, 256),
+    ((5, 3000), (0,)): None,
+    ((16, 32767), (0,)): None,
+    ((65, 140000), (0,)): None,
+}
+
+
+@pytest.mark.parametrize("row", SHORT, ids=str)
+def test_few_terms_are_those_of_one_unit(row):
+    shape, axes = row
+    rest = tuple(n for a, n in enumerate(shape) if a not in axes)
+    attributes = {"axes": axes, "dtype": float32}
+    load_families()
+    views, results = (View.dense(spec(shape, float32)),), (spec(rest, float32),)
+    request = Request("sum", attributes, views, results, MANY_UNITS)
+    first = LOWERINGS["sum"](request)[0].launches[0]
+    plan = dict(first.build.keywords)["plan"]
+    assert ((plan.width, plan.span) if plan.alone else None) == SHORT[row]
+    lanes = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    check(lanes, "sum", (*row, None), "float32")
 
 
 @pytest.mark.parametrize(("kind", "row"), PAIRS, ids=str)

@@ -3,8 +3,9 @@
 Requirements: operands are read in memory order, some rows at a time. In a cube of one unit the
 totals of a block of columns stay in the nearest cache, so that a processor sees few long streams.
 In a cube of many, neighbouring units read neighbouring columns, and the units of one column join
-their totals in shared memory, in an order that depends on their number alone. Few columns with many
-terms are divided among cubes, each of which leaves partial totals. Block sums are set aside.
+their totals in shared memory, in an order that depends on their number alone. If terms are few, a
+unit has all those of a vector of columns instead. Few columns with many terms are divided among
+cubes, each of which leaves partial totals. Block sums are set aside.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
+from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.library.elementwise.values import load, store
 from calor_kernel.library.reduce.job import Strides
@@ -32,7 +34,8 @@ class ColumnPlan:
     ``width``: lanes of a vector. ``span``: columns of a block. ``streams``: rows that are loaded
     together. ``steps``: for each operand in memory 1 if its columns are dense, 0 if they are one
     value, then 1 for each result along the reduced axes. ``block``: rows of a block, after which
-    sums are set aside, 0 for all.
+    sums are set aside, 0 for all. ``alone``: whether each unit of a cube of many has all terms of a
+    vector of columns; vectors are whole and aligned.
     """
 
     width: int
@@ -40,6 +43,11 @@ class ColumnPlan:
     streams: int
     steps: tuple[int, ...]
     block: int = 0
+    alone: bool = False
+
+    def align(self, dtype: DType) -> int:
+        """Return the alignment of a vector in bytes, 0 if it is not known."""
+        return self.width * dtype.itemsize if self.alone else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,7 @@ class Cells:
         self.registers: kl.Registers | None = None
         self.memory: kl.Pointer | None = None
         if kl.cube_size() > 1:
-            self.registers = kl.registers(copies, op.dtype, 1, op.identity)
+            self.registers = kl.registers(copies, op.dtype, plan.width, op.identity)
         else:
             self.memory = kl.private(copies * plan.span, op.dtype, align=64)
 
@@ -198,8 +206,8 @@ class ColumnProgram(Columns[dict[int, kl.Number]]):
     def _read(self, view: int, at: kl.Number, v: kl.Index, rest: Rest) -> kl.Number:
         """Return an operand's values of the columns from v on."""
         step, dtype = self.plan.steps[view], self.program.dtype(self.program.memory[view])
-        width, source = self.plan.width, self.sources[view]
-        return real(load(source, dtype, at + v * step, width, step=step, rest=rest))
+        width, source, align = self.plan.width, self.sources[view], self.plan.align(dtype)
+        return real(load(source, dtype, at + v * step, width, step=step, rest=rest, align=align))
 
     def _terms(
         self, block: Block, row: dict[int, kl.Number], v: kl.Index, rest: Rest
@@ -263,7 +271,7 @@ class ColumnProgram(Columns[dict[int, kl.Number]]):
         """Write the results of a vector of columns."""
         for k, value in zip(self._columns, results, strict=True):
             dtype = self.program.dtype(self.program.results[k])
-            store(self.targets[k], dtype, at, value, rest=rest)
+            store(self.targets[k], dtype, at, value, rest=rest, align=self.plan.align(dtype))
 
     def write(self, block: Block, v: kl.Index, rest: Rest) -> None:
         self.put(self.results(block, v, rest), block.target + v, rest)
@@ -284,10 +292,13 @@ def reduce_columns(
     """Compute blocks of columns; ``along``: the results that are written along the reduced axes.
 
     ``views``: the strides of the sources, of those results, and of the others. A cube of many units
-    has one block, with a column for each of its first ``plan.span`` units.
+    has one block, with a column for each of its first ``plan.span`` units, or one for so many units
+    as have its vectors, if each is alone.
     """
     run = ColumnProgram(plan, over, views, program, sources, targets, numbers, along)
-    if kl.cube_size() > 1:
+    if plan.alone:
+        own_columns(run)
+    elif kl.cube_size() > 1:
         one_block(run, kl.cube_position())
     else:
         all_blocks(run)
@@ -308,6 +319,25 @@ def one_block(run: ColumnProgram, task: kl.Number) -> None:
     all_terms(run, block, y, down)
     made = run.results(block, 0, None, down)
     if (y == 0) & (x < block.count):
+        run.put(made, block.target + column, None)
+
+
+@kl.helper
+def own_columns(run: ColumnProgram) -> None:
+    """Compute a vector of columns in each unit of a cube of many."""
+    width, across, tasks = run.plan.width, run.plan.span // run.plan.width, run.over.tasks
+    unit = kl.absolute_position()
+    task, x = unit // across, unit % across * width
+    block = run.block(kl.min(task, tasks - 1))
+    # Units beyond the last vector repeat its work, and write nothing.
+    column, inside = kl.min(x, block.count - width), (task < tasks) & (x < block.count)
+    pairs = zip(block.starts, run.plan.steps, strict=True)
+    starts = [start + column * step for start, step in pairs]
+    block = replace(block, starts=starts, inside=inside)
+    run.allocate()
+    all_terms(run, block, None, 1)
+    made = run.results(block, 0, None)
+    if inside:
         run.put(made, block.target + column, None)
 
 

@@ -8,7 +8,8 @@ registers of a team hold it; a kernel is for a power of two of vectors, so that 
 lone sum has the same order as a sum with fused work around it, so it is held in registers too.
 
 Across rows, a block of columns is as wide as a page if there are many blocks, and narrower
-otherwise. If blocks are still few, their terms are divided.
+otherwise. If blocks are still few, their terms are divided. In a cube of many, units that share a
+column take longer than a unit alone if terms are few, as those of a small batch are.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _LONGEST: Final = 1 << 13
 # Bytes of a block of columns, and of one if there are fewer blocks than these.
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 _STREAMS: Final = 8
+# Rows that a cube of many reads together. Terms that a unit adds alone if columns are many, how
+# many columns for each term, and how many units fill a device.
+_STREAMED, _SHORT, _EACH, _FILLING = 4, 64, 1 << 11, 1 << 15
 # Rows of a block, after which sums are set aside.
 _ROWS_DEPTH: Final = 512
 
@@ -117,16 +121,21 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
     """Return the plan of rows in memory; ``chunk``: positions of a part's first axes, 0 for all."""
     program, found, info, width = problem.program, problem.layout, problem.info, problem.width
     length, terms = found.along.sizes[-1], found.along.count
-    simple = len(program.steps) <= 3
+    several, simple = len(found.along.sizes) > 1, len(program.steps) <= 3
     plan = RowPlan(_steps(problem), width)
     if problem.many:
+        width = width if several else _whole_width(problem)
+        even = _is_even(problem, width) and (several or chunk % width == 0)
         team = _team(length, width, info.max_units, rows)
         lines = 1
-        if len(found.along.sizes) > 1:
+        if several:
             # Short lines leave units for several of them.
             whole = _team(terms, width, info.max_units, rows)
             lines = _lines(whole // team, chunk or terms // greatest(length, 1))
         unroll = 4 if length >= 8 * team * width else 1
+        if unroll > 1 and width < problem.width:
+            unroll *= 2  # For as many bytes on the way as device memory needs.
+        plan = replace(plan, width=width, even=even)
         plan = replace(plan, team=team * lines, unroll=unroll, lines=lines)
     elif _transposes(problem, rows):
         plan = replace(plan, together=width, transposed=True, short=length < width)
@@ -139,7 +148,7 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
         plan = replace(plan, unroll=2)
     block = _DEPTH * plan.unroll * width * plan.team
     if problem.compensated:
-        if len(found.along.sizes) > 1 and length * 4 <= block:
+        if several and length * 4 <= block:
             # For any number of terms: one kernel for few and many.
             plan = replace(plan, block=_outer_block(block, length), outer=True)
         elif terms > block:
@@ -244,9 +253,13 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
 def _holding(problem: Problem, team: tuple[int, int]) -> RowPlan:
     """Return the plan of rows in registers."""
     width, several = _held_width(problem), len(problem.layout.along.sizes) > 1
-    even = several or _is_even(problem)
+    units, held = team
+    if not several:
+        held *= width // _whole_width(problem)
+        width = _whole_width(problem)
+    even = several or _is_even(problem, width)
     alike = _alike(problem) if several else ()
-    return RowPlan(_steps(problem), width, team=team[0], held=team[1], even=even, alike=alike)
+    return RowPlan(_steps(problem), width, team=units, held=held, even=even, alike=alike)
 
 
 def _alike(problem: Problem) -> tuple[int, ...]:
@@ -260,12 +273,22 @@ def _alike(problem: Problem) -> tuple[int, ...]:
 def _held_width(problem: Problem) -> int:
     """Return the width of vectors in registers; along several axes none crosses a line's end."""
     several = len(problem.layout.along.sizes) > 1
-    return 1 if several and not _is_even(problem) else problem.width
+    return 1 if several and not _is_even(problem, problem.width) else problem.width
 
 
-def _is_even(problem: Problem) -> bool:
+def _whole_width(problem: Problem) -> int:
+    """Return the width of vectors of which rows are made, 1 if they are not whole ones.
+
+    Units then read and write neighbouring elements, where each lane of an incomplete or unaligned
+    vector would be an access of its own, far from those of the neighbouring units. The width
+    depends on the length alone, as the order of a sum does.
+    """
+    return 1 if problem.layout.along.sizes[-1] % problem.width else problem.width
+
+
+def _is_even(problem: Problem, width: int) -> bool:
     """Return whether the last axis of rows is whole, aligned vectors in each view."""
-    found, width = problem.layout, problem.width
+    found = problem.layout
     if found.along.sizes[-1] % width:
         return False
     steps = _steps(problem)
@@ -295,19 +318,58 @@ def is_across(problem: Problem) -> bool:
     return lies and all(s[-1] == 1 for s in found.kept.strides[len(program.memory) :])
 
 
-def span_of(problem: Problem) -> int:
-    """Return the number of columns of a block."""
+class Tile(NamedTuple):
+    """What a cube has: ``span`` columns in vectors of ``width``, and ``units``.
+
+    ``alone``: whether each unit has all terms of a vector, of any block.
+    """
+
+    width: int
+    span: int
+    units: int
+    alone: bool = False
+
+
+def tile_of(problem: Problem) -> Tile:
+    """Return what a cube of a pass across rows has."""
     found, info = problem.layout, problem.info
-    columns = found.kept.sizes[-1]
+    columns, count = found.kept.sizes[-1], found.kept.count
     if problem.many:
+        units, terms = min(info.max_units, 256), found.along.count
+        if terms <= _STREAMED or (terms <= _SHORT and count >= terms * _EACH):
+            width = _alone_width(problem)
+            across = 1
+            while across * 2 <= units and across * width < columns:
+                across *= 2
+            return Tile(width, across * width, units // across * across, alone=True)
         most, span = min(info.max_units, 32), 1
         while span < most and span < columns:
             span *= 2
-        return span
+        return Tile(1, span, units)
     per = info.vector_bytes // problem.width
-    outers = found.kept.count // max(columns, 1)
+    outers = count // max(columns, 1)
     narrow = outers * -(-columns // (_WIDE // per)) < _FEW
-    return max((_NARROW if narrow else _WIDE) // per // problem.width, 1) * problem.width
+    span = max((_NARROW if narrow else _WIDE) // per // problem.width, 1) * problem.width
+    return Tile(problem.width, span, 1)
+
+
+def _alone_width(problem: Problem) -> int:
+    """Return the width of vectors of columns that are whole and aligned in each view.
+
+    Vectors are narrower if units are few, and single if results are written along the terms.
+    """
+    found, width = problem.layout, problem.width
+    if any(problem.along[len(problem.program.memory) :]):
+        return 1
+    places = [found.kept.sizes[-1]]
+    for k, placed in enumerate(problem.job.placed):
+        *lines, step = found.kept.strides[k]
+        if step:
+            offset = placed.memory.offset + placed.view.offset
+            places += [offset, *lines, *found.along.strides[k]]
+    while width > 1 and (found.kept.count < _FILLING * width or any(n % width for n in places)):
+        width //= 2
+    return width
 
 
 def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
@@ -315,7 +377,7 @@ def columns_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
 
     ``parts``: the number of parts of ``chunk`` terms; the results of the parts follow one another.
     """
-    grid, given = _columns(problem, parts, chunk)
+    grid, given = _columns(problem, tile_of(problem), parts, chunk)
     return problem.launch(reduce_columns, grid, problem.program, **given._asdict())
 
 
@@ -331,8 +393,9 @@ def columns_joined_launch(
     same = problem.layout.kept.sizes == joined.layout.kept.sizes
     if not (able and problem.many and same and is_across(joined)):
         return None
-    grid, given = _columns(problem, parts, chunk)
-    _, joining = _columns(joined)
+    tile = tile_of(problem)
+    grid, given = _columns(problem, tile, parts, chunk)
+    _, joining = _columns(joined, tile)
     numbers = zip(joined.job.numbers, joined.program.numbers, strict=True)
     return problem.launch(
         reduce_columns_joined,
@@ -359,10 +422,10 @@ class _Given(NamedTuple):
     along: tuple[int, ...]
 
 
-def _columns(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, _Given]:
+def _columns(problem: Problem, tile: Tile, parts: int = 1, chunk: int = 0) -> tuple[Grid, _Given]:
     """Return the grid and the arguments of a pass across rows."""
     program, found, many = problem.program, problem.layout, problem.many
-    span, sources = span_of(problem), len(program.memory)
+    span, sources = tile.span, len(program.memory)
     varies = problem.along[sources:]
     along = tuple(k for k, one in enumerate(varies) if one)
     column = sources + varies.index(False)
@@ -371,16 +434,24 @@ def _columns(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, _G
     blocks = -(-columns // span)
     tasks = blocks * outers * parts
     chunk = chunk or terms
-    units = min(problem.info.max_units, 256) if many else 1
-    depth = _ROWS_DEPTH * max(units // span, 1)
+    depth = _ROWS_DEPTH * max(tile.units // span, 1)
+    streams = _STREAMED if many else _STREAMS
+    turns, index = 1, int64
+    if tile.alone:
+        # Each unit finds its block by divisions, which take long in 64 bits.
+        spans = (_span(placed.view) for placed in problem.job.placed)
+        index = kl.index_dtype(2 * tasks * span, *spans)
+        turns = tile.units * tile.width // span
+        while streams > 1 and streams > terms:
+            streams //= 2
     plan = ColumnPlan(
-        1 if many else problem.width,
+        tile.width,
         span,
-        4 if many else _STREAMS,
+        streams,
         (*(s[-1] for s in found.kept.strides[:sources]), *(1 for _ in along)),
         depth if problem.compensated and chunk > depth else 0,
+        tile.alone,
     )
-    turns = 1
     if not many:
         turns = greatest(_CHUNK // greatest(program.itemsize * least(span, columns) * chunk, 1), 1)
     sizes = found.kept.sizes[:-1]
@@ -389,4 +460,5 @@ def _columns(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, _G
     lengths = found.along.sizes
     over = Blocks(tasks, turns, blocks, outers, columns, terms, chunk, count, sizes, lengths)
     strides = (*views[:sources], *(views[sources + k] for k in along), views[column])
-    return Grid.line(-(-tasks // turns), units), _Given(over, strides, plan, along)
+    grid = Grid.line(-(-tasks // turns), tile.units, index=index)
+    return grid, _Given(over, strides, plan, along)

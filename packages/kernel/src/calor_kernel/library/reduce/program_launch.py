@@ -2,9 +2,10 @@
 
 Requirements: the way depends on the device and the sizes alone, so that results are reproducible.
 Memory is read in order, whichever axes are reduced, which no single launch could for several passes
-over strided rows. There is a way for any strides. Work is divided among cubes by sizes and the kind
-of device alone, never by the number of cores; a part is some microseconds of work, and small
-reductions stay whole, since joining costs a launch.
+over strided rows. There is a way for any strides; a large operand that lies in another order than
+the others is copied first, since each of its elements would be an access of its own. Work is
+divided among cubes by sizes and the kind of device alone, never by the number of cores; a part is
+some microseconds of work, and small reductions stay whole, since joining costs a launch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from calor_kernel.library.reduce.launches import (
     held_team,
     is_across,
     rows_launch,
-    span_of,
+    tile_of,
 )
 from calor_kernel.library.reduce.moments import joined, moments_of, of_pieces
 from calor_kernel.library.reduce.program import (
@@ -56,6 +57,9 @@ _WHOLE: Final = 1 << 19
 _LEAST, _MOST = 1 << 16, 1 << 20
 # Minimum of terms of a piece, of several that a mean and a variance are joined of.
 _PIECE = 16
+# Minimum of bytes of operands that are copied, because units would read a sector for each element.
+_CROSSED: Final = 1 << 20
+_SECTOR = 32
 # Sufficient numbers of cubes, of one unit and of many.
 _ENOUGH, _ENOUGH_TEAMS = 32, 512
 
@@ -81,7 +85,7 @@ def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) ->
 def planned(program: Program, job: Job, info: DeviceInfo) -> Work:
     """Return the work of a program."""
     plan = _Plan(info)
-    plan.run(program, job)
+    plan.run(program, plan.in_order(program, job))
     return plan.work()
 
 
@@ -96,6 +100,34 @@ class _Plan(Steps):
         """Return scratch memory for dense values."""
         memory = self.memory(prod(shape) * stored(dtype).itemsize)
         return Placed(memory, View(shape, row_major(shape), dtype))
+
+    def in_order(self, program: Program, job: Job) -> Job:
+        """Return the job with copies of large operands that cross the memory order of the others.
+
+        It is the job itself unless its copies make rows dense, or columns.
+        """
+        problem = Problem(program, job, self.info)
+        if not problem.many or is_across(problem):
+            return job
+        along = problem.layout.along
+        crossing = [
+            k
+            for k, placed in enumerate(job.sources)
+            if problem.along[k] and _crosses(placed.view, along.strides[k][-1])
+        ]
+        if not exceeds(sum(job.sources[k].nbytes for k in crossing), _CROSSED):
+            return job
+        copies = {k: self.placed(job.shape, job.sources[k].view.dtype) for k in crossing}
+        sources = tuple(copies.get(k, placed) for k, placed in enumerate(job.sources))
+        made = replace(job, sources=sources)
+        after = Problem(program, made, self.info)
+        pairs = zip(after.along, after.layout.along.strides, strict=True)
+        if not is_across(after) and any(varies and s[-1] not in (0, 1) for varies, s in pairs):
+            self.scratch.clear()
+            return job
+        for k, copy in copies.items():
+            self.copy(job.sources[k].view, job.sources[k].memory, copy.memory, self.info)
+        return made
 
     def run(self, program: Program, job: Job) -> None:
         """Add the launches of a program."""
@@ -255,7 +287,11 @@ class _Plan(Steps):
             return
         found, size = problem.layout, problem.program.itemsize
         terms, columns = found.along.count, found.kept.sizes[-1]
-        span = span_of(problem)
+        tile = tile_of(problem)
+        if tile.alone:
+            self.launches.append(columns_launch(problem))
+            return
+        span = tile.span
         cubes = found.kept.count // columns * -(-columns // span)
         total = found.kept.count * terms * size
         parts, chunk = divided(self.info, cubes, total, terms, min(span, columns) * size)
@@ -349,6 +385,15 @@ class _Plan(Steps):
 def _whole(problem: Problem) -> Launch:
     """Return the launch of an undivided pass."""
     return columns_launch(problem) if is_across(problem) else rows_launch(problem)
+
+
+def _crosses(view: View, step: int) -> bool:
+    """Return whether neighbours of a row lie in other sectors, where those of an axis do not."""
+    size: int = view.dtype.itemsize
+    axes = [(n, abs(s)) for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
+    many = _SECTOR // size
+    short = any(n >= many and s == 1 for n, s in axes)
+    return short and abs(step) >= many and all(s for _, s in axes)
 
 
 def _along(view: View, axis: int, size: int) -> View:

@@ -197,7 +197,9 @@ class Run:
         view, plan = self.memory.index(number), self.plan
         dtype, step = self.program.operands[number].dtype, self._step(view)
         place = at.starts[view] + at.first * step
-        return real(load(self.sources[number], dtype, place, plan.width, step=step, rest=at.rest))
+        align = plan.width * dtype.itemsize if plan.even and at.rest is None else 0
+        source, rest = self.sources[number], at.rest
+        return real(load(source, dtype, place, plan.width, step=step, rest=rest, align=align))
 
     def _step(self, view: int) -> kl.Index:
         """Return the stride of a view's last axis."""
@@ -241,7 +243,8 @@ class Run:
             place, view = at.starts[self.count + k], self.count + k
             if plan.steps[view] == 1:
                 past = plan.nontemporal and rest is None
-                target, dtype, align = self.targets[k], program.dtype(n), _LINE if past else 0
+                target, dtype = self.targets[k], program.dtype(n)
+                align = _LINE if past or (plan.even and rest is None) else 0
                 place = place + at.first
                 store(target, dtype, place, value, rest=rest, align=align, nontemporal=past)
             else:

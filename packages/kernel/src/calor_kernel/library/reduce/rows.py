@@ -187,7 +187,8 @@ def through(
                 one_vector(run, totals, u, Vector(walk, j, at[j], i + u * step))
     for i in kl.loop_range(begin + whole + first, kl.max(*ends), step):
         for j in range(plan.together):
-            rest = ends[j % len(ends)] - i if plan.width > 1 else None
+            # Even rows end with a whole vector.
+            rest = ends[j % len(ends)] - i if plan.width > 1 and not plan.even else None
             one_vector(run, totals, 0, Vector(walk, j, at[j], i, rest))
 
 
