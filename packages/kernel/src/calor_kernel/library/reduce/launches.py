@@ -133,6 +133,10 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
             whole = _team(terms, width, info.max_units, rows)
             lines = _lines(whole // team, chunk or terms // greatest(length, 1))
         unroll = 4 if length >= 8 * team * width else 1
+        known = None if several or chunk or unroll > 1 else _team_of_registers(problem)
+        if known is not None:
+            # The order of a sum is that of the same row with another stride.
+            team = known[0]
         if unroll > 1 and width < problem.width:
             unroll *= 2  # For as many bytes on the way as device memory needs.
         plan = replace(plan, width=width, even=even)
@@ -219,14 +223,20 @@ def _team(length: int, width: int, units: int, rows: int) -> int:
 
 def held_team(problem: Problem) -> tuple[int, int] | None:
     """Return the units of a row and their vectors; None if no team's registers suffice."""
-    program, found, info = problem.program, problem.layout, problem.info
-    several = len(found.along.sizes) > 1
+    found = problem.layout
     # Lines of a single pass are read once in any case.
-    if not problem.many or (several and problem.schedule.count == 1):
+    if not problem.many or (len(found.along.sizes) > 1 and problem.schedule.count == 1):
         return None
     pairs = zip(found.along.strides, problem.along, strict=True)
     if any(varies and s[-1] not in (0, 1) for s, varies in pairs):
         return None
+    return _team_of_registers(problem)
+
+
+def _team_of_registers(problem: Problem) -> tuple[int, int] | None:
+    """Return what :func:`held_team` does, for rows of any stride."""
+    program, found, info = problem.program, problem.layout, problem.info
+    several = len(found.along.sizes) > 1
     operands = sum(1 for o in program.operands if o.role == "along")
     if several:
         # Masks take few registers.
