@@ -89,47 +89,31 @@ def _following(driver: Any) -> Any:
     return lambda graph, before, after: add(graph, before, after, [edge], 1)
 
 
-class Graph:
-    """Launches as one object of the driver, in order; ``handles`` are its buffers.
+def node_of(driver: Any, launch: tuple[int, ...]) -> Any:
+    """Return the parameters of a node for a recorded launch."""
+    function, *shape, shared, _, arguments, _ = launch
+    said = driver.CUDA_KERNEL_NODE_PARAMS()
+    said.func = driver.CUfunction(function)
+    said.gridDimX, said.gridDimY, said.gridDimZ = shape[:3]
+    said.blockDimX, said.blockDimY, said.blockDimZ = shape[3:]
+    said.sharedMemBytes, said.kernelParams = shared, arguments
+    return said
 
-    ``overlapping``: whether the kernels wait for the launch before theirs themselves.
-    """
 
-    def __init__(
-        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], overlapping: bool
-    ) -> None:
-        from cuda.bindings import driver
+class DriverGraph:
+    """A graph of the driver with its executable; ``handles`` are its buffers."""
 
-        follow = _following(driver) if overlapping else None
+    def __init__(self, driver: Any, handles: tuple[int, ...]) -> None:
         self.handles = handles
         self.graph: Any = None
         self.made: Any = None
-        self._change = driver.cuGraphExecKernelNodeSetParams
         self._destroy = driver.cuGraphExecDestroy, driver.cuGraphDestroy
         self.graph = self._made(driver.cuGraphCreate(0))
-        self.parameters: list[Any] = []
-        self.nodes: list[Any] = []
-        for function, *shape, shared, _, arguments, _ in launches:
-            said = driver.CUDA_KERNEL_NODE_PARAMS()
-            said.func = driver.CUfunction(function)
-            said.gridDimX, said.gridDimY, said.gridDimZ = shape[:3]
-            said.blockDimX, said.blockDimY, said.blockDimZ = shape[3:]
-            said.sharedMemBytes, said.kernelParams = shared, arguments
-            after = self.nodes[-1:]
-            given = after if follow is None else []
-            node = self._made(driver.cuGraphAddKernelNode(self.graph, given, len(given), said))
-            if follow is not None and after:
-                self._made(follow(self.graph, after, [node]))
-            self.parameters.append(said)
-            self.nodes.append(node)
-        self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
-        self.executable = int(self.made)
 
-    def update(self, numbers: set[int], handles: tuple[int, ...]) -> None:
-        """Set new arguments of some launches; queued runs keep theirs."""
-        for number in numbers:
-            self._made(self._change(self.made, self.nodes[number], self.parameters[number]))
-        self.handles = handles
+    @property
+    def executable(self) -> int:
+        """The executable as a number."""
+        return int(self.made)
 
     def _made(self, answer: tuple[Any, ...]) -> Any:
         code, *made = answer
@@ -142,3 +126,37 @@ class Graph:
         for destroy, made in zip(self._destroy, (self.made, self.graph), strict=True):
             if made is not None:
                 destroy(made)
+
+
+class Graph(DriverGraph):
+    """Launches in order, whose arguments may change.
+
+    ``overlapping``: whether the kernels wait for the launch before theirs themselves.
+    """
+
+    def __init__(
+        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], overlapping: bool
+    ) -> None:
+        from cuda.bindings import driver
+
+        follow = _following(driver) if overlapping else None
+        super().__init__(driver, handles)
+        self._change = driver.cuGraphExecKernelNodeSetParams
+        self.parameters: list[Any] = []
+        self.nodes: list[Any] = []
+        for launch in launches:
+            said = node_of(driver, launch)
+            after = self.nodes[-1:]
+            given = after if follow is None else []
+            node = self._made(driver.cuGraphAddKernelNode(self.graph, given, len(given), said))
+            if follow is not None and after:
+                self._made(follow(self.graph, after, [node]))
+            self.parameters.append(said)
+            self.nodes.append(node)
+        self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
+
+    def update(self, numbers: set[int], handles: tuple[int, ...]) -> None:
+        """Set new arguments of some launches; queued runs keep theirs."""
+        for number in numbers:
+            self._made(self._change(self.made, self.nodes[number], self.parameters[number]))
+        self.handles = handles

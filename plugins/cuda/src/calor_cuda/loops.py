@@ -19,8 +19,7 @@ import numpy as np
 from calor_cupy.driver.device import StreamQueue
 from calor_kernel.device.protocol import Slot, Step
 
-from .bindings import failure
-from .launches import GRAPHS, Repeated
+from .launches import GRAPHS, DriverGraph, Repeated, node_of
 
 # Drivers from this version on repeat a graph while a condition holds.
 OLDEST: Final = 12040
@@ -89,7 +88,7 @@ class Loop:
         return LoopGraph(self, given, (flag, words, count, apart // 4))
 
 
-class LoopGraph:
+class LoopGraph(DriverGraph):
     """A graph with a conditional node; ``handles`` are its buffers, ``tested`` the setter's."""
 
     def __init__(
@@ -97,12 +96,8 @@ class LoopGraph:
     ) -> None:
         from cuda.bindings import driver
 
-        self.handles = handles
-        self.graph: Any = None
-        self.made: Any = None
+        super().__init__(driver, handles)
         self._driver = driver
-        self._destroy = driver.cuGraphExecDestroy, driver.cuGraphDestroy
-        self.graph = self._made(driver.cuGraphCreate(0))
         context = self._made(driver.cuCtxGetCurrent())
         condition = self._made(driver.cuGraphConditionalHandleCreate(self.graph, context, 0, 0))
         test = self._setter(loop.setter, (int(condition), *tested))
@@ -110,7 +105,6 @@ class LoopGraph:
         body = self._conditional(condition, context, last)
         self._add(body, [*loop.body.launches, test])
         self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
-        self.executable = int(self.made)
 
     def _setter(self, function: int, arguments: tuple[int, ...]) -> tuple[int, ...]:
         """Return the launch that sets the condition; its arguments are copied by each node."""
@@ -121,12 +115,8 @@ class LoopGraph:
     def _add(self, graph: Any, launches: Sequence[tuple[int, ...]]) -> list[Any]:
         """Add launches to a graph, each after the one before it; return the last node."""
         driver, last = self._driver, list[Any]()
-        for function, *shape, shared, _, arguments, _ in launches:
-            said = driver.CUDA_KERNEL_NODE_PARAMS()
-            said.func = driver.CUfunction(function)
-            said.gridDimX, said.gridDimY, said.gridDimZ = shape[:3]
-            said.blockDimX, said.blockDimY, said.blockDimZ = shape[3:]
-            said.sharedMemBytes, said.kernelParams = shared, arguments
+        for launch in launches:
+            said = node_of(driver, launch)
             last = [self._made(driver.cuGraphAddKernelNode(graph, last, len(last), said))]
         return last
 
@@ -143,18 +133,6 @@ class LoopGraph:
         add = getattr(driver, "cuGraphAddNode_v2", driver.cuGraphAddNode)
         self._made(add(self.graph, after, None, len(after), said))
         return said.conditional.phGraph_out[0]
-
-    def _made(self, answer: tuple[Any, ...]) -> Any:
-        code, *made = answer
-        if int(code):
-            raise failure(int(code), "recording a loop as a graph")
-        return made[0] if made else None
-
-    def __del__(self) -> None:
-        # A failed constructor may have created only one of them.
-        for destroy, made in zip(self._destroy, (self.made, self.graph), strict=True):
-            if made is not None:
-                destroy(made)
 
 
 class LoopQueue(StreamQueue):

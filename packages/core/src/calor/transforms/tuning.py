@@ -41,6 +41,8 @@ def measuring(device: Device, seconds: float) -> AbstractContextManager[Tuned]:
 
     Raises
     ------
+    ArgumentError
+        If ``seconds`` is not positive.
     UnsupportedError
         If the device has nothing to measure.
 
@@ -52,6 +54,8 @@ def measuring(device: Device, seconds: float) -> AbstractContextManager[Tuned]:
       ...
     calor.errors.UnsupportedError: numpy:0 has one way to do each operation, so nothing is tuned
     """
+    if not seconds > 0:
+        raise ArgumentError(f"tune: seconds={seconds!r} leaves no time; pass a positive number")
     made = device.backend.tuning(device.index, seconds)
     if made is None:
         raise UnsupportedError(f"{device.name} {_ONE_WAY}")
@@ -154,8 +158,6 @@ def tune(function: Any, *args: Any, seconds: float = 60.0, **kwargs: Any) -> Tun
             f"tune: {getattr(function, '__name__', function)} is not compiled; pass "
             "calor.jit(function)"
         )
-    if not seconds > 0:
-        raise ArgumentError(f"tune: seconds={seconds!r} leaves no time; pass a positive number")
     device = jitted.device_of(given, kwargs)
     with on_device(device), measuring(device, seconds) as tuned:
         # All plans of the device may change their choices, and are made again when asked for.

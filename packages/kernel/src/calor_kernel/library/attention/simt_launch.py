@@ -130,7 +130,7 @@ def _held(plan: SimtPlan, over: Pass, item: int) -> int:
 _Tile = tuple[int, int, int, int, int, int, int]
 
 
-def _seconds(
+def _cycles(
     number: int,
     tiles: tuple[_Tile, ...],
     passes: tuple[int, int],
@@ -158,7 +158,7 @@ def _seconds(
     return steps * (full * cycles(held) + (cycles(rest) if rest else 0.0))
 
 
-@choice(cost=_seconds)
+@choice(cost=_cycles)
 def _first(
     tiles: tuple[_Tile, ...],
     passes: tuple[int, int],
@@ -171,7 +171,7 @@ def _first(
 ) -> int:
     """Return the index of the tile with the least time, the first of equals."""
     asked = passes, own, other, heads, features, width, cores
-    return min(range(len(tiles)), key=lambda number: _seconds(number, tiles, *asked))
+    return min(range(len(tiles)), key=lambda number: _cycles(number, tiles, *asked))
 
 
 def _access(problem: Attention) -> int:
