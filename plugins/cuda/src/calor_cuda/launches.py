@@ -101,7 +101,9 @@ def node_of(driver: Any, launch: tuple[int, ...]) -> Any:
 
 
 class DriverGraph:
-    """A graph of the driver with its executable; ``handles`` are its buffers."""
+    """A graph of the driver; ``handles`` are its buffers, ``executable`` is set when it is made."""
+
+    executable: int
 
     def __init__(self, driver: Any, handles: tuple[int, ...]) -> None:
         self.handles = handles
@@ -110,10 +112,10 @@ class DriverGraph:
         self._destroy = driver.cuGraphExecDestroy, driver.cuGraphDestroy
         self.graph = self._made(driver.cuGraphCreate(0))
 
-    @property
-    def executable(self) -> int:
-        """The executable as a number."""
-        return int(self.made)
+    def _instantiate(self, driver: Any) -> None:
+        """Make the executable of the nodes so far."""
+        self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
+        self.executable = int(self.made)
 
     def _made(self, answer: tuple[Any, ...]) -> Any:
         code, *made = answer
@@ -153,7 +155,7 @@ class Graph(DriverGraph):
                 self._made(follow(self.graph, after, [node]))
             self.parameters.append(said)
             self.nodes.append(node)
-        self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
+        self._instantiate(driver)
 
     def update(self, numbers: set[int], handles: tuple[int, ...]) -> None:
         """Set new arguments of some launches; queued runs keep theirs."""

@@ -104,7 +104,7 @@ class LoopGraph(DriverGraph):
         last = self._add(self.graph, [*loop.before.launches, test])
         body = self._conditional(condition, context, last)
         self._add(body, [*loop.body.launches, test])
-        self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
+        self._instantiate(driver)
 
     def _setter(self, function: int, arguments: tuple[int, ...]) -> tuple[int, ...]:
         """Return the launch that sets the condition; its arguments are copied by each node."""
