@@ -9,15 +9,19 @@ next call fails.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 from bisect import bisect_right
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from calor.dtypes import bfloat16, float16
+from calor.local import local
+from calor.random import default_generator
 from calor_interpreter.launch import run_on_lanes
 from calor_interpreter.program import Program
 
@@ -42,6 +46,24 @@ class CudaError(RuntimeError):
     def __init__(self, status: int) -> None:
         super().__init__(f"cudaError{status}")
         self.status = status
+
+
+@contextlib.contextmanager
+def imitated_driver(patch: Any) -> Iterator[Fake]:
+    """Put the imitated driver in CuPy's place for a while; nothing of it outlasts the context."""
+    # A stored kernel, or one of another process, is an image without a body for lanes to run.
+    patch.setenv("CALOR_CACHE", "0")
+    patch.setenv("CALOR_COMPILE_WORKERS", "0")
+    # The state of the generator is on the device that draws first.
+    patch.setattr(default_generator, "key", None)
+    patch.setattr(default_generator, "counter", None)
+    made = Fake()
+    made.install(patch)
+    known = set(local.traces)
+    yield made
+    # Nobody waits for an imitated GPU that was lost.
+    for device in set(local.traces) - known:
+        del local.traces[device]
 
 
 class Fake:

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 import calor
-from calor.local import local
 from calor.plugins.registry import Registry
 from fuzzing import graphs
 from fuzzing.cases import sample_of
 from fuzzing.clocks import GraphRunner
 from fuzzing.families import work_of
 from fuzzing.sides import Calor, copies
-from imitated_cuda import Fake
+from imitated_cuda import Fake, imitated_driver
 
 NO_COMPILER = "there is no NVRTC; pip install calor-cuda[compile]"
 LINE = "elementwise f32 gradient shape=3x40 form=multiply broadcast=row"
@@ -29,17 +28,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError):
         pytest.skip(NO_COMPILER)
-    monkeypatch.setenv("CALOR_CACHE", "0")
-    monkeypatch.setenv("CALOR_COMPILE_WORKERS", "0")
     # Each test opens a device of its own.
     monkeypatch.setattr("calor.plugins.discovery.registry", Registry())
-    made = Fake()
-    made.install(monkeypatch)
-    known = set(local.traces)
-    yield made
-    # Nobody waits for an imitated GPU that was lost.
-    for device in set(local.traces) - known:
-        del local.traces[device]
+    with imitated_driver(monkeypatch) as made:
+        yield made
 
 
 def test_a_graph_has_the_launches_of_all_calls(fake: Fake) -> None:

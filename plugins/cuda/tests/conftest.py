@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from calor.local import local
 from device_contract import held
-from imitated_cuda import H200, Fake
+from imitated_cuda import H200, Fake, imitated_driver
 from imitated_nccl import Nccl
 from imitated_pycuda import ImitatedPyCuda
 
@@ -42,16 +41,8 @@ def gpu() -> Iterator[Any]:
 @pytest.fixture
 def fake(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     """The imitated driver, in CuPy's place."""
-    # A stored kernel, or one of another process, is an image without a body for lanes to run.
-    monkeypatch.setenv("CALOR_CACHE", "0")
-    monkeypatch.setenv("CALOR_COMPILE_WORKERS", "0")
-    made = Fake()
-    made.install(monkeypatch)
-    known = set(local.traces)
-    yield made
-    # Nobody waits for an imitated GPU that was lost.
-    for device in set(local.traces) - known:
-        del local.traces[device]
+    with imitated_driver(monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture
