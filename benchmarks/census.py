@@ -30,7 +30,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "testing")]
 from thread_limits import limit_peers, limit_threads  # noqa: E402
 
 DESCRIBED = "described:"
-PEERS = ("torch-eager", "torch-compile", "torch-graphs", "jax", "onnxruntime")
+PEERS = ("torch-eager", "torch-compile", "torch-graphs", "jax", "onnxruntime", "calor-unfused")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

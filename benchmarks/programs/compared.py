@@ -17,6 +17,7 @@ from harness.timing import interleaved
 from models.base import Array
 from programs.ours import Ours
 from programs.setting import Setting
+from programs.unfused import Unfused
 
 # A loss, and the norms of the parameters' gradients by name.
 Gradients = tuple[float, Mapping[str, float]]
@@ -32,8 +33,11 @@ _FURTHER = 4.0
 _STEPS = 3
 
 
-def peer(name: str, setting: Setting, state: Mapping[str, Array], gpu: bool) -> Any:
+def peer(name: str, setting: Setting, state: Mapping[str, Array], device: str) -> Any:
     """Return a peer's step; NotImplementedError with the reason why there is none."""
+    gpu = device not in PROCESSORS
+    if name == Unfused.name:
+        return Unfused(setting, device, state)
     if name.startswith("torch"):
         from programs.torch_peer import FORMS
 
@@ -82,7 +86,7 @@ def beside(
     found: dict[str, Any] = {"not_run": {}, "disagreements": {}, "peak_bytes": {}}
     for name in peers:
         try:
-            step = peer(name, setting, state, gpu)
+            step = peer(name, setting, state, device)
         except NotImplementedError as error:
             found["not_run"][name] = str(error)
             print(f"{name} is not run: {error}", flush=True)

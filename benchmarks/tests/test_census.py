@@ -33,7 +33,7 @@ def reference(setting: Setting) -> tuple[Any, Mapping[str, Array]]:
     """Return a step to compare with, and its weights."""
     if importlib.util.find_spec("torch"):
         state = compared.fresh_state(setting)
-        return compared.peer("torch-eager", setting, state, gpu=False), state
+        return compared.peer("torch-eager", setting, state, "cpu"), state
     step = Ours(setting, "numpy")
     # Reading the state computes it: a step afterwards must not change it.
     state = {name: x.numpy().copy() for name, x in step.module.state_dict().items()}
@@ -58,6 +58,23 @@ def test_a_step_agrees_with_the_reference(name: str, mode: str) -> None:
     assert all(np.isfinite(one).all() for one in expected)
     for one, other in zip(compared.results(ours, setting), expected, strict=True):
         assert compared.relative_error(one, other) < TOLERANCE
+
+
+def test_a_step_without_fusers_has_more_launches() -> None:
+    setting = Setting("gpt2", "decoding", "float32", "tiny")
+    fused = Ours(setting, "cpu")
+    state = {name: x.numpy().copy() for name, x in fused.module.state_dict().items()}
+    unfused = compared.peer("calor-unfused", setting, state, "cpu")
+    ceilings = launches.Ceilings(nbytes=1.0, flops=1.0, products=1.0)
+    for one, other in zip(
+        compared.results(unfused, setting), compared.results(fused, setting), strict=True
+    ):
+        assert compared.relative_error(one, other) < TOLERANCE
+    alone, joined = (launches.of_step(step, ceilings) for step in (unfused, fused))
+    assert len(alone) > 1.3 * len(joined)
+    assert len(launches.of_step(Ours(setting, "cpu", state), ceilings)) == len(joined)
+    with pytest.raises(NotImplementedError, match="plans no launches"):
+        compared.peer("calor-unfused", setting, state, "numpy")
 
 
 def test_results_are_judged_beside_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
