@@ -214,6 +214,13 @@ def test_repr() -> None:
         "  (head): ReLU()",
         ")",
     ]
+    # What a module says of itself comes before its parts.
+    assert repr(nn.MultiHeadAttention(8, 2)).splitlines() == [
+        "MultiHeadAttention(",
+        "  8, 2",
+        "  (out_proj): Linear(8, 8, bias=True)",
+        ")",
+    ]
 
 
 def test_a_module_without_forward_says_so() -> None:

@@ -52,6 +52,8 @@ ERRORS = [
     (lambda: linalg.matrix_norm(V), ShapeError, "matrix_norm: .* at least two axes"),
     (lambda: linalg.matrix_norm(M, ord=3), ArgumentError, "ord is 3; pass 'fro', 'nuc'"),
     (lambda: linalg.matrix_norm(M[:0], ord=2), ShapeError, "at least one row and one column"),
+    (lambda: linalg.matrix_norm(M[:0], ord=calor.inf), ShapeError, "inf needs at least one row"),
+    (lambda: linalg.matrix_norm(M[:, :0], ord=-1), ShapeError, "-1 needs at least one column"),
     (lambda: linalg.matrix_power(T, 2), ShapeError, "are not square"),
     (lambda: linalg.matrix_power(M, 0.5), TypeError, "whole number, not float"),
     (

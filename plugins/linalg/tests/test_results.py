@@ -146,6 +146,16 @@ def test_empty(function: Callable[[Any], Any], oracle: Any, shape: tuple[int, ..
         np.testing.assert_array_equal(got.numpy(), want)
 
 
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [((0, 3), 1), ((0, 3), -1), ((3, 0), np.inf), ((3, 0), -np.inf), ((2, 0, 3), 1)],
+)
+def test_norms_of_matrices_without_rows_or_columns(shape: tuple[int, ...], order: float) -> None:
+    x = np.zeros(shape)
+    got = linalg.matrix_norm(calor.asarray(x), ord=order)
+    np.testing.assert_array_equal(got.numpy(), np.linalg.norm(x, order, axis=(-2, -1)))
+
+
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3), (2, 3, 0)])
 def test_empty_and_not_square(shape: tuple[int, ...]) -> None:
     x = calor.zeros(shape, dtype="float64")

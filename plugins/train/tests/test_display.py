@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import calor_nn as nn
-from calor_train import SGD, Accuracy, ArrayDataset, DataLoader, Learner
+from calor_train import SGD, Accuracy, ArrayDataset, Callback, Checkpoint, DataLoader, Learner
 from calor_train import display as displays
 from calor_train.live_screen import LiveScreen
 from calor_train.pace import Pace
@@ -72,6 +72,22 @@ def test_long_epochs_have_lines_within(capsys, every_step):
     assert len(within) == 1
     assert re.search(r"loss \d\.\d{4}  accuracy \d+\.\d\d %  [\d,]+ samples/s  ", within[0])
     assert "\x1b" not in "".join(lines)
+
+
+def test_a_resumed_epoch_shows_no_loss_before_it_has_one(capsys, every_step, tmp_path):
+    class Stops(Callback):
+        def on_step_end(self, learner):
+            if learner.steps == 2:
+                learner.stop("enough")
+
+    data = ArrayDataset(X, Y)
+    first = learner("quiet")
+    first.callbacks += [Stops(), Checkpoint(tmp_path)]
+    first.fit(DataLoader(data, 16), epochs=1)
+    second = learner("lines")
+    second.callbacks += [Checkpoint(tmp_path)]
+    second.fit(DataLoader(data, 16), epochs=2, resume=tmp_path)
+    assert "nan" not in capsys.readouterr().out
 
 
 def test_quiet(capsys):

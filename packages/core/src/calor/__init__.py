@@ -138,6 +138,11 @@ else:
         "tune": "transforms.tuning",
     }
 
+    _DOORS = ("distributed", "drawing", "fft", "fusion", "linalg", "nn", "onnx", "train")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATE, *_DOORS})
+
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -147,7 +152,7 @@ else:
                 return version("calor")
             except PackageNotFoundError:
                 return "0+source"
-        if name in ("distributed", "drawing", "fft", "fusion", "linalg", "nn", "train"):
+        if name in _DOORS:
             from importlib import import_module
 
             from calor.errors import ExtensionError, PluginError

@@ -8,7 +8,6 @@ tensors can be read by every reader of safetensors files.
 from __future__ import annotations
 
 import json
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -18,14 +17,14 @@ import numpy as np
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, DTypeError, FormatError
 from calor.recording.records import Leaf
-from calor.safetensors_file import SafetensorsFile, read_safetensors, write_safetensors
+from calor.safetensors_file import File, SafetensorsFile, read_safetensors, write_safetensors
 from calor.tensor.values import Handle
 
 _TREE: Final = "calor.tree"
 _KEYS: Final = (str, int, float, bool, type(None))
 
 
-def save(tree: Any, path: str | os.PathLike[str]) -> None:
+def save(tree: Any, path: File) -> None:
     """Write a pytree to a file that `load` reads.
 
     Parameters
@@ -33,13 +32,16 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
     tree : Any
         Nested lists, tuples and dictionaries of tensors, host arrays, numbers, strings, dtypes and
         None. Of modules and other objects, save the state.
-    path : str or path-like
-        The file, in the safetensors format. It is written completely or not at all.
+    path : str, path-like or binary stream
+        The file, in the safetensors format, which is written completely or not at all; or a stream
+        such as `io.BytesIO`.
 
     Raises
     ------
     ArgumentError
         If the tree contains something else, such as a function or an object.
+    FileNotFoundError
+        If the folder does not exist.
 
     Examples
     --------
@@ -58,13 +60,14 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
     write_safetensors(path, writer.tensors, {_TREE: text})
 
 
-def load(path: str | os.PathLike[str], *, device: Any = None) -> Any:
+def load(path: File, *, device: Any = None) -> Any:
     """Return the pytree that `save` wrote.
 
     Parameters
     ----------
-    path : str or path-like
-        The file. A safetensors file of another origin gives a dictionary of tensors.
+    path : str, path-like or binary stream
+        The file, or a stream, which is read to its end. A safetensors file of another origin gives
+        a dictionary of tensors.
     device : Device or str, optional
         Where the tensors are. By default the current device.
 
@@ -97,7 +100,7 @@ def load(path: str | os.PathLike[str], *, device: Any = None) -> Any:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, FormatError | DTypeError):
             raise
-        raise FormatError(f"{path}: the structure cannot be read ({error!r})") from None
+        raise FormatError(f"{file.path}: the structure cannot be read ({error!r})") from None
 
 
 class _Writer:

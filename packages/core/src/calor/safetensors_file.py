@@ -1,7 +1,8 @@
 """The safetensors file format, written and read.
 
-Requirements: a file is written whole or not at all; a read maps the file and touches only the
-elements that are asked for; a damaged or hostile file raises FormatError and reads nothing outside
+Requirements: a file is written whole or not at all, and what a killed process left of one goes with
+the next write; a read maps the file and touches only the elements that are asked for; streams are
+read and written as they are; a damaged or hostile file raises FormatError and reads nothing outside
 its own bytes. Files are exchangeable with other readers and writers of the format; complex128,
 which the format lacks, is stored as pairs of float64, named in the file's metadata.
 
@@ -10,15 +11,17 @@ Source: https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
 import os
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -29,6 +32,8 @@ from calor.specs import Spec, spec
 from calor.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
+# A path, or a stream of bytes such as io.BytesIO.
+File: TypeAlias = str | os.PathLike[str] | IO[bytes]
 
 _STORED: Final[dict[DType, str]] = {
     dtypes.bool_: "BOOL",
@@ -54,6 +59,8 @@ _PAIRS: Final = "calor.complex128"
 # The limit of the format's own reader; a longer header is an attack or an accident.
 _HEADER_LIMIT: Final = 100_000_000
 _LENGTH: Final = 8
+# A part of a file that nobody has locked, and that was not written to for so long, is a dead one.
+_DEAD_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +76,8 @@ class SafetensorsFile(Mapping[str, Array]):
 
     Parameters
     ----------
-    path : str or path-like
-        The file.
+    path : str, path-like or binary stream
+        The file, or a stream, which is read to its end.
 
     Attributes
     ----------
@@ -89,11 +96,10 @@ class SafetensorsFile(Mapping[str, Array]):
         On access to a tensor of a dtype that calor does not have.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path: Final = Path(path)
-        with self.path.open("rb") as file:
-            self._begin, header = _read_header(file, self.path)
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    def __init__(self, path: File) -> None:
+        self.path: Final = _name_of(path)
+        self._map = _bytes_of(path)
+        self._begin, header = _read_header(self._map, self.path)
         self.metadata: Final = _metadata(header.pop(_METADATA, {}), self.path)
         self._entries: Final = {
             name: _entry(name, described, self.path) for name, described in header.items()
@@ -166,13 +172,13 @@ class SafetensorsFile(Mapping[str, Array]):
         return spec(entry.shape[:-1], dtypes.complex128)
 
 
-def read_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile:
+def read_safetensors(path: File) -> SafetensorsFile:
     """Return the tensors of a safetensors file by name, mapped lazily.
 
     Parameters
     ----------
-    path : str or path-like
-        The file.
+    path : str, path-like or binary stream
+        The file, or a stream, which is read to its end.
 
     Returns
     -------
@@ -202,7 +208,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> SafetensorsFile:
 
 
 def write_safetensors(
-    path: str | os.PathLike[str],
+    path: File,
     tensors: Mapping[str, Tensor | Array],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
@@ -210,8 +216,8 @@ def write_safetensors(
 
     Parameters
     ----------
-    path : str or path-like
-        The file. It is written completely or not at all.
+    path : str, path-like or binary stream
+        The file, which is written completely or not at all; or a stream.
     tensors : mapping of str to Tensor or ndarray
         The tensors by name.
     metadata : mapping of str to str, optional
@@ -223,6 +229,8 @@ def write_safetensors(
         If a name or metadata is not a string.
     DTypeError
         If an array has a dtype that calor does not have.
+    FileNotFoundError
+        If the folder does not exist.
 
     References
     ----------
@@ -288,13 +296,29 @@ def _raw(array: Array) -> Array:
     return np.ascontiguousarray(little).reshape(-1).view(np.uint8)
 
 
+def _name_of(file: File) -> Path:
+    """Return a file's path, or what a stream is called in errors."""
+    if isinstance(file, str | os.PathLike):
+        return Path(file)
+    return Path(str(getattr(file, "name", "<stream>")))
+
+
 @contextmanager
-def _replacement(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def _replacement(path: File) -> Iterator[IO[bytes]]:
     """Open a file beside the target, which takes its place once everything is written."""
+    if not isinstance(path, str | os.PathLike):
+        yield path
+        return
     target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, "the folder of the file does not exist; make it first", str(target.parent)
+        )
+    _remove_dead(target)
     part = target.with_name(f".{target.name}.{os.urandom(6).hex()}.part")
     try:
         with part.open("xb") as file:
+            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -304,22 +328,61 @@ def _replacement(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
+def _remove_dead(target: Path) -> None:
+    """Remove the parts of a file whose writers were killed."""
+    begin = f".{target.name}."
+    for part in target.parent.iterdir():
+        if not (part.name.startswith(begin) and part.suffix == ".part"):
+            continue
+        # Another process may remove it meanwhile, and an open one cannot be removed on Windows.
+        with suppress(OSError), part.open("rb") as file:
+            if time.time() - os.fstat(file.fileno()).st_mtime > _DEAD_S and _lock(file):
+                part.unlink()
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed; False if another process has it, True without locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # The file system has no locks.
+        return True
+    return True
+
+
 # Reading: nothing in the header is believed before it is checked.
 
 
-def _read_header(file: BinaryIO, path: Path) -> tuple[int, dict[str, Any]]:
+def _bytes_of(file: File) -> mmap.mmap | bytes:
+    """Return the bytes of a file, mapped where it is one on disk."""
+    if not isinstance(file, str | os.PathLike):
+        return file.read()
+    with open(file, "rb") as opened:
+        if os.fstat(opened.fileno()).st_size < _LENGTH:
+            return opened.read()
+        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _read_header(data: mmap.mmap | bytes, path: Path) -> tuple[int, dict[str, Any]]:
     """Return where the elements begin, and the header."""
-    size = os.fstat(file.fileno()).st_size
+    size = len(data)
     if size < _LENGTH:
         raise FormatError(f"{path}: a file of {size} bytes is not a safetensors file")
-    length = int.from_bytes(file.read(_LENGTH), "little")
+    length = int.from_bytes(data[:_LENGTH], "little")
     if length > min(_HEADER_LIMIT, size - _LENGTH):
         raise FormatError(
             f"{path}: a header of {length} bytes does not fit; the file is truncated, or is not a "
             f"safetensors file"
         )
     try:
-        header = json.loads(file.read(length).decode(), object_pairs_hook=_without_duplicates)
+        text = data[_LENGTH : _LENGTH + length].decode()
+        header = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: the header cannot be read ({error})") from None
     if not isinstance(header, dict):

@@ -1,5 +1,6 @@
 """Results beside NumPy's, for what the standard's own suite does not see: extras, modes, edges."""
 
+import array
 from collections.abc import Callable
 from typing import Any
 
@@ -385,6 +386,25 @@ VALUES = [
         "linspace without end",
         lambda: calor.linspace(0, 4, 4, endpoint=False),
         lambda: np.arange(4.0, dtype="f4"),
+    ),
+    *[
+        case(
+            f"linspace of integers to {stop}",
+            lambda stop=stop, count=count: calor.linspace(5, stop, count, dtype="int64"),
+            lambda stop=stop, count=count: np.linspace(5, stop, count, dtype="i8"),
+        )
+        for stop, count in ((-7, 4), (2**40, 3), (5, 2), (9, 0), (9, 1))
+    ],
+    case("diff of none", lambda: calor.diff(t(V), n=0, prepend=t(V)), lambda: V),
+    case(
+        "a buffer keeps its dtype",
+        lambda: calor.asarray(array.array("d", [0.1, 2.0])),
+        lambda: np.array([0.1, 2.0]),
+    ),
+    case(
+        "a view of memory keeps its dtype",
+        lambda: calor.asarray(memoryview(M)),
+        lambda: M,
     ),
     case(
         "linspace of integers",

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+DOORS = ("distributed", "drawing", "fusion", "linalg", "nn", "onnx", "train")
 SHUT = """
 import sys
 sys.modules["calor_{name}"] = None
@@ -18,7 +19,9 @@ except (calor.errors.PluginError, calor.errors.ExtensionError) as error:
 """
 
 
-@pytest.mark.parametrize("name", ["distributed", "drawing", "fusion", "linalg", "nn", "train"])
+@pytest.mark.parametrize(
+    "name", ["distributed", "drawing", "fusion", "linalg", "nn", "onnx", "train"]
+)
 def test_a_shut_door_says_what_to_install(name: str) -> None:
     command = [sys.executable, "-c", SHUT.format(name=name)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -35,8 +38,17 @@ print(calor.{name} is package, calor.{name}.inside is inside)
 """
 
 
-@pytest.mark.parametrize("name", ["distributed", "drawing", "fusion", "linalg", "nn", "train"])
+@pytest.mark.parametrize(
+    "name", ["distributed", "drawing", "fusion", "linalg", "nn", "onnx", "train"]
+)
 def test_behind_an_open_door_every_module_is_there_once(name: str) -> None:
     command = [sys.executable, "-c", OPEN.format(name=name)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "True True\n"
+
+
+def test_the_doors_are_listed() -> None:
+    # In a new process: a door that was opened is listed anyway.
+    command = [sys.executable, "-c", "import calor; print(*dir(calor))"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert {*DOORS, "fft", "save", "load", "add"} <= set(done.stdout.split())

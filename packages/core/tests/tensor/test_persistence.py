@@ -1,9 +1,11 @@
 """Trees on disk, the safetensors format, pickles and copies."""
 
 import copy
+import io
 import json
 import os
 import pickle
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -295,3 +297,35 @@ def test_copies() -> None:
     assert plain.tolist() == [1.0, 1.0]
     with pytest.raises(GradientError, match="cannot be copied deeply"):
         copy.deepcopy(x * 2)
+
+
+def test_streams_are_written_and_read() -> None:
+    tree = {"w": calor.ones((2, 3)), "z": np.arange(4, dtype=np.complex128), "step": 3}
+    stream = io.BytesIO()
+    save(tree, stream)
+    stream.seek(0)
+    assert same(load(stream), tree)
+    with pytest.raises(FormatError, match="<stream>: a file of 3 bytes"):
+        load(io.BytesIO(b"abc"))
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="make it first: '.*absent'$"):
+        save([1], tmp_path / "absent" / "file")
+
+
+@pytest.mark.parametrize(("age", "locked", "left"), [(61, False, 0), (0, False, 1), (61, True, 1)])
+def test_what_a_killed_process_left_is_removed(
+    tmp_path: Path, age: float, locked: bool, left: int
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    part = tmp_path / ".file.0123.part"
+    part.write_bytes(b"half")
+    written = time.time() - age
+    os.utime(part, (written, written))
+    with part.open("rb") as file:
+        if locked:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        save([1], tmp_path / "file")
+    assert len(list(tmp_path.glob(".*.part"))) == left
+    assert load(tmp_path / "file") == [1]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.errors import ArgumentError, GradientError
+from calor.errors import ArgumentError, DTypeError, GradientError, ShapeError
 
 from .objects import Linear
 
@@ -214,3 +214,62 @@ class TestCheckpoint:
         y, i = calor.checkpoint(lambda x: (x * x, calor.argmax(x)))(leaf(1, 3))
         assert i.item() == 1
         y.sum().backward()
+
+
+def _doubled(forward: Any, backward: Any) -> Any:
+    @calor.custom_vjp
+    def doubled(x: Any) -> Any:
+        return x * 2
+
+    doubled.defvjp(forward, backward)
+    return doubled
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    ("forward", "backward", "error", "said"),
+    [
+        (
+            lambda x: (x * 2, None),
+            lambda _, g: (calor.ones(1, dtype=calor.float64),),
+            ShapeError,
+            r"doubled returned a gradient of shape \(1,\) for a tensor of shape \(3,\)",
+        ),
+        (
+            lambda x: (x * 2, None),
+            lambda _, g: (calor.ones(3),),
+            DTypeError,
+            r"a gradient in float32 for a tensor in float64; convert it: g.astype\(calor.float64\)",
+        ),
+        (lambda x: (x * 2, None), lambda _, g: (1.0,), ArgumentError, "a float as a gradient"),
+        (lambda x: (x * 2, None), lambda _, g: (g, g), ArgumentError, "2 gradients for 1 arg"),
+        (lambda x: (x * 2, None), lambda _, g: ([g, g],), ArgumentError, "2 leaves for argument 0"),
+        (lambda x: x * 2, lambda _, g: (g,), ArgumentError, "doubled returned Tensor; return a"),
+        (lambda x: (x, x, x), lambda _, g: (g,), ArgumentError, "returned 3 parts; return a pair"),
+    ],
+)
+def test_a_wrong_rule_is_told(
+    forward: Any, backward: Any, error: type[Exception], said: str, traced: bool
+) -> None:
+    doubled = _doubled(forward, backward)
+
+    def derive(x: Any) -> Any:
+        return calor.grad(lambda x: doubled(x).sum())(x)
+
+    with pytest.raises(error, match=said):
+        (calor.jit(derive) if traced else derive)(tensor(1, 2, 3))
+
+
+def test_a_gradient_for_integers_is_left_out() -> None:
+    @calor.custom_vjp
+    def taken(x: Any, places: Any) -> Any:
+        return x[places]
+
+    taken.defvjp(
+        lambda x, places: (x[places], (x, places)),
+        lambda kept, g: (calor.zeros_like(kept[0]) + g.sum(), kept[1]),
+    )
+    x = leaf(1, 2)
+    taken(x, calor.asarray([1])).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0]

@@ -24,6 +24,19 @@ def test_known_bits() -> None:
     ]
 
 
+def test_seeds_are_whole_numbers_of_any_kind() -> None:
+    random.seed(3)
+    first = random.uniform((3,)).tolist()
+    random.seed(np.int64(3))
+    assert random.uniform((3,)).tolist() == first
+    assert random.Generator(np.int32(3)).uniform((3,)).tolist() == first
+    assert random.key(np.uint8(3)).tolist() == random.key(3).tolist()
+    wrong: Any = 0.5
+    for seeded in (random.seed, random.Generator, random.key):
+        with pytest.raises(TypeError, match="the seed must be a whole number, not float"):
+            seeded(wrong)
+
+
 def test_seeds_give_known_numbers() -> None:
     random.seed(42)
     first = random.uniform((3,)).tolist()

@@ -405,11 +405,13 @@ class Module(Holder):
 
     def __repr__(self) -> str:
         children = list(self.named_children())
-        head = f"{type(self).__name__}({self.extra_repr()}"
+        name, said = type(self).__name__, self.extra_repr()
         if not children:
-            return f"{head})"
-        lines = [f"  ({name}): {child!r}".replace("\n", "\n  ") for name, child in children]
-        return "\n".join([head, *lines, ")"])
+            return f"{name}({said})"
+        lines = [said] if said else []
+        lines += [f"({key}): {child!r}" for key, child in children]
+        inside = "\n".join(lines).replace("\n", "\n  ")
+        return f"{name}(\n  {inside}\n)"
 
     def summary(self, *inputs: Any) -> str:
         """Return a table of the modules with output shapes, parameters and bytes.

@@ -36,6 +36,10 @@ VALUES: list[tuple[str, Any, Any]] = [
      [0.0, 2.0]),
     ("soft margin", lambda: f.soft_margin_loss(f32(-1e4), f32(1.0)), 1e4),
     ("zero vectors", lambda: f.cosine_similarity(f32([0.0, 0.0]), f32([1.0, 0.0])), [0.0]),
+    ("cosine of one number", lambda: f.cosine_similarity(
+        f32([2.0, 2.0]), f32([3.0])), [1.0]),
+    ("cosine of fewer axes", lambda: f.cosine_similarity(
+        f32([2.0, 2.0], [2.0, -2.0], [2.0, 2.0], [2.0, 2.0]), f32(3.0), axis=0), [1.0, 0.5]),
     ("normalize zero", lambda: f.normalize(f32([0.0, 0.0])), [[0.0, 0.0]]),
     ("constant norm", lambda: f.layer_norm(f32([7.0, 7.0]), 2), [[0.0, 0.0]]),
     ("large mean", lambda: f.layer_norm(f32([1e6 - 1, 1e6 + 1]), 2, eps=0.0), [[-1.0, 1.0]]),

@@ -152,8 +152,8 @@ def matrix_norm(
     ArgumentError
         If `ord` is none of these.
     ShapeError
-        If `x` has fewer than two axes, or if a matrix is empty and `ord` takes a largest or
-        smallest value.
+        If `x` has fewer than two axes, or if `ord` takes the largest or smallest of no value: the
+        sums of no columns for ±1, of no rows for ±inf, singular values of an empty matrix for ±2.
     DTypeError
         If `x` has a float8 dtype, which has no arithmetic.
     LinAlgError
@@ -190,10 +190,11 @@ def _matrix_norm(x: Any, axes: tuple[int, int], order: Any) -> Any:
         raise ArgumentError(
             f"matrix_norm: ord is {order!r}; pass 'fro', 'nuc', ±1, ±2 or ±calor.inf"
         )
-    if not x.shape[-1] or not x.shape[-2]:
-        raise ShapeError(
-            f"matrix_norm: ord {order} needs at least one row and one column; x has shape {x.shape}"
-        )
+    # The sums of columns, of rows, or the singular values, of which one is taken.
+    count = {1: x.shape[-1], 2: min(x.shape[-2:]), math.inf: x.shape[-2]}[abs(order)]
+    if not count:
+        what = {1: "column", 2: "row and one column", math.inf: "row"}[abs(order)]
+        raise ShapeError(f"matrix_norm: ord {order} needs at least one {what}, not {x.shape}")
     if abs(order) == 2:
         sizes: Any = svdvals(x)
     else:

@@ -106,7 +106,8 @@ class Display(Callback):
         if self.screen is None:
             return
         values: dict[str, str] = {}
-        if phase == "training" and learner.batch:
+        # After a resume no batch may have been trained on yet.
+        if phase == "training" and learner.batch and not math.isnan(learner.last_loss):
             numbers = {"loss": learner.last_loss}
             numbers |= {m.name: m.compute() for m in learner.metrics[1:]}
             values = texts(learner, numbers)

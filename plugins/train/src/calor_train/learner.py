@@ -18,7 +18,14 @@ from calor_train.display import Display, Mode
 from calor_train.interruption import Interruption
 from calor_train.metrics import Loss, Metric, batch_length
 from calor_train.optimizers import Optimizer
-from calor_train.passes import Evaluating, fresh, length_of, one_pass
+from calor_train.passes import (
+    Evaluating,
+    batches_of,
+    check_repeatable,
+    fresh,
+    length_of,
+    one_pass,
+)
 from calor_train.run import Row, Run
 from calor_train.scheduler import Scheduler
 from calor_train.snapshot import random_state
@@ -162,7 +169,8 @@ class Learner(Run):
         Parameters
         ----------
         train : iterable
-            Batches anew at each iteration, such as a :class:`DataLoader`.
+            Batches anew at each iteration, such as a :class:`DataLoader` or a list; their parts
+            are tensors, or arrays of NumPy or of another library. A generator serves one epoch.
         valid : iterable, optional
             Batches to evaluate on after each epoch; no evaluation if left out.
         epochs : int
@@ -181,7 +189,8 @@ class Learner(Run):
         Raises
         ------
         ArgumentError
-            If `epochs` is negative, or a loader gives no batches.
+            If `epochs` is negative, a loader gives no batches, or one of several epochs is a
+            generator.
         NonFiniteLossError
             If the loss becomes NaN or infinite.
         CheckpointError
@@ -220,6 +229,8 @@ class Learner(Run):
     def _prepare(self, train: Any, valid: Any, epochs: int) -> None:
         if epochs < 0:
             raise ArgumentError(f"epochs must be at least 0, not {epochs}")
+        check_repeatable(train, "train", epochs)
+        check_repeatable(valid, "valid", epochs)
         self.epoch = self.steps = self.batch = self.samples = 0
         self.phase = "train"
         self.history = []
@@ -375,7 +386,8 @@ class Learner(Run):
         Parameters
         ----------
         loader : iterable
-            Batches as in training; one that is a tensor, or a tuple of one, is inputs alone.
+            Batches as in training; one that is a tensor, or a tuple of one, is inputs alone. A
+            tensor or an array of shape (N, *S) in place of a loader is one batch.
 
         Returns
         -------
@@ -389,7 +401,8 @@ class Learner(Run):
         ShapeError
             If the outputs of two batches do not fit.
         """
-        with calor.device(self.device), Evaluating(self.model), one_pass(loader) as batches:
+        inputs = batches_of(loader)
+        with calor.device(self.device), Evaluating(self.model), one_pass(inputs) as batches:
             parts = [self.steps_of.predict(self.model, batch) for batch in batches]
         if not parts:
             raise ArgumentError("predict: the loader gave no batches; is the dataset empty?")

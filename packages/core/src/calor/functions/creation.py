@@ -29,13 +29,24 @@ def _device(device: Any) -> Device:
     return current_device() if device is None else as_device(device)
 
 
+def _has_buffer(obj: Any) -> bool:
+    """Return whether an object lends memory with a dtype of its own, as array.array does."""
+    if isinstance(obj, list | tuple | int | float | complex):
+        return False
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
+
+
 def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     """Return a host array of a dtype that calor has; Python numbers take calor's default dtypes.
 
     Parameters
     ----------
     obj : Any
-        A number, a nested sequence, or an object with ``__array__``.
+        A number, a nested sequence, or an object with ``__array__`` or the buffer protocol.
     dtype : DType or None
         The dtype to convert to; None keeps the array's own.
 
@@ -53,7 +64,7 @@ def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     OverflowError
         If a Python integer does not fit ``dtype``.
     """
-    if isinstance(obj, np.ndarray | np.generic) or hasattr(type(obj), "__array__"):
+    if hasattr(type(obj), "__array__") or _has_buffer(obj):
         array = np.asarray(obj)
         known = as_dtype(array.dtype)
     else:

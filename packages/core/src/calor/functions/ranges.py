@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+import numpy as np
+
 from calor import dtypes
 from calor.device_selection import as_device, current_device, on_device
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import common_dtype, integer, python_number
+from calor.functions.creation import asarray
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, select, stretched
 from calor.ops import elementwise as e
@@ -136,7 +139,8 @@ def linspace(
     num : int
         How many numbers, at least 0.
     dtype : DType or str, optional
-        The dtype of the result. By default float32, or complex64 if an end is complex.
+        The dtype of the result. By default float32, or complex64 if an end is complex. Integers
+        are rounded down.
     device : Device or str, optional
         Where the result is. By default the current device, which ``with calor.device(...)`` sets.
     endpoint : bool, optional
@@ -175,6 +179,11 @@ def linspace(
     work = wanted if wanted.is_inexact else dtypes.DEFAULT_FLOAT
     parts = count - 1 if endpoint else count
     target = _target(device)
+    if wanted.is_integer:
+        # Rounded down, as by NumPy; float32 would lose integers above 2²⁴.
+        with np.errstate(over="ignore"):
+            exact = np.floor(np.linspace(first, last, count, endpoint=endpoint, dtype=np.float64))
+        return asarray(exact, dtype=wanted, device=target)
     if parts < 1:
         made = _ramp(count, first, 0, work, target)
     elif (last - first) / parts == 0 and last != first:

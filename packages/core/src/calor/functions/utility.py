@@ -39,7 +39,8 @@ def diff(
     Returns
     -------
     Tensor
-        The shape of ``x`` with n elements fewer along the axis.
+        The shape of ``x``, with what was joined to it, with n elements fewer along the axis; for
+        n = 0 a copy of ``x``, to which nothing is joined.
 
     Raises
     ------
@@ -71,6 +72,8 @@ def diff(
     times = integer(n, "diff: n")
     if times < 0:
         raise ArgumentError(f"diff: n is {times}; give at least 0")
+    if not times:
+        return x.copy()
     ends = [prepend, x, append]
     parts = [as_tensor(t, x) for t in ends if t is not None]
     if len(parts) > 1:

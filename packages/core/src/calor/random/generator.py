@@ -11,6 +11,7 @@ import numpy as np
 from calor import dtypes
 from calor.device_selection import as_device, current_device
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.arguments import integer
 from calor.functions.conversion import to_device
 from calor.functions.creation import asarray
 from calor.local import local
@@ -34,7 +35,7 @@ _SEED_MIX = 0x9E3779B97F4A7C15
 
 
 def key_words(number: int) -> np.ndarray[Any, Any]:
-    word = number & 0xFFFFFFFFFFFFFFFF
+    word = integer(number, "the seed") & 0xFFFFFFFFFFFFFFFF
     return np.array([word & 0xFFFFFFFF, word >> 32], np.uint32)
 
 
@@ -48,6 +49,11 @@ class Generator(Stateful):
     device : Device or str, optional
         Where the state is. By default the current device.
 
+    Raises
+    ------
+    TypeError
+        If the seed is not a whole number.
+
     Examples
     --------
     >>> import calor
@@ -57,7 +63,7 @@ class Generator(Stateful):
     """
 
     def __init__(self, seed: int = 0, *, device: Any = None) -> None:
-        self.initial = seed
+        self.initial = integer(seed, "the seed")
         self.place = None if device is None else as_device(device)
         self.key: Any = None
         self.counter: Any = None
@@ -113,7 +119,7 @@ class Generator(Stateful):
             The seed; its lowest 64 bits count.
         """
         self._ready()
-        self.initial = number
+        self.initial = integer(number, "the seed")
         device = self.counter.device
         self.key._rebind(asarray(key_words(number), device=device))
         self.counter._rebind(asarray(np.zeros(4, np.uint32), device=device))
@@ -261,6 +267,11 @@ def seed(number: int) -> None:
     ----------
     number : int
         The seed; its lowest 64 bits count.
+
+    Raises
+    ------
+    TypeError
+        If the seed is not a whole number.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import Any
 
 from calor import tree
 from calor.dtypes import bool_
-from calor.errors import ArgumentError, GradientError
+from calor.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from calor.functions.creation import zeros
 from calor.local import local
 from calor.ops.backpropagation import backpropagate
@@ -17,7 +17,7 @@ from calor.ops.base import Op, op
 from calor.ops.gradient_rules import GradientRule, custom_gradient
 from calor.recording.journal import Journal
 from calor.recording.records import Custom, Leaf, Projection, boundary, enable_grad, next_serial
-from calor.specs import spec
+from calor.specs import Spec, spec
 from calor.tensor.tensor import wrap
 from calor.tensor.values import Handle
 from calor.transforms.bodies import Body, state, store
@@ -59,10 +59,15 @@ class Form:
 
 @dataclass(frozen=True)
 class Pull:
-    """A backward function on tensors: residuals and cotangents to gradients of the arguments."""
+    """A backward function on tensors: residuals and cotangents to gradients of the arguments.
 
+    ``name``: of the function. ``specs``: of the tensors in its arguments.
+    """
+
+    name: str
     backward: Callable[..., Any]
     arguments: Form
+    specs: tuple[Spec, ...]
     value: Form
     residuals: Form
 
@@ -78,12 +83,40 @@ class Pull:
         parts = self.arguments.structure.children
         if len(found) != len(parts):
             raise ArgumentError(
-                f"the backward function returned {len(found)} gradients for {len(parts)} arguments"
+                f"the backward function of {self.name} returned {len(found)} gradients for "
+                f"{len(parts)} arguments; return a tuple with one for each, None for zero"
             )
         flat: list[Any] = []
-        for part, g in zip(parts, found, strict=True):
-            flat += [None] * part.count if g is None else tree.leaves(g)
-        return [flat[i] for i in self.arguments.places]
+        for number, (part, g) in enumerate(zip(parts, found, strict=True)):
+            leaves = [None] * part.count if g is None else tree.leaves(g)
+            if len(leaves) != part.count:
+                raise ArgumentError(
+                    f"the backward function of {self.name} returned a gradient with {len(leaves)} "
+                    f"leaves for argument {number}, which has {part.count}; return its structure"
+                )
+            flat += leaves
+        given = [flat[i] for i in self.arguments.places]
+        return [self._checked(*one) for one in zip(given, self.specs, strict=True)]
+
+    def _checked(self, g: Any, wanted: Spec) -> Any:
+        """Return a tensor's gradient if it has the shape and the dtype of the tensor."""
+        if g is None or not wanted.dtype.is_inexact:
+            return None
+        told = f"the backward function of {self.name} returned "
+        if not isinstance(g, Handle):
+            raise ArgumentError(f"{told}a {type(g).__name__} as a gradient; return a tensor")
+        found = g._value.spec
+        if found.shape != wanted.shape:
+            raise ShapeError(
+                f"{told}a gradient of shape {found.shape} for a tensor of shape {wanted.shape}; a "
+                f"gradient has the shape of its tensor (sum over axes that were broadcast)"
+            )
+        if found.dtype is not wanted.dtype:
+            raise DTypeError(
+                f"{told}a gradient in {found.dtype.name} for a tensor in {wanted.dtype.name}; "
+                f"convert it: g.astype(calor.{wanted.dtype.name})"
+            )
+        return g
 
 
 class CustomVjp:
@@ -104,25 +137,31 @@ class CustomVjp:
             ``forward(*args)`` returns the value and residuals, any pytree for ``backward``.
         backward : callable
             ``backward(residuals, cotangent)`` returns one gradient for each argument, in its
-            structure; None for zero.
+            structure, with the shapes and dtypes of its tensors; None for zero.
+
+        Notes
+        -----
+        When a gradient is taken, ArgumentError says that ``forward`` returned no pair or that
+        ``backward`` returned another number of gradients or leaves, ShapeError and DTypeError that
+        a gradient is not of its tensor.
         """
         self._forward, self._backward = forward, backward
 
     def __call__(self, *args: Any) -> Any:
         if self._forward is None or self._backward is None:
-            name = getattr(self.function, "__name__", "function")
             raise GradientError(
-                f"{name} has no gradient yet; call {name}.defvjp(forward, backward)"
+                f"{self.name} has no gradient yet; call {self.name}.defvjp(forward, backward)"
             )
         arguments, tensors = Form.of(args)
         if local.jit and tensors and local.jit[-1].modes[-1]:
             return self._traced(arguments, tensors)
         if not local.grad_enabled or all(t._record is None for t in tensors):
             return self.function(*args)
-        value, residuals = self._forward(*args)
+        value, residuals = self._forwarded(args)
         form, outputs = Form.of(value)
         kept, held = Form.of(residuals)
-        rule = Pull(self._backward, arguments, form, kept)
+        specs = tuple(t._value.spec for t in tensors)
+        rule = Pull(self.name, self._backward, arguments, specs, form, kept)
 
         def pull(gs: list[Any]) -> list[Any]:
             filled = [
@@ -134,6 +173,23 @@ class CustomVjp:
         record = Custom(tuple(t._record for t in tensors), pull, len(outputs))
         return form.filled(_linked(outputs, record))
 
+    @property
+    def name(self) -> str:
+        """What the function is called in errors and graphs."""
+        return getattr(self.function, "__name__", "function")
+
+    def _forwarded(self, args: Sequence[Any]) -> tuple[Any, Any]:
+        """Return the value and the residuals."""
+        assert self._forward is not None
+        found = self._forward(*args)
+        if not isinstance(found, tuple) or len(found) != 2:
+            what = f"{len(found)} parts" if isinstance(found, tuple) else type(found).__name__
+            raise ArgumentError(
+                f"the forward function of {self.name} returned {what}; return a pair of the value "
+                f"and of residuals for the backward function, (value, None) without any"
+            )
+        return found
+
     def _traced(self, arguments: Form, tensors: list[Any]) -> Any:
         """Record the function as one node, so that a graph keeps its gradient."""
         assert self._forward is not None
@@ -142,16 +198,16 @@ class CustomVjp:
         forms: list[Form] = []
 
         def call(_: Any, placeholders: list[Any]) -> list[Any]:
-            value, residuals = forward(*arguments.filled(placeholders))
+            value, residuals = self._forwarded(arguments.filled(placeholders))
             parts = [Form.of(value), Form.of(residuals)]
             forms.extend(form for form, _ in parts)
             return [t for _, found in parts for t in found]
 
-        name = getattr(self.function, "__name__", "function")
-        specs = [t._value.spec for t in tensors]
-        body = Body(forward, name, specs, call, tensors[0]._value.device)
+        name = self.name
+        specs = tuple(t._value.spec for t in tensors)
+        body = Body(forward, name, list(specs), call, tensors[0]._value.device)
         value, residuals = forms
-        pull = Pull(self._backward, arguments, value, residuals)
+        pull = Pull(name, self._backward, arguments, specs, value, residuals)
         rule = GradientRule(name, len(value.places), len(tensors), pull)
         held = dict(zip(map(id, body.written), state(name, body.written), strict=True))
         captures = [held.get(id(t), t) for t in body.captures]

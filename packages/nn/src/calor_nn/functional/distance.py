@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating, relu, softplus
 from calor.functions.arguments import one_axis
+from calor.functions.manipulation import broadcast_shapes_of, broadcast_to
 from calor.functions.operands import pair, select, single
 from calor.functions.reductions import max as largest
 from calor.functions.reductions import sum as total
@@ -28,7 +29,7 @@ def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1
     x2 : Tensor, ndarray or number
         A shape that broadcasts with that of `x1`; real.
     axis : int
-        The axis of the vectors.
+        The axis of the vectors in the broadcast shape.
     eps : float
         Norms below it count as `eps`, so a vector of zeros has similarity 0.
 
@@ -40,9 +41,11 @@ def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1
     Raises
     ------
     AxisError
-        If `x1` does not have the axis.
+        If the broadcast shape does not have the axis.
     DTypeError
         If an operand is complex or float8, or not a tensor, array or number.
+    ShapeError
+        If the shapes do not broadcast.
     TypeError
         If `axis` is not a whole number.
 
@@ -55,8 +58,15 @@ def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1
     0.96
     """
     x1, x2 = floating(x1, "cosine_similarity"), floating(x2, "cosine_similarity")
-    one_axis(axis, x1.shape, "cosine_similarity")
-    return total(pair(e.mul, _unit(x1, axis, eps), _unit(x2, axis, eps)), axis=axis)
+    shape = broadcast_shapes_of(x1.shape, x2.shape)
+    axis = one_axis(axis, shape, "cosine_similarity") - len(shape)
+    units = []
+    for x in (x1, x2):
+        if x.ndim < -axis or x.shape[axis] != shape[axis]:
+            # One number stands for all of a vector, whose norm has them all.
+            x = broadcast_to(x, shape)
+        units.append(_unit(x, axis, eps))
+    return total(pair(e.mul, *units), axis=axis)
 
 
 def normalize(x: Operand, /, *, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
