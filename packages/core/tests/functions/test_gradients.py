@@ -97,3 +97,15 @@ def test_jitted_gradient(name: str) -> None:
 def test_a_shape_that_depends_on_elements_cannot_be_traced() -> None:
     with pytest.raises(TraceError, match="asks for the value of a traced tensor"):
         calor.jit(FUNCTIONS["repeat by a tensor"])(calor.asarray(X))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_slope_of_digamma_in_half_types_is_rounded_once(dtype: str) -> None:
+    points = calor.asarray(np.linspace(0.2, 6.0, 97), dtype=dtype)
+
+    def slope(x: Any) -> Any:
+        return calor.grad(lambda x: calor.digamma(x).sum())(x)
+
+    got = slope(points).astype("float64").numpy()
+    exact = slope(points.astype("float64")).numpy()
+    np.testing.assert_allclose(got, exact, rtol=float(calor.finfo(dtype).eps))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from calor.dtypes import float32
 from calor.ops import rules
 from calor.ops.base import Op, op
 from calor.ops.elementwise.comparison import where
-from calor.ops.elementwise.conversion import conjugate
+from calor.ops.elementwise.conversion import cast, conjugate
 from calor.ops.movement import fill
 from calor.reference import elementwise as reference
 from calor.reference import exponential
@@ -226,10 +227,17 @@ digamma: Op = op(
     "digamma",
     rules.real_floats,
     reference.digamma,
-    lambda g, y, x: [g * trigamma(x)],
+    lambda g, y, x: [_times_trigamma(g, x)],
     saves="0",
     promotion="float",
 )
+
+
+def _times_trigamma(g: Any, x: Any) -> Any:
+    """Return g times the derivative of digamma, whose sums half types would round away."""
+    if x.dtype.itemsize > 2:
+        return g * trigamma(x)
+    return cast(cast(g, dtype=float32) * trigamma(cast(x, dtype=float32)), dtype=g.dtype)
 
 
 def trigamma(x: Any) -> Any:
