@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from calor.graph.attributes import Scalar, exact_items
-from calor.graph.graph import Builder, Graph, Node
+from calor.graph.graph import Builder, Graph, Node, part
 from calor.graph.op import Op
 from calor.ops.base import TABLE
 from calor.specs import Spec, spec
@@ -184,7 +184,17 @@ def _rewritten(graph: Graph, norms: Sequence[_Norm]) -> Graph:
     for number, node in enumerate(graph.nodes):
         pairs = of.get(number, ())
         writer.add(node, {v: writer.copied(norm, v, number in norm.apart) for norm, v in pairs})
-    return writer.builder.build([writer.numbers[o] for o in graph.outputs])
+    return _read(writer.builder.build([writer.numbers[o] for o in graph.outputs]))
+
+
+def _read(graph: Graph) -> Graph:
+    """Return the graph without links that nothing reads, as all readers of a mask have copies."""
+    needed, kept = set(graph.outputs), list[Node]()
+    for node in reversed(graph.nodes):
+        if not _links(node) or not needed.isdisjoint(node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    return part(graph, graph.inputs, reversed(kept), graph.outputs)
 
 
 class _Writer:

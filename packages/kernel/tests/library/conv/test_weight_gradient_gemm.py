@@ -7,6 +7,7 @@ import pytest
 from calor import dtypes
 from calor.dtypes import float32
 from calor_cuda.kernels.conv import weight_gradient_gemm
+from calor_cuda.kernels.matmul import summed_parts_launch
 from calor_interpreter.device import LanesDevice
 from calor_kernel.library.conv import lower_conv_weight_gradient
 from calor_kernel.library.gemm.generic import GenericPlan
@@ -34,16 +35,23 @@ def asked(row, dtype, info, candidates=False):
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_products_of_places(row, dtype, monkeypatch):
+@pytest.mark.parametrize("waits", [True, False])
+def test_products_of_places(row, dtype, waits, monkeypatch):
+    """Cubes that may wait for others add the parts, and another launch adds them otherwise."""
     monkeypatch.setitem(DIGITS, "float32", 2e-3)
     monkeypatch.setattr(weight_gradient_gemm, "_MANY", 1)
-    info = replace(H200, cores=8)
+    for module in (weight_gradient_gemm, summed_parts_launch):
+        monkeypatch.setattr(module, "STEPS", 1)
+    features = H200.features if waits else H200.features - {"forward_progress"}
+    info = replace(H200, cores=8, features=features)
     (work,) = lower_conv_weight_gradient(asked(row, dtype, info))
     assert work.variant.startswith("product of places")
     made = [launch.build.function.name for launch in work.launches]
     many = not work.variant.endswith(" in 1")
-    assert made == ["unfold", "unfold", "matmul_tma"] + ["add_transposed"] * many
+    alone = work.variant.endswith(", one launch")
+    assert made == ["unfold", "unfold", "matmul_tma"] + ["add_transposed"] * (many and not alone)
     assert many or row is not ROWS[-1]
+    assert alone == (many and waits)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
 
@@ -52,9 +60,9 @@ def test_products_of_places(row, dtype, monkeypatch):
 FIRST = {
     (32, 512, 7, 512, 3, 1): "product of places, boxes 192x128 in 1",
     (32, 512, 14, 512, 3, 2): "product of places, boxes 192x128 in 1",
-    (32, 256, 14, 256, 3, 1): "product of places, boxes 128x256 in 7",
+    (32, 256, 14, 256, 3, 1): "product of places, boxes 128x256 in 7, one launch",
     (32, 1024, 14, 2048, 1, 2): "product of places, boxes 128x128 in 1",
-    (32, 1024, 14, 256, 1, 1): "product, boxes 128x256 of parts",
+    (32, 1024, 14, 256, 1, 1): "product, boxes 128x128 in one launch",
     (32, 128, 28, 128, 3, 1): "fragments 128x128x32 by 128",
     (1, 512, 7, 512, 3, 1): "fragments 128x128x32 by 128",
 }

@@ -65,7 +65,7 @@ def test_batch_norm(shape, dtype, far, near, kind):
     for a, b in zip(found, _expected(*arrays), strict=True):
         np.testing.assert_allclose(a.astype(np.float64), b, rtol=near, atol=near)
     if shape == SHAPES[0]:
-        # The pieces, what joins them, and what writes.
+        # The pieces, what joins them, and what writes, which may be one.
         assert len(launches) <= 3
 
 
@@ -75,7 +75,7 @@ HELD = {
     (3, 5, 7, 7): 1,
     (6, 40, 5, 3, 2): 1,
     (4, 2, 1, 8): 1,
-    (40, 2, 60, 16): 3,
+    (40, 2, 60, 16): 2,
 }
 
 

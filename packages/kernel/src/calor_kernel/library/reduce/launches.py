@@ -25,6 +25,7 @@ from calor_kernel.contract.work import Flags, Launch, View
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
 from calor_kernel.library.reduce.job import Problem, Strides
+from calor_kernel.library.reduce.program import Program
 from calor_kernel.library.reduce.row_state import RowPlan, Rows
 from calor_kernel.library.reduce.rows import reduce_rows
 
@@ -58,11 +59,31 @@ def rows_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
     ``parts``: the number of parts of each row, with ``chunk`` positions of the first axis each; the
     views of the results have the parts as their last axis.
     """
+    grid, given = rows_given(problem, parts, chunk)
+    return problem.launch(reduce_rows, grid, given.program, **given.rest)
+
+
+class RowsGiven(NamedTuple):
+    """What a kernel of rows gets beside a problem's operands."""
+
+    program: Program
+    over: Rows[int]
+    views: tuple[Strides[int], ...]
+    plan: RowPlan
+
+    @property
+    def rest(self) -> dict[str, object]:
+        """The arguments beside the program."""
+        return {"over": self.over, "views": self.views, "plan": self.plan}
+
+
+def rows_given(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, RowsGiven]:
+    """Return the grid and the arguments of a launch along rows; see :func:`rows_launch`."""
     info, job, program = problem.info, problem.job, problem.program
     found = problem.layout
     rows = found.kept.count * parts
     team = held_team(problem) if parts == 1 else None
-    plan = _plan(problem, rows, chunk) if team is None else _holding(problem, team)
+    plan = _plan(problem, rows, chunk) if team is None else holding(problem, team)
     if not plan.keep:
         program = replace(program, kept=())
     if not problem.many:
@@ -74,7 +95,7 @@ def rows_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
     units, turns, index = plan.team, 1, int64
     if team is not None and len(found.along.sizes) > 1:
         # Each vector's line is a division, which takes long in 64 bits.
-        index = kl.index_dtype(*(_span(placed.view) for placed in job.placed))
+        index = kl.index_dtype(*(span_of(placed.view) for placed in job.placed))
     if problem.many:
         units = max(min(128, info.max_units), plan.team)
         cubes = -(-rows // (units // plan.team))
@@ -84,17 +105,12 @@ def rows_launch(problem: Problem, parts: int = 1, chunk: int = 0) -> Launch:
         turns = greatest(_CHUNK // greatest(size * found.along.count // parts, 1), 1)
         turns = least(-(-turns // plan.together) * plan.together, rows)
         cubes = -(-rows // turns)
-    return problem.launch(
-        reduce_rows,
-        Grid.line(cubes, units, info.planes[0] if units > 1 else 1, index),
-        program,
-        over=Rows(rows, turns, parts, chunk, found.kept.sizes, found.along.sizes),
-        views=tuple(problem.views(parts)),
-        plan=plan,
-    )
+    over = Rows(rows, turns, parts, chunk, found.kept.sizes, found.along.sizes)
+    grid = Grid.line(cubes, units, info.planes[0] if units > 1 else 1, index)
+    return grid, RowsGiven(program, over, tuple(problem.views(parts)), plan)
 
 
-def _span(view: View) -> int:
+def span_of(view: View) -> int:
     """Return the elements of memory that a view spans, and at least those that it has."""
     reach = sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
     return greatest(reach, view.size)
@@ -122,10 +138,10 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
     program, found, info, width = problem.program, problem.layout, problem.info, problem.width
     length, terms = found.along.sizes[-1], found.along.count
     several, simple = len(found.along.sizes) > 1, len(program.steps) <= 3
-    plan = RowPlan(_steps(problem), width)
+    plan = RowPlan(steps_of(problem), width)
     if problem.many:
         width = width if several else _whole_width(problem)
-        even = _is_even(problem, width) and (several or chunk % width == 0)
+        even = is_even(problem, width) and (several or chunk % width == 0)
         team = _team(length, width, info.max_units, rows)
         lines = 1
         if several:
@@ -160,7 +176,7 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
     return _keeping(problem, plan)
 
 
-def _steps(problem: Problem) -> tuple[int, ...]:
+def steps_of(problem: Problem) -> tuple[int, ...]:
     """Return the strides of the last axis that a kernel is built for, −1 for others."""
     pairs = zip(problem.along, problem.layout.along.strides, strict=True)
     return tuple(s[-1] if varies and s[-1] in (0, 1) else -1 for varies, s in pairs)
@@ -235,6 +251,14 @@ def held_team(problem: Problem) -> tuple[int, int] | None:
 
 def _team_of_registers(problem: Problem) -> tuple[int, int] | None:
     """Return what :func:`held_team` does, for rows of any stride."""
+    program = problem.program
+    if problem.schedule.count == 1 and not any(program.fold(n).op.rounds for n in program.folds):
+        return None
+    return team_that_holds(problem)
+
+
+def team_that_holds(problem: Problem) -> tuple[int, int] | None:
+    """Return the units of a row and their vectors, whether or not the order of terms matters."""
     program, found, info = problem.program, problem.layout, problem.info
     several = len(found.along.sizes) > 1
     operands = sum(1 for o in program.operands if o.role == "along")
@@ -243,8 +267,6 @@ def _team_of_registers(problem: Problem) -> tuple[int, int] | None:
         operands -= sum(1 for o in program.operands if o.role == "along" and o.dtype.kind == "bool")
     most = _HELD // (info.vector_bytes * max(operands, 1))
     if problem.schedule.count == 1:
-        if not any(program.fold(n).op.rounds for n in program.folds):
-            return None
         # Fused programs have more operands than the lone reduction; too many are not held.
         most = min(most, _VECTORS[0])
     terms, width = found.along.count, _held_width(problem)
@@ -260,16 +282,16 @@ def _team_of_registers(problem: Problem) -> tuple[int, int] | None:
     return None
 
 
-def _holding(problem: Problem, team: tuple[int, int]) -> RowPlan:
+def holding(problem: Problem, team: tuple[int, int]) -> RowPlan:
     """Return the plan of rows in registers."""
     width, several = _held_width(problem), len(problem.layout.along.sizes) > 1
     units, held = team
     if not several:
         held *= width // _whole_width(problem)
         width = _whole_width(problem)
-    even = several or _is_even(problem, width)
+    even = several or is_even(problem, width)
     alike = _alike(problem) if several else ()
-    return RowPlan(_steps(problem), width, team=units, held=held, even=even, alike=alike)
+    return RowPlan(steps_of(problem), width, team=units, held=held, even=even, alike=alike)
 
 
 def _alike(problem: Problem) -> tuple[int, ...]:
@@ -283,7 +305,7 @@ def _alike(problem: Problem) -> tuple[int, ...]:
 def _held_width(problem: Problem) -> int:
     """Return the width of vectors in registers; along several axes none crosses a line's end."""
     several = len(problem.layout.along.sizes) > 1
-    return 1 if several and not _is_even(problem, problem.width) else problem.width
+    return 1 if several and not is_even(problem, problem.width) else problem.width
 
 
 def _whole_width(problem: Problem) -> int:
@@ -296,12 +318,15 @@ def _whole_width(problem: Problem) -> int:
     return 1 if problem.layout.along.sizes[-1] % problem.width else problem.width
 
 
-def _is_even(problem: Problem, width: int) -> bool:
+def is_even(problem: Problem, width: int) -> bool:
     """Return whether the last axis of rows is whole, aligned vectors in each view."""
+    return not problem.layout.along.sizes[-1] % width and is_aligned(problem, width)
+
+
+def is_aligned(problem: Problem, width: int) -> bool:
+    """Return whether the last axis of rows begins with an aligned vector in each view."""
     found = problem.layout
-    if found.along.sizes[-1] % width:
-        return False
-    steps = _steps(problem)
+    steps = steps_of(problem)
     for k, placed in enumerate(problem.job.placed):
         if problem.along[k] and steps[k]:
             lines = (*found.kept.strides[k], *found.along.strides[k][:-1])
@@ -449,7 +474,7 @@ def _columns(problem: Problem, tile: Tile, parts: int = 1, chunk: int = 0) -> tu
     turns, index = 1, int64
     if tile.alone:
         # Each unit finds its block by divisions, which take long in 64 bits.
-        spans = (_span(placed.view) for placed in problem.job.placed)
+        spans = (span_of(placed.view) for placed in problem.job.placed)
         index = kl.index_dtype(2 * tasks * span, *spans)
         turns = tile.units * tile.width // span
         while streams > 1 and streams > terms:

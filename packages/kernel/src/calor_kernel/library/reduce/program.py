@@ -20,12 +20,15 @@ from calor_kernel.library.elementwise.values import Complex, Value
 from calor_kernel.library.math.base import exactly
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
-Role = Literal["along", "row", "number"]
+Role = Literal["along", "row", "number", "joined"]
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand: values along the row, one value a row, or a scalar of the launch."""
+    """An operand: values along the row, one value a row, or a scalar of the launch.
+
+    A "joined" operand is one value a row that the kernel itself computes, from parts.
+    """
 
     dtype: DType
     role: Role = "along"
@@ -76,12 +79,17 @@ class Program:
     @property
     def memory(self) -> tuple[int, ...]:
         """The operands in memory."""
-        return tuple(i for i, o in enumerate(self.operands) if o.role != "number")
+        return tuple(i for i, o in enumerate(self.operands) if o.role in ("along", "row"))
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The scalar operands of the launch."""
         return tuple(i for i, o in enumerate(self.operands) if o.role == "number")
+
+    @property
+    def joined(self) -> tuple[int, ...]:
+        """The operands that the kernel joins from parts."""
+        return tuple(i for i, o in enumerate(self.operands) if o.role == "joined")
 
     @property
     def folds(self) -> tuple[int, ...]:

@@ -31,6 +31,10 @@ from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.job import Job, Placed, Problem
+from calor_kernel.library.reduce.joined_rows_launch import (
+    applied_launch,
+    continued_launch,
+)
 from calor_kernel.library.reduce.launches import (
     columns_joined_launch,
     columns_launch,
@@ -57,6 +61,8 @@ _WHOLE: Final = 1 << 19
 _LEAST, _MOST = 1 << 16, 1 << 20
 # Minimum of terms of a piece, of several that a mean and a variance are joined of.
 _PIECE = 16
+# Maximum of the pieces of a row that each of its cubes may join.
+_PIECES = 1024
 # Minimum of bytes of operands that are copied, because units would read a sector for each element.
 _CROSSED: Final = 1 << 20
 _SECTOR = 32
@@ -95,6 +101,20 @@ class _Plan(Steps):
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__()
         self.info = info
+        # The joining of parts, by the next launch or by one of its own.
+        self.waiting: Problem | None = None
+
+    def put(self, *launches: Launch) -> None:
+        """Add launches behind the joining that waits, if there is one."""
+        if self.waiting is not None:
+            self.launches.append(_whole(self.waiting))
+            self.waiting = None
+        self.launches += launches
+
+    def work(self, variant: str = "") -> Work:
+        """Return the launches as work."""
+        self.put()
+        return super().work(variant)
 
     def placed(self, shape: tuple[int, ...], dtype: DType) -> Placed:
         """Return scratch memory for dense values."""
@@ -141,7 +161,7 @@ class _Plan(Steps):
         elif lies_across or self._is_long(problem):
             self._stages(problem)
         else:
-            self.launches.append(rows_launch(problem))
+            self.put(rows_launch(problem))
 
     @staticmethod
     def _one_pass(problem: Problem) -> bool:
@@ -224,7 +244,14 @@ class _Plan(Steps):
         if is_across(first) or self._is_long(first):
             del self.scratch[-2:]
             return 0
-        self.launches.append(rows_launch(first))
+        beside = problem.many and not exceeds(shape[at], _PIECES)
+        if beside:
+            # The pieces of a row are adjacent, as its cubes read them that join them.
+            strides = [n * shape[at] for n in row_major(job.rows)]
+            strides.insert(at, 1)
+            rooms = [replace(r, view=View(shape, tuple(strides), dtype)) for r in rooms]
+            first = Problem(part, replace(piece, targets=tuple(rooms)), self.info)
+        self.put(rows_launch(first))
         wanted = [n for walk in range(2) for n in found_by(schedule, walk)]
         wanted += numbers_along(schedule)
         both, others = joined(program, found, wanted, known)
@@ -241,12 +268,41 @@ class _Plan(Steps):
             sources=(*rooms, Placed(total.memory, lone), *rest.sources),
             numbers=(float(shape[at]), float(terms), 0.0, *rest.numbers),
         )
-        self.run(both, second)
+        if beside:
+            self._join(Problem(both, second, self.info))
+        else:
+            self.run(both, second)
         known.update(zip(wanted, places, strict=True))
         return 2
 
+    def _join(self, joining: Problem) -> None:
+        """Leave the joining of parts to the next launch, or to one of its own before that."""
+        self.put()
+        self.waiting = joining
+
+    def _applied(
+        self, problem: Problem, known: Mapping[int, Placed], left: Collection[int]
+    ) -> bool:
+        """Add the launch that joins parts and writes along rows; return whether there is one."""
+        if self.waiting is None:
+            return False
+        program, job = problem.program, problem.job
+        pairs = zip(program.results, job.targets, strict=True)
+        wanted = {n: placed for n, placed in pairs if n in left}
+        places = {n: placed for n, placed in known.items() if n not in program.numbers}
+        part, operands = part_of(program, list(wanted), places)
+        given = problem.part(operands, list(wanted.values()), places)
+        made = applied_launch(Problem(part, given, self.info), self.waiting, job.targets)
+        if made is None:
+            return False
+        self.waiting = None
+        self.launches.append(made)
+        return True
+
     def _write(self, problem: Problem, known: Mapping[int, Placed], left: Collection[int]) -> None:
-        """Add the elementwise launches that write results along rows, from known values."""
+        """Add the launches that write results along rows, from known values."""
+        if self._applied(problem, known, left):
+            return
         program, job = problem.program, problem.job
         pairs = zip(program.results, job.targets, strict=True)
         wanted = {n: placed for n, placed in pairs if n in left}
@@ -263,7 +319,7 @@ class _Plan(Steps):
         places: dict[Argument, Argument] = {Input(k): p.memory for k, p in enumerate(sources)}
         places |= {Output(k): p.memory for k, p in enumerate(wanted.values())}
         for one in work.launches:
-            self.launches.append(replace(redirected(one, places), label=job.label))
+            self.put(replace(redirected(one, places), label=job.label))
 
     def _rows(self, problem: Problem) -> None:
         """Add the launches of a pass along rows."""
@@ -275,11 +331,14 @@ class _Plan(Steps):
         each = terms // max(places, 1) * size
         parts, chunk = divided(self.info, rows, rows * terms * size, places, each)
         if parts == 1 or held_team(problem) is not None:
-            self.launches.append(rows_launch(problem))
+            self.put(rows_launch(problem))
             return
         inner, rooms = self._parts(problem, (*job.rows, parts))
-        self.launches.append(rows_launch(inner, parts, chunk))
-        self._joined(problem, job, rooms, len(job.rows))
+        made = continued_launch(inner, self.waiting, parts, chunk) if self.waiting else None
+        if made is not None:
+            self.waiting = None
+        self.put(made or rows_launch(inner, parts, chunk))
+        self._join(self._joining(problem, job, rooms, len(job.rows)))
 
     def _columns(self, problem: Problem) -> None:
         """Add the launches of a pass across rows."""
@@ -289,19 +348,19 @@ class _Plan(Steps):
         terms, columns = found.along.count, found.kept.sizes[-1]
         tile = tile_of(problem)
         if tile.alone:
-            self.launches.append(columns_launch(problem))
+            self.put(columns_launch(problem))
             return
         span = tile.span
         cubes = found.kept.count // columns * -(-columns // span)
         total = found.kept.count * terms * size
         parts, chunk = divided(self.info, cubes, total, terms, min(span, columns) * size)
         if parts == 1:
-            self.launches.append(columns_launch(problem))
+            self.put(columns_launch(problem))
             return
         inner, rooms = self._parts(problem, (parts, *problem.job.rows))
         joined = self._joining(problem, problem.job, rooms, 0)
         one = columns_joined_launch(inner, joined, parts, chunk)
-        self.launches += [one] if one else [columns_launch(inner, parts, chunk), _whole(joined)]
+        self.put(*([one] if one else [columns_launch(inner, parts, chunk), _whole(joined)]))
 
     def _parts(self, problem: Problem, shape: tuple[int, ...]) -> tuple[Problem, list[Placed]]:
         """Return the problem of partial reductions, and the memory for these.
@@ -365,12 +424,8 @@ class _Plan(Steps):
             replace(t, view=View(kept.sizes, s, t.view.dtype, t.view.offset))
             for t, s in zip(job.targets, kept.strides[len(job.sources) :], strict=True)
         ]
-        self._joined(problem, replace(job, targets=tuple(placed)), rooms, axis)
+        self.put(_whole(self._joining(problem, replace(job, targets=tuple(placed)), rooms, axis)))
         return True
-
-    def _joined(self, problem: Problem, job: Job, rooms: Sequence[Placed], axis: int) -> None:
-        """Add the launch that joins partial results; their parts are an axis."""
-        self.launches.append(_whole(self._joining(problem, job, rooms, axis)))
 
     def _joining(self, problem: Problem, job: Job, rooms: Sequence[Placed], axis: int) -> Problem:
         """Return the problem that joins partial results; their parts are an axis."""

@@ -95,7 +95,10 @@ class Vector:
 
 
 class Run:
-    """The state of a unit that computes some rows."""
+    """The state of a unit that computes some rows.
+
+    ``joined``: the values of the program's joined operands, for the only row.
+    """
 
     def __init__(
         self,
@@ -104,6 +107,7 @@ class Run:
         memory: tuple[Sequence[kl.Pointer], Sequence[kl.Pointer], Sequence[kl.Number]],
         over: Rows[kl.Number],
         views: Sequence[Strides[kl.Number]],
+        joined: Sequence[kl.Number] = (),
     ) -> None:
         self.program, self.plan, self.over, self.views = program, plan, over, views
         self.schedule = Schedule(program)
@@ -112,6 +116,7 @@ class Run:
         self.sources = dict(zip(self.memory, memory[0], strict=True))
         self.targets = memory[1]
         self.numbers = dict(zip(program.numbers, memory[2], strict=True))
+        self.numbers |= dict(zip(program.joined, joined, strict=True))
         self.lengths: list[kl.Number] = list(over.lengths)
         # The range of the first axes, and the size of the last axis, for each row.
         self.begin_at: kl.Index = 0

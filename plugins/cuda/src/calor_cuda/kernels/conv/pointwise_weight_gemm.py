@@ -1,18 +1,28 @@
 """Weight gradients of pointwise convolutions as matrix products of the images in place.
 
-Requirements: nothing is copied. A gradient sums over pixels; the images are its parts, which are
-added in a fixed order.
+Requirements: nothing is copied. A gradient sums over pixels, from image to image. If there are few
+tiles, cubes share the pixels of all images, and the last ones add their sums; where cubes may not
+wait for others, the images are parts, which another launch adds. Both add in a fixed order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
+from calor_cuda.kernels.matmul.summed_parts_launch import (
+    COMPUTED,
+    READ,
+    best_parts,
+    cycles_of,
+    room_of,
+    summed_launch,
+)
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
+from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
 from calor_kernel.library.conv.pointwise_gemm import dense
@@ -28,8 +38,6 @@ _LINE, _PIECE, _WHOLE = 16, 256, 4
 # Rows and columns of a tile of parts, and stages; rows of tiles that share their operands.
 _TILES = ((64, 64, 8), (64, 128, 6), (64, 256, 4), (128, 128, 5), (128, 256, 4))
 _BAND = 16
-# Bytes of products that an H200 core computes in a cycle, and bytes it reads from the cache.
-_COMPUTED, _READ = 4096, 40
 
 
 def pointwise_weight_refusal(one: Convolution, request: Request) -> str | None:
@@ -50,6 +58,7 @@ def pointwise_weight_works(one: Convolution, request: Request) -> Iterator[Work 
     count = found.m * found.n
     plans = [TmaPlan(found.a.dtype, float32, *made, True, True, _BAND) for made in _TILES]
     plans = [p for p in plans if p.shared_bytes <= info.shared_bytes and p.units <= info.max_units]
+    yield from _in_one_launch(one, plans)
     for plan in sorted(plans, key=lambda plan: _cycles(found, plan, info)):
         steps = Steps()
         parts = target_of(steps, dtype, found.batches * count)
@@ -64,11 +73,41 @@ def pointwise_weight_works(one: Convolution, request: Request) -> Iterator[Work 
         yield replace(steps.work(), variant=name)
 
 
+def _in_one_launch(one: Convolution, plans: Sequence[TmaPlan]) -> Iterator[Work | Dropped]:
+    """Yield the sums over the pixels of all images whose parts the last cubes add."""
+    info, dtype = one.info, one.seen.a.dtype
+    product = replace(images_of(one.seen, one.rounded), dtype=dtype)
+    sizes = (product.m, product.n, product.k, *product.batch)
+    if not info.has("forward_progress") or any(map(is_size, sizes)):
+        return
+    found = [(replace(p, result=dtype), best_parts(product, p, info)) for p in plans]
+    able = [(p, of) for p, of in found if of is not None]
+    for plan, of in sorted(able, key=lambda made: cycles_of(product, made[0], made[1], info)):
+        steps = Steps()
+        sums = steps.memory(room_of(plan, of))
+        steps.launches.append(summed_launch(product, (Input(1), Input(0)), plan, of, sums, info))
+        name = f"product, boxes {plan.rows}x{plan.columns} in one launch"
+        yield replace(steps.work(), variant=name)
+
+
+def images_of(problem: Correlation, rounded: bool) -> Product:
+    """Return the products of images, whose sum is a weight gradient that has parts."""
+    p = problem
+    _, outputs, channels = p.leads
+    images, size = p.depth, prod(axis.size for axis in p.axes)
+    return Product(
+        (images.size, 1), outputs.size, channels.size, size,
+        Operand((images.b, 0), outputs.b, 1, p.b.offset, p.b.dtype),
+        Operand((images.a, 0), channels.a, 1, p.a.offset, p.a.dtype),
+        float32, rounded,
+    )  # fmt: skip
+
+
 def _cycles(product: Product, plan: TmaPlan, info: DeviceInfo) -> float:
     """Return the clock cycles of a term of the tiles on a core."""
     tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
-    computed = plan.rows * plan.columns / _COMPUTED
-    read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / _READ
+    computed = plan.rows * plan.columns / COMPUTED
+    read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / READ
     return float(-(-tiles // info.cores) * max(computed, read))
 
 

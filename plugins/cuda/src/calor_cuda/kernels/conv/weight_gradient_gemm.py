@@ -14,7 +14,19 @@ from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_cuda.kernels.conv.im2col import SightAxis, unfold_launch
-from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed
+from calor_cuda.kernels.matmul.summed_parts import Summed
+from calor_cuda.kernels.matmul.summed_parts_launch import (
+    COMPUTED,
+    MOVED,
+    READ,
+    STEPS,
+    TILE,
+    cycles_of,
+    room_of,
+    summed,
+    summed_launch,
+)
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
@@ -39,21 +51,22 @@ _ROWS = 256
 # Rows and columns of a tile, and stages; rows of tiles that share their operands.
 _TILES = ((64, 64, 8), (64, 128, 8), (128, 128, 6), (64, 256, 5), (192, 128, 4), (128, 256, 4))
 _BAND = 16
-# For a core of an H200: bytes of products computed in a cycle, and bytes read from the cache; the
-# overhead cycles of a tile, and the bytes of parts moved in a cycle.
-_COMPUTED, _READ, _TILE, _MOVED = 4096, 40, 2500, 10
-# Maximum of parts, minimum of steps of a part, and the number of plans to time.
-_PARTS, _STEPS, _TIMED = 64, 8, 6
+# Maximum of parts, and the number of plans to time.
+_PARTS, _TIMED = 64, 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A plan, the parts of the pixels and the pixels of a part; its estimated cycles."""
+    """A plan, the parts of the pixels and the pixels of a part; its estimated cycles.
+
+    ``summed``: whether the last cubes of the launch add the parts, None for another launch.
+    """
 
     plan: TmaPlan
     parts: int
     share: int
     cycles: float
+    summed: Summed[int] | None = None
 
 
 def weight_product_refusal(one: Convolution, request: Request) -> str | None:
@@ -91,9 +104,10 @@ def _first(problem: Correlation) -> bool:
 def weight_product_works(one: Convolution, request: Request) -> Iterator[Work | Dropped]:
     """Yield the works of a suitable weight gradient, the likeliest first."""
     problem, info = one.seen, one.info
-    best: dict[tuple[int, int], _Made] = {}
+    best: dict[tuple[int, int, bool], _Made] = {}
     for made in sorted(_plans(problem, info), key=lambda made: made.cycles):
-        best.setdefault((made.plan.rows, made.plan.columns), made)
+        key = made.plan.rows, made.plan.columns, made.summed is None
+        best.setdefault(key, made)
     for made in list(best.values())[:_TIMED]:
         work = _work(problem, made, info, one.rounded)
         if isinstance(work, Dropped):
@@ -101,6 +115,8 @@ def weight_product_works(one: Convolution, request: Request) -> Iterator[Work | 
             return
         plan = made.plan
         name = f"product of places, boxes {plan.rows}x{plan.columns} in {made.parts}"
+        if made.summed is not None:
+            name = f"{name}, one launch"
         yield replace(work, variant=name, group=int(not _first(problem)))
 
 
@@ -121,18 +137,31 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
         if plan.shared_bytes > info.shared_bytes or plan.units > info.max_units:
             continue
         tiles = -(-rows // high) * -(-columns // wide)
-        read = (min(high, rows) + min(wide, columns)) / _READ
-        byte = max(high * wide / _COMPUTED, read)
+        read = (min(high, rows) + min(wide, columns)) / READ
+        byte = max(high * wide / COMPUTED, read)
         for parts in range(1, _PARTS + 1):
             share = -(-pixels // (parts * depth)) * depth
-            if parts > 1 and (share < _STEPS * depth or share * (parts - 1) >= pixels):
+            if parts > 1 and (share < STEPS * depth or share * (parts - 1) >= pixels):
                 continue
-            cycles = -(-tiles * parts // info.cores) * (share * item * byte + _TILE)
+            cycles = -(-tiles * parts // info.cores) * (share * item * byte + TILE)
             if parts > 1:
                 moved = 8 * parts * rows * columns
-                cycles += _TILE + moved / (info.cores * _MOVED)
+                cycles += TILE + moved / (info.cores * MOVED)
             made = plan if parts > 1 else replace(plan, result=dtype)
             yield _Made(made, parts, share, cycles)
+            product = _whole(problem, parts * share)
+            of = summed(product, plan, parts, info) if parts > 1 else None
+            if of is not None and info.has("forward_progress"):
+                cycles = cycles_of(product, plan, of, info)
+                yield _Made(replace(plan, result=dtype), parts, share, cycles, of)
+
+
+def _whole(problem: Correlation, room: int, rounded: bool = False) -> Product:
+    """Return the product of both copies, with all pixels of a ``room`` as its K axis."""
+    dtype = problem.a.dtype
+    copy = Operand((0, 0), room, 1, 0, dtype)
+    rows = problem.leads[1].size
+    return Product((1, 1), rows, _columns(problem), room, copy, copy, dtype, rounded)
 
 
 def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) -> Work | Dropped:
@@ -142,16 +171,27 @@ def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) ->
     columns, room = _columns(p), made.parts * made.share
     left, right = (steps.memory(n * room * dtype.itemsize) for n in (outputs.size, columns))
     count = outputs.size * columns
-    target = target_of(steps, dtype, made.parts * count if made.parts > 1 else 0)
-    operands = Operand((0, made.share), room, 1, 0, dtype)
-    product = Product(
-        (1, made.parts), outputs.size, columns, made.share, operands, operands,
-        made.plan.result, rounded and dtype is float32,
-    )  # fmt: skip
-    assert isinstance(target.place, Output | Scratch)
-    launch = boxed(product, (left, right), info, target.place)
-    if isinstance(launch, Dropped):
-        return launch
+    rounded = rounded and dtype is float32
+    if made.summed is None:
+        target = target_of(steps, dtype, made.parts * count if made.parts > 1 else 0)
+        operands = Operand((0, made.share), room, 1, 0, dtype)
+        product = Product(
+            (1, made.parts), outputs.size, columns, made.share, operands, operands,
+            made.plan.result, rounded,
+        )  # fmt: skip
+        assert isinstance(target.place, Output | Scratch)
+        build = boxed(product, (left, right), info, target.place)
+        if isinstance(build, Dropped):
+            return build
+        launch = build(made.plan)
+    else:
+        target = Bound(Output(0), dtype)
+        whole_product = _whole(p, room, rounded)
+        reason = tma_refusal(whole_product, info)
+        if reason is not None:
+            return Dropped("boxes", reason)
+        sums = steps.memory(room_of(made.plan, made.summed))
+        launch = summed_launch(whole_product, (left, right), made.plan, made.summed, sums, info)
     places = (axes[0].terms, axes[1].terms)
     whole = [SightAxis(a.terms, a.b, 0, 1, 0) for a in axes]
     seen = [SightAxis(a.size, a.a, a.start, a.summed, a.result) for a in axes]
@@ -164,7 +204,7 @@ def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) ->
         unfold_launch(
             x, Bound(right, dtype), (images, channels), places, taps, (seen[0], seen[1]), room, info
         ),
-        launch(made.plan),
+        launch,
     ]
     launch_sum(steps, target, dtype, (1, 1, count, count), made.parts, count, info)
     return steps.work()

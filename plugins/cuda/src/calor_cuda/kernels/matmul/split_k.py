@@ -9,6 +9,7 @@ it, and which wait for none. So the launch ends in whatever order cubes are sche
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel import language as kl
@@ -80,9 +81,17 @@ class TileParts:
         return Piece(self.tile, self.part * self.length, self.length, ends)
 
 
+class Waiting(Protocol):
+    """A schedule whose cube ``cube`` leaves sums for another one."""
+
+    cube: kl.Number
+    sums: kl.Pointer
+    flags: kl.Pointer
+
+
 @kl.helper
 def hand_over(
-    schedule: TileParts, sums: kl.Fragment, group: kl.Index, unit: kl.Index, plan: TmaPlan
+    schedule: Waiting, sums: kl.Fragment, group: kl.Index, unit: kl.Index, plan: TmaPlan
 ) -> None:
     """Write a warp group's sums of a tile that another cube ends, and set its flag."""
     at = place_of_sums(schedule.cube, group, unit, plan)

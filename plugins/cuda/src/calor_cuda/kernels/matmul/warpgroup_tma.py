@@ -18,6 +18,7 @@ from calor.dtypes import int64
 from calor_cuda.kernels.matmul.epilogue import End, end_tile
 from calor_cuda.kernels.matmul.register_a import rows_in_registers
 from calor_cuda.kernels.matmul.split_k import TileParts, WholeTiles, hand_over, take_over
+from calor_cuda.kernels.matmul.summed_parts import Summed, SummedParts, add_slice
 from calor_cuda.kernels.matmul.tma_store import write_tile
 from calor_cuda.kernels.matmul.unit_store import write_rows
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
@@ -63,6 +64,7 @@ def matmul_tma(
     sums: kl.InOut | None,
     flags: kl.InOut | None,
     split: kl.Size | None,
+    summed: Summed[kl.Number] | None,
     after: After | None,
     *,
     plan: TmaPlan,
@@ -71,7 +73,8 @@ def matmul_tma(
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
     ``batches``: the products, ``inner`` of them along the inner batch axis. ``sums``,
-    ``flags``, ``split``: the memory of split-K, and the parts of each tile.
+    ``flags``, ``split``: the memory of split-K, and the parts of each tile. ``summed``: parts of
+    the sum over all products, which the last cubes add.
     """
     kl.launch_attributes(cubes_per_core=1)
     m, n, k = sizes.m, sizes.n, sizes.k
@@ -87,7 +90,7 @@ def matmul_tma(
     down, across = (n, m) if plan.transposed else (m, n)
     whole_c = (down, across)
     c_map: TensorMap | None = None
-    if epilogue is None and not plan.by_units:
+    if epilogue is None and not plan.by_units and summed is None:
         c_map = kl.tensor_map(c, (batches, down, across), (c_stride, across, 1), box, c_at)
     a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
     part_size = 64 * plan.part
@@ -124,7 +127,7 @@ def matmul_tma(
                 to = right.at(stage * b_size)
                 fetch(b_map, to, b_from, column, begin, full, stage, plan, False)
 
-            schedule = schedule_of(first, step, tiles, deep, sums, flags, split, plan)
+            schedule = schedule_of(first, step, tiles, deep, sums, flags, split, summed, plan)
             stage, parity = first * 0, first * 0 + 1
             for turn in schedule.turns():
                 piece = schedule.piece(turn)
@@ -134,6 +137,9 @@ def matmul_tma(
                 b_from = (kl.min(outer, of_b.outer - 1), kl.min(within, of_b.inner - 1))
                 for ahead in kl.range(0, piece.length, plan.depth):
                     begin = piece.start + ahead
+                    if isinstance(schedule, SummedParts):
+                        batch, begin = schedule.term(piece.start + kl.quotient(ahead, plan.depth))
+                        a_from = b_from = (batch // inner, batch % inner)
                     stage, parity = ring.load(
                         stage, parity, nbytes, copy, a_from, row, b_from, column, begin
                     )
@@ -142,7 +148,7 @@ def matmul_tma(
         unit = kl.unit_index() % 128
         group = kl.unit_index() // 128 - 1
         top = group * 64
-        schedule = schedule_of(first, step, tiles, deep, sums, flags, split, plan)
+        schedule = schedule_of(first, step, tiles, deep, sums, flags, split, summed, plan)
         stage, parity = first * 0, first * 0
 
         def left_of(stage: kl.Number) -> Callable[[int], LeftFactor]:
@@ -156,7 +162,7 @@ def matmul_tma(
             stage, parity = ring.multiply(
                 made, shape, piece.length, plan.depth, stage, parity, left_of
             )
-            if isinstance(schedule, TileParts) and not piece.ends:
+            if isinstance(schedule, SummedParts | TileParts) and not piece.ends:
                 hand_over(schedule, made, group, unit, plan)
             else:
                 if isinstance(schedule, TileParts):
@@ -169,6 +175,12 @@ def matmul_tma(
                     write_rows(c, (m, n), parts, made, (batch, row, column), group, plan, ends)
                 else:
                     write_tile(c_map, parts, made, (batch, row, column), group, plan)
+        if isinstance(schedule, SummedParts):
+            number = first - schedule.parts
+            if number >= 0:
+                tile = kl.quotient(number, schedule.of.slices)
+                row, column, _ = place_of_tile(tile, whole, down, across, plan)
+                add_slice(schedule, c, (m, n), (number, row, column), group, unit)
         if c_map is not None:
             kl.wait_puts()
 
@@ -181,12 +193,15 @@ def schedule_of(
     sums: kl.Pointer | None,
     flags: kl.Pointer | None,
     split: kl.Number | None,
+    summed: Summed[kl.Number] | None,
     plan: TmaPlan,
-) -> WholeTiles | TileParts:
+) -> WholeTiles | TileParts | SummedParts:
     """Return the schedule of cube ``first`` of ``step``.
 
     Each role computes it anew, so that its numbers occupy no registers across both roles.
     """
+    if sums is not None and flags is not None and summed is not None:
+        return SummedParts(first, summed, sums, flags, plan)
     if sums is not None and flags is not None and split is not None:
         return TileParts(first, deep, plan.depth, sums, flags, split)
     return WholeTiles(first, step, tiles, deep)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from calor.dtypes import int32, uint32
 from calor_cuda.kernels.matmul.split_k_launch import Parts
 from calor_cuda.kernels.matmul.split_k_two_pass import sums_of
+from calor_cuda.kernels.matmul.summed_parts import Summed
 from calor_cuda.kernels.matmul.warpgroup_tma import Products, matmul_tma
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import FOUR, TmaPlan
 from calor_kernel.contract.choices import least
@@ -95,11 +96,16 @@ def boxed(
 
 
 def tma_launch(
-    task: Task, plan: TmaPlan, target: Output | Scratch = _RESULT, parts: Parts | None = None
+    task: Task,
+    plan: TmaPlan,
+    target: Output | Scratch = _RESULT,
+    parts: Parts | None = None,
+    summed: Summed[int] | None = None,
 ) -> Launch:
     """Return the launch of a plan. ``parts``: of each tile, for split-K.
 
-    The memory of exchanged sums is then the last scratch block of the task.
+    ``summed``: parts of the sum over all products, instead. The memory of exchanged sums is then
+    the last scratch block of the task.
     """
     product, info = task.product, task.info
     a, b = product.a, product.b
@@ -121,6 +127,13 @@ def tma_launch(
         sums = Bound(place, sums_of(product.dtype), _NBYTES)
         flags = Bound(Flags(cubes * plan.groups), uint32)
         split = parts.parts
+    batches = product.batches
+    if summed is not None:
+        label = f"{label} in parts of {summed.parts}"
+        work, batches = summed.tiles * summed.parts, 1
+        cubes = work + summed.tiles * summed.slices
+        sums = Bound(Scratch(len(task.scratch) - 1), sums_of(product.dtype), _NBYTES)
+        flags = Bound(Flags((work + summed.tiles) * plan.groups), uint32)
     left, right = (
         Bound(_from(place, operand), operand.dtype, _NBYTES)
         for place, operand in zip(task.places, (a, b), strict=True)
@@ -133,9 +146,10 @@ def tma_launch(
         a=left, b=right, c=result, sizes=sizes,
         a_stride=Multiple(a.free if plan.a_along else a.depth, count),
         b_stride=Multiple(b.free if plan.b_along else b.depth, count),
-        c_stride=Multiple(product.m * product.n, wide), batches=product.batches,
+        c_stride=Multiple(product.m * product.n, wide), batches=batches,
         inner=product.batch[1], of_a=_products(a, product, count),
-        of_b=_products(b, product, count), sums=sums, flags=flags, split=split, plan=plan,
+        of_b=_products(b, product, count), sums=sums, flags=flags, split=split, summed=summed,
+        plan=plan,
         **task.following(wide),
     )  # fmt: skip
 

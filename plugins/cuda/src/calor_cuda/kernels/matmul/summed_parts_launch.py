@@ -1,0 +1,84 @@
+"""Split-K in one launch whose last cubes add the parts: its plans, and how long they take.
+
+Requirements: sizes are numbers, since the parts of symbolic ones would differ for each size. The
+parts depend on the device and the sizes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calor.dtypes import float32
+from calor_cuda.kernels.matmul.summed_parts import WIDE, Summed
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch
+from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
+from calor_cuda.kernels.warpgroup import LINE
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Input, Launch, Scratch
+from calor_kernel.library.matmul.problem import Product
+from calor_kernel.library.matmul.task import Task
+
+# For a core of an H200: bytes of products computed in a cycle, and bytes read from the cache; the
+# overhead cycles of a tile and of adding, and the bytes of parts moved in a cycle.
+COMPUTED, READ, TILE, MOVED = 4096, 40, 2500, 10
+# Cycles in which a unit reads the parts that it reads at the same time, and how many these are.
+_LATENCY, _AHEAD = 1200, 8
+# Minimum of steps of a part.
+STEPS = 8
+
+
+def cycles_of(product: Product, plan: TmaPlan, of: Summed[int], info: DeviceInfo) -> float:
+    """Return the cycles of a product in parts, with their addition."""
+    read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / READ
+    byte = max(plan.rows * plan.columns / COMPUTED, read)
+    moved = 2 * float32.itemsize * of.parts * product.m * product.n / (info.cores * MOVED)
+    waited = -(-of.parts // _AHEAD) * _LATENCY
+    return float(of.length * LINE * byte + TILE + moved + waited)
+
+
+def summed(product: Product, plan: TmaPlan, parts: int, info: DeviceInfo) -> Summed[int] | None:
+    """Return the sum over all products in so many parts; None if it is not cut into those."""
+    tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns)
+    steps = -(-product.k // plan.depth)
+    whole = steps * product.batches
+    length = -(-whole // parts)
+    # A cube for each core at most: those that add are behind all others.
+    if tiles * parts > info.cores or length < STEPS or (parts - 1) * length >= whole:
+        return None
+    slices = max(min(info.cores // tiles, plan.columns // 2 // WIDE), 1)
+    return Summed(tiles, parts, length, steps, whole, slices)
+
+
+def best_parts(product: Product, plan: TmaPlan, info: DeviceInfo) -> Summed[int] | None:
+    """Return the parts that take least; None if cubes cannot wait, or there are enough tiles."""
+    if not info.has("forward_progress"):
+        return None
+    found = [summed(product, plan, parts, info) for parts in range(2, info.cores + 1)]
+    able = [of for of in found if of is not None]
+    return min(able, key=lambda of: cycles_of(product, plan, of, info), default=None)
+
+
+def summed_launch(
+    product: Product,
+    places: tuple[Input | Scratch, Input | Scratch],
+    plan: TmaPlan,
+    of: Summed[int],
+    sums: Scratch,
+    info: DeviceInfo,
+) -> Launch:
+    """Return the launch of the sum over all products, to the result.
+
+    ``sums``: the memory of the parts' sums, of as many bytes as :func:`room_of` tells.
+    """
+    # The launch takes the last block of scratch memory for the sums.
+    task = Task(product, places, info, scratch=(0,) * (sums.number + 1))
+    made = tma_launch(task, plan, summed=of)
+    result = product.m * product.n
+    extra = 2 * of.parts * result * float32.itemsize
+    repeated = (product.batches - 1) * result * product.dtype.itemsize
+    return replace(made, nbytes=made.nbytes + extra - repeated)
+
+
+def room_of(plan: TmaPlan, of: Summed[int]) -> int:
+    """Return the bytes of the parts' sums."""
+    return of.tiles * of.parts * plan.rows * plan.columns * int(float32.itemsize)
