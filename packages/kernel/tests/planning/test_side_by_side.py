@@ -17,7 +17,8 @@ from calor_kernel import language as kl
 from calor_kernel.contract.work import View
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.passes import optimize
-from calor_kernel.ir.passes.beside import Beside
+from calor_kernel.ir.passes.beside import CUBES, Beside
+from calor_kernel.ir.passes.cubes import COUNT, fold_cubes
 from calor_kernel.language import Buffer, Scalar
 from calor_kernel.planning import side_by_side
 from calor_kernel.planning.common_launches import form_of
@@ -87,6 +88,7 @@ JOINED = {
     "columns, by several cubes": (lambda x, y: (x.sum(axis=0), y.sum(axis=0)), WIDE, 1),
     "several cubes along z": (lambda x, y: (x @ x, x @ y, y @ y), DEEP, 1),
     "copies": (lambda x, y: (x.T, y.T), SQUARE, 1),
+    "copies of other sizes": (lambda x, y: (x.T, y[:, :9].T, y[4:].T), SQUARE, 1),
     "one after another": (lambda x, a: x @ a @ a, SQUARE, 0),
     "other sizes": (lambda x, y: (x[:5].sum(axis=0), y.sum(axis=0)), SQUARE, 0),
     "parts of one operand": (lambda x, y: (calor.sin(x[:8]), calor.sin(x[8:])), SQUARE, 1),
@@ -223,6 +225,65 @@ def test_kernels(count, deep, apart):
         z = np.arange(deep)
         want = xs[k if 0 in apart else 0][z] * 100 + z * 10 + deep
         np.testing.assert_array_equal(y.reshape(deep, 3), np.repeat(want[:, None], 3, 1))
+
+
+@kl.kernel
+def note_places(x, y, n):
+    """Write each cube's place and the cubes of all axes, an element of x and a number."""
+    place = kl.cube_position(0)
+    place = place + kl.cube_count(0) * (
+        kl.cube_position(1) + kl.cube_count(1) * kl.cube_position(2)
+    )
+    memory = kl.shared(1, x.dtype)
+    if kl.unit_index() == 0:
+        memory[0] = x[place]
+    kl.barrier()
+    if kl.unit_index() < 8:
+        counts = (kl.cube_count(0) * 10 + kl.cube_count(1)) * 10 + kl.cube_count(2)
+        number = memory[0] * 100_000 + (counts * 10 + n).to(y.dtype)
+        y[place * 8 + kl.unit_index()] = number
+
+
+ALONG = {
+    "one": [(3, 1, 1)],
+    "two": [(3, 1, 1), (2, 1, 1)],
+    "many": [(1, 1, 1), (4, 1, 1), (2, 1, 1)],
+    "of several axes": [(2, 3, 1), (1, 1, 1), (1, 2, 3), (2, 1, 2)],
+}
+
+
+@pytest.mark.parametrize("room", [0, 2])
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("name", ALONG)
+def test_kernels_along(name, folded, room):
+    """Launches of other cubes and numbers; ``room``: for launches that there are not."""
+    cubes, deep = ALONG[name], name == "of several axes"
+    count = len(cubes) + room
+    beside = Beside(count, (0, 1, 2), deep, along=True)
+    signature = [Buffer(int32, writable=False), Buffer(int32), Scalar(calor.int64, 1, True)]
+    built = note_places.build(signature, cube=(8, 1, 1))
+    made = beside.kernel(built)
+    made = verify(optimize(fold_cubes(made) if folded else made))
+    hidden = [CUBES] * beside.hidden + [COUNT] * 3 * folded
+    assert [p.declared for p in made.parameters] == [*beside.spread(signature), *hidden]
+    sizes = [int(np.prod(one)) for one in cubes]
+    xs = [np.arange(n, dtype=np.int32) + 7 * k for k, n in enumerate(sizes)]
+    ys = [np.zeros(n * 8, np.int32) for n in sizes]
+    numbers = list(range(1, len(cubes) + 1))
+    rows = [
+        xs,
+        ys,
+        numbers,
+        list(np.cumsum(sizes)),
+        *(list(n) for n in [*zip(*cubes, strict=True)][: 2 * deep]),
+    ]
+    given = [value for row in rows for value in row + [row[-1]] * room]
+    total = sum(sizes)
+    grid = (-(-total // 2), 2, 1) if folded else (total, 1, 1)
+    run_on_lanes(made, grid, given + [total, 1, 1] * folded)
+    for k, (x, y, (a, b, c)) in enumerate(zip(xs, ys, cubes, strict=True)):
+        want = x * 100_000 + ((a * 10 + b) * 10 + c) * 10 + k + 1
+        np.testing.assert_array_equal(y.reshape(-1, 8), np.repeat(want[:, None], 8, 1))
 
 
 def test_kernels_with_tensor_maps_are_refused():

@@ -21,7 +21,7 @@ from calor_kernel.planning.values import Piece, Task
 
 # Arenas from so many bytes on are packed, if a share of them is gaps.
 _LARGE: Final = 4 << 20
-_SHARE: Final = 128
+_SHARE: Final = 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 Requirements: each result is computed as by a launch of its own, bit for bit. Operands that all
 launches share are passed once. The other buffers are as many as the arguments of a launch allow.
+Copies by one kernel have one form whatever their sizes, since those of weights are many and small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
+from math import prod
 from typing import Any, Final, NamedTuple
 
 from calor.graph.attributes import exact
@@ -24,7 +27,7 @@ from calor_kernel.contract.work import (
     Status,
     Work,
 )
-from calor_kernel.ir.passes.beside import Beside
+from calor_kernel.ir.passes.beside import CUBES, Beside
 from calor_kernel.planning.values import Draft, Task
 
 # Arguments that a recording may add to those of a launch.
@@ -40,7 +43,7 @@ def form_of(work: Work, info: DeviceInfo) -> Any:
     """Return what is equal in works that may be one, None for a work that is left alone."""
     if work.failures or not work.launches:
         return None
-    forms = []
+    forms, any_size = [], only_copies(work)
     for launch in work.launches:
         if launch.alone or launch.build.beside or launch.nbytes > _LARGE:
             return None
@@ -51,13 +54,23 @@ def form_of(work: Work, info: DeviceInfo) -> Any:
                 return None
             memories += isinstance(argument, _MEMORY | Flags)
             # Which operand it is may differ, and is that of each work.
-            pattern.append(type(argument) if isinstance(argument, _MEMORY) else argument)
+            free = any_size or isinstance(argument, _MEMORY)
+            pattern.append(type(argument) if free else argument)
         if len(pattern) + memories + _HIDDEN > info.arguments:
             return None
         build, given = launch.build, exact(tuple(pattern))
-        said = build, exact(build.keywords), launch.cubes, given, launch.nbytes, launch.flops
-        forms.append(said)
+        sizes = () if any_size else (launch.cubes, launch.nbytes, launch.flops)
+        forms.append((build, exact(build.keywords), given, *sizes))
     return tuple(forms), work.scratch
+
+
+def only_copies(work: Work) -> bool:
+    """Return whether a work is one launch that only moves data from its operands to its results."""
+    if len(work.launches) != 1 or work.scratch:
+        return False
+    (launch,) = work.launches
+    plain = all(isinstance(a, Input | Output | int | float) for a in launch.arguments)
+    return plain and not launch.flops and not launch.alone
 
 
 class _Member(NamedTuple):
@@ -133,50 +146,69 @@ def _one(tasks: Sequence[Task], works: Sequence[Work], info: DeviceInfo) -> tupl
 def _launches(members: Sequence[_Member], order: int, info: DeviceInfo) -> Iterator[Launch]:
     """Yield the launches of one order of all members, in as few as their arguments allow."""
     first = members[0].work.launches[order]
+    every = [m.work.launches[order] for m in members]
     apart = tuple(
         k
         for k, argument in enumerate(first.arguments)
-        if isinstance(argument, _MEMORY | Flags)
-        and len({m.memory(m.work.launches[order].arguments[k]) for m in members}) > 1
+        if len({_told(m, la.arguments[k]) for m, la in zip(members, every, strict=True)}) > 1
     )
+    along = any(la.cubes != first.cubes for la in every) or any(
+        not isinstance(first.arguments[k], _MEMORY | Flags) for k in apart
+    )
+    # Hidden parameters of launches along x: where each ends, and its cubes along two axes.
+    deep = any(la.cubes[1:] != (1, 1) for la in every) if along else first.cubes[2] > 1
+    hidden = (3 if deep else 1) if along else 0
     shared = len(first.arguments) - len(apart) + _HIDDEN
-    most = (info.arguments - shared) // max(len(apart), 1)
+    most = max((info.arguments - shared) // max(len(apart) + hidden, 1), 1)
     pieces = -(-len(members) // most)
     size = -(-len(members) // pieces)
     for start in range(0, len(members), size):
-        held = members[start : start + size]
-        launches = [m.work.launches[order] for m in held]
+        held, launches = members[start : start + size], every[start : start + size]
         given = [[m.own(a) for a in la.arguments] for m, la in zip(held, launches, strict=True)]
         if len(held) == 1:
             yield replace(launches[0], arguments=tuple(given[0]), copies=None, prepares=False)
             continue
-        x, y, z = first.cubes
         # So few kernels are compiled. Cubes beyond the last launch are not started.
-        room = min(1 << (len(held) - 1).bit_length(), most) if z == 1 else len(held)
+        room = min(1 << (len(held) - 1).bit_length(), most) if along or not deep else len(held)
+        beside = Beside(room, apart, deep, along)
+        cubes = [la.cubes for la in launches] + [launches[-1].cubes] * (room - len(held))
         given += [given[-1]] * (room - len(held))
-        beside = Beside(room, apart, z > 1)
-        arguments = tuple(
+        arguments = [
             one
             for k, argument in enumerate(given[0])
             for one in ([g[k] for g in given] if k in apart else [argument])
-        )
+        ]
+        x, y, z = first.cubes
+        grid = x, y, z * len(held)
+        if along:
+            ends = [*accumulate(prod(la.cubes) for la in launches)]
+            grid = ends[-1], 1, 1
+            arguments += ends + [ends[-1]] * (room - len(held))
+            arguments += [one[axis] for axis in range(hidden - 1) for one in cubes]
         yield replace(
             first,
             build=_build(first.build, beside),
-            cubes=(x, y, z * len(held)),
-            arguments=arguments,
-            flops=first.flops * len(held),
-            nbytes=first.nbytes * len(held),
+            cubes=grid,
+            arguments=tuple(arguments),
+            flops=sum(la.flops for la in launches),
+            nbytes=sum(la.nbytes for la in launches),
             label=f"{first.label} x {len(held)}",
             copies=None,
             prepares=False,
         )
 
 
+def _told(member: _Member, argument: Argument) -> Any:
+    """Return what tells an argument of a member: its memory, or an exact number."""
+    known = isinstance(argument, _MEMORY | Flags)
+    return member.memory(argument) if known else exact((argument,))
+
+
 def _build(one: Build, beside: Beside) -> Build:
     """Return the build of launches side by side, the same object each time."""
     known = _BUILDS.get((id(one), beside))
     if known is None:
-        made = replace(one, signature=beside.spread(one.signature), beside=beside)
+        signature = (*beside.spread(one.signature), *(CUBES for _ in range(beside.hidden)))
+        made = replace(one, signature=signature, beside=beside)
         known = remember(_BUILDS, (id(one), beside), (one, made))
     return known[1]

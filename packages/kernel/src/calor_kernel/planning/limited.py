@@ -25,6 +25,7 @@ from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.recording import Recorder
 from calor_kernel.planning.rematerialise import Fitted, Step, fit
+from calor_kernel.planning.shared_copies import shared_copies
 from calor_kernel.planning.side_by_side import side_by_side
 from calor_kernel.planning.values import Draft
 
@@ -46,7 +47,8 @@ def compile_within(
     draft = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic).draft()
     works = engine.tuner.choose_all(draft.tasks)
     # Work side by side has fewer launches, and may need more memory.
-    joined = side_by_side(draft, works, engine.device.info)
+    info = engine.device.info
+    joined = side_by_side(*shared_copies(draft, works, info), info)
     for one, chosen in (joined, (draft, works))[joined[0] is draft :]:
         found, nbytes = _fitted(engine, one, chosen, limit, in_place)
         if nbytes <= limit:

@@ -47,6 +47,7 @@ def pack(spans: Sequence[Span]) -> tuple[list[int], int]:
     """
     orders = (
         sorted(range(len(spans)), key=lambda i: -spans[i].nbytes),
+        sorted(range(len(spans)), key=lambda i: (-spans[i].nbytes, -_length(spans[i]))),
         sorted(range(len(spans)), key=lambda i: -spans[i].nbytes * _length(spans[i])),
     )
     return min((_placed(spans, order) for order in orders), key=lambda made: made[1])

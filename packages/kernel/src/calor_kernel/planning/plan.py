@@ -39,6 +39,7 @@ from calor_kernel.planning.recording import (
     Targets,
     behind,
 )
+from calor_kernel.planning.shared_copies import shared_copies
 from calor_kernel.planning.side_by_side import side_by_side
 from calor_kernel.planning.structure import getter
 from calor_kernel.planning.values import Depends, Draft, HostBlock
@@ -139,8 +140,8 @@ class Keeping(Protocol):
 class Plan:
     """The executable of a graph without control flow.
 
-    ``works``: the work of each task; by default those that the tuner chooses, with equal work side
-    by side.
+    ``works``: the work of each task; by default those that the tuner chooses, with equal copies
+    made once and equal work side by side.
     :func:`calor_kernel.planning.replanning.plan_anew` sets ``keeper`` and ``short``. ``again``: the
     ops that run once more because of a memory limit.
     """
@@ -150,7 +151,8 @@ class Plan:
     def __init__(self, engine: Engine, draft: Draft, works: Sequence[Work] | None = None) -> None:
         if works is None:
             chosen = engine.tuner.choose_all(draft.tasks)
-            draft, works = side_by_side(draft, chosen, engine.device.info)
+            info = engine.device.info
+            draft, works = side_by_side(*shared_copies(draft, chosen, info), info)
         self.begin(engine, draft, draft.graph, works)
         self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
         self.graph: Graph = draft.graph

@@ -4,7 +4,8 @@ Requirements: each result is computed as by a launch of its own, bit for bit. Ta
 do not depend on each other are one task, as soon as the operands of all are there. Values that wait
 for others, or are there before they are needed, are limited in size. Failures and cached
 preparations belong to one op, so tasks that have such are left alone, and so are updates of state,
-which come last. This is done for known sizes; plans of symbolic sizes launch each task by itself.
+which come last. Copies of operands wait only while other memory is in use no more than at the
+peak. This is done for known sizes; plans of symbolic sizes launch each task by itself.
 
 CALOR_BESIDE=0 launches everything by itself, to find out what this gains.
 """
@@ -19,9 +20,10 @@ from typing import Any, Final
 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Work
-from calor_kernel.planning.arena import lay_out
+from calor_kernel.planning.arena import lay_out, lives
 from calor_kernel.planning.common_launches import form_of, merged
 from calor_kernel.planning.preparations import preparations
+from calor_kernel.planning.shared_copies import OPERAND_COPY
 from calor_kernel.planning.values import Draft, Piece, Task
 
 # Devices with cubes of fewer units start a launch in less time than they need to find its buffers.
@@ -89,6 +91,9 @@ class _Search:
     info: DeviceInfo
     waiting: int
     of: list[_Group] = field(default_factory=list)
+    # The bytes in use at each task, and the most of them.
+    live: list[int] = field(default_factory=list)
+    peak: int = 0
     last: dict[Piece, int] = field(default_factory=dict)
     first: dict[Piece, int] = field(default_factory=dict)
 
@@ -101,6 +106,10 @@ class _Search:
                 self.first.setdefault(value.piece, number)
             maker.update(dict.fromkeys(task.outputs, number))
         kept = frozenset(self.draft.outputs)
+        # Of results that are written to state, the operands of the update wait in the arena.
+        found = lives(self.draft.tasks, self.works, ())
+        self.live = found.live(len(self.draft.tasks))
+        self.peak = max(self.live, default=0)
         forms: dict[Any, list[_Group]] = {}
         known: dict[int, Any] = {}
         for number, (task, work) in enumerate(zip(self.draft.tasks, self.works, strict=True)):
@@ -141,7 +150,13 @@ class _Search:
         own = self.of[number]
         if len(group.tasks) >= _MOST or own.above & group.bits:
             return False
-        return self._cost(group, own) <= self.waiting
+        if self._cost(group, own) > self.waiting:
+            return False
+        if self.draft.tasks[number].op != OPERAND_COPY:
+            return True
+        early = self.live[group.start : number]
+        fits = not early or max(early) + self._made(number) <= self.peak
+        return own.ready <= group.start and fits
 
     def _cost(self, group: _Group, own: _Group) -> int:
         """Return the bytes that wait, or are there early, if two groups are one."""
@@ -162,9 +177,15 @@ class _Search:
             found |= {p: n for p, n in made.items() if self.first.get(p, start) < start}
         return sum(found.values())
 
+    def _made(self, number: int) -> int:
+        """Return the bytes of a task's results."""
+        return sum(p.nbytes for p in self.draft.tasks[number].outputs)
+
     def _join(self, group: _Group, number: int) -> None:
         """Make a task, on which none depends yet, a part of a group."""
         own = self.of[number]
+        for place in range(group.start, number):
+            self.live[place] += self._made(number)
         group.tasks.append(number)
         before, group.bits = group.bits, group.bits | own.bits
         group.above |= own.above
