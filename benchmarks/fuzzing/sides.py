@@ -175,10 +175,24 @@ class Torch(Side):
         self.on_gpu = not self.on_host and torch.cuda.is_available()
         where = "cuda" if self.on_gpu else "cpu"
         self.sets = [self._tensors(group, where, DTYPES[sample.dtype]) for group in range(groups)]
+        # The gradients that are views: of a number for many places, of the cotangent.
+        self.views: tuple[int, ...] = ()
         begin = perf_counter()
         self.first = self.call(self.sets[0])
         self.wait()
         self.first_s = perf_counter() - begin
+        if sample.gradient:
+            self.views = self._views(self.first[1:], self.sets[0][-1])
+
+    def _views(self, gradients: Sequence[Any], cotangent: Any) -> tuple[int, ...]:
+        """Return which gradients have no memory of their own."""
+        taken, found = {cotangent.data_ptr()}, []
+        for number, x in enumerate(gradients):
+            spread = any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride(), strict=True))
+            if spread or x.data_ptr() in taken:
+                found.append(number)
+            taken.add(x.data_ptr())
+        return tuple(found)
 
     def _tensors(self, group: int, where: str, dtype: str) -> list[Any]:
         operands = wanted(self.work, self.sample.gradient)
@@ -211,7 +225,11 @@ class Torch(Side):
         ]
         made = self.work.theirs(*leaves)
         floats = [t for t in leaves if t.requires_grad]
-        return [made.detach(), *self.torch.autograd.grad(made, floats, cotangent.to(made.dtype))]
+        gradients = list(self.torch.autograd.grad(made, floats, cotangent.to(made.dtype)))
+        # As `backward` does where it makes them a parameter's `grad`.
+        for number in self.views:
+            gradients[number] = gradients[number].clone(memory_format=self.torch.contiguous_format)
+        return [made.detach(), *gradients]
 
     def results(self) -> list[Array]:
         """Return the results of the first call."""

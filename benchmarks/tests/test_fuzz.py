@@ -45,6 +45,30 @@ def test_families_have_their_share_in_every_stretch() -> None:
             assert abs(counted[name] - 200 * family.weight / total) <= 1.01
 
 
+# What models do: a family, a parameter, and values that a run of some hours must meet.
+MET = [
+    ("update", "form", {"adam", "clip", "ema"}),
+    ("row_norm", "kind", {"residual", "rms_residual"}),
+    ("rotary", "form", {"halves", "pairs"}),
+    ("gather", "form", {"add", "nodes", "one_hot", "one_hot_product"}),
+    ("windows", "form", {"apart", "together"}),
+    ("pixels", "form", {"shuffle", "unshuffle", "depth_to_space", "patches"}),
+    ("mask", "form", {"causal", "padding", "lower", "upper"}),
+    ("recurrent", "cell", {"lstm", "gru", "rnn"}),
+    ("running", "axis", {0, 1, 2, 3}),
+    ("ordering", "form", {"sort", "sort_columns", "topk", "top_p"}),
+    ("einsum", "form", {"bthd,dr,re->bthe", "btd,de,bse->bts", "btd,bsd,bse->bte"}),
+    ("product", "k", {3, 4}),
+    ("resize", "mode", {"nearest", "bilinear"}),
+]
+
+
+@pytest.mark.parametrize(("family", "parameter", "values"), MET)
+def test_what_models_do_is_drawn(family: str, parameter: str, values: set[Any]) -> None:
+    seen = {drawn.parameters[parameter] for drawn in islice(draw(5, [family]), 200)}
+    assert values <= seen
+
+
 def test_an_unknown_family_is_named() -> None:
     with pytest.raises(ValueError, match="no family 'linaer'; there are: linear"):
         next(draw(0, ["linaer"]))
@@ -214,3 +238,23 @@ def test_a_dtype_that_a_device_has_not_becomes_its_first() -> None:
     drawn = Sample("linear", "f16", False, {})
     assert drawn.with_dtypes(("f32", "bf16")).dtype == "f32"
     assert drawn.with_dtypes(("f32", "f16")).dtype == "f16"
+
+
+@pytest.mark.parametrize(
+    ("line", "views"),
+    [
+        ("reduction f32 gradient form=sum shape=8x6 axes=0x1 layout=plain", (0,)),
+        ("elementwise f32 gradient shape=3x5 form=add broadcast=same", (0, 1)),
+        ("elementwise f32 gradient shape=3x5 form=multiply broadcast=same", ()),
+    ],
+)
+def test_gradients_without_memory_of_their_own_are_copied(line: str, views: Any) -> None:
+    pytest.importorskip("torch")
+    from fuzzing.sides import Torch
+
+    drawn = sample_of(line)
+    side = Torch("cpu", drawn, work_of(drawn), 1)
+    assert side.views == views
+    results = [*side.call(side.sets[0]), side.sets[0][-1]]
+    assert len({x.data_ptr() for x in results}) == len(results)
+    assert all(x.is_contiguous() for x in results)

@@ -6,11 +6,13 @@ from fuzzing.families import (
     convolution,
     elementwise,
     indexing,
+    layouts,
     linear,
     moving,
     norms,
     ordering,
     pooling,
+    recurrent,
     reductions,
     rows,
     updates,
@@ -18,7 +20,7 @@ from fuzzing.families import (
 
 _MODULES = (
     linear, attention, convolution, norms, elementwise, moving, rows, indexing, reductions, pooling,
-    updates, ordering,
+    updates, ordering, layouts, recurrent,
 )  # fmt: skip
 FAMILIES: dict[str, Family] = {
     family.name: family for module in _MODULES for family in module.FAMILIES

@@ -50,18 +50,23 @@ def _embedding(p: Parameters) -> Work:
 
 
 def _draw_gather(random: Random) -> Parameters:
-    form = one(random, {"rows": 3, "columns": 2, "along": 3, "add": 4, "nodes": 3, "one_hot": 2})
+    form = one(random, {"rows": 3, "columns": 2, "along": 3, "add": 4, "nodes": 3, "one_hot": 2,
+                        "one_hot_product": 1})  # fmt: skip
     nodes = one(random, {1000: 1, 2708: 1, 10_000: 2, 100_000: 1})
     return {
         "form": form,
-        "rows": one(random, {128: 1, 512: 1, 1000: 1, 4096: 1}) if form == "one_hot" else nodes,
+        "rows": one(random, {128: 1, 512: 1, 1000: 1, 4096: 1}) if "one_hot" in form else nodes,
         "width": one(random, {1: 1, 16: 1, 64: 2, 128: 2, 256: 1, 1433: 0.3}),
         "picks": one(random, {1: 0.5, 100: 1, 1000: 1, 10_556: 1, 100_000: 1}),
     }
 
 
 def _gather(p: Parameters) -> Work:
-    """Return a gather or scatter; nodes: messages along edges, summed by their targets."""
+    """Return a gather or scatter.
+
+    nodes: messages along edges, summed by their targets; one_hot_product: of one-hot rows of 64
+    classes and a table, as experts are chosen.
+    """
     form, rows, width, picks = sizes(p, "form", "rows", "width", "picks")
     table, index = Operand((rows, width), read=picks * width), Operand((picks,), "index", rows)
     if form == "one_hot":
@@ -71,6 +76,13 @@ def _gather(p: Parameters) -> Work:
             lambda i, x: calor_nn().one_hot(i, classes).astype(x.dtype) * x,
             lambda i, x: torch_nn().one_hot(i, classes).to(x.dtype) * x,
             (rows, classes),
+        )  # fmt: skip
+    if form == "one_hot_product":
+        return Work(
+            (Operand((rows,), "index", 64), Operand((64, width))),
+            lambda i, x: calor_nn().one_hot(i, 64).astype(x.dtype) @ x,
+            lambda i, x: torch_nn().one_hot(i, 64).to(x.dtype) @ x,
+            (rows, width), flops=128.0 * rows * width, depth=max(64, rows // 64),
         )  # fmt: skip
     if form in ("rows", "columns"):
         axis = 0 if form == "rows" else 1

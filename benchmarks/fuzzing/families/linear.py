@@ -1,5 +1,6 @@
 """Linear layers as networks have them, and batched products of matrices."""
 
+from collections.abc import Mapping
 from math import prod
 from random import Random
 from typing import Any
@@ -78,7 +79,8 @@ def _linear(p: Parameters) -> Work:
 
 
 def _draw_product(random: Random) -> Parameters:
-    kind = one(random, {"scores": 3, "values": 3, "square": 2, "batch": 2, "shared": 1, "outer": 1})
+    kind = one(random, {"scores": 3, "values": 3, "square": 2, "batch": 2, "shared": 1, "outer": 1,
+                        "small": 1})  # fmt: skip
     heads, width = (
         one(random, {4: 1, 8: 2, 12: 4, 16: 2, 32: 1}),
         one(random, {32: 1, 64: 6, 80: 1, 96: 1, 128: 3}),
@@ -95,6 +97,11 @@ def _draw_product(random: Random) -> Parameters:
             one(random, {100: 1, 256: 2, 500: 1, 512: 2, 1000: 1, 1024: 3, 2048: 2, 4096: 1}),
         )
         k = n = m
+    elif kind == "small":
+        # Poses, rotations and covariances.
+        batch = (one(random, {1: 1, 100: 1, 1000: 2, 4096: 1, 10_000: 2}),)
+        m, k = (one(random, {2: 1, 3: 3, 4: 4, 6: 1, 8: 1, 16: 1}) for _ in range(2))
+        n = one(random, {1: 1, k: 3})
     else:
         m, k, n = (one(random, {**WIDTHS, 7: 1, 33: 1}) for _ in range(3))
         k = one(random, {1: 1, 3: 1}) if kind == "outer" else k
@@ -133,25 +140,47 @@ def _draw_einsum(random: Random) -> Parameters:
         "tokens": one(random, TOKENS),
         "heads": one(random, {4: 1, 8: 2, 12: 3, 16: 1}),
         "width": one(random, {32: 1, 64: 4, 128: 2}),
-        "form": one(random, {"bthd,bshd->bhts": 2, "bhts,bshd->bthd": 2, "bthd,hde->bte": 1}),
+        "form": one(
+            random,
+            {
+                "bthd,bshd->bhts": 2,
+                "bhts,bshd->bthd": 2,
+                "bthd,hde->bte": 1,
+                "bthd,dr,re->bthe": 1,
+                "btd,de,bse->bts": 1,
+                "btd,bsd,bse->bte": 1,
+            },
+        ),
     }
 
 
 def _einsum(p: Parameters) -> Work:
     form = str(p["form"])
     known = dict(zip("bthde", sizes(p, "batch", "tokens", "heads", "width", "width"), strict=True))
-    known["s"] = known["t"]
-    known["e"] = known["h"] * known["d"]
+    known["s"], known["r"] = known["t"], 16
+    known["e"] = known["h"] * known["d"] if "hde" in form else known["d"]
     given, made = form.split("->")
     shapes = [tuple(known[letter] for letter in one_) for one_ in given.split(",")]
     result = tuple(known[letter] for letter in made)
-    every = prod(known[letter] for letter in set(form) - set(",->"))
+    flops, depth = _contracted(given.split(","), made, known)
     return Work(
         tuple(map(Operand, shapes)),
-        lambda x, y: library("calor").einsum(form, x, y),
-        lambda x, y: library("torch").einsum(form, x, y),
-        result, flops=2.0 * every, depth=every // prod(result),
+        lambda *x: library("calor").einsum(form, *x),
+        lambda *x: library("torch").einsum(form, *x),
+        result, flops=flops, depth=depth,
     )  # fmt: skip
+
+
+def _contracted(given: list[str], made: str, known: Mapping[str, int]) -> tuple[float, int]:
+    """Return the flops and the terms of products from left to right."""
+    flops, depth, left = 0.0, 1, given[0]
+    for number, right in enumerate(given[1:], 2):
+        both = set(left) | set(right)
+        kept = set(made).union(*given[number:])
+        flops += 2.0 * prod(known[letter] for letter in both)
+        depth *= prod(known[letter] for letter in both - kept)
+        left = "".join(both & kept)
+    return flops, depth
 
 
 FAMILIES = (

@@ -13,7 +13,7 @@ _EPS = 1e-5
 
 def _draw_rows(random: Random) -> Parameters:
     return {
-        "kind": one(random, {"layer": 6, "rms": 3, "residual": 2}),
+        "kind": one(random, {"layer": 6, "rms": 3, "residual": 2, "rms_residual": 2}),
         "rows": rows_of(random),
         "width": one(random, WIDTHS),
         "affine": chance(random, 0.9),
@@ -21,17 +21,18 @@ def _draw_rows(random: Random) -> Parameters:
 
 
 def _row_norm(p: Parameters) -> Work:
-    """Return a norm of rows; residual: layer norm of a sum, which is a result as well."""
+    """Return a norm of rows; residual: of a sum."""
     kind, rows, width = p["kind"], p["rows"], int(p["width"])  # type: ignore[arg-type]
     shape = (*rows, width)  # type: ignore[misc]
-    scales = [Operand((width,), weight=True)] * (2 if kind != "rms" else 1) * bool(p["affine"])
-    operands = [Operand(shape)] * (2 if kind == "residual" else 1) + scales
+    rms, residual = "rms" in str(kind), "residual" in str(kind)
+    scales = [Operand((width,), weight=True)] * (1 if rms else 2) * bool(p["affine"])
+    operands = [Operand(shape)] * (1 + residual) + scales
 
     def layer(nn: Any) -> Any:
         def applied(x: Any, *rest: Any) -> Any:
-            if kind == "residual":
+            if residual:
                 x, rest = x + rest[0], rest[1:]
-            if kind == "rms":
+            if rms:
                 return nn().rms_norm(x, (width,), *rest, eps=_EPS)
             return nn().layer_norm(x, (width,), *rest, eps=_EPS)
 

@@ -7,7 +7,15 @@ from typing import Any
 from fuzzing.cases import Family, Operand, Parameters, Work
 from fuzzing.families._common import VOCABULARIES, library, one, sizes
 
-_FORMS = {"cumsum": 4, "topk": 4, "sort": 2, "argmax": 3, "top_p": 2, "cumsum_columns": 1}
+_FORMS = {
+    "cumsum": 4,
+    "topk": 4,
+    "sort": 2,
+    "argmax": 3,
+    "top_p": 2,
+    "cumsum_columns": 1,
+    "sort_columns": 1,
+}
 
 
 def _draw(random: Random) -> Parameters:
@@ -34,6 +42,7 @@ def _ordering(p: Parameters) -> Work:
             "cumsum_columns": lambda: calor.cumulative_sum(x, axis=0),
             "topk": lambda: calor.topk(x, k)[0],
             "sort": lambda: calor.sort(x, axis=-1, descending=True),
+            "sort_columns": lambda: calor.sort(x, axis=0),
             "argmax": lambda: calor.argmax(x, axis=-1),
             "top_p": lambda: calor.cumulative_sum(
                 calor.softmax(calor.sort(x, axis=-1, descending=True), axis=-1), axis=-1
@@ -47,6 +56,7 @@ def _ordering(p: Parameters) -> Work:
             "cumsum_columns": lambda: torch.cumsum(x, 0),
             "topk": lambda: torch.topk(x, k).values,
             "sort": lambda: torch.sort(x, dim=-1, descending=True).values,
+            "sort_columns": lambda: torch.sort(x, dim=0).values,
             "argmax": lambda: torch.argmax(x, dim=-1),
             "top_p": lambda: torch.cumsum(
                 torch.softmax(torch.sort(x, dim=-1, descending=True).values, -1), -1

@@ -15,8 +15,10 @@ from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, stretched
 from calor.functions.reductions import cumulative_sum
 from calor.functions.searching import searchsorted
+from calor.local import local
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather
+from calor.ops.movement import concat, slice_
 from calor.ops.sources import iota
 from calor.tensor.tensor import Operand, Tensor
 from calor.tensor.values import Handle
@@ -33,7 +35,7 @@ def roll(  # numpydoc ignore=RS01
         Any shape and dtype.
     shift : int or tuple of int
         By how many positions, to higher indices if positive; one number for all axes or one for
-        each. It is an input of the plan.
+        each. It is an input of the plan, and a constant of a trace of `calor.jit`.
     axis : int or tuple of int, optional
         The axes to shift along. By default the flattened elements are shifted.
 
@@ -79,11 +81,26 @@ def roll(  # numpydoc ignore=RS01
 
 def _rolled(x: Tensor, shift: int, axis: int) -> Tensor:
     size = x.shape[axis]
-    if size < 2:
+    if size < 2 or shift % size == 0:
         return x
+    if local.jit:
+        # A number is a constant of the trace: two parts change places, and their gradients too.
+        return concat(*_halves(x, size - shift % size, axis), axis=axis)  # type: ignore[no-any-return]
     places = pair(e.remainder, pair(e.sub, _count(size, x), shift % size), size)
     made: Tensor = gather(x, places, axis=axis)
     return made
+
+
+def _halves(x: Tensor, cut: int, axis: int) -> tuple[Tensor, Tensor]:
+    """Return the part of a tensor from a cut along an axis on, and the part before."""
+
+    def part(start: int, stop: int) -> Tensor:
+        starts, stops = [0] * x.ndim, list(x.shape)
+        starts[axis], stops[axis] = start, stop
+        made: Tensor = slice_(x, starts=tuple(starts), stops=tuple(stops), steps=(1,) * x.ndim)
+        return made
+
+    return part(cut, x.shape[axis]), part(0, cut)
 
 
 def _count(size: int, like: Tensor) -> Tensor:

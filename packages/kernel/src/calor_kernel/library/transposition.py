@@ -3,8 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
+from typing import Final
 
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.info import DeviceInfo
+
+SHORT: Final = 5  # rows and columns from which squares pay, where lanes are masked
+_LONG: Final = 8  # where they are not, so that the elements of a part are copied one by one
+_MOST: Final = 16
+_PARTLY: Final = 1.25  # the cost of a square of which a part exists
+
+
+def masks(info: DeviceInfo, itemsize: int) -> bool:
+    """Return whether loads and stores of a cube of one unit mask lanes of this size at no cost.
+
+    Vectors of 64 bytes have masks of their own, those of 32 bytes have masks of words.
+    """
+    return info.vector_bytes >= 64 or (info.vector_bytes >= 32 and itemsize >= 4)
+
+
+def shortest(info: DeviceInfo, itemsize: int) -> int:
+    """Return the rows and columns from which squares pay."""
+    return SHORT if masks(info, itemsize) else _LONG
+
+
+def side_of(rows: int, columns: int, most: int) -> int:
+    """Return the best side of squares that cover rows and columns, at most ``most``.
+
+    >>> side_of(7, 7, 16), side_of(28, 28, 16), side_of(8, 32, 16), side_of(3, 224, 16)
+    (8, 16, 8, 4)
+    """
+    sides = [side for side in (4, 8, _MOST) if side <= most] or [most]
+    return min(sides, key=lambda side: _cost(hinted(rows), hinted(columns), side))
+
+
+def _cost(rows: int, columns: int, side: int) -> float:
+    squares = -(-rows // side) * -(-columns // side)
+    partly = _PARTLY if rows % side or columns % side else 1.0
+    return squares * partly * side * (2 + log2(side))
 
 
 def transpose(rows: Sequence[kl.Number], largest_first: bool = False) -> list[kl.Number]:
@@ -22,3 +60,28 @@ def transpose(rows: Sequence[kl.Number], largest_first: bool = False) -> list[kl
             high = [width + n if n & step else n + step for n in range(width)]
             made[i], made[i | step] = kl.shuffle(a, low, b), kl.shuffle(a, high, b)
     return made
+
+
+def partial_square(
+    source: kl.Pointer,
+    place: kl.Number,
+    stride: kl.Number,
+    rows: kl.Number,
+    columns: kl.Number,
+    width: int,
+) -> list[kl.Number]:
+    """Return the rows of a square in memory by columns, of which only a part exists.
+
+    ``stride``: between columns. Lanes beyond the columns are zeros, and so are vectors beyond the
+    rows.
+    """
+    taken = []
+    for c in range(width):
+        rest = kl.select(columns > c, rows, 0)
+        taken.append(source.load(place + c * stride, width, mask=lanes_below(rest, width)))
+    return transpose(taken)
+
+
+def lanes_below(count: kl.Number, width: int) -> kl.Number:
+    """Return which of the lanes are among the first ``count``."""
+    return kl.constant(tuple(range(width)), count.dtype) < count

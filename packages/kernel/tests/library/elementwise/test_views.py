@@ -38,6 +38,10 @@ VIEWS = {
     "two-tiles": lambda x: (x.reshape(35, 40).T, x.reshape(35, 40).T[::-1]),
     "inner-tiles": lambda x: (x.reshape(20, 2, 35).T, x.reshape(35, 2, 20)),
     "batched-tiles": lambda x: (x.transpose(1, 2, 0), x.reshape(5, 40, 7)),
+    "plane-tiles": lambda x: (
+        x.reshape(40, 5, 7).transpose(0, 2, 1),
+        x.reshape(40, 7, 5),
+    ),
     "many-tiles": lambda x: (
         x.reshape(2, 20, 35).transpose(0, 2, 1),
         x.reshape(2, 20, 35).transpose(0, 2, 1)[::-1],

@@ -242,6 +242,7 @@ def add_windows(
 # Maxima of the output channels of an input channel, and of taps along a row or down an image, in
 # one kernel.
 _OUTPUTS, _TAPS = 4, 31
+_WEIGHTED = 2
 # Vectors of sums in the registers of a unit.
 _SUMS = 25
 # Maxima of the rows of a block, and of its products with a vector.
@@ -323,6 +324,8 @@ def depthwise_weights_refusal(forward: Correlation) -> str | None:
         return "it has three spatial axes, or rows that are not contiguous"
     if forward.depth.size != 1:
         return "a group has several input channels"
+    if forward.leads[2].size > _WEIGHTED:
+        return f"tiles of a group's output channels read its input less often from {_WEIGHTED} on"
     over = axes[1].terms * axes[2].terms > _SUMS
     return f"its window has more than {_SUMS} taps" if over else None
 

@@ -26,8 +26,9 @@ class RowTiles:
     window of one tap). ``ordered``: whether the weights of a channel are adjacent, or those of a
     row for a window of one tap. ``row_step_of_weights``: the stride of rows of weights if it is
     known at build time, else 0. ``masked``: whether taps read padding; a vector spans up to
-    ``wraps`` ends of rows then. ``ragged``: whether the memory ends with a line. In the result a
-    vector has at most ``pieces`` rows; 0 says that line and result have the same layout.
+    ``wraps`` ends of rows then. ``skips``: whether taps that see padding alone are skipped.
+    ``ragged``: whether the memory ends with a line. In the result a vector has at most ``pieces``
+    rows; 0 says that line and result have the same layout.
     """
 
     tile: tuple[int, int]
@@ -39,6 +40,7 @@ class RowTiles:
     ordered: bool
     row_step_of_weights: int
     masked: bool
+    skips: bool
     ragged: bool
     pieces: int
     wraps: int
@@ -128,14 +130,19 @@ def direct_rows(
         to: kl.Number,
         at: kl.Pointer,
         plain: Sequence[kl.Mask | None],
+        some: tuple[kl.Number, kl.Number] | None,
     ) -> None:
-        """Add the products of all taps of a channel, whose weights begin at ``to``."""
+        """Add the products of all or some taps of a channel, whose weights begin at ``to``."""
 
         def add_tap(k: kl.Number) -> None:
             tap = to + (k if of is None else of[k])
             add(acc, x_at + at[k], w_at, tap, masks_at(seen, k, plain, lanes))
 
-        unrolled(line.taps, how.unroll, add_tap)
+        if some is None:
+            unrolled(line.taps, how.unroll, add_tap)
+        else:
+            for k in kl.loop_range(some[0], some[1]):
+                add_tap(k)
 
     def compute(shape: tuple[int, int], first: kl.Number) -> None:
         """Compute rows of one panel of pixels, which begins at ``first`` on the line."""
@@ -148,6 +155,10 @@ def direct_rows(
                 places = line.places(start, lanes, how.wraps)
                 inside = line.near(start, lanes)
                 line.list_masks(inside, places, seen, v * lanes, vectors * lanes)
+        some = None
+        if how.skips:
+            last = kl.min(first + (vectors * lanes - 1), pixels.count - 1)
+            some = line.taps_seen(first, last)
         x_first = x_start + first
         tiles = (last_row - first_row + (rows - 1)) // rows
         part = (channels + tiles - 1) // tiles
@@ -167,7 +178,7 @@ def direct_rows(
             else:
                 for channel in kl.range(channels):
                     x_at, to = x_first + channel * x_steps.inner, channel * w_steps.inner
-                    add_taps(acc, x_at, w_at, to, at, plain)
+                    add_taps(acc, x_at, w_at, to, at, plain, some)
             if ends is not None:
                 to = c_start + row * c_steps.inner
                 end_tile(ends, held, acc, to, c_steps.inner, group * rows_total + row, targets)

@@ -114,6 +114,11 @@ def adjacent(axes: Sequence[Axis[int]], depth: Lead[int] | None = None) -> bool:
     return True
 
 
+def is_plane(axes: Sequence[Axis[int]]) -> bool:
+    """Return whether a line is one plane, of whose rows a tap may see a part."""
+    return axes[0].count == 1 and axes[0].terms == 1 and axes[1].terms > 1
+
+
 def is_flat(axes: Sequence[Axis[int]]) -> bool:
     """Return whether there are at most two spatial axes, with dense rows of the input."""
     deep, _, wide = axes

@@ -104,6 +104,35 @@ class Line:
         """Return which lanes of the vector at ``first`` are positions of the line."""
         return below(self.of.count - first, lanes)
 
+    @kl.helper
+    def taps_seen(self, first: kl.Number, last: kl.Number) -> tuple[kl.Number, kl.Number]:
+        """Return the first tap that sees no padding alone, and the one behind the last.
+
+        ``first`` and ``last``: the pixels of a range. The line is one plane.
+        """
+        _, high, wide = self.axes
+        top, bottom = first // self.of.length, last // self.of.length
+        begin, end = top * 0, top * 0
+        for k in kl.range(high.of.taps):
+            begin += kl.select(bottom + high.shift(k) < 0, 1, 0)
+            end += kl.select(top + high.shift(k) < high.of.inside, 1, 0)
+        return begin * wide.of.taps, end * wide.of.taps
+
+    @kl.helper
+    def pixels_seen(
+        self, first: kl.Number, last: kl.Number, lanes: int
+    ) -> tuple[kl.Number, kl.Number]:
+        """Return the pixels of the rows that some of the taps from first to last see, in vectors.
+
+        The line is one plane.
+        """
+        _, high, wide = self.axes
+        lowest, highest = high.shift(first // wide.of.taps), high.shift(last // wide.of.taps)
+        top = kl.max(-highest, 0)
+        bottom = kl.max(kl.min(high.of.inside - lowest, high.of.count), top)
+        begin = kl.min(top * self.of.length, self.of.count) // lanes * lanes
+        return begin, kl.min(bottom * self.of.length, self.of.count)
+
     def places(
         self, first: kl.Number, lanes: int, wraps: int
     ) -> tuple[kl.Number, kl.Number, kl.Number]:

@@ -20,6 +20,7 @@ from calor_kernel.library.conv.blueprints import dot_tile
 from calor_kernel.library.conv.padded_rows import (
     Lines,
     effort,
+    is_plane,
     lines_copied,
     lines_in_place,
     pad,
@@ -57,7 +58,7 @@ def list_masks(
 class DotTiles:
     """Tiles of ``rows`` by ``columns`` channels of both operands by ``taps`` adjacent taps.
 
-    ``masked``: whether taps read padding.
+    ``masked``: whether taps read padding. ``skips``: whether rows that taps do not see are skipped.
     """
 
     rows: int
@@ -67,6 +68,7 @@ class DotTiles:
     accumulate: DType
     strides: tuple[int, int, int]
     masked: bool
+    skips: bool
 
 
 @kl.kernel
@@ -122,6 +124,9 @@ def dot_rows(
             for t in kl.range(taps):
                 rest, kw = (tap + t) // wide.taps, (tap + t) % wide.taps
                 shifts.append(line.shift(rest // tall.taps, rest % tall.taps, kw))
+            begin, end = whole, count
+            if how.skips:
+                begin, end = line.pixels_seen(tap, tap + (taps - 1), lanes)
             acc = kl.registers((rows, columns * taps), how.accumulate, lanes)
             for image in kl.range(images):
                 x_at, g_at = x_start + image * x_steps.outer, g_start + image * g_steps.outer
@@ -130,7 +135,7 @@ def dot_rows(
                 for i in kl.loop_range(0, whole, lanes):
                     others = [load(x, at + i, None) for at in x_lines]
                     add_products(acc, (load(g, at + i, None) for at in g_lines), others)
-                for i in kl.loop_range(whole, count, lanes):
+                for i in kl.loop_range(begin, end, lanes):
                     there = below(count - i, lanes)
                     inside = [there] * taps
                     if how.masked:
@@ -253,7 +258,9 @@ def weight_rows_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
         block_rows=p.block_rows,
         block_taps=p.block_taps,
         pixels=lines.numbers(axes),
-        how=DotTiles(p.rows, p.columns, p.taps, lanes, accumulate, strides, masked),
+        how=DotTiles(
+            p.rows, p.columns, p.taps, lanes, accumulate, strides, masked, masked and is_plane(axes)
+        ),
     )
 
 

@@ -11,7 +11,14 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Effort, Grid, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.copying.transfer import Transfer, row_offset
-from calor_kernel.library.transposition import transpose
+from calor_kernel.library.transposition import (
+    lanes_below,
+    masks,
+    partial_square,
+    shortest,
+    side_of,
+    transpose,
+)
 
 N = TypeVar("N")
 # The side of the square tile of a cube of many units.
@@ -38,9 +45,12 @@ class Transposition(Generic[N]):
 
 @kl.kernel
 def copy_transposed(
-    source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, width: int
+    source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, width: int, masked: bool
 ) -> None:
-    """Copy ``width`` rows of a block a unit, in square tiles transposed in registers."""
+    """Copy ``width`` rows of a block a unit, in square tiles transposed in registers.
+
+    ``masked``: whether the device masks lanes; else parts of tiles are copied one by one.
+    """
     rows, columns, across, along = over.rows, over.columns, over.across, over.along
     strips = (rows + width - 1) // width
     block, strip = kl.absolute_position() // strips, kl.absolute_position() % strips
@@ -54,9 +64,18 @@ def copy_transposed(
             vectors = [source.load(read + (j + k) * across, width) for k in kl.range(width)]
             for k, vector in enumerate(transpose(vectors)):
                 target.store(written + k * along + j, vector)
-    for j in kl.loop_range(done, columns):
-        for k in kl.loop_range(kl.min(rows - first, width)):
-            target[written + k * along + j] = source[read + j * across + k]
+    left = kl.min(rows - first, width)
+    if masked:
+        for j in kl.loop_range(done, columns, width):
+            rest = kl.min(columns - j, width)
+            square = partial_square(source, read + j * across, across, left, rest, width)
+            for k, vector in enumerate(square):
+                mask = lanes_below(kl.select(left > k, rest, 0), width)
+                target.store(written + k * along + j, vector, mask=mask)
+    else:
+        for j in kl.loop_range(done, columns):
+            for k in kl.loop_range(left):
+                target[written + k * along + j] = source[read + j * across + k]
 
 
 @kl.kernel
@@ -88,7 +107,8 @@ def crosses(over: Transfer, info: DeviceInfo) -> bool:
         return False
     if over.read[-1] in (0, 1) or 1 not in over.read or width < 4:
         return False
-    return min(over.sizes[over.read.index(1)], over.sizes[-1]) >= min(width, 16)
+    fewest = min(width, 16) if info.max_units > 1 else shortest(info, over.dtype.itemsize)
+    return min(over.sizes[over.read.index(1)], over.sizes[-1]) >= fewest
 
 
 def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
@@ -112,7 +132,10 @@ def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
         grid = Grid((cubes, 1, 1), (_TILE, units, 1), index=over.index(info))
         effort = Effort(label or copy_tiles.name, 0, over.nbytes)
         return launch(copy_tiles, grid, effort, **over.places, over=problem, tile=_TILE)
-    side = min(max(info.vector_bytes // over.dtype.itemsize, 1), 16)
+    side = side_of(rows, columns, max(info.vector_bytes // over.dtype.itemsize, 1))
+    masked = masks(info, over.dtype.itemsize)
     effort = Effort(label or copy_transposed.name, 0, over.nbytes)
     grid = Grid.line(blocks * -(-rows // side))
-    return launch(copy_transposed, grid, effort, **over.places, over=problem, width=side)
+    return launch(
+        copy_transposed, grid, effort, **over.places, over=problem, width=side, masked=masked
+    )

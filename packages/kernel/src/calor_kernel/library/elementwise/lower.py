@@ -39,6 +39,7 @@ from calor_kernel.library.elementwise.tiles import (
     elementwise_tiles,
 )
 from calor_kernel.library.elementwise.values import HALVES, parts, stored
+from calor_kernel.library.transposition import masks, shortest, side_of
 
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
@@ -48,7 +49,6 @@ _LONG: Final = 200
 _LONG_ROW: Final = 16  # values along the last axis for which it is worth a loop of its own
 _APART: Final = 4  # values along the last axis up to which single values are read
 _UNROLLED: Final = 250  # instructions of short rows that are written out
-_TILE: Final = 16  # lanes and rows of a tile at most
 _UNITS: Final = 256  # in a cube
 _TURNS: Final = 4  # of a unit at most
 _CUBES: Final = 2  # of a core, from which units take several turns
@@ -214,20 +214,19 @@ def _tiling(p: Problem) -> Tiling | None:
 
     None if there is none, or if tiles do not pay.
     """
-    if p.sizes[-1] < _TILE // 2:
-        return None
     for strides, view in zip(p.strides, p.views, strict=True):
         if strides[-1] in (0, 1) or view.dtype.is_complex or 1 not in strides[:-1]:
             continue
         axis = strides.index(1)
-        if p.sizes[axis] < _TILE // 2:
-            continue
         across = tuple(
             k
             for k, (s, v) in enumerate(zip(p.strides, p.views, strict=True))
             if s[axis] == 1 and s[-1] not in (0, 1) and not v.dtype.is_complex
         )
-        return Tiling(axis, across)
+        smallest = min(int(p.views[k].dtype.itemsize) for k in across)
+        fewest = SIDE // 4 if p.many else shortest(p.info, smallest)
+        if min(p.sizes[-1], p.sizes[axis]) >= fewest:
+            return Tiling(axis, across, not p.many and masks(p.info, smallest))
     return None
 
 
@@ -255,7 +254,7 @@ def _tiles(p: Problem, request: Request) -> list[Work]:
         given |= {"wide": wide, "tall": tall, "by": p.blueprint(1)}
         grid = Grid((cubes, 1, 1), CUBE)
         return p.launch(elementwise_shared_tiles, "elementwise.tiles", grid, **given)
-    width = min(p.width, _TILE)
+    width = side_of(height, length, p.width)
     bands = -(-p.count // (length * height)) * -(-height // width)
     turns = greatest(_CHUNK // (p.value_bytes * length * width), 1)
     given |= {"bands": bands, "turns": turns, "by": p.blueprint(width)}

@@ -13,7 +13,7 @@ from typing import Final
 from calor_kernel import language as kl
 from calor_kernel.library.elementwise.strided import Blueprint, moved
 from calor_kernel.library.elementwise.values import Value, load, stored
-from calor_kernel.library.transposition import transpose
+from calor_kernel.library.transposition import partial_square, transpose
 
 SIDE: Final = 32  # rows and columns of a tile of many units
 _TALL: Final = 8  # units of their cube along its columns
@@ -24,11 +24,12 @@ CUBE: Final = (SIDE, _TALL, 1)
 class Tiling:
     """The build of tiles of the last axis and of ``axis``, along which operands are dense.
 
-    ``across``: the operands to transpose.
+    ``across``: the operands to transpose. ``masked``: whether the device masks lanes.
     """
 
     axis: int
     across: tuple[int, ...]
+    masked: bool = False
 
     def outer(self, rank: int) -> list[int]:
         """Return the axes that number the planes of tiles."""
@@ -92,8 +93,9 @@ def elementwise_tiles(
             columns = kl.min(length - i, width)
             for k in tiling.across:
                 stride = strides[k][-1]
+                place = starts[k] + i * stride
                 transpose_tile(
-                    sources[k], tiles[k], starts[k] + i * stride, stride, rows, columns, width
+                    sources[k], tiles[k], place, stride, rows, columns, width, tiling.masked
                 )
             for row in kl.loop_range(rows):
                 values: list[Value] = []
@@ -123,11 +125,15 @@ def transpose_tile(
     rows: kl.Number,
     columns: kl.Number,
     width: int,
+    masked: bool,
 ) -> None:
     """Read a square whose rows are columns of memory, and store it row by row."""
     if (rows >= width) & (columns >= width):
         taken = [source.load(place + c * stride, width) for c in range(width)]
         for r, values in enumerate(transpose(taken, largest_first=True)):
+            tile.store(r * width, values)
+    elif masked:
+        for r, values in enumerate(partial_square(source, place, stride, rows, columns, width)):
             tile.store(r * width, values)
     else:
         for r in kl.loop_range(rows):

@@ -20,7 +20,7 @@ from calor.dtypes import (
     uint32,
     uint64,
 )
-from calor_kernel.contract.choices import choice, exceeds, greatest, least
+from calor_kernel.contract.choices import choice, exceeds, greatest, hinted, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.problem import Product
 
@@ -28,6 +28,8 @@ from calor_kernel.library.matmul.problem import Product
 # the accumulators.
 TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 
+# The cost of tiles of these vectors for a vector of columns: lower ones read more for each product.
+_READS = {4: 1.0, 3: 1.03, 2: 1.06}
 # Maximum of rows of a cube: with one pass of the K axis they fit the second-level cache.
 _BLOCK_ROWS = 168
 
@@ -86,7 +88,7 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     accumulate, group = accumulator(product), grouped(product, info)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     tiles = TILES[registers_of(info)]
-    vectors = min(max(tiles), -(-product.n // lanes))
+    vectors = tile_vectors(product.n, lanes, max(tiles))
     rows = tile_rows(product.m, tiles[vectors])
     groups = -(-product.k // group)
     direct = group > 1 or product.a.dtype is accumulate
@@ -101,6 +103,20 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     depth = max(groups, 1) if whole else depth
     blocks = blocks_of(product, info, rows, lanes * vectors)
     return Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
+
+
+def tile_vectors(n: int, lanes: int, most: int) -> int:
+    """Return the vectors of a panel of which the last one wastes least for ``n`` columns.
+
+    >>> [tile_vectors(n, 16, 4) for n in (10, 40, 64, 65, 80, 100, 257, 4096)]
+    [1, 3, 4, 3, 3, 4, 3, 4]
+    """
+    fit = min(most, -(-n // lanes))
+    if fit < most or most < max(_READS):
+        return fit
+    # Panels of any width serve any number of columns.
+    columns = hinted(n)
+    return min(_READS, key=lambda v: -(-columns // (v * lanes)) * v * _READS[v])
 
 
 def blocks_of(product: Product, info: DeviceInfo, rows: int, width: int) -> tuple[int, int]:
