@@ -107,9 +107,17 @@ def _refused(
     return refuses
 
 
-def _few_images(problem: Correlation, info: DeviceInfo) -> str | None:
+def _few_images(one: Convolution, request: Request) -> str | None:
     """Return why packing weights for tiles of small images does not pay, or is impossible."""
-    return small_width_refusal(problem, info, _MANY)
+    fewest = 1 if 1 in request.kept else _MANY
+    return _refused(lambda p, info: small_width_refusal(p, info, fewest))(one, request)
+
+
+def _not_few_images(one: Convolution, request: Request) -> str | None:
+    """Return why tiles of small images are not offered for packed weights alone, or None."""
+    if _few_images(one, request) is None:
+        return "packing its weights pays, or is done once"
+    return _refused(small_width_refusal)(one, request)
 
 
 # Images up to this many pixels waste less in tiles across channels if weights are packed.
@@ -119,8 +127,9 @@ _MANY = 256
 
 _GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps))
 _WINDOWS: Final[Way[Convolution]] = Way("windows", _refused(windows_refusal), _made(windows_steps))
-_SMALL_WIDTH: Final[Way[Convolution]] = Way(
-    "small width", _refused(_few_images), _made(small_width_steps)
+_SMALL_WIDTH: Final[Way[Convolution]] = Way("small width", _few_images, _ended(small_width_steps))
+_SMALL_WIDTH_PACKED: Final[Way[Convolution]] = replace(
+    _SMALL_WIDTH, refuses=_not_few_images, tier=1, paired=True
 )
 _ROWS: Final[Way[Convolution]] = Way(
     "rows",
@@ -140,7 +149,7 @@ _PHASES: Final[Way[Convolution]] = Way(
     "phases", _refused(phases_refusal), _made(phases_steps), tier=1
 )
 _SMALL_WIDTH_GRADIENT: Final[Way[Convolution]] = replace(
-    _SMALL_WIDTH, refuses=_refused(small_width_refusal)
+    _SMALL_WIDTH, refuses=_refused(small_width_refusal), works=_made(small_width_steps)
 )
 _SMALL_WIDTH_WEIGHTS: Final[Way[Convolution]] = Way(
     "small width",
@@ -160,7 +169,15 @@ _DIRECT: Final[Way[Convolution]] = Way(
     "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
 )
 _PATCHES: Final[Way[Convolution]] = Way("patches", alone_refusal, patches_works)
-_FORWARD: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
+_FORWARD: Final = (
+    _GEMV,
+    _WINDOWS,
+    _SMALL_WIDTH,
+    _ROWS,
+    _CHANNEL_VECTORS,
+    _SMALL_WIDTH_PACKED,
+    _DIRECT,
+)
 _FORWARD_PACKED: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
 _INPUT_GRADIENT: Final = (_PATCHES, _WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROWS, _DIRECT)
