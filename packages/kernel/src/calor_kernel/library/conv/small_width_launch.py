@@ -34,11 +34,8 @@ _DEPTH = 4
 _BLOCK = 32
 
 
-def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1) -> str | None:
-    """Return why tiles of small images do not suit a convolution or an input gradient, or None.
-
-    With fewer than ``fewest`` output pixels of all images packing the weights costs too much.
-    """
+def small_width_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why tiles of small images do not suit a convolution or an input gradient, or None."""
     axes = three(problem)
     images, _, rows = problem.leads
     (high, _), (wide, _) = _upwards(axes[1]), _upwards(axes[2])
@@ -55,8 +52,6 @@ def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1)
         return f"its window has more than {lanes} taps"
     if narrow_tile(wide.count, rows.size, wide.terms, images.size, lanes, info) is None:
         return "no tile fits the registers"
-    if images.size * high.count * wide.count < fewest:
-        return f"it has fewer than {fewest} output pixels"
     return None
 
 
