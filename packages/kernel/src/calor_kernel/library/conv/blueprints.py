@@ -176,6 +176,10 @@ def across_tile(
     return Across(rows, vectors, block_panels, block_lines)
 
 
+# Sums that are needed to hide the latency of multiply-add.
+_WAITING = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Narrow:
     """Tiles of ``rows`` by ``vectors`` vectors of channels."""
@@ -200,15 +204,30 @@ def narrow_weights(rows: int, columns: int, taps: int, lanes: int, info: DeviceI
     return Narrow(min(rows, max(1, sums // (taps * vectors))), vectors)
 
 
-def narrow_tile(width: int, outputs: int, taps: int, lanes: int, info: DeviceInfo) -> Narrow | None:
+def narrow_tile(
+    width: int, outputs: int, taps: int, images: int, lanes: int, info: DeviceInfo
+) -> Narrow | None:
     """Return the tiles for rows of ``width`` pixels; None if registers are too few.
 
-    A tile's rows are a pixel row of as many images; vectors are of output channels.
+    A tile's rows are a pixel row of as many images; vectors are of output channels. Registers
+    beside the sums hold the weights of a filter row, and an element of the input.
     """
     many = _registers(info)
-    vectors = 2 if many == 32 and -(-outputs // lanes) % 2 == 0 and taps <= 3 else 1
-    # Registers beside the sums hold the weights of a filter row, and an element of the input.
-    sums = many - 1 - taps * vectors
-    if width * vectors > sums:
-        vectors, sums = 1, many - 1 - taps
-    return Narrow(sums // (width * vectors), vectors) if width <= sums else None
+    count = -(-outputs // lanes)
+
+    def cost(tile: Narrow) -> tuple[float, int]:
+        """Return the instructions of an input channel: products, and reads of both operands."""
+        rows, vectors = tile.rows, tile.vectors
+        tiles = -(-images // rows) * -(-count // vectors)
+        reads = rows * width / 2 + taps * vectors
+        # Fewer sums than this wait for each other.
+        products = max(rows * vectors * width, _WAITING) * taps
+        return tiles * (products + reads), -vectors
+
+    fit = [
+        Narrow(min(rows, images), vectors)
+        for vectors in range(1, 5)
+        for rows in [(many - 1 - taps * vectors) // (width * vectors)]
+        if rows > 0
+    ]
+    return min(fit, key=cost, default=None)

@@ -16,7 +16,7 @@ from typing import Generic
 from calor.dtypes import DType, bool_, int64
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Grid, operand
+from calor_kernel.contract.launching import Bound, Grid
 from calor_kernel.contract.work import Input, Output
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.blueprints import across_tile
@@ -24,24 +24,28 @@ from calor_kernel.library.conv.padded_rows import (
     Placement,
     adjacent,
     effort,
-    lines_copied,
-    pad,
     three,
     vectors,
 )
-from calor_kernel.library.conv.problem import Axis, Correlation
+from calor_kernel.library.conv.pixel_lines import (
+    dense_pixels,
+    in_few_lines,
+    with_dense_pixels,
+    within_padding,
+)
+from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.vector_tiles import (
     Strides,
     add_products,
+    end_transposed,
     store_transposed,
     unrolled,
 )
-from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail, Writer, writer
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail, writer
 from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.steps import Steps
-from calor_kernel.library.transposition import transpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ def channel_vectors(
     width: kl.Size,
     lines: kl.Size,
     line_steps: tuple[kl.Stride, ...],
+    c_plane: kl.Stride,
     axes: tuple[TapAxis[kl.Number], ...],
     block_panels: kl.Size,
     block_lines: kl.Size,
@@ -78,14 +83,16 @@ def channel_vectors(
     accumulate: DType,
     room: int,
     step: int,
+    by_image: bool,
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of the result: panels of channels from x, lines from y.
 
     A line is a row of ``width`` output pixels; a tile has ``rows`` of them by ``vectors`` vectors
     of channels. z counts images and groups. Planes and rows of input pixels are ``line_steps``
-    apart, pixels ``step``. ``axes``: depth, height and width. ``room``: the taps that memory holds
-    (1 for a window of one tap).
+    apart, pixels ``step``, and planes of the result ``c_plane``. ``by_image``: whether the planes
+    are images, and z counts groups alone. ``axes``: depth, height and width. ``room``: the taps
+    that memory holds (1 for a window of one tap).
     """
     image = kl.cube_position(2)
     outer, group = image // groups, image % groups
@@ -121,7 +128,6 @@ def channel_vectors(
                     add(acc, x_channel + at[k], w_at + k * span)
                 w_at += taps * span
 
-    ends = writer(epilogue, after, c, outer)
     held = None if epilogue is None else kl.private(lanes * lanes, epilogue.dtype, align=64)
     first_panel = kl.cube_position(0) * block_panels
     first_line = kl.cube_position(1) * block_lines
@@ -129,47 +135,26 @@ def channel_vectors(
     for panel in kl.range(first_panel, kl.min(first_panel + block_panels, panels)):
         w_start = (group * panels + panel) * (channels * taps * span)
         for line in kl.range(first_line, last_line):
-            x_line = x_start + line // height * line_steps[0] + line % height * line_steps[1]
+            plane, row = line // height, line % height
+            x_line = x_start + plane * line_steps[0] + row * line_steps[1]
+            c_line = c_start + plane * c_plane + row * width
+            ends = writer(epilogue, after, c, plane if by_image else outer)
             for place in kl.range(0, width, rows):
                 # The last tile overlaps the one before where no whole tile is left.
                 first = kl.min(place, width - rows)
                 acc = kl.registers((rows, vectors), accumulate, lanes)
                 add_terms(acc, x_line + first * step, w_start)
-                to = c_start + line * width + first
+                to = c_line + first
                 for v in kl.range(vectors):
                     square = [acc[kl.min(r, rows - 1), v] for r in kl.range(lanes)]
                     output = panel * span + v * lanes
                     if ends is not None and held is not None:
-                        of, pixel = (to, c_steps.inner), line * width + first
+                        of = (to, c_steps.inner)
+                        pixel = (row if by_image else line) * width + first
                         numbers = (output, outputs, group * outputs)
                         end_transposed(ends, held, square, of, numbers, pixel, inside)
                     else:
                         store_transposed(square, c, to, c_steps.inner, output, outputs, inside)
-
-
-@kl.helper
-def end_transposed(
-    ends: Writer,
-    held: kl.Pointer,
-    square: list[kl.Number],
-    at: tuple[kl.Number, kl.Number],
-    numbers: tuple[kl.Number, kl.Number, kl.Number],
-    pixel: kl.Number,
-    inside: kl.Mask | None,
-) -> None:
-    """Write what follows a square of pixels by channels, channel by channel.
-
-    ``at``: where the result of a pixel begins, and the stride of its channels. ``numbers``: the
-    square's first channel in its group, the group's channels, and the group's first.
-    """
-    lanes = len(square)
-    for i, row in enumerate(transpose([one.to(held.dtype) for one in square])):
-        held.store(i * lanes, row)
-    first, outputs, group = numbers
-    for i in kl.loop_range(0, kl.min(outputs - first, lanes)):
-        channel = first + i
-        total = held.load(i * lanes, lanes)
-        ends.write(at[0] + channel * at[1], total, group + channel, pixel, inside)
 
 
 # Maximum of the input stride that a kernel is built for, and of taps in a unit's list.
@@ -182,6 +167,7 @@ def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | Non
     """Return why vectors along output channels do not suit a convolution, None if they do."""
     if any(a.divide != 1 or a.summed < 1 for a in problem.axes):
         return "its windows are those of a gradient"
+    problem = in_few_lines(dense_pixels(problem) or problem)
     axes = three(problem)
     wide, taps = axes[2], prod(a.terms for a in axes)
     _, lanes = vectors(problem, info)
@@ -204,13 +190,20 @@ def channel_vectors_steps(
     problem: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None = None
 ) -> None:
     """Add the launches of a convolution that :func:`channel_vectors_refusal` accepts."""
+    problem, source = with_dense_pixels(problem, steps, info)
+    problem = in_few_lines(problem)
     axes = three(problem)
     images, groups, rows = problem.leads
     deep, high, wide = axes
-    taps, lines = prod(a.terms for a in axes), deep.count * high.count
+    taps, planes, together = prod(a.terms for a in axes), deep.count, images.size * groups.size
+    # Images take turns within a cube, which reads the weights once.
+    by_image = deep.count == 1
+    if by_image:
+        planes, together = images.size, groups.size
+    lines = planes * high.count
     accumulate, lanes = vectors(problem, info)
-    p = across_tile(wide.count, rows.size, problem.terms, lines, images.size, lanes, info)
-    seen = within_padding(problem, steps, info)
+    p = across_tile(wide.count, rows.size, problem.terms, lines, together, lanes, info)
+    seen = within_padding(problem, steps, info, source)
     width = p.vectors * lanes
     panels = -(-rows.size // width)
     packed = steps.memory(groups.size * panels * width * problem.terms * accumulate.itemsize)
@@ -221,13 +214,14 @@ def channel_vectors_steps(
     )  # fmt: skip
     steps.launches.append(replace(pack, label="conv pack", prepares=True))
     target, following = ending(Bound(Output(), problem.a.dtype), tail)
+    of_result = Strides(*Placement.dense(problem).leads)
     steps.add(
         channel_vectors,
         Grid(
             (
                 -(-panels // p.block_panels),
                 -(-lines // p.block_lines),
-                images.size * groups.size,
+                together,
             )
         ),
         effort(problem, f"conv channel vectors {p.rows}x{width}"),
@@ -239,11 +233,15 @@ def channel_vectors_steps(
         groups=groups.size,
         panels=panels,
         x_steps=seen.steps,
-        c_steps=Strides(*Placement.dense(problem).leads),
+        c_steps=of_result,
         height=high.count,
         width=wide.count,
         lines=lines,
-        line_steps=(deep.result * seen.strides[0], high.result * seen.strides[1]),
+        line_steps=(
+            seen.steps.outer if by_image else deep.result * seen.strides[0],
+            high.result * seen.strides[1],
+        ),
+        c_plane=of_result.outer if by_image else high.count * wide.count,
         axes=[TapAxis(a.terms, a.summed * s) for a, s in zip(axes, seen.strides, strict=True)],
         block_panels=p.block_panels,
         block_lines=p.block_lines,
@@ -253,41 +251,6 @@ def channel_vectors_steps(
         accumulate=accumulate,
         room=1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
         step=wide.result * seen.strides[2],
+        by_image=by_image,
         **following,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The windows' operand without padding: strides of images, groups, channels and three axes."""
-
-    memory: Bound
-    steps: Strides[int]
-    strides: tuple[int, ...]
-
-
-def within_padding(problem: Correlation, steps: Steps, info: DeviceInfo) -> Seen:
-    """Return the operand if all windows lie within it, else a padded copy and its launch."""
-    axes = three(problem)
-    images, groups, _ = problem.leads
-    source = operand(0, problem.a)
-    if all(a.start >= 0 and _reach(a) < a.size for a in axes):
-        first = problem.a.offset + sum(a.start * a.a for a in axes)
-        source = replace(source, place=Input(0, first))
-        strides = tuple(axis.a for axis in axes)
-        return Seen(source, Strides(images.a, groups.a, problem.depth.a), strides)
-    other = replace(problem, axes=tuple(_padded(a) for a in axes))
-    lines = lines_copied(other, other.axes, False)
-    memory = pad(other, other.axes, lines, source, steps, info)
-    return Seen(memory, lines.steps, lines.units)
-
-
-def _reach(axis: Axis[int]) -> int:
-    """Return the last input index that a window reads."""
-    return axis.start + (axis.count - 1) * axis.result + (axis.terms - 1) * axis.summed
-
-
-def _padded(axis: Axis[int]) -> Axis[int]:
-    """Return the axis of a copy that covers all windows, from the first index to the last."""
-    extent = _reach(axis) - axis.start + 1
-    return Axis(extent, 1, 1, 1, axis.start, 1, axis.size, axis.a, 0)

@@ -12,8 +12,8 @@ from math import prod
 
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Argument, Input, View
-from calor_kernel.library.conv.direct_channel_vectors import within_padding
 from calor_kernel.library.conv.padded_rows import adjacent, three
+from calor_kernel.library.conv.pixel_lines import within_padding
 from calor_kernel.library.conv.problem import Correlation
 from calor_kernel.library.matmul.blueprints import dots
 from calor_kernel.library.matmul.gemv import dot_rows_launch

@@ -107,11 +107,6 @@ def _refused(
     return refuses
 
 
-def _few_images(problem: Correlation, info: DeviceInfo) -> str | None:
-    """Return why packing weights for tiles of small images does not pay, or is impossible."""
-    return small_width_refusal(problem, info, _MANY)
-
-
 # Images up to this many pixels waste less in tiles across channels if weights are packed.
 _SMALL = 256
 # From this many pixels of all images on, packing weights costs less than pixels on padding.
@@ -120,7 +115,7 @@ _MANY = 256
 _GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps))
 _WINDOWS: Final[Way[Convolution]] = Way("windows", _refused(windows_refusal), _made(windows_steps))
 _SMALL_WIDTH: Final[Way[Convolution]] = Way(
-    "small width", _refused(_few_images), _made(small_width_steps)
+    "small width", _refused(small_width_refusal), _ended(small_width_steps), tier=1, paired=True
 )
 _ROWS: Final[Way[Convolution]] = Way(
     "rows",
@@ -140,7 +135,7 @@ _PHASES: Final[Way[Convolution]] = Way(
     "phases", _refused(phases_refusal), _made(phases_steps), tier=1
 )
 _SMALL_WIDTH_GRADIENT: Final[Way[Convolution]] = replace(
-    _SMALL_WIDTH, refuses=_refused(small_width_refusal)
+    _SMALL_WIDTH, works=_made(small_width_steps), tier=0, paired=False
 )
 _SMALL_WIDTH_WEIGHTS: Final[Way[Convolution]] = Way(
     "small width",
@@ -161,6 +156,7 @@ _DIRECT: Final[Way[Convolution]] = Way(
 )
 _PATCHES: Final[Way[Convolution]] = Way("patches", alone_refusal, patches_works)
 _FORWARD: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
+_FORWARD_FEW: Final = (_GEMV, _WINDOWS, _ROWS, _CHANNEL_VECTORS, _SMALL_WIDTH, _DIRECT)
 _FORWARD_PACKED: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
 _INPUT_GRADIENT: Final = (_PATCHES, _WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROWS, _DIRECT)
@@ -198,9 +194,12 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
 def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work]:
     """Return the works of a convolution; those that take its epilogue do what follows it."""
     problem = forward(request)
-    small = prod(axis.count for axis in problem.axes) <= _SMALL
-    packed = 1 in request.kept and (small or problem.axes[-1].result > 1)
-    return _lowered(problem, _FORWARD_PACKED if packed else _FORWARD, request, tail)
+    pixels = prod(axis.count for axis in problem.axes)
+    kept = 1 in request.kept
+    few = not kept and problem.leads[0].size * pixels < _MANY
+    packed = kept and (pixels <= _SMALL or problem.axes[-1].result > 1)
+    ways = _FORWARD_PACKED if packed else _FORWARD_FEW if few else _FORWARD
+    return _lowered(problem, ways, request, tail)
 
 
 @lowering("conv_input_gradient", strided=True)

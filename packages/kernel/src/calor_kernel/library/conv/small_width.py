@@ -18,11 +18,13 @@ from calor_kernel.library.conv.vector_tiles import (
     Slide,
     Strides,
     below,
+    end_transposed,
     iota,
     multiply_add,
     share,
     store_transposed,
 )
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.transposition import transpose
 
 
@@ -101,6 +103,7 @@ def small_width_forward(
     x_steps: LineStrides[kl.Number],
     c_steps: Strides[kl.Number],
     down: Slide[kl.Number],
+    after: After | None,
     *,
     along: Row,
     divide: int,
@@ -108,6 +111,7 @@ def small_width_forward(
     vectors: int,
     lanes: int,
     accumulate: DType,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute blocks of images from x, panels of channels from y, groups from z.
 
@@ -121,6 +125,7 @@ def small_width_forward(
     w_start = (group * panels + panel) * down.window * tap_size
     # Rows of pixels that fill vectors of the result, or nearly so.
     lines = lanes // width
+    held = None if epilogue is None else kl.private(lanes * lanes, epilogue.dtype, align=64)
     made = kl.private(together * lanes * span, accumulate, align=64)
     for place in kl.loop_range(0, together * lanes * span, lanes):
         made.store(place, kl.constant(0, accumulate, lanes))
@@ -147,13 +152,19 @@ def small_width_forward(
             to = c_steps.at(image, group) + panel * span * c_steps.inner + top * width
             inside = below(here * width, lanes)
             for i in kl.loop_range(0, together):
+                ends = writer(epilogue, after, c, image + i)
                 for v in kl.loop_range(0, vectors):
                     rows = [i * (lanes * span) + (r * vectors + v) * lanes for r in kl.range(lanes)]
                     square = [made.load(row, lanes) for row in rows]
-                    store_transposed(
-                        square, c, to + i * c_steps.outer, c_steps.inner, v * lanes,
-                        outputs - panel * span, inside,
-                    )  # fmt: skip
+                    if ends is not None and held is not None:
+                        of = (c_steps.at(image + i, group) + top * width, c_steps.inner)
+                        numbers = (panel * span + v * lanes, outputs, group * outputs)
+                        end_transposed(ends, held, square, of, numbers, top * width, inside)
+                    else:
+                        store_transposed(
+                            square, c, to + i * c_steps.outer, c_steps.inner, v * lanes,
+                            outputs - panel * span, inside,
+                        )  # fmt: skip
 
 
 @kl.kernel

@@ -19,7 +19,9 @@ from calor_kernel.library.conv.small_width import (
     small_width_forward,
     small_width_weights,
 )
+from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.vector_tiles import LineStrides, Slide, Strides
+from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.steps import Steps
@@ -32,11 +34,8 @@ _DEPTH = 4
 _BLOCK = 32
 
 
-def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1) -> str | None:
-    """Return why tiles of small images do not suit a convolution or an input gradient, or None.
-
-    With fewer than ``fewest`` output pixels of all images packing the weights costs too much.
-    """
+def small_width_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why tiles of small images do not suit a convolution or an input gradient, or None."""
     axes = three(problem)
     images, _, rows = problem.leads
     (high, _), (wide, _) = _upwards(axes[1]), _upwards(axes[2])
@@ -51,18 +50,15 @@ def small_width_refusal(problem: Correlation, info: DeviceInfo, fewest: int = 1)
         return "the weights of a channel are not contiguous"
     if high.terms * wide.terms > lanes:
         return f"its window has more than {lanes} taps"
-    p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
-    if p is None:
+    if narrow_tile(wide.count, rows.size, wide.terms, images.size, lanes, info) is None:
         return "no tile fits the registers"
-    if images.size < p.rows:
-        return f"it has fewer than {p.rows} images"
-    if images.size * high.count * wide.count < fewest:
-        return f"it has fewer than {fewest} output pixels"
     return None
 
 
-def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
-    """Add the launches of a problem that :func:`small_width_refusal` takes."""
+def small_width_steps(
+    problem: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None = None
+) -> None:
+    """Add the launches of a problem that :func:`small_width_refusal` takes, with its epilogue."""
     images, groups, rows = problem.leads
     depth = problem.depth
     _, high, wide = three(problem)
@@ -71,7 +67,7 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     back = wide.b < 0
     first = problem.b.offset + on + further + (1 - high.terms * wide.terms if back else 0)
     accumulate, lanes = vectors(problem, info)
-    p = narrow_tile(wide.count, rows.size, wide.terms, lanes, info)
+    p = narrow_tile(wide.count, rows.size, wide.terms, images.size, lanes, info)
     assert p is not None
     span = p.vectors * lanes
     panels = -(-rows.size // span)
@@ -100,13 +96,14 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
     steps.launches.append(replace(pack, prepares=True))
     of_panel = 2 * problem.size * problem.terms // (panels * groups.size)
     block = p.block(of_panel, images.size, info)
+    target, following = ending(Bound(Output(), problem.a.dtype), tail)
     steps.add(
         small_width_forward,
         Grid((greatest(1, images.size // block), panels, groups.size)),
         effort(problem, f"conv small width {p.rows}x{wide.count}x{span}"),
         x=operand(0, problem.a),
         w=packed,
-        c=Bound(Output(), problem.a.dtype),
+        c=target,
         images=images.size,
         panels=panels,
         outputs=rows.size,
@@ -121,6 +118,7 @@ def small_width_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> N
         vectors=p.vectors,
         lanes=lanes,
         accumulate=accumulate,
+        **following,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Generic
 from calor.dtypes import int32
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
+from calor_kernel.library.gemm.epilogue import Writer
 from calor_kernel.library.transposition import transpose
 
 
@@ -127,6 +128,31 @@ def store_transposed(
     for lane, column in enumerate(transpose(rows)):
         if first + lane < count:
             c.store(to + (first + lane) * step, column.to(c.dtype), mask=inside)
+
+
+@kl.helper
+def end_transposed(
+    ends: Writer,
+    held: kl.Pointer,
+    square: list[kl.Number],
+    at: tuple[kl.Number, kl.Number],
+    numbers: tuple[kl.Number, kl.Number, kl.Number],
+    pixel: kl.Number,
+    inside: kl.Mask | None,
+) -> None:
+    """Write what follows a square of pixels by channels, channel by channel.
+
+    ``at``: where the result of a pixel begins, and the stride of its channels. ``numbers``: the
+    square's first channel in its group, the group's channels, and the group's first.
+    """
+    lanes = len(square)
+    for i, row in enumerate(transpose([one.to(held.dtype) for one in square])):
+        held.store(i * lanes, row)
+    first, outputs, group = numbers
+    for i in kl.loop_range(0, kl.min(outputs - first, lanes)):
+        channel = first + i
+        total = held.load(i * lanes, lanes)
+        ends.write(at[0] + channel * at[1], total, group + channel, pixel, inside)
 
 
 def sums(vectors: list[kl.Number]) -> list[kl.Number]:
