@@ -68,7 +68,16 @@ CHAINS = {
         lambda x, w, b: calor.relu(functional.conv1d(x, w, padding=2) + b),
         [(2, 8, 33), (72, 8, 5), (72, 1)],
     ),
+    "long, one axis": (
+        lambda x, w, b, r: calor.gelu(functional.conv1d(x, w, padding=1) + b) * r,
+        [(3, 8, 11), (17, 8, 3), (17, 1), (3, 17, 11)],
+    ),
 }
+DOTS = replace(
+    ONE_UNIT, dtypes=MANY_UNITS.dtypes, features=ONE_UNIT.features | {"dot_bfloat16"},
+    vector_bytes=32,
+)  # fmt: skip
+TILES = replace(DOTS, features=DOTS.features | {"tile_bfloat16"}, vector_bytes=64)
 ROWS = {
     "one unit": (ONE_UNIT, float32, "highest"),
     "many units": (MANY_UNITS, float32, "highest"),
@@ -86,6 +95,17 @@ def test_same_bits(row, chain):
     graph, arrays = graph_of(function, dtype, shapes, precision), operands(shapes, dtype)
     found = same_bits(graph, arrays, info, "")
     near(found, function, arrays, dtype, precision)
+
+
+@pytest.mark.parametrize(("info", "label"), [(DOTS, "windows"), (TILES, "window tiles")])
+@pytest.mark.parametrize("chain", ["scale, shift, residual", "groups", "long, one axis"])
+def test_windows(info, label, chain):
+    """Results of several images in a vector; chains that are and are not written out."""
+    function, shapes = CHAINS[chain]
+    graph, arrays = graph_of(function, bfloat16, shapes), operands(shapes, bfloat16)
+    near(same_bits(graph, arrays, info, ""), function, arrays, bfloat16, "highest")
+    _, launches = run(graph, arrays, info, (ProductFuser(),))
+    assert launches[-1].label.startswith(f"conv {label}")
 
 
 def test_channel_vectors(monkeypatch):

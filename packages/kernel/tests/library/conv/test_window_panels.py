@@ -8,7 +8,7 @@ from calor.dtypes import bfloat16, float32
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import LOWERINGS, Request, View
-from calor_kernel.library.conv import window_panels
+from calor_kernel.library.conv import weight_gradient_panels, window_panels_launch
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -18,6 +18,7 @@ INFO = replace(
     ONE_UNIT, dtypes=MANY_UNITS.dtypes, features=ONE_UNIT.features | {"dot_bfloat16"},
     vector_bytes=32, cores=1,
 )  # fmt: skip
+TILES = replace(INFO, features=INFO.features | {"tile_bfloat16"}, vector_bytes=64)
 # Padding, odd windows, windows of several images in a vector, groups, strides, dilation, lines,
 # volumes, one tap, cropping.
 ROWS = [
@@ -47,6 +48,9 @@ def first(op, row, info=INFO, dtype=bfloat16):
     if op == "conv_input_gradient":
         shapes = [shapes[2], w, x]
         given["input_shape"] = x
+    if op == "conv_weight_gradient":
+        shapes = [x, shapes[2], w]
+        given["weight_shape"] = w
     views = tuple(View.dense(spec(s, dtype)) for s in shapes[:2])
     request = Request(op, given, views, (spec(shapes[2], dtype),), info)
     work = LOWERINGS[op](request)[0]
@@ -65,6 +69,11 @@ GRADIENTS = [
     ((1, 16, 6, 6), (6, 8, 2, 3), (1, 1), ((1, 0), (0, 2)), (1, 2), 2),
     ((2, 8, 4, 5), (17, 8, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
     ((1, 8, 19), (5, 8, 5), (1,), ((2, 3),), (1,), 1),
+    # Strided: phases of unequal sizes, without taps, dilated, of lines and volumes.
+    ((2, 9, 7, 9), (16, 9, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 16, 6, 7), (40, 8, 1, 1), (2, 2), (NONE, NONE), (1, 1), 2),
+    ((1, 8, 31), (12, 8, 5), (3,), ((2, 3),), (2,), 1),
+    ((1, 8, 5, 6, 7), (16, 8, 2, 3, 2), (2, 1, 2), ((0, 1),) * 3, (1, 1, 1), 1),
 ]
 
 
@@ -74,10 +83,59 @@ def test_input_gradients(backend, row):
     check(backend, "conv_input_gradient", row, "bfloat16")
 
 
+# Of the two dimensions of weights one or the other is odd; rows of a half, one and several tiles.
+TILED = [
+    ((2, 3, 5, 7), (17, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 32, 6, 9), (32, 32, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((3, 8, 4, 5), (100, 4, 2, 3), (2, 1), ((1, 0), (0, 2)), (1, 2), 2),
+    ((1, 7, 40), (39, 7, 5), (1,), ((2, 0),), (1,), 1),
+]
+
+
+@pytest.mark.parametrize("op", ["conv", "conv_input_gradient"])
+@pytest.mark.parametrize("row", TILED, ids=str)
+def test_tile_registers(op, row):
+    if op == "conv_input_gradient":
+        (n, _, *sizes), (o, _, *taps), *rest, groups = row
+        row = ((n, o, *sizes), (64, o // groups, *taps), *rest, groups)
+    assert first(op, row, TILES)[1][-1].startswith(("conv window tiles", "conv phases"))
+    check(KernelBackend("lanes", lambda index: LanesDevice(TILES)), op, row, "bfloat16")
+
+
 def test_sums_of_many_terms_are_kept_between_their_parts(backend, monkeypatch):
-    monkeypatch.setattr(window_panels, "_DEPTH", 5)
+    monkeypatch.setattr(window_panels_launch, "_DEPTH", 5)
     check(KernelBackend("lanes", lambda index: LanesDevice(INFO)), "conv", ROWS[0], "bfloat16")
     check(KernelBackend("lanes", lambda index: LanesDevice(INFO)), "conv", ROWS[6], "bfloat16")
+
+
+# Odd and even rows of pixels, strides, dilation, groups, lines, volumes, few weights and channels.
+WEIGHTS = [
+    ((2, 3, 5, 7), (11, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((3, 2, 4, 6), (8, 2, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 16, 6, 5), (64, 8, 2, 3), (2, 1), ((1, 0), (0, 2)), (1, 2), 2),
+    ((1, 3, 12, 13), (9, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), (1, 1), 1),
+    ((2, 6, 19), (10, 6, 3), (1,), ((2, 0),), (1,), 1),
+    ((1, 2, 3, 4, 5), (8, 2, 2, 2, 2), (1, 1, 1), ((0, 1),) * 3, (1, 1, 1), 1),
+    ((2, 17, 4, 4), (9, 17, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((3, 40, 7, 3), (33, 40, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((1, 16, 9, 9), (8, 16, 1, 1), (2, 3), (NONE, NONE), (1, 1), 1),
+    ((1, 4, 8, 8), (8, 4, 2, 3), (1, 1), ((-1, 2), (1, -2)), (1, 1), 1),
+    ((2, 9, 7, 1), (8, 9, 3, 1), (1, 1), ((1, 1), NONE), (1, 1), 1),
+]
+
+
+@pytest.mark.parametrize("reordered", [False, True])
+@pytest.mark.parametrize("row", WEIGHTS, ids=str)
+def test_weight_gradients(backend, row, reordered):
+    assert first("conv_weight_gradient", row)[0] == "weight panels"
+    check(backend, "conv_weight_gradient", row, "bfloat16", reordered)
+
+
+def test_weight_gradients_of_many_pixels_are_sums_of_passes(backend, monkeypatch):
+    monkeypatch.setattr(weight_gradient_panels, "_PAIRS", 5)
+    monkeypatch.setattr(weight_gradient_panels, "_ROOM", 16)
+    check(backend, "conv_weight_gradient", WEIGHTS[0], "bfloat16")
+    check(backend, "conv_weight_gradient", WEIGHTS[2], "bfloat16")
 
 
 def test_what_needs_no_copy_has_none():
@@ -93,9 +151,8 @@ def test_what_needs_no_copy_has_none():
         ("conv", ROWS[0], ONE_UNIT, float32),
         ("conv", ROWS[0], INFO, float32),
         ("conv", ((2, 8, 6, 6), (8, 1, 3, 3), (1, 1), (NONE, NONE), (1, 1), 8), INFO, bfloat16),
-        ("conv_input_gradient", ROWS[2], INFO, bfloat16),
     ],
-    ids=["no dot products", "float32", "depthwise", "strided gradient"],
+    ids=["no dot products", "float32", "depthwise"],
 )
 def test_other_problems_have_other_ways(op, row, info, dtype):
     assert first(op, row, info, dtype)[0] != "windows"

@@ -51,12 +51,12 @@ def phases_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
         return rows_refusal(parts[0].problem, Placement.dense(problem), info)
     if depthwise_input_refusal(problem) is None:
         return None
-    to = _of_phases(problem, Scratch(0))
+    to = of_phases(problem, Scratch(0))
     reasons = (rows_refusal(part.problem, to, info) for part in parts)
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _of_phases(problem: Correlation, memory: Scratch) -> Placement:
+def of_phases(problem: Correlation, memory: Scratch) -> Placement:
     """Return the layout of a phase's result: phases of a plane are side by side."""
     axes = three(problem)
     _, groups, rows = (lead.size for lead in problem.leads)
@@ -86,7 +86,14 @@ def phases_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
         for offset, stride in zip(part.offsets, part.steps, strict=True):
             number = number * stride + offset
         start = Scratch(memory.number, number * prod(extents))
-        rows_steps(part.problem, _of_phases(problem, start), steps, info)
+        rows_steps(part.problem, of_phases(problem, start), steps, info)
+    merge_phases(problem, memory, steps, info)
+
+
+def merge_phases(problem: Correlation, memory: Scratch, steps: Steps, info: DeviceInfo) -> None:
+    """Add the launch that writes the result from its phases, which :func:`of_phases` places."""
+    axes, dtype = three(problem), problem.a.dtype
+    planes = prod(lead.size for lead in problem.leads)
     steps.add(
         merge_planes,
         Grid.line(planes),
@@ -94,8 +101,8 @@ def phases_steps(problem: Correlation, steps: Steps, info: DeviceInfo) -> None:
         parts=Bound(memory, dtype),
         c=Bound(Output(), dtype),
         sizes=[a.count for a in axes],
-        extents=extents,
-        strides=strides,
+        extents=tuple(-(-a.count // a.divide) for a in axes),
+        strides=tuple(a.divide for a in axes),
         lanes=vectors(problem, info)[1],
     )
 

@@ -58,12 +58,16 @@ from calor_kernel.library.conv.small_width_launch import (
     small_width_weight_steps,
 )
 from calor_kernel.library.conv.volume_planes import volumes_refusal, volumes_works
+from calor_kernel.library.conv.weight_gradient_panels import (
+    weight_panels_refusal,
+    weight_panels_steps,
+)
 from calor_kernel.library.conv.weight_gradient_rows import (
     forward_of,
     weight_rows_refusal,
     weight_rows_steps,
 )
-from calor_kernel.library.conv.window_panels import windows_refusal, windows_steps
+from calor_kernel.library.conv.window_panels_launch import windows_refusal, windows_steps
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 
@@ -113,7 +117,7 @@ _SMALL = 256
 _MANY = 256
 
 _GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps))
-_WINDOWS: Final[Way[Convolution]] = Way("windows", _refused(windows_refusal), _made(windows_steps))
+_WINDOWS: Final[Way[Convolution]] = Way("windows", _refused(windows_refusal), _ended(windows_steps))
 _SMALL_WIDTH: Final[Way[Convolution]] = Way(
     "small width", _refused(small_width_refusal), _ended(small_width_steps), tier=1, paired=True
 )
@@ -151,6 +155,9 @@ _DEPTHWISE_WEIGHTS: Final[Way[Convolution]] = Way(
 _WEIGHT_ROWS: Final[Way[Convolution]] = Way(
     "weight rows", _refused(weight_rows_refusal), _made(weight_rows_steps), spare=True
 )
+_WEIGHT_PANELS: Final[Way[Convolution]] = Way(
+    "weight panels", _refused(weight_panels_refusal), _made(weight_panels_steps)
+)
 _DIRECT: Final[Way[Convolution]] = Way(
     "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
 )
@@ -159,7 +166,13 @@ _FORWARD: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRE
 _FORWARD_FEW: Final = (_GEMV, _WINDOWS, _ROWS, _CHANNEL_VECTORS, _SMALL_WIDTH, _DIRECT)
 _FORWARD_PACKED: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
 _INPUT_GRADIENT: Final = (_PATCHES, _WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
-_WEIGHT_GRADIENT: Final = (_SMALL_WIDTH_WEIGHTS, _DEPTHWISE_WEIGHTS, _WEIGHT_ROWS, _DIRECT)
+_WEIGHT_GRADIENT: Final = (
+    _WEIGHT_PANELS,
+    _SMALL_WIDTH_WEIGHTS,
+    _DEPTHWISE_WEIGHTS,
+    _WEIGHT_ROWS,
+    _DIRECT,
+)
 # Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
 _OF_UNITS: Final[Table[Convolution]] = Table(

@@ -198,12 +198,15 @@ def pad(
     steps: Steps,
     info: DeviceInfo,
     spare: int = 0,
+    dtype: DType | None = None,
 ) -> Bound:
     """Add the copy of an operand to lines, and return its memory.
 
-    ``spare``: how many elements of it are read beyond its end, and ignored.
+    ``spare``: how many elements of it are read beyond its end, and ignored. ``dtype``: that of the
+    lines, by default that of the sums.
     """
     accumulate, lanes = vectors(problem, info)
+    accumulate = dtype or accumulate
     images, channels = problem.leads[0].size, problem.leads[1].size * problem.depth.size
     size = images * lines.steps.outer
     memory = Bound(steps.memory((size + spare) * accumulate.itemsize), accumulate)
