@@ -139,32 +139,8 @@ def elu(x: Operand, /, alpha: float = 1.0) -> Tensor:
     >>> calor.elu(calor.asarray([0.0, 2.0])).tolist()
     [0.0, 2.0]
     """
-    return exponential_unit(floating(x, "elu"), 1.0, alpha, 1.0)
-
-
-def exponential_unit(x: Tensor, positive: float, negative: float, rate: float) -> Tensor:
-    """Return positive · x where x > 0, negative · (exp(rate · x) − 1) elsewhere.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape; a real floating dtype.
-    positive : float
-        The slope for positive elements.
-    negative : float
-        The factor of the exponential.
-    rate : float
-        The factor of x inside the exponential.
-
-    Returns
-    -------
-    Tensor
-        The shape and dtype of ``x``.
-    """
-    above = pair(e.greater, x, 0)
-    below = single(e.expm1, pair(e.mul, select(above, 0, x), rate))
-    line = x if positive == 1.0 else pair(e.mul, x, positive)
-    return select(above, line, pair(e.mul, below, negative))
+    made: Tensor = c.elu(floating(x, "elu"), alpha=float(alpha), scale=1.0, rate=1.0)
+    return made
 
 
 def gelu(x: Operand, /, approximate: Literal["none", "tanh"] = "none") -> Tensor:
@@ -290,10 +266,8 @@ def softplus(x: Operand, /, beta: float = 1.0) -> Tensor:
     >>> calor.softplus(calor.asarray(1000.0)).item()
     1000.0
     """
-    x = floating(x, "softplus")
-    if beta == 1.0:
-        return pair(e.logaddexp, x, 0)
-    return pair(e.div, pair(e.logaddexp, pair(e.mul, x, beta), 0), beta)
+    made: Tensor = c.softplus(floating(x, "softplus"), beta=float(beta))
+    return made
 
 
 def softmax(x: Operand, /, *, axis: int = -1) -> Tensor:

@@ -141,6 +141,87 @@ gelu_tanh = op(
 )
 
 
+def _softplus_rule(x: Spec, *, beta: float) -> Spec:
+    return rules.real_floats(x)
+
+
+def _softplus(x: Any, *, beta: float) -> Any:
+    scaled = wide(x) * beta
+    return like(e.logaddexp(scaled, fill(scaled, 0)) / beta, x)
+
+
+# log(1 + exp(beta · x)) / beta, without overflow.
+softplus = op(
+    "softplus",
+    _softplus_rule,
+    vjp=lambda g, y, x, *, beta: [like(wide(g) * sigmoid(wide(x) * beta), g)],
+    saves="0",
+    decompose=_softplus,
+    promotion="float",
+)
+
+
+def _elu_rule(x: Spec, *, alpha: float, scale: float, rate: float) -> Spec:
+    return rules.real_floats(x)
+
+
+def _elu(x: Any, *, alpha: float, scale: float, rate: float) -> Any:
+    x_wide = wide(x)
+    above = x_wide > 0
+    # Only negative elements enter the exponential, which would overflow elsewhere.
+    below = e.expm1(e.where(above, fill(x_wide, 0), x_wide) * rate) * (alpha * scale)
+    return like(e.where(above, x_wide * scale, below), x)
+
+
+def _elu_vjp(g: Any, y: Any, x: Any, *, alpha: float, scale: float, rate: float) -> list[Any]:
+    x_wide = wide(x)
+    above = x_wide > 0
+    slope = e.exp(e.where(above, fill(x_wide, 0), x_wide) * rate) * (alpha * scale * rate)
+    return [like(wide(g) * e.where(above, fill(x_wide, scale), slope), g)]
+
+
+# scale · x where x > 0, scale · alpha · (exp(rate · x) - 1) elsewhere: ELU, CELU and SELU.
+elu = op("elu", _elu_rule, vjp=_elu_vjp, saves="0", decompose=_elu, promotion="float")
+
+
+def _mish_turn(x: Any) -> Any:
+    return e.tanh(e.logaddexp(x, fill(x, 0)))
+
+
+def _mish_derivative(x: Any) -> Any:
+    turn = _mish_turn(x)
+    return turn + x * (1 - turn * turn) * sigmoid(x)
+
+
+mish = op(
+    "mish",
+    rules.real_floats,
+    vjp=_factor(_mish_derivative),
+    saves="0",
+    decompose=_widened(lambda x: x * _mish_turn(x)),
+    promotion="float",
+)
+
+
+def _hard_sigmoid(x: Any) -> Any:
+    return e.minimum(e.maximum(x + 3, fill(x, 0)), fill(x, 6)) / 6
+
+
+def _hard_swish_derivative(x: Any) -> Any:
+    sloping = (x > -3) & (x < 3)
+    return _hard_sigmoid(x) + e.where(sloping, x / 6, fill(x, 0))
+
+
+hard_swish = op(
+    "hard_swish",
+    rules.real_floats,
+    vjp=_factor(_hard_swish_derivative),
+    saves="0",
+    decompose=_widened(lambda x: x * _hard_sigmoid(x)),
+    promotion="float",
+)
+
+
 # Softmax along one axis, shifted by its maximum so that no exponential overflows.
 def _softmax_rule(x: Spec, *, axis: int) -> Spec:
     rules.check_axes(x, (axis,))

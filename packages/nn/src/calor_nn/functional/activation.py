@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from calor.errors import ArgumentError, ShapeError
-from calor.functions.activation import exponential_unit, floating, sigmoid, softplus
+from calor.functions.activation import floating, sigmoid, softplus
 from calor.functions.arguments import one_axis
 from calor.functions.joining import chunk
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, select, single
+from calor.ops import composites as c
 from calor.ops import elementwise as e
 
 if TYPE_CHECKING:
@@ -170,7 +171,9 @@ def celu(x: Operand, /, alpha: float = 1.0) -> Tensor:
     """
     if alpha == 0:
         raise ArgumentError("celu: alpha must not be 0, as x is divided by it")
-    return exponential_unit(floating(x, "celu"), 1.0, alpha, 1 / alpha)
+    rate = 1 / float(alpha)
+    made: Tensor = c.elu(floating(x, "celu"), alpha=float(alpha), scale=1.0, rate=rate)
+    return made
 
 
 def selu(x: Operand, /) -> Tensor:
@@ -204,7 +207,8 @@ def selu(x: Operand, /) -> Tensor:
     >>> round(functional.selu(calor.asarray(1.0)).item(), 4)
     1.0507
     """
-    return exponential_unit(floating(x, "selu"), _SELU_SCALE, _SELU_SCALE * _SELU_ALPHA, 1.0)
+    made: Tensor = c.elu(floating(x, "selu"), alpha=_SELU_ALPHA, scale=_SELU_SCALE, rate=1.0)
+    return made
 
 
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -240,8 +244,7 @@ def mish(x: Operand, /) -> Tensor:
     >>> round(functional.mish(calor.asarray(1.0)).item(), 4)
     0.8651
     """
-    x = floating(x, "mish")
-    return pair(e.mul, x, single(e.tanh, softplus(x)))
+    return single(c.mish, x)
 
 
 def log_sigmoid(x: Operand, /) -> Tensor:
@@ -269,8 +272,7 @@ def log_sigmoid(x: Operand, /) -> Tensor:
     >>> functional.log_sigmoid(calor.asarray(-1000.0)).item()
     -1000.0
     """
-    x = floating(x, "log_sigmoid")
-    return single(e.neg, pair(e.logaddexp, single(e.neg, x), 0))
+    return single(e.neg, softplus(single(e.neg, floating(x, "log_sigmoid"))))
 
 
 def softsign(x: Operand, /) -> Tensor:
@@ -367,8 +369,7 @@ def hard_swish(x: Operand, /) -> Tensor:
     >>> functional.hard_swish(calor.asarray([1.5, 4.0])).tolist()
     [1.125, 4.0]
     """
-    x = floating(x, "hard_swish")
-    return pair(e.mul, x, hard_sigmoid(x))
+    return single(c.hard_swish, x)
 
 
 def glu(x: Operand, /, *, axis: int = -1) -> Tensor:

@@ -34,6 +34,15 @@ def _gelu_tanh(x: Array) -> Array:
     return np.asarray(x * (1 + np.tanh(scale * (x + x.dtype.type(0.044715) * x**3))) / 2)
 
 
+def _softplus(x: Array, *, beta: float = 1.0) -> Array:
+    return np.asarray(np.logaddexp(x * x.dtype.type(beta), 0) / x.dtype.type(beta))
+
+
+def _elu(x: Array, *, alpha: float, scale: float, rate: float) -> Array:
+    below = alpha * np.expm1(np.minimum(x, 0) * x.dtype.type(rate))
+    return np.asarray(scale * np.where(x > 0, x, below)).astype(x.dtype)
+
+
 def _softmax(x: Array, *, axis: int) -> Array:
     powers = np.exp(x - np.max(x, axis, keepdims=True))
     return np.asarray(powers / np.sum(powers, axis, keepdims=True))
@@ -93,6 +102,24 @@ CASES: list[Case] = [
          tol=ulp(8, scale=_gate_size)),
     case("gelu", X, oracle=_gelu, dtypes=REAL_FLOATS, tol=ulp(8, scale=lambda x: np.abs(x))),
     case("gelu_tanh", X, oracle=_gelu_tanh, dtypes=REAL_FLOATS,
+         tol=ulp(8, scale=lambda x: np.abs(x))),
+    *(
+        case("softplus", X, beta=beta, oracle=_softplus, dtypes=REAL_FLOATS, name=str(beta),
+             tol=ulp(8, scale=lambda x, **_: np.abs(x) + 1))
+        for beta in (1.0, 2.5)
+    ),
+    *(
+        case("elu", X, alpha=alpha, scale=scale, rate=rate, oracle=_elu, dtypes=REAL_FLOATS,
+             name=name, tol=ulp(8, scale=lambda x, **_: np.abs(x)))
+        for name, alpha, scale, rate in (
+            ("elu", 0.5, 1.0, 1.0),
+            ("celu", 2.0, 1.0, 0.5),
+            ("selu", 1.6732632423543772, 1.0507009873554805, 1.0),
+        )
+    ),
+    case("mish", X, oracle=lambda x: x * np.tanh(_softplus(x)), dtypes=REAL_FLOATS,
+         tol=ulp(8, scale=lambda x: np.abs(x))),
+    case("hard_swish", X, oracle=lambda x: x * np.clip(x + 3, 0, 6) / 6, dtypes=REAL_FLOATS,
          tol=ulp(8, scale=lambda x: np.abs(x))),
     *(
         case(op, normal(*shape), axis=axis, oracle=oracle, dtypes=REAL_FLOATS, tol=tol,
