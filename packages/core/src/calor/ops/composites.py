@@ -208,8 +208,8 @@ def _hard_sigmoid(x: Any) -> Any:
 
 
 def _hard_swish_derivative(x: Any) -> Any:
-    sloping = (x > -3) & (x < 3)
-    return _hard_sigmoid(x) + e.where(sloping, x / 6, fill(x, 0))
+    inside = e.where(x < 3, x * (1 / 3) + 0.5, fill(x, 1))
+    return e.where(x > -3, inside, fill(x, 0))
 
 
 hard_swish = op(
