@@ -92,6 +92,12 @@ def _gelu_tanh(x: kl.Number) -> kl.Number:
     return x * ((turn + 1.0) * 0.5)
 
 
+@row("hard_swish", weight=6)
+def _hard_swish(x: kl.Number) -> kl.Number:
+    part = kl.min(kl.max(x + 3.0, kl.constant(0, x.dtype)), kl.constant(6, x.dtype))
+    return x * (part / 6.0)
+
+
 @row("binary_cross_entropy", weight=80)
 def _binary_cross_entropy(x: kl.Number, t: kl.Number) -> kl.Number:
     low = _at_least(math.log(x))

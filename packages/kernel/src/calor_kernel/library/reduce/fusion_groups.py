@@ -352,7 +352,14 @@ class Search(Links):
         if any(self.links(group, number) is None for number in readers):
             return False
         outside = self.inputs(group)
-        return len(outside) <= _OPERANDS and not self.depend(outside, group.nodes)
+        read = sum(not self._is_number(v) for v in outside)
+        return read <= _OPERANDS and not self.depend(outside, group.nodes)
+
+    @once
+    def _is_number(self, value: int) -> bool:
+        """Return whether a value is one number, which takes no register until it is used."""
+        maker = self.maker.get(value)
+        return maker is not None and self.graph.nodes[maker].op.name == "full"
 
     def _few(self, group: Rows, beyond: int = 0) -> bool:
         """Return whether a group has few results, or at most so many beyond."""
