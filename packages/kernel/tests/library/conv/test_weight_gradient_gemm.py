@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import calor
 from calor import dtypes
+from calor.backends.device import device_of
 from calor.dtypes import float32
-from calor_cuda.kernels.conv import weight_gradient_gemm
+from calor.ops.base import table
+from calor_cuda.kernels.conv import pointwise_weight_gemm, weight_gradient_gemm
 from calor_cuda.kernels.matmul import summed_parts_launch
 from calor_interpreter.device import LanesDevice
 from calor_kernel.library.conv import lower_conv_weight_gradient
@@ -54,6 +58,55 @@ def test_products_of_places(row, dtype, waits, monkeypatch):
     assert alone == (many and waits)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
+
+
+# Images, places and cores; parts of a tile, more than are read at once and than units that wait.
+PARTED = [
+    (3, (20, 20), 24, 20),
+    pytest.param(6, (36, 39), 132, 132, marks=pytest.mark.slow),
+    (2, (8, 12), 8, 3),
+]
+
+
+@pytest.mark.parametrize(("images", "places", "cores", "parts"), PARTED, ids=str)
+def test_parts_from_image_to_image(images, places, cores, parts, monkeypatch):
+    """The last cubes add any number of parts, which begin and end within images."""
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    monkeypatch.setattr(summed_parts_launch, "STEPS", 1)
+
+    def fixed(product, plan, info):
+        found = summed_parts_launch.summed(product, plan, parts, info)
+        return found if (plan.rows, plan.columns) == (64, 64) else None
+
+    monkeypatch.setattr(pointwise_weight_gemm, "best_parts", fixed)
+    info = replace(H200, cores=cores)
+    row = ((images, 64, *places), (64, 64, 1, 1), ONE, (NONE, NONE), ONE, 1)
+    work, *_ = lower_conv_weight_gradient(asked(row, "float32", info))
+    assert [one.label for one in work.launches] == [f"matmul boxes 64x64 tf32 in parts of {parts}"]
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_weight_gradient", row, "float32", precision="high")
+
+
+def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch):
+    """One list runs again and again, with two such launches on the same flags, to the same bits."""
+    monkeypatch.setattr(summed_parts_launch, "STEPS", 1)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(replace(H200, cores=8)))
+    rng = np.random.default_rng(3)
+    shapes = (2, 64, 8, 12), (2, 72, 8, 12)
+    said = {"stride": ONE, "padding": (NONE, NONE), "dilation": ONE, "groups": 1}
+    said |= {"precision": "high"}
+    gradient = table()["conv_weight_gradient"]
+
+    def both(x, g):
+        one = gradient(x, g, weight_shape=(72, 64, 1, 1), **said)
+        return one, gradient(x + 1.0, g, weight_shape=(72, 64, 1, 1), **said)
+
+    with calor.device(device_of(backend, 0)):
+        x, g = (calor.asarray(rng.standard_normal(s).astype(np.float32)) for s in shapes)
+        made = calor.jit(both)
+        found = [[one.numpy().tobytes() for one in made(x, g)] for _ in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] != found[0][1]
 
 
 # Gradients of the weights of a ResNet-50: images, channels, places, filters, taps and strides.

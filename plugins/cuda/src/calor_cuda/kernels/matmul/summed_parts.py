@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from calor.dtypes import float32
 from calor_cuda.kernels.matmul.split_k import Piece, place_of_sums
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel import language as kl
@@ -20,7 +21,7 @@ from calor_kernel.language.loops import DeviceRange
 N = TypeVar("N")
 # Sums of a unit in one access, and the parts that are read at the same time.
 WIDE: Final = 4
-_AHEAD = 8
+AHEAD: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,18 @@ def add_slice(
     for quad in kl.loop_range(kl.quotient(begin, of.slices), kl.quotient(begin + quads, of.slices)):
         at = place_of_sums(first, group, unit, plan) + quad * (WIDE * 128)
         total = kl.constant(0, schedule.sums.dtype, WIDE)
-        for part in kl.loop_range(0, of.parts, unroll=_AHEAD):
-            place_ = kl.assume_multiple(at + part * step, WIDE)
-            total = total + schedule.sums.load(place_, WIDE, align=WIDE * 4)
+        for part in kl.loop_range(0, of.parts, AHEAD):
+            found = [
+                schedule.sums.load(
+                    kl.assume_multiple(at + kl.min(part + i, of.parts - 1) * step, WIDE),
+                    WIDE,
+                    align=WIDE * float32.itemsize,
+                )
+                for i in range(AHEAD)
+            ]
+            for i in range(AHEAD):
+                there = kl.splat(part + i < of.parts, WIDE)
+                total = total + kl.select(there, found[i], kl.constant(0, total.dtype, WIDE))
         for down in (0, 1):
             line, along = top + 8 * down, side + quad * 8
             if (line < m) & (along < n):

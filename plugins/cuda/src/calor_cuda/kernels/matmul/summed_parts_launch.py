@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from calor.dtypes import float32
-from calor_cuda.kernels.matmul.summed_parts import WIDE, Summed
+from calor_cuda.kernels.matmul.summed_parts import AHEAD, WIDE, Summed
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_cuda.kernels.warpgroup import LINE
@@ -21,8 +21,8 @@ from calor_kernel.library.matmul.task import Task
 # For a core of an H200: bytes of products computed in a cycle, and bytes read from the cache; the
 # overhead cycles of a tile and of adding, and the bytes of parts moved in a cycle.
 COMPUTED, READ, TILE, MOVED = 4096, 40, 2500, 10
-# Cycles in which a unit reads the parts that it reads at the same time, and how many these are.
-_LATENCY, _AHEAD = 1200, 8
+# Cycles in which a unit reads the parts that it reads at the same time.
+_LATENCY = 1200
 # Minimum of steps of a part.
 STEPS = 8
 
@@ -32,7 +32,7 @@ def cycles_of(product: Product, plan: TmaPlan, of: Summed[int], info: DeviceInfo
     read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / READ
     byte = max(plan.rows * plan.columns / COMPUTED, read)
     moved = 2 * float32.itemsize * of.parts * product.m * product.n / (info.cores * MOVED)
-    waited = -(-of.parts // _AHEAD) * _LATENCY
+    waited = -(-of.parts // AHEAD) * _LATENCY
     return float(of.length * LINE * byte + TILE + moved + waited)
 
 
