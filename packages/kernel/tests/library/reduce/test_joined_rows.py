@@ -87,7 +87,7 @@ CASES = {
     "batch norm": (_batch_norm, [N, C, C], 2, 3),
     "batch norm, odd lines": (_batch_norm, [(40, 3, 7, 7), C, C], 2, 3),
     "batch norm of volumes": (_batch_norm, [(16, 2, 3, 8, 8), (2,), (2,)], 2, 3),
-    "batch norms beside each other": (_both, [N, N, C], 3, 5),
+    "batch norms beside each other": (_both, [N, N, C], 2, 3),
     "batch norm's gradient": (_gradient, [N, N, C], 2, 3),
     "gradient, one channel": (_gradient, [(40, 1, 9, 12), (40, 1, 9, 12), (1,)], 2, 3),
     "group norm": (_group_norm, [(3, 48, 8, 10), (48,)], 3, 4),

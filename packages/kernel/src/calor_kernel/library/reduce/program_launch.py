@@ -216,17 +216,17 @@ class _Plan(Steps):
     def _moments(
         self, problem: Problem, known: dict[int, Placed], targets: Mapping[int, Placed]
     ) -> int:
-        """Add the launches of a mean and a variance by pieces, and return the passes they do."""
+        """Add the launches of means and variances by pieces, and return the passes they do."""
         program, job, schedule = problem.program, problem.job, problem.schedule
-        found = moments_of(schedule) if len(job.axes) > 1 else None
-        if found is None or exceeds(_PIECE, prod(job.shape[a] for a in job.axes[1:])):
+        found = moments_of(schedule) if len(job.axes) > 1 else ()
+        if not found or exceeds(_PIECE, prod(job.shape[a] for a in job.axes[1:])):
             return 0
         outer, *inner = job.axes
         part, operands = of_pieces(program, found, known)
         shape = tuple(n for a, n in enumerate(job.shape) if a not in inner)
         at = [a for a in range(len(job.shape)) if a not in inner].index(outer)
-        dtype = program.dtype(found.total)
-        rooms = [self.placed(shape, dtype) for _ in range(2)]
+        dtype = program.dtype(found[0].total)
+        rooms = [self.placed(shape, dtype) for _ in range(2 * len(found))]
         terms = prod(job.shape[a] for a in inner)
         given = problem.part(operands, rooms, known)
         alone = [n for n in part.memory if part.operands[n].role == "row"]
@@ -235,14 +235,15 @@ class _Plan(Steps):
             for n, source in zip(part.memory, given.sources, strict=True)
         ]
         counts = [n for n in operands if n in program.numbers]
+        totals = {one.count for one in found}
         numbers = [
-            float(terms) if n == found.count else number
+            float(terms) if n in totals else number
             for n, number in zip(counts, given.numbers, strict=True)
         ]
         piece = replace(given, axes=tuple(inner), sources=tuple(sources), numbers=tuple(numbers))
         first = Problem(part, piece, self.info)
         if is_across(first) or self._is_long(first):
-            del self.scratch[-2:]
+            del self.scratch[-len(rooms) :]
             return 0
         beside = problem.many and not exceeds(shape[at], _PIECES)
         if beside:
@@ -259,13 +260,13 @@ class _Plan(Steps):
             targets[n] if n in targets else self.placed(job.rows, program.dtype(n)) for n in wanted
         ]
         rest = problem.part(others, places, known)
-        total = rooms[0]
-        lone = View(job.rows, _without(total.view.strides, at), dtype)
+        lone = View(job.rows, _without(rooms[0].view.strides, at), dtype)
+        firsts = [Placed(room.memory, lone) for room in rooms[::2]]
         second = replace(
             rest,
             shape=shape,
             axes=(at,),
-            sources=(*rooms, Placed(total.memory, lone), *rest.sources),
+            sources=(*rooms, *firsts, *rest.sources),
             numbers=(float(shape[at]), float(terms), 0.0, *rest.numbers),
         )
         if beside:
