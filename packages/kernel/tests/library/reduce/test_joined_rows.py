@@ -8,6 +8,7 @@ import pytest
 import calor
 from calor.dtypes import bfloat16, float16, float32, float64
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.ir.types import Buffer
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.reduce import RowFuser, joined_rows_launch, launches, program_launch
 from calor_kernel.runtime.backend import KernelBackend
@@ -114,6 +115,8 @@ def _run(graph, arrays, info):
     pairs = zip(made, graph.output_specs, strict=True)
     found = [np.array(backend.download(0, b, s)) for b, s in pairs]
     recorded = [one.launch for some in executable.base.recording.launches for one in some]
+    buffers = (sum(isinstance(p, Buffer) for p in one.build.signature) for one in recorded)
+    assert max(buffers) <= info.arguments
     return found, [one.build.function.name for one in recorded]
 
 
@@ -161,6 +164,11 @@ def _check(case, found, arrays):
 # Devices that take few buffers, and operands that are strided along rows.
 REFUSED = {
     "few buffers": ("batch norm's gradient", replace(MANY_UNITS, arguments=6), {"apply_rows"}),
+    "few buffers for two norms": (
+        "batch norms beside each other",
+        replace(MANY_UNITS, arguments=9),
+        {"apply_rows"},
+    ),
     "strides": ("turned", MANY_UNITS, {"apply_rows"}),
     "one unit": ("softmax", ONE_UNIT, {"apply_rows", "continue_rows"}),
 }

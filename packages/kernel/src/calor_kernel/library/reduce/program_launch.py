@@ -226,6 +226,7 @@ class _Plan(Steps):
         shape = tuple(n for a, n in enumerate(job.shape) if a not in inner)
         at = [a for a in range(len(job.shape)) if a not in inner].index(outer)
         dtype = program.dtype(found[0].total)
+        before = len(self.scratch)
         rooms = [self.placed(shape, dtype) for _ in range(2 * len(found))]
         terms = prod(job.shape[a] for a in inner)
         given = problem.part(operands, rooms, known)
@@ -242,8 +243,15 @@ class _Plan(Steps):
         ]
         piece = replace(given, axes=tuple(inner), sources=tuple(sources), numbers=tuple(numbers))
         first = Problem(part, piece, self.info)
-        if is_across(first) or self._is_long(first):
-            del self.scratch[-len(rooms) :]
+        wanted = [n for walk in range(2) for n in found_by(schedule, walk)]
+        wanted += numbers_along(schedule)
+        both, others = joined(program, found, wanted, known)
+        places = [
+            targets[n] if n in targets else self.placed(job.rows, program.dtype(n)) for n in wanted
+        ]
+        buffers = len(both.memory) + len(places)
+        if is_across(first) or self._is_long(first) or buffers > self.info.arguments:
+            del self.scratch[before:]
             return 0
         beside = problem.many and not exceeds(shape[at], _PIECES)
         if beside:
@@ -253,12 +261,6 @@ class _Plan(Steps):
             rooms = [replace(r, view=View(shape, tuple(strides), dtype)) for r in rooms]
             first = Problem(part, replace(piece, targets=tuple(rooms)), self.info)
         self.put(rows_launch(first))
-        wanted = [n for walk in range(2) for n in found_by(schedule, walk)]
-        wanted += numbers_along(schedule)
-        both, others = joined(program, found, wanted, known)
-        places = [
-            targets[n] if n in targets else self.placed(job.rows, program.dtype(n)) for n in wanted
-        ]
         rest = problem.part(others, places, known)
         lone = View(job.rows, _without(rooms[0].view.strides, at), dtype)
         firsts = [Placed(room.memory, lone) for room in rooms[::2]]
