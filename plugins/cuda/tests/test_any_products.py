@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+import calor
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
 from calor_kernel.contract.work import Request, View
-from calor_kernel.library.matmul import lower_dot_general
+from calor_kernel.library.matmul import ProductFuser, lower_dot_general, lower_row_product
 from calor_kernel.printers import print_kernel
+from calor_nn import functional
 from imitated_cuda import H200
 
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
@@ -26,6 +28,13 @@ GEMV = [
     (float32, (4, 2048, 1000), (False, True)),
     (bfloat16, (65536, 64, 3), (True, True)),
     (float32, (4096, 1023, 1), (True, False)),
+]
+AFTER_NORMS = [
+    *GEMV[:2],
+    (float16, (4, 1021, 3072), (True, True)),
+    (bfloat16, (2, 4096, 1024), (True, False)),
+    (float32, (4, 1024, 4096), (True, True)),
+    (float32, (8, 300, 768), (True, False)),
 ]
 PREDICATED = [
     (dtype, shape, along)
@@ -72,7 +81,12 @@ def request(dtype: DType, shape: Any, along: tuple[bool, bool], high: bool) -> R
 
 def check(compiler: Any, asked: Request, *names: str, guarded: bool = False) -> None:
     """Compile the launches of the first choice, whose kernels are of these names."""
-    launches = lower_dot_general(asked)[0].launches
+    compile_all(compiler, asked, lower_dot_general(asked)[0].launches, *names, guarded=guarded)
+
+
+def compile_all(
+    compiler: Any, asked: Request, launches: Any, *names: str, guarded: bool = False
+) -> None:
     if guarded:
         launches = tuple(launch.guarded() for launch in launches)
     assert {launch.build.function.name for launch in launches} <= {*names, "add_split_sums"}
@@ -95,6 +109,29 @@ def check(compiler: Any, asked: Request, *names: str, guarded: bool = False) -> 
 @pytest.mark.parametrize(("dtype", "shape", "along"), GEMV, ids=str)
 def test_gemv(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
     check(compiler, request(dtype, shape, along, False), "gemv_planes")
+
+
+@pytest.mark.parametrize(("dtype", "shape", "along"), AFTER_NORMS, ids=str)
+def test_gemv_after_a_norm(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
+    """The rows of a norm, and then the product with its bias."""
+    (m, k, n), info = shape, request(dtype, shape, along, False).info
+    with calor.device("numpy"):
+        shapes = (m, k), (k,), (k,), ((n, k) if along[1] else (k, n)), (n,)
+        graph = calor.trace(
+            lambda x, g, b, w, c: functional.layer_norm(x, k, g, b) @ (w.T if along[1] else w) + c,
+            *(calor.zeros(shape, dtype=dtype) for shape in shapes),
+        )
+    few = replace(info, cores=1 << 20)  # Of which no number of cubes is too many.
+    (group,) = ProductFuser().groups(graph, few)
+    views = {v: View.dense(graph.specs[v]) for v in group.inputs}
+    if along[1]:
+        views[group.inputs[1]] = View((k, n), (1, k), dtype)
+    results = tuple(graph.specs[v] for v in group.outputs)
+    inputs = tuple(views[v] for v in group.inputs)
+    asked = Request(group.op, group.attributes, inputs, results, few)
+    launches = lower_row_product(asked)[0].launches
+    assert len(launches) == 1 or "sums" in launches[1].label
+    compile_all(compiler, asked, launches, "gemv_planes")
 
 
 @pytest.mark.parametrize(("dtype", "shape", "along"), PREDICATED, ids=str)
