@@ -10,7 +10,8 @@ import calor
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
-from calor_kernel.contract.work import Request, View
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Launch, Request, View
 from calor_kernel.library.matmul import ProductFuser, lower_dot_general, lower_row_product
 from calor_kernel.printers import print_kernel
 from calor_nn import functional
@@ -91,19 +92,25 @@ def compile_all(
         launches = tuple(launch.guarded() for launch in launches)
     assert {launch.build.function.name for launch in launches} <= {*names, "add_split_sums"}
     for launch in launches:
-        text = print_kernel(launch.build.kernel(asked.info.features), CudaCpp())
+        text = check_text(compiler, launch, asked.info)
         if guarded:
             assert "uint32 *guard" in text
             assert text.index("griddepcontrol.wait") < text.index("guard[0] == 0u")
-        _, program = compiler.nvrtcCreateProgram(text.encode(), b"product.cu", 0, [], [])
-        options = [option.encode() for option in OPTIONS]
-        code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
-        _, size = compiler.nvrtcGetProgramLogSize(program)
-        log = bytearray(size)
-        compiler.nvrtcGetProgramLog(program, log)
-        assert code == compiler.nvrtcResult.NVRTC_SUCCESS, log.decode()
-        assert not re.findall(r"C75\d\d[^\n]*", log.decode())
-        assert "0 bytes spill stores, 0 bytes spill loads" in log.decode()
+
+
+def check_text(compiler: Any, launch: Launch, info: DeviceInfo) -> str:
+    """Compile a launch's kernel, which spills nothing, and return its text."""
+    text = print_kernel(launch.build.kernel(info.features), CudaCpp())
+    _, program = compiler.nvrtcCreateProgram(text.encode(), b"product.cu", 0, [], [])
+    options = [option.encode() for option in OPTIONS]
+    code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
+    _, size = compiler.nvrtcGetProgramLogSize(program)
+    log = bytearray(size)
+    compiler.nvrtcGetProgramLog(program, log)
+    assert code == compiler.nvrtcResult.NVRTC_SUCCESS, log.decode()
+    assert not re.findall(r"C75\d\d[^\n]*", log.decode())
+    assert "0 bytes spill stores, 0 bytes spill loads" in log.decode()
+    return text
 
 
 @pytest.mark.parametrize(("dtype", "shape", "along"), GEMV, ids=str)

@@ -143,12 +143,12 @@ def upstream_of(request: Request, align: int = 0) -> Upstream[Bound]:
 def reads_in_place(view: View, info: DeviceInfo) -> bool:
     """Return whether kernels read an upstream gradient as it lies: dense rows, anywhere.
 
-    Cubes of one unit, and copy engines for halves, take all of it dense.
+    Cubes of one unit take all of it dense.
     """
     if view.is_dense:
         return True
     item = int(view.dtype.itemsize)
-    if info.max_units == 1 or (item == 2 and info.has("tensor_copy")):
+    if info.max_units == 1:
         return False
     width, starts = view.shape[3], (*view.strides[:3], view.offset, view.shape[3])
     dense = width == 1 or view.strides[3] == 1
