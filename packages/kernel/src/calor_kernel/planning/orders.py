@@ -9,7 +9,7 @@ again without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -18,7 +18,7 @@ from calor.specs import Spec
 from calor_kernel.contract.work import View, row_major
 
 # The ops whose results may have another order.
-ORDERED: Final = frozenset(("attention", "attention_gradient"))
+ORDERED: Final = frozenset(("attention", "attention_gradient", "attention_gradient_of_result"))
 Order = tuple[int, ...] | None
 
 
@@ -36,11 +36,11 @@ class Orders:
                 found.setdefault(value, []).append((node, place))
         return found
 
-    def of(self, node: Node) -> tuple[Order, ...]:
-        """Return the order of each result of a node, () if all are dense."""
-        if node.op.name not in ORDERED:
+    def of(self, op: str, outputs: Iterable[int]) -> tuple[Order, ...]:
+        """Return the order of each result of an op, () if all are dense."""
+        if op not in ORDERED:
             return ()
-        orders = tuple(self._wanted(value) for value in node.outputs)
+        orders = tuple(self._wanted(value) for value in outputs)
         return orders if any(order is not None for order in orders) else ()
 
     def _wanted(self, value: int) -> Order:

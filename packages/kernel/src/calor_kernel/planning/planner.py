@@ -110,7 +110,9 @@ class Planner:
             if moved is not None:
                 self.values[node.outputs[0]] = moved
                 return
-        made = self.emit(name, node.attributes, inputs, results, self._orders.of(node))
+        made = self.emit(
+            name, node.attributes, inputs, results, self._orders.of(name, node.outputs)
+        )
         self.values.update(zip(node.outputs, made, strict=True))
 
     def _group(self, group: Group) -> None:
@@ -118,7 +120,8 @@ class Planner:
         inputs = tuple(self.values[v] for v in group.inputs)
         results = tuple(self.graph.specs[o] for o in group.outputs)
         try:
-            made = self.emit(group.op, group.attributes, inputs, results)
+            orders = self._orders.of(group.op, group.outputs)
+            made = self.emit(group.op, group.attributes, inputs, results, orders)
         except CompileError:
             for number in group.nodes:
                 self._node(self.graph.nodes[number])

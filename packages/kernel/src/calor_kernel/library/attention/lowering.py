@@ -49,6 +49,7 @@ from calor_kernel.library.steps import redirected
 
 # The tier of cubes that compute scores one by one.
 _LAST: Final = 2
+_SPLITS: Final = "split keys"
 _DENSE: Final = "its results are dense"
 
 
@@ -122,12 +123,20 @@ def _by_copies(table: Callable[[], Table[Task]], first: int = 0) -> Way[Task]:
     return Way("operand copies", refuses, works, spare=True)
 
 
+def gradient_by_splits(problem: Attention, request: Request) -> Work | None:
+    """Return the work of the gradients by the way of split keys, None if another one is chosen."""
+    if gradient_split_refusal(problem, request) is not None:
+        return None
+    (work,) = ranked(GRADIENT, Task(problem, None), replace(request, candidates=False))[:1]
+    return work if isinstance(work.way, Way) and work.way.name == _SPLITS else None
+
+
 def _by_splits(
     refusal: Callable[[Attention, Request], str | None],
     make: Callable[[Attention, Request], Iterable[Work]],
 ) -> Way[Task]:
     return Way(
-        "split keys",
+        _SPLITS,
         lambda task, request: refusal(task.problem, request),
         lambda task, request: make(task.problem, request),
     )
@@ -154,14 +163,14 @@ def attention(request: Request) -> Sequence[Work] | Refusal:
     problem = attention_of(request)
     if not problem.rows:
         return [Work(())]
-    refused = _order_refusal(request)
+    refused = order_refusal(request)
     if refused is not None:
         return refused
     task = Task(problem, _tiles(forward_tiles, problem, request))
     return ranked(FORWARD, task, request) or Refusal(_DENSE)
 
 
-def _order_refusal(request: Request) -> Refusal | None:
+def order_refusal(request: Request) -> Refusal | None:
     """Return why results cannot have the orders of axes that are wanted, if there are such."""
     if any(order not in (None, TURNED) for order in request.attributes.get("orders", ())):
         return Refusal("results are dense, or their rows come before their heads")
@@ -170,7 +179,7 @@ def _order_refusal(request: Request) -> Refusal | None:
 
 def gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of the gradients of query, key and value, the likeliest first."""
-    refused = _order_refusal(request)
+    refused = order_refusal(request)
     if refused is not None:
         return refused
     view = request.inputs[0]

@@ -149,13 +149,38 @@ def hold_rows(
     for row in kl.loop_range(unit, plan.rows, plan.units):
         at = mine.index(row)
         held.shifts[row] = finite(up.total[at])
-        held.alongs[row] = up.delta[at]
+        if not up.result:
+            held.alongs[row] = up.delta[at]
         if held.heads is not None and held.places is not None:
             head, query = mine.place(row)
             held.heads[row] = head.to(index)
             held.places[row] = query.to(index)
     kl.barrier()
+    if up.result:
+        sum_rows(held, up, value_width, plan)
     return held
+
+
+@kl.helper
+def sum_rows(
+    held: HeldRows, up: Upstream[kl.Pointer], value_width: kl.Number, plan: GradientPlan
+) -> None:
+    """Compute the sum of a row's products of result and upstream gradient, a row a unit."""
+    mine, access, dtype = held.mine, plan.team.access, up.total.dtype
+    for row in kl.loop_range(kl.unit_position(), plan.rows, plan.units):
+        head, query = mine.place(row)
+        at = mine.n * up.result[0] + head * up.result[1] + query * up.result[2]
+        total = kl.registers(1, dtype, access)
+        for column in kl.loop_range(0, value_width, access):
+            value = up.delta.load(at + column, access).to(dtype)
+            there = row * plan.rooms[1] + column
+            total[0] = kl.fma(value, held.upstream.load(there, access), total[0])
+        terms = [total[0]] if access == 1 else [total[0][i] for i in range(access)]
+        while len(terms) > 1:
+            pairs = zip(terms[::2], terms[1::2], strict=True)
+            terms = [x + y for x, y in pairs]
+        held.alongs[row] = terms[0]
+    kl.barrier()
 
 
 @kl.helper

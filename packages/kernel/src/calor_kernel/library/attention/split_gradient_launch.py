@@ -104,7 +104,12 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
     """Return the plan: the largest blocks of rows that registers hold."""
     p, info, count = problem, request.info, problem.group * problem.queries
     plane, most = info.planes[0], access_of(p)
-    while request.inputs[0].offset % most:
+    starts = [request.inputs[0].offset]
+    if len(request.inputs[1].shape) > 3:
+        result = request.inputs[1]
+        pairs = zip(result.shape[:3], result.strides[:3], strict=True)
+        starts += [result.offset, *(step for n, step in pairs if n > 1)]
+    while any(start % most for start in starts):
         most //= 2
     for rows in sorted(SHAPES, reverse=True):
         widest_access, unroll, turn = SHAPES[rows]
