@@ -12,6 +12,7 @@ from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Launch, Request, View
+from calor_kernel.ir.passes.beside import Beside
 from calor_kernel.library.matmul import ProductFuser, lower_dot_general, lower_row_product
 from calor_kernel.printers import print_kernel
 from calor_nn import functional
@@ -116,6 +117,36 @@ def check_text(compiler: Any, launch: Launch, info: DeviceInfo) -> str:
 @pytest.mark.parametrize(("dtype", "shape", "along"), GEMV, ids=str)
 def test_gemv(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
     check(compiler, request(dtype, shape, along, False), "gemv_planes")
+
+
+@pytest.mark.parametrize(("dtype", "shape", "along"), GEMV[1:4], ids=str)
+def test_nothing_is_loaded_before_the_launches_are_awaited(
+    compiler: Any, dtype: DType, shape: Any, along: Any
+) -> None:
+    asked = request(dtype, shape, along, False)
+    for launch in lower_dot_general(asked)[0].launches:
+        made = [launch.build.kernel(asked.info.features)]
+        made += [Beside(2, (0, 1, 2), False).kernel(made[0])] * (len(asked.inputs) > 1)
+        for kernel in made:
+            text = assembly(compiler, print_kernel(kernel, CudaCpp()))
+            before, found, after = text.partition("griddepcontrol.wait")
+            assert found
+            assert "ld.global" in after
+            assert not re.search(r"\b(ld|st|atom|red)\.(global|volatile|relaxed)", before)
+            if kernel.name == "gemv_planes":
+                assert "prefetch.global.L2" in before
+
+
+def assembly(compiler: Any, text: str) -> str:
+    """Return the assembly that the compiler makes of a text."""
+    _, program = compiler.nvrtcCreateProgram(text.encode(), b"product.cu", 0, [], [])
+    options = [b"--gpu-architecture=compute_90a", b"--fmad=false", b"--std=c++17"]
+    code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
+    assert code == compiler.nvrtcResult.NVRTC_SUCCESS
+    _, size = compiler.nvrtcGetPTXSize(program)
+    made = bytearray(size)
+    compiler.nvrtcGetPTX(program, made)
+    return made.decode()
 
 
 @pytest.mark.parametrize(("dtype", "shape", "along"), AFTER_NORMS, ids=str)

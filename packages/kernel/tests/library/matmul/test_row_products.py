@@ -17,7 +17,7 @@ from calor_nn import functional
 
 from .test_epilogues import graph_of, operands, run
 
-INFO = replace(MANY_UNITS, planes=(32,), cores=132)
+INFO = replace(MANY_UNITS, planes=(32,), cores=132, features=MANY_UNITS.features | {"overlap"})
 FUSERS = ProductFuser(), RowFuser(), ElementwiseFuser()
 LABEL = "matmul prologue gemv"
 

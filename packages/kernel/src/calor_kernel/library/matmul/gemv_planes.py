@@ -22,6 +22,10 @@ from calor_kernel.library.matmul.row_prologue import Prologue, Sources, rows_in_
 from calor_kernel.library.matmul.split_sums import Parts, SplitK, in_parts
 from calor_kernel.library.matmul.task import Batches, Given, Sizes, Strides, Task
 
+# Bytes of a line of the cache, the cubes of a core that fetch B early, since later ones start when
+# nothing is left to wait for, and the most lines of a unit.
+_LINE, _EARLY, _FETCHED = 128, 6, 4
+
 
 @kl.kernel
 def gemv_planes(
@@ -32,6 +36,7 @@ def gemv_planes(
     strides: Strides[kl.Number],
     batches: Batches[kl.Number],
     split: SplitK[kl.Number],
+    early: kl.Size,
     c_row: kl.Size,
     c_column: kl.Size,
     before: Sources[kl.Pointer, kl.Number] | None,
@@ -44,6 +49,7 @@ def gemv_planes(
 ) -> None:
     """Compute columns from x and rows from y of a part of a product z.
 
+    ``early``: the cubes that run at a time, which fetch B while the launch before this one ends.
     ``before``: of what A is computed, which then has no memory. ``c_row``, ``c_column``: the
     strides of the result. ``turned``: whether an epilogue has columns where this product has rows.
     """
@@ -62,6 +68,12 @@ def gemv_planes(
     first_row = kl.cube_position(1) * plan.rows
     column = kl.cube_position(0) * plan.columns + group * plan.span + across * plan.each
     right = Right(b, b_start, column, n, strides.b_depth, strides.b_column, plan)
+    if kl.has("overlap"):
+        first_column = kl.cube_position(0) * plan.columns
+        line = kl.cube_position(1) + kl.cube_count(1) * number
+        if kl.cube_position(0) + kl.cube_count(0) * line < early:
+            fetch_columns(right, first_column, begin, end)
+        kl.await_launches()
     sums = kl.registers((plan.rows, plan.each), plan.accumulate)
     step = plan.deep * plan.shares * plan.terms
     first = begin + (share * plan.deep + deep) * plan.terms
@@ -155,6 +167,28 @@ class Right:
         places = [kl.min(self.column + j, last) * self.stride for j in range(plan.each)]
         moved = p if plan.width > 1 else p * self.depth
         return [taken(self.source, self.start + at + moved, plan.width, p, end) for at in places]
+
+
+@kl.helper
+def fetch_columns(right: Right, first: kl.Number, begin: kl.Number, end: kl.Number) -> None:
+    """Fetch a cube's columns of B into the cache that all cores share, a line a unit.
+
+    What is there is what memory holds, also if the launch before this one still writes it.
+    """
+    plan, source = right.plan, right.source
+    most = _FETCHED * plan.units
+    line = _LINE // int(source.dtype.itemsize)
+    if plan.along:
+        lines = (end - begin + (line - 1)) // line
+        for i in kl.loop_range(kl.unit_index(), kl.min(lines * plan.columns, most), plan.units):
+            column = kl.min(first + i // lines, right.count - 1)
+            at = right.start + column * right.stride
+            source.prefetch(at + kl.min(begin + i % lines * line, end - 1) * right.depth)
+    else:
+        wide = -(-plan.columns // line)
+        for i in kl.loop_range(kl.unit_index(), kl.min((end - begin) * wide, most), plan.units):
+            column = kl.min(first + i % wide * line, right.count - 1)
+            source.prefetch(right.start + (begin + i // wide) * right.depth + column * right.stride)
 
 
 @kl.helper
@@ -264,6 +298,7 @@ def gemv_launches(
         a=left if before is None else None, b=right, c=target,
         sizes=Sizes(product.m, product.n, Multiple(product.k, plan.terms)), strides=strides,
         batches=task.batches(by_a, by_b), split=parts.across(product.batches, plan.terms),
+        early=_EARLY * task.info.cores,
         c_row=c_row, c_column=c_column, plan=plan,
         **(before or {"before": None}), **following,
     )  # fmt: skip
