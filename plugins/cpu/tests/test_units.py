@@ -26,6 +26,7 @@ from .needs import TARGETS, feature, x86
 
 # What a CPU has not: kernels that use these are for devices with cubes of many units.
 ABSENT = {
+    "await_launches",
     "copy_tensor",
     "load_matrix",
     "mbarrier_arrive",

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+import calor
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
-from calor_kernel.contract.work import Request, View
-from calor_kernel.library.matmul import lower_dot_general
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.work import Launch, Request, View
+from calor_kernel.ir.passes.beside import Beside
+from calor_kernel.library.matmul import ProductFuser, lower_dot_general, lower_row_product
 from calor_kernel.printers import print_kernel
+from calor_nn import functional
 from imitated_cuda import H200
 
 OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
@@ -26,6 +30,13 @@ GEMV = [
     (float32, (4, 2048, 1000), (False, True)),
     (bfloat16, (65536, 64, 3), (True, True)),
     (float32, (4096, 1023, 1), (True, False)),
+]
+AFTER_NORMS = [
+    *GEMV[:2],
+    (float16, (4, 1021, 3072), (True, True)),
+    (bfloat16, (2, 4096, 1024), (True, False)),
+    (float32, (4, 1024, 4096), (True, True)),
+    (float32, (8, 300, 768), (True, False)),
 ]
 PREDICATED = [
     (dtype, shape, along)
@@ -72,29 +83,93 @@ def request(dtype: DType, shape: Any, along: tuple[bool, bool], high: bool) -> R
 
 def check(compiler: Any, asked: Request, *names: str, guarded: bool = False) -> None:
     """Compile the launches of the first choice, whose kernels are of these names."""
-    launches = lower_dot_general(asked)[0].launches
+    compile_all(compiler, asked, lower_dot_general(asked)[0].launches, *names, guarded=guarded)
+
+
+def compile_all(
+    compiler: Any, asked: Request, launches: Any, *names: str, guarded: bool = False
+) -> None:
     if guarded:
         launches = tuple(launch.guarded() for launch in launches)
     assert {launch.build.function.name for launch in launches} <= {*names, "add_split_sums"}
     for launch in launches:
-        text = print_kernel(launch.build.kernel(asked.info.features), CudaCpp())
+        text = check_text(compiler, launch, asked.info)
         if guarded:
             assert "uint32 *guard" in text
             assert text.index("griddepcontrol.wait") < text.index("guard[0] == 0u")
-        _, program = compiler.nvrtcCreateProgram(text.encode(), b"product.cu", 0, [], [])
-        options = [option.encode() for option in OPTIONS]
-        code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
-        _, size = compiler.nvrtcGetProgramLogSize(program)
-        log = bytearray(size)
-        compiler.nvrtcGetProgramLog(program, log)
-        assert code == compiler.nvrtcResult.NVRTC_SUCCESS, log.decode()
-        assert not re.findall(r"C75\d\d[^\n]*", log.decode())
-        assert "0 bytes spill stores, 0 bytes spill loads" in log.decode()
+
+
+def check_text(compiler: Any, launch: Launch, info: DeviceInfo) -> str:
+    """Compile a launch's kernel, which spills nothing, and return its text."""
+    text = print_kernel(launch.build.kernel(info.features), CudaCpp())
+    _, program = compiler.nvrtcCreateProgram(text.encode(), b"product.cu", 0, [], [])
+    options = [option.encode() for option in OPTIONS]
+    code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
+    _, size = compiler.nvrtcGetProgramLogSize(program)
+    log = bytearray(size)
+    compiler.nvrtcGetProgramLog(program, log)
+    assert code == compiler.nvrtcResult.NVRTC_SUCCESS, log.decode()
+    assert not re.findall(r"C75\d\d[^\n]*", log.decode())
+    assert "0 bytes spill stores, 0 bytes spill loads" in log.decode()
+    return text
 
 
 @pytest.mark.parametrize(("dtype", "shape", "along"), GEMV, ids=str)
 def test_gemv(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
     check(compiler, request(dtype, shape, along, False), "gemv_planes")
+
+
+@pytest.mark.parametrize(("dtype", "shape", "along"), GEMV[1:4], ids=str)
+def test_nothing_is_loaded_before_the_launches_are_awaited(
+    compiler: Any, dtype: DType, shape: Any, along: Any
+) -> None:
+    asked = request(dtype, shape, along, False)
+    for launch in lower_dot_general(asked)[0].launches:
+        made = [launch.build.kernel(asked.info.features)]
+        made += [Beside(2, (0, 1, 2), False).kernel(made[0])] * (len(asked.inputs) > 1)
+        for kernel in made:
+            text = assembly(compiler, print_kernel(kernel, CudaCpp()))
+            before, found, after = text.partition("griddepcontrol.wait")
+            assert found
+            assert "ld.global" in after
+            assert not re.search(r"\b(ld|st|atom|red)\.(global|volatile|relaxed)", before)
+            if kernel.name == "gemv_planes":
+                assert "prefetch.global.L2" in before
+
+
+def assembly(compiler: Any, text: str) -> str:
+    """Return the assembly that the compiler makes of a text."""
+    _, program = compiler.nvrtcCreateProgram(text.encode(), b"product.cu", 0, [], [])
+    options = [b"--gpu-architecture=compute_90a", b"--fmad=false", b"--std=c++17"]
+    code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
+    assert code == compiler.nvrtcResult.NVRTC_SUCCESS
+    _, size = compiler.nvrtcGetPTXSize(program)
+    made = bytearray(size)
+    compiler.nvrtcGetPTX(program, made)
+    return made.decode()
+
+
+@pytest.mark.parametrize(("dtype", "shape", "along"), AFTER_NORMS, ids=str)
+def test_gemv_after_a_norm(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
+    """The rows of a norm, and then the product with its bias."""
+    (m, k, n), info = shape, request(dtype, shape, along, False).info
+    with calor.device("numpy"):
+        shapes = (m, k), (k,), (k,), ((n, k) if along[1] else (k, n)), (n,)
+        graph = calor.trace(
+            lambda x, g, b, w, c: functional.layer_norm(x, k, g, b) @ (w.T if along[1] else w) + c,
+            *(calor.zeros(shape, dtype=dtype) for shape in shapes),
+        )
+    few = replace(info, cores=1 << 20)  # Of which no number of cubes is too many.
+    (group,) = ProductFuser().groups(graph, few)
+    views = {v: View.dense(graph.specs[v]) for v in group.inputs}
+    if along[1]:
+        views[group.inputs[1]] = View((k, n), (1, k), dtype)
+    results = tuple(graph.specs[v] for v in group.outputs)
+    inputs = tuple(views[v] for v in group.inputs)
+    asked = Request(group.op, group.attributes, inputs, results, few)
+    launches = lower_row_product(asked)[0].launches
+    assert len(launches) == 1 or "sums" in launches[1].label
+    compile_all(compiler, asked, launches, "gemv_planes")
 
 
 @pytest.mark.parametrize(("dtype", "shape", "along"), PREDICATED, ids=str)

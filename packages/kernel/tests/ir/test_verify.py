@@ -374,6 +374,16 @@ BROKEN: dict[str, tuple[Spoil, str, str]] = {
         "together",
         "differs between the units of a plane",
     ),
+    "a load before other launches end": (
+        lambda m: m.put("await_launches"),
+        "awaited",
+        "it comes before the launches that may write the memory are awaited",
+    ),
+    "waiting of some units": (
+        lambda m: under(m, is_zero(m, m.n), m.op("await_launches")),
+        "awaited",
+        "some units may never wait; move it out",
+    ),
 }
 
 # The same where all units of the scope decide alike.

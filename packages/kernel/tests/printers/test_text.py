@@ -236,6 +236,7 @@ def test_cubes_of_many_units_have_no_place_in_plain_c() -> None:
 # Instructions of devices that have them: their dialects print them.
 OF_DIALECTS = {
     "arrive",
+    "await_launches",
     "copy_tensor",
     "load_matrix",
     "mbarrier_arrive",

@@ -25,7 +25,7 @@ _FEATURES: Final = words(
 # CuPy calls NCCL.
 _BY_CUPY: Final = words("links")
 # Only this capability has warpgroup MMA; newer ones have its copies (TMA) too.
-_HOPPER: Final = words("async_matrix tensor_copy mbarrier clusters")
+_HOPPER: Final = words("async_matrix tensor_copy mbarrier clusters overlap")
 # Largest memory access in bytes, and alignment of the allocator.
 _ACCESS: Final = 16
 _ALIGN: Final = 256

@@ -235,6 +235,7 @@ MAKERS: dict[str, Callable[[Compiler, Operation], Step]] = {
     "lane_position": _in_plane,
     "plane_position": _in_plane,
     "prefetch": _nothing,
+    "await_launches": _nothing,
     "select_memory": memory.select_step,
     "inline": inline.inline_step,
     "quotient": effects.division_step,

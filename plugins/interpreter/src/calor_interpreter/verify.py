@@ -100,6 +100,9 @@ def _memories(kernel: Kernel) -> Iterator[Found]:
                 yield operation, f"{memory!r} belongs to another kernel"
 
 
+_AWAIT: Final = "await_launches"
+# What names memory and neither reads nor writes it.
+_EARLY: Final = frozenset(("prefetch", "select_memory"))
 _DIVERGES = (
     "it stands under a condition that differs between the units of a {scope}; move it out of the "
     "if or the loop, or make the condition the same for all of them"
@@ -123,6 +126,19 @@ def _together(kernel: Kernel) -> Iterator[Found]:
             yield operation, _DIVERGES.format(scope=scope)
 
 
+def _awaited(kernel: Kernel) -> Iterator[Found]:
+    """What precedes the wait for other launches accesses no memory that these may write."""
+    operations = kernel.body.operations
+    places = [i for i, one in enumerate(operations) if one.name == _AWAIT]
+    for operation in kernel.body.walk():
+        if operation.name == _AWAIT and all(operation is not operations[i] for i in places):
+            yield operation, "some units may never wait; move it out of the if or the loop"
+    for operation in Block((), list(operations[: places[0] if places else 0])).walk():
+        of = (operation.memory, operation.attributes.get("source"))
+        if operation.name not in _EARLY and any(m is not None and m.space == "global" for m in of):
+            yield operation, "it comes before the launches that may write the memory are awaited"
+
+
 RULES: Final[Mapping[str, Callable[[Kernel], Iterator[Found]]]] = MappingProxyType(
     {
         "frame": _frame,
@@ -130,5 +146,6 @@ RULES: Final[Mapping[str, Callable[[Kernel], Iterator[Found]]]] = MappingProxyTy
         "definitions": _definitions,
         "memories": _memories,
         "together": _together,
+        "awaited": _awaited,
     }
 )

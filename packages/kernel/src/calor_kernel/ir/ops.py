@@ -121,6 +121,8 @@ _ROWS = (
     *_acts("barrier", 0, "scope name count", scope="cube"),
     *_acts("arrive", 0, "name count"),
     *_acts("fence", 0, "scope order"),
+    # Waits for the launches before: what precedes it reads and writes no memory.
+    *_acts("await_launches", 0),
     *_acts("plane_shuffle", 2, "kind", choices="index xor up down", result="given", **_PLANE),
     *_acts("plane_reduce", 1, "kind", choices=_REDUCED, result="same", **_PLANE),
     *_acts("plane_scan", 1, "kind exclusive", choices=_REDUCED, result="same", **_PLANE),

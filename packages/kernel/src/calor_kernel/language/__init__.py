@@ -28,6 +28,7 @@ from calor_kernel.language.division import (
 from calor_kernel.language.fragments import Band, Fragment, fragment, group_count, group_of
 from calor_kernel.language.functions import (
     absolute_position,
+    await_launches,
     barrier,
     bitcast,
     cast,
@@ -124,6 +125,7 @@ __all__ = [
     "absolute_position",
     "arrive",
     "assume_multiple",
+    "await_launches",
     "barrier",
     "bitcast",
     "cast",

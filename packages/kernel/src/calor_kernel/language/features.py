@@ -28,6 +28,7 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "load_matrix": "collective loads of 8 x 8 blocks of 16-bit elements by a plane",
         "async_matrix": "asynchronous matrix instructions on shared memory",
         "pointers": "memory chosen among a launch's buffers by a number",
+        "overlap": "launches that start while the launch before them ends, and then wait for it",
         "forward_progress": "a running cube makes progress while others spin",
         "print": "prints from kernels",
         "fork": "works in a forked child process after a restart",

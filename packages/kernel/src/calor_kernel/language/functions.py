@@ -196,6 +196,18 @@ def fence(scope: Scope | Literal["device"] = "device", order: str = "acq_rel") -
     current().emit("fence", (), (), {"scope": scope, "order": order})
 
 
+def await_launches() -> None:
+    """Wait for the launches before this one, if the device starts it while these end.
+
+    Without this a kernel waits at its first instruction. What precedes the call may prefetch and
+    compute, but reads and writes no memory.
+    """
+    builder = current()
+    if "overlap" in builder.features:
+        builder.attributes["awaits"] = True
+        builder.emit("await_launches", (), (), {})
+
+
 def _together(name: str, value: Any, kind: str, *others: Any) -> Number:
     """Return an operation over the units of a plane; the value itself if there is one unit."""
     builder = current()

@@ -27,6 +27,7 @@ from calor_kernel.contract.movement import view_of
 from calor_kernel.contract.work import Refusal, View, Work
 from calor_kernel.planning.duplicates import without_duplicates
 from calor_kernel.planning.lowering import Lowerings
+from calor_kernel.planning.orders import Order, Orders, ordered
 from calor_kernel.planning.values import Draft, Piece, Task, Value
 
 Unit = int | Group
@@ -61,6 +62,7 @@ class Planner:
         self.constants = bytearray()
         self._known: dict[tuple[DType, bytes], Value] = {}
         self._copies: dict[Piece, list[tuple[View, Value]]] = {}
+        self._orders = Orders(graph, lowerings.dense)
 
     def draft(self, units: Sequence[Unit] | None = None) -> Draft:
         """Return the graph as tasks; CompileError if a family refuses an op that it claimed.
@@ -108,7 +110,9 @@ class Planner:
             if moved is not None:
                 self.values[node.outputs[0]] = moved
                 return
-        made = self.emit(name, node.attributes, inputs, results)
+        made = self.emit(
+            name, node.attributes, inputs, results, self._orders.of(name, node.outputs)
+        )
         self.values.update(zip(node.outputs, made, strict=True))
 
     def _group(self, group: Group) -> None:
@@ -116,7 +120,8 @@ class Planner:
         inputs = tuple(self.values[v] for v in group.inputs)
         results = tuple(self.graph.specs[o] for o in group.outputs)
         try:
-            made = self.emit(group.op, group.attributes, inputs, results)
+            orders = self._orders.of(group.op, group.outputs)
+            made = self.emit(group.op, group.attributes, inputs, results, orders)
         except CompileError:
             for number in group.nodes:
                 self._node(self.graph.nodes[number])
@@ -175,14 +180,28 @@ class Planner:
 
     # Work.
     def emit(
-        self, op: str, attributes: Any, inputs: Sequence[Value], results: Sequence[Spec]
+        self,
+        op: str,
+        attributes: Any,
+        inputs: Sequence[Value],
+        results: Sequence[Spec],
+        orders: Sequence[Order] = (),
     ) -> list[Value]:
-        """Add a task and return its results; operands are copied first if they must be dense."""
+        """Add a task and return its results; operands are copied first if they must be dense.
+
+        ``orders``: of the results' axes, which are dense if the family refuses these.
+        """
         outputs, given = tuple(results), tuple[Value, ...]()
         works: Sequence[Work] = (_NOTHING,)
         if any(s.size for s in outputs):
             dense = self.lowerings.dense
             given = tuple(self.dense(v) if dense(op, i) else v for i, v in enumerate(inputs))
+            if orders:
+                asked = {**attributes, "orders": orders}
+                if isinstance(self._ask(op, asked, given, outputs), Refusal):
+                    orders = ()
+                else:
+                    attributes = asked
             answer = self._ask(op, attributes, given, outputs)
             if isinstance(answer, Refusal) and op != "copy":
                 # A family may refuse these views, but accept dense memory.
@@ -193,7 +212,9 @@ class Planner:
             works = answer
         pieces = tuple(Piece("made", s.nbytes) for s in outputs)
         self.tasks.append(Task(op, works, given, pieces, attributes, outputs))
-        return [Value(p, View.dense(s)) for p, s in zip(pieces, outputs, strict=True)]
+        orders = orders or (None,) * len(outputs)
+        made = zip(pieces, outputs, orders, strict=True)
+        return [Value(piece, ordered(one, order)) for piece, one, order in made]
 
     def _ask(
         self, op: str, attributes: Any, given: tuple[Value, ...], outputs: tuple[Spec, ...]

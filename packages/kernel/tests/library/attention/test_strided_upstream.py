@@ -9,6 +9,7 @@ from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..test_many_cubes import FRAGMENTS, attention
+from .test_warpgroup_tma import INFO as TMA
 
 # A device, the dtype, and the sizes: batch, heads, queries, features.
 CASES = {
@@ -17,6 +18,7 @@ CASES = {
     "rows of no whole accesses": (MANY_UNITS, "float32", (2, 3, 9, 6)),
     "many queries": (MANY_UNITS, "float32", (1, 2, 70, 8)),
     "matrix instructions": (FRAGMENTS, "bfloat16", (2, 2, 20, 16)),
+    "copy engine": (TMA, "bfloat16", (2, 2, 20, 16)),
     "one unit": (ONE_UNIT, "float32", (2, 3, 9, 8)),
 }
 COPIED = ("rows of no whole accesses", "one unit")

@@ -12,8 +12,12 @@ from calor_kernel.runtime.backend import KernelBackend
 from .test_matmul import ONE, check
 
 NONE = ((), ())
-# Devices of few cores have no parts of the K axis, those of many have.
-CORES = (1, 100)
+# Devices of few cores have no parts of the K axis, those of many have; launches of the latter wait
+# late for those before.
+DEVICES = (
+    replace(MANY_UNITS, cores=1),
+    replace(MANY_UNITS, cores=100, features=MANY_UNITS.features | {"overlap"}),
+)
 SHAPES = [
     (1, 768, 40),
     (1, 301, 7),
@@ -30,11 +34,9 @@ SHAPES = [
 ORDERS = [(None, None), (None, (1, 0)), ((1, 0), None), ((1, 0), (1, 0))]
 
 
-@pytest.fixture(params=CORES)
+@pytest.fixture(params=DEVICES, ids=["1 core", "100 cores"])
 def backend(request):
-    return KernelBackend(
-        "lanes", lambda index: LanesDevice(replace(MANY_UNITS, cores=request.param))
-    )
+    return KernelBackend("lanes", lambda index: LanesDevice(request.param))
 
 
 @pytest.fixture

@@ -130,7 +130,8 @@ class CudaCpp(GpuCpp):
     def whole(self, kernel: Kernel, declared: Sequence[str], body: str, helpers: str) -> str:
         """Return the kernel, with its tensor maps as parameters."""
         maps = tma.declared_maps(kernel)
-        body = f"{tables.BEGIN}{body}"
+        if not kernel.attributes.get("awaits"):
+            body = f"{tables.BEGIN}{body}"
         if maps:
             helpers, body = f"{tma.TYPE}\n{helpers}", f"{tma.fetched_maps(len(maps))}{body}"
         return super().whole(kernel, [*declared, *maps], body, helpers)

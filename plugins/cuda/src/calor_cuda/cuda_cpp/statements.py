@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from calor_cuda.cuda_cpp import asynchronous, tma, warpgroups
+from calor_cuda.cuda_cpp import asynchronous, tables, tma, warpgroups
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.printers.printer import Printer
 
@@ -25,9 +25,17 @@ def _arrive(printer: Printer, operation: Operation, block: Block) -> None:
     printer.line(f'asm volatile("bar.arrive {said["name"]}, {said["count"]};" ::: "memory");')
 
 
+def _await(printer: Printer, operation: Operation, block: Block) -> None:
+    """Print the wait for the launches before."""
+    printer.settle()
+    for line in tables.BEGIN.splitlines():
+        printer.lines.append(line)
+
+
 STATEMENTS: Final[Mapping[str, Statement]] = MappingProxyType(
     {
         "arrive": _arrive,
+        "await_launches": _await,
         "mma": asynchronous.mma,
         "load_matrix": asynchronous.load_matrix,
         "copy_async": asynchronous.copy,

@@ -15,6 +15,7 @@ from calor_kernel.contract.work import (
     Candidates,
     Input,
     Output,
+    Refusal,
     Request,
     Scratch,
     View,
@@ -32,7 +33,7 @@ from calor_kernel.library.attention.cpu_tiles import Tiles
 from calor_kernel.library.attention.mma_launch import forward_by_mma, gradients_by_mma, mma_refusal
 from calor_kernel.library.attention.operand_copies import after_copies, with_copies
 from calor_kernel.library.attention.operands import reads_in_place
-from calor_kernel.library.attention.problem import Attention, attention_of
+from calor_kernel.library.attention.problem import TURNED, Attention, attention_of
 from calor_kernel.library.attention.simt_launch import (
     bias_gradient_by_simt,
     forward_by_simt,
@@ -48,6 +49,8 @@ from calor_kernel.library.steps import redirected
 
 # The tier of cubes that compute scores one by one.
 _LAST: Final = 2
+_SPLITS: Final = "split keys"
+_DENSE: Final = "its results are dense"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,14 @@ class Task:
 def _no_tiles(task: Task, request: Request) -> str | None:
     if request.info.max_units > 1:
         return "cubes have many units"
+    if any(task.problem.turned):
+        return _DENSE
     return None if task.tiles else "private memory holds no rows of so many features"
 
 
 def _tiles_serve(task: Task, request: Request) -> str | None:
+    if any(task.problem.turned):
+        return _DENSE
     return "register tiles serve cubes of one unit" if task.tiles else None
 
 
@@ -116,12 +123,20 @@ def _by_copies(table: Callable[[], Table[Task]], first: int = 0) -> Way[Task]:
     return Way("operand copies", refuses, works, spare=True)
 
 
+def gradient_by_splits(problem: Attention, request: Request) -> Work | None:
+    """Return the work of the gradients by the way of split keys, None if another one is chosen."""
+    if gradient_split_refusal(problem, request) is not None:
+        return None
+    (work,) = ranked(GRADIENT, Task(problem, None), replace(request, candidates=False))[:1]
+    return work if isinstance(work.way, Way) and work.way.name == _SPLITS else None
+
+
 def _by_splits(
     refusal: Callable[[Attention, Request], str | None],
     make: Callable[[Attention, Request], Iterable[Work]],
 ) -> Way[Task]:
     return Way(
-        "split keys",
+        _SPLITS,
         lambda task, request: refusal(task.problem, request),
         lambda task, request: make(task.problem, request),
     )
@@ -143,25 +158,42 @@ GRADIENT: Final[Table[Task]] = Table(
 BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))
 
 
-def attention(request: Request) -> Sequence[Work]:
+def attention(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of attention, the likeliest first."""
     problem = attention_of(request)
     if not problem.rows:
         return [Work(())]
-    return ranked(FORWARD, Task(problem, _tiles(forward_tiles, problem, request)), request)
+    refused = order_refusal(request)
+    if refused is not None:
+        return refused
+    task = Task(problem, _tiles(forward_tiles, problem, request))
+    return ranked(FORWARD, task, request) or Refusal(_DENSE)
 
 
-def gradient(request: Request) -> Sequence[Work]:
+def order_refusal(request: Request) -> Refusal | None:
+    """Return why results cannot have the orders of axes that are wanted, if there are such."""
+    if any(order not in (None, TURNED) for order in request.attributes.get("orders", ())):
+        return Refusal("results are dense, or their rows come before their heads")
+    return None
+
+
+def gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of the gradients of query, key and value, the likeliest first."""
+    refused = order_refusal(request)
+    if refused is not None:
+        return refused
     view = request.inputs[0]
     if not reads_in_place(view, request.info):
         known = spec_of(view.shape, view.dtype)
         inner = replace(request, inputs=(View.dense(known), *request.inputs[1:]))
         found = gradient(inner)
+        if isinstance(found, Refusal):
+            return found
         dropped = found.dropped if isinstance(found, Candidates) else ()
         return Candidates.of((_copying(work, view, known, request) for work in found), dropped)
     problem = attention_of(request, 3)
-    return ranked(GRADIENT, Task(problem, _tiles(gradient_tiles, problem, request)), request)
+    task = Task(problem, _tiles(gradient_tiles, problem, request))
+    return ranked(GRADIENT, task, request) or Refusal(_DENSE)
 
 
 def _copying(work: Work, view: View, known: Spec, request: Request) -> Work:

@@ -40,6 +40,7 @@ from calor_kernel.library.attention.operands import (
     upstream_rows,
     value_rows,
 )
+from calor_kernel.library.attention.problem import ResultSteps
 from calor_kernel.library.gemm.mma import settle
 from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 
@@ -114,6 +115,7 @@ def attend_mma(
     out: kl.Out,
     total: kl.Out,
     value_width: kl.Size,
+    steps: ResultSteps[kl.Number] | None,
     g: KernelOperands,
     *,
     plan: MmaPlan,
@@ -144,7 +146,10 @@ def attend_mma(
     for i in range(plan.high):
         first = begin + i * plan.own
         finish(sums[i], largest[i], powers[i], total, q.row_at, first, g, form, plan)
-    plan.store(sums, out, (q.row_at + begin) * value_width, value_width, g.queries - begin)
+    at, step = (q.row_at + begin) * value_width, None
+    if steps is not None:
+        at, step = steps.at(q.n, q.head, begin), steps.row
+    plan.store(sums, out, at, value_width, g.queries - begin, step)
 
 
 @kl.kernel
@@ -152,6 +157,7 @@ def query_gradient_mma(
     up: Upstream[kl.Pointer],
     for_query: kl.Out,
     value_width: kl.Size,
+    steps: ResultSteps[kl.Number] | None,
     parts: kl.Size | None,
     g: KernelOperands,
     *,
@@ -191,10 +197,12 @@ def query_gradient_mma(
     work_through(pipe, q.take, work, q.start, q.stop, plan.block)
     scale_sums(sums, g.scale)
     top = q.first + row
-    at = q.row_at + top
+    at, step = (q.row_at + top) * g.features, None
+    if steps is not None:
+        at, step = steps.at(q.n, q.head, top), steps.row
     if q.part is not None:
-        at = at + q.part * (kl.cube_count(2) * g.heads * g.queries)
-    plan.store(sums, for_query, at * g.features, g.features, g.queries - top)
+        at = at + q.part * (kl.cube_count(2) * g.heads * g.queries * g.features)
+    plan.store(sums, for_query, at, g.features, g.queries - top, step)
 
 
 @kl.kernel
@@ -203,6 +211,8 @@ def key_gradient_mma(
     for_key: kl.Out,
     for_value: kl.Out,
     value_width: kl.Size,
+    key_steps: ResultSteps[kl.Number] | None,
+    value_steps: ResultSteps[kl.Number] | None,
     parts: kl.Size | None,
     g: KernelOperands,
     *,
@@ -293,15 +303,17 @@ def key_gradient_mma(
     work_through(pipe, take, work, begin, steps, 1)
     scale_sums(key_sums, g.scale)
     top = first + row
-    at = (n * g.key_heads + key_head) * g.keys + top
-    if part is not None:
-        at = at + part * (kl.cube_count(2) * g.key_heads * g.keys)
-    for sums, target, width in (
-        (key_sums, for_key, g.features),
-        (value_sums, for_value, value_width),
+    for sums, target, width, steps_of in (
+        (key_sums, for_key, g.features, key_steps),
+        (value_sums, for_value, value_width, value_steps),
     ):
+        at, step = ((n * g.key_heads + key_head) * g.keys + top) * width, None
+        if steps_of is not None:
+            at, step = steps_of.at(n, key_head, top), steps_of.row
+        if part is not None:
+            at = at + part * (kl.cube_count(2) * g.key_heads * g.keys * width)
         if sums:
-            plan.store(sums, target, at * width, width, g.keys - top)
+            plan.store(sums, target, at, width, g.keys - top, step)
 
 
 def next_block(place: kl.Registers, start: kl.Number, blocks: kl.Number) -> None:

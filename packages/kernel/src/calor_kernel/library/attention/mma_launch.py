@@ -180,7 +180,14 @@ def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
         further = [plan for plan in made if _fits(plan, info, False)]
     out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
     for plan in [*plans, *further] if request.candidates else plans[:1]:
-        cubes, own = (-(-p.queries // plan.rows), p.heads, p.batch), {"out": out, "total": total}
+        cubes, own = (
+            (-(-p.queries // plan.rows), p.heads, p.batch),
+            {
+                "out": out,
+                "total": total,
+                "steps": p.steps(0, p.heads, p.queries, p.values, p.access),
+            },
+        )
         attend = launch_of(attend_mma, plan, p, request, cubes, p.flops(1, 1), **own)
         yield Work((attend,), variant=_name(plan), group=0 if plan in plans else 1)
 
@@ -202,11 +209,14 @@ def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
         ]
         tiles = -(-p.queries // first.rows) * parts[0], p.heads, p.batch
         own: dict[str, object] = {"up": up, "for_query": targets[0], "parts": many(parts[0])}
+        own["steps"] = p.steps(0, p.heads, p.queries, p.features, p.access)
         joined.steps.launches.append(
             launch_of(query_gradient_mma, first, p, request, tiles, p.flops(2, 1), **own)
         )
         tiles = -(-p.keys // second.rows) * parts[1], p.key_heads, p.batch
         own = {"up": up, "for_key": targets[1], "for_value": targets[2], "parts": many(parts[1])}
+        own["key_steps"] = p.steps(1, p.key_heads, p.keys, p.features, p.access)
+        own["value_steps"] = p.steps(2, p.key_heads, p.keys, p.values, p.access)
         joined.steps.launches += (
             launch_of(
                 key_gradient_mma, second, p, request, tiles, p.flops(2, 2), **own, which=which

@@ -180,10 +180,12 @@ class MmaPlan:
 
     @kl.helper
     def store(
-        self, sums: Sums, target: kl.Pointer, first: kl.Index, width: kl.Index, count: kl.Index
-    ) -> None:
-        """Write ``count`` own rows of ``width`` elements from an index on."""
-        store(sums, target, first, width, (count, width), turned=self.axis == 0)
+        self, sums: Sums, target: kl.Pointer, first: kl.Index, width: kl.Index, count: kl.Index,
+        step: kl.Index | None = None,
+    ) -> None:  # fmt: skip
+        """Write ``count`` own rows of ``width`` elements from an index on, ``step`` apart."""
+        row_step = width if step is None else step
+        store(sums, target, first, row_step, (count, width), turned=self.axis == 0)
 
 
 def _transposed(sums: Sums) -> Sums:

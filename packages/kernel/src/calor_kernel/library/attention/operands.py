@@ -59,12 +59,14 @@ class Upstream(Generic[M]):
     """The first operands of a gradient: the upstream gradient, delta, and the log-sum-exp.
 
     ``strides``: of the upstream gradient along batch, head and query, () if it is dense.
+    ``result``: those of the result of the forward pass if that is given as delta, else ().
     """
 
     gradient: Annotated[M, READS]
     delta: Annotated[M, READS]
     total: Annotated[M, READS]
     strides: tuple[kl.StrideOf[Any], ...]
+    result: tuple[kl.StrideOf[Any], ...] = ()
 
 
 KernelOperands = Operands[kl.Pointer, kl.Number]
@@ -131,24 +133,27 @@ def upstream_of(request: Request, align: int = 0) -> Upstream[Bound]:
     gradient, delta, total = (
         operand(i, view).aligned(align) for i, view in enumerate(request.inputs[:3])
     )
-    view = request.inputs[0]
-    strides: tuple[Multiple, ...] = ()
-    if not view.is_dense:
-        access = _ACCESS // int(view.dtype.itemsize)
-        pairs = zip(view.shape[:3], view.strides[:3], strict=True)
-        strides = tuple(Multiple(0 if n == 1 else s, access) for n, s in pairs)
-    return Upstream(gradient, delta, total, strides)
+    first, second = request.inputs[:2]
+    item = int(first.dtype.itemsize)
+    strides = () if first.is_dense else _row_strides(first, _ACCESS // item)
+    result = _row_strides(second, max(align // item, 1)) if len(second.shape) > 3 else ()
+    return Upstream(gradient, delta, total, strides, result)
+
+
+def _row_strides(view: View, access: int) -> tuple[Multiple, ...]:
+    pairs = zip(view.shape[:3], view.strides[:3], strict=True)
+    return tuple(Multiple(0 if n == 1 else s, access) for n, s in pairs)
 
 
 def reads_in_place(view: View, info: DeviceInfo) -> bool:
     """Return whether kernels read an upstream gradient as it lies: dense rows, anywhere.
 
-    Cubes of one unit, and copy engines for halves, take all of it dense.
+    Cubes of one unit take all of it dense.
     """
     if view.is_dense:
         return True
     item = int(view.dtype.itemsize)
-    if info.max_units == 1 or (item == 2 and info.has("tensor_copy")):
+    if info.max_units == 1:
         return False
     width, starts = view.shape[3], (*view.strides[:3], view.offset, view.shape[3])
     dense = width == 1 or view.strides[3] == 1

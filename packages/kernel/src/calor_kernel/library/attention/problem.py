@@ -8,13 +8,42 @@ computed in float32 at least.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Generic, Literal, TypeVar
 
 from calor.dtypes import DType, bool_, float32
-from calor_kernel.contract.launching import Bound
+from calor_kernel import language as kl
+from calor_kernel.contract.launching import Bound, Multiple
 from calor_kernel.contract.work import Input, Request, View
 
 Kind = Literal["mask", "bias"]
+N = TypeVar("N")
+# The order in memory of a result's axes whose rows come before its heads.
+TURNED: Final = (0, 2, 1, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSteps(Generic[N]):
+    """The strides of a result's batches, heads and rows in memory, and the numbers of the latter.
+
+    For results whose rows come before their heads, as those that read a model's result want it.
+    """
+
+    heads: kl.SizeOf[N]
+    rows: kl.SizeOf[N]
+    batch: kl.SizeOf[N]
+    head: kl.SizeOf[N]
+    row: kl.SizeOf[N]
+
+    def at(self: ResultSteps[kl.Number], n: kl.Index, head: kl.Index, row: kl.Index) -> kl.Number:
+        """Return where a row begins."""
+        return n * self.batch + head * self.head + row * self.row
+
+    @kl.helper
+    def of_row(self: ResultSteps[kl.Number], number: kl.Number) -> kl.Number:
+        """Return where a row begins, given its number among those of all heads and batches."""
+        matrix = number // self.rows
+        n = matrix // self.heads
+        return self.at(n, matrix - n * self.heads, number - matrix * self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +66,8 @@ class Attention:
     """Queries (N, H, L, E), keys (N, K, S, E) and values (N, K, S, V), with masks and biases.
 
     ``group`` = H / K query heads share one of ``key_heads``. ``exact``: whether factors of float32
-    must not be rounded.
+    must not be rounded. ``turned``: for each result, whether its rows come before its heads in
+    memory; () if none do.
     """
 
     batch: int
@@ -56,6 +86,7 @@ class Attention:
     causal: bool
     scale: float
     exact: bool = True
+    turned: tuple[bool, ...] = ()
 
     @property
     def access(self) -> int:
@@ -82,6 +113,17 @@ class Attention:
         """The approximate number of visible scores."""
         seen = self.rows * self.keys
         return seen // 2 if self.causal and self.keys >= self.queries else seen
+
+    def steps(
+        self, number: int, heads: int, rows: int, width: int, divisor: int = 1
+    ) -> ResultSteps[Multiple] | None:
+        """Return the strides of a result, None if it is dense; ``divisor``: of its width."""
+        if not self.turned or not self.turned[number]:
+            return None
+        steps = rows * heads * width, width, heads * width
+        return ResultSteps(
+            Multiple(heads, 1), Multiple(rows, 1), *(Multiple(step, divisor) for step in steps)
+        )
 
     def flops(self, features: int, values: int) -> int:
         """Return the operations of products along features, and along values, of each score."""
@@ -112,6 +154,7 @@ def attention_of(request: Request, first: int = 0) -> Attention:
         request.attributes["causal"],
         request.attributes["scale"],
         request.attributes.get("precision", "highest") == "highest",
+        tuple(order is not None for order in request.attributes.get("orders", ())),
     )
 
 

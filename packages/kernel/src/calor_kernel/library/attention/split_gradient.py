@@ -25,6 +25,7 @@ from calor_kernel.library.attention.operands import (
     value_rows,
     visible,
 )
+from calor_kernel.library.attention.problem import ResultSteps
 from calor_kernel.library.attention.split_keys import (
     HeadRows,
     SplitPlan,
@@ -148,13 +149,38 @@ def hold_rows(
     for row in kl.loop_range(unit, plan.rows, plan.units):
         at = mine.index(row)
         held.shifts[row] = finite(up.total[at])
-        held.alongs[row] = up.delta[at]
+        if not up.result:
+            held.alongs[row] = up.delta[at]
         if held.heads is not None and held.places is not None:
             head, query = mine.place(row)
             held.heads[row] = head.to(index)
             held.places[row] = query.to(index)
     kl.barrier()
+    if up.result:
+        sum_rows(held, up, value_width, plan)
     return held
+
+
+@kl.helper
+def sum_rows(
+    held: HeldRows, up: Upstream[kl.Pointer], value_width: kl.Number, plan: GradientPlan
+) -> None:
+    """Compute the sum of a row's products of result and upstream gradient, a row a unit."""
+    mine, access, dtype = held.mine, plan.team.access, up.total.dtype
+    for row in kl.loop_range(kl.unit_position(), plan.rows, plan.units):
+        head, query = mine.place(row)
+        at = mine.n * up.result[0] + head * up.result[1] + query * up.result[2]
+        total = kl.registers(1, dtype, access)
+        for column in kl.loop_range(0, value_width, access):
+            value = up.delta.load(at + column, access).to(dtype)
+            there = row * plan.rooms[1] + column
+            total[0] = kl.fma(value, held.upstream.load(there, access), total[0])
+        terms = [total[0]] if access == 1 else [total[0][i] for i in range(access)]
+        while len(terms) > 1:
+            pairs = zip(terms[::2], terms[1::2], strict=True)
+            terms = [x + y for x, y in pairs]
+        held.alongs[row] = terms[0]
+    kl.barrier()
 
 
 @kl.helper
@@ -248,12 +274,41 @@ class Step:
         return spread(weights, count, team.lanes), spread(slopes, count, team.lanes)
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Rows of a result: from ``start`` on, ``step`` apart, each of ``width`` elements."""
+
+    memory: kl.Pointer
+    start: kl.Number
+    step: kl.Number
+    width: kl.Number
+
+    @kl.helper
+    def store(self, row: kl.Number, column: kl.Number, x: kl.Number) -> None:
+        """Write a vector of a row if the row has it."""
+        if column < self.width:
+            self.memory.store(self.start + row * self.step + column, x.to(self.memory.dtype))
+
+
+def rows_of(
+    memory: kl.Pointer, width: kl.Number, steps: ResultSteps[kl.Number] | None, g: KernelOperands,
+    n: kl.Number, key_head: kl.Number,
+) -> Target:  # fmt: skip
+    """Return the rows of a key head of a gradient, which is dense without ``steps``."""
+    if steps is None:
+        return Target(memory, (n * g.key_heads + key_head) * g.keys * width, width, width)
+    return Target(memory, steps.at(n, key_head, 0), steps.row, width)
+
+
 @kl.kernel
 def gradient_split(
     up: Upstream[kl.Pointer],
     for_query: kl.Out,
     for_key: kl.Out,
     for_value: kl.Out,
+    query_steps: ResultSteps[kl.Number] | None,
+    key_steps: ResultSteps[kl.Number] | None,
+    value_steps: ResultSteps[kl.Number] | None,
     sums: kl.InOut | None,
     flags: kl.InOut | None,
     value_width: kl.Size,
@@ -282,11 +337,11 @@ def gradient_split(
     end = kl.min(start + length, g.keys)
     # Keys from here on are hidden from all queries.
     stop = kl.min(end, g.queries) if form.causal else end
-    row_at = (n * g.key_heads + key_head) * g.keys
     room = None
     if plan.blocks > 1:
         room = kl.shared(plan.blocks * plan.step * sum(plan.rooms), dtype, align=16)
-    targets = (for_key, g.features), (for_value, value_width)
+    keys_to = rows_of(for_key, g.features, key_steps, g, n, key_head)
+    targets = keys_to, rows_of(for_value, value_width, value_steps, g, n, key_head)
     for begin in kl.loop_range(start, end, plan.step):
         at = [begin + (u * team.teams + number) for u in range(team.unroll)]
         there = [key < stop for key in at]
@@ -311,17 +366,14 @@ def gradient_split(
         if room is None:
             for u in range(team.unroll):
                 if at[u] < end:
-                    for (target, width), given, count in zip(
+                    for target, given, count in zip(
                         targets, made, (team.features, team.values), strict=True
                     ):
                         for v in range(count):
-                            column = team.place(v)
-                            if column < width:
-                                place = (row_at + at[u]) * width + column
-                                target.store(place, given[u, v].to(target.dtype))
+                            target.store(at[u], team.place(v), given[u, v])
         else:
-            join_blocks(room, made, targets, row_at + begin, end - begin, plan)
-    write_queries(query_sums, mine, for_query, sums, split, splits, plan)
+            join_blocks(room, made, targets, begin, end - begin, plan)
+    write_queries(query_sums, mine, for_query, query_steps, sums, split, splits, plan)
     if flags is not None and sums is not None:
         last = is_last(flags, n * kl.cube_count(1) + key_head, splits)
         if last:
@@ -329,7 +381,8 @@ def gradient_split(
             for i in kl.loop_range(unit, mine.count * each, plan.units):
                 row = i // each
                 column = (i - row * each) * team.access
-                add_splits_of(mine.index(row), column, for_query, sums, splits, g, team.access)
+                to = mine.start(row, query_steps, g.features)
+                add_splits_of(mine.index(row), to, column, for_query, sums, splits, g, team.access)
 
 
 @kl.helper
@@ -365,8 +418,8 @@ def add_rows(
 def join_blocks(
     room: kl.Pointer,
     made: tuple[kl.Registers, kl.Registers],
-    targets: Sequence[tuple[kl.Pointer, kl.Number]],
-    row_at: kl.Number,
+    targets: Sequence[Target],
+    begin: kl.Number,
     rows: kl.Number,
     plan: GradientPlan,
 ) -> None:
@@ -381,23 +434,24 @@ def join_blocks(
             for v in range(count):
                 room.store(start + row * width + team.place(v), given[u, v])
     kl.barrier()
-    for (target, wide), width, start in zip(targets, plan.rooms, starts, strict=True):
+    for target, width, start in zip(targets, plan.rooms, starts, strict=True):
         for i in kl.loop_range(unit, plan.step * (width // team.access), plan.units):
             row = i // (width // team.access)
             column = i % (width // team.access) * team.access
-            if (row < rows) & (column < wide):
+            if row < rows:
                 x = room.load(start + row * width + column, team.access)
                 for b in range(1, plan.blocks):
                     at = start + (row + b * plan.step) * width + column
                     x = x + room.load(at, team.access)
-                target.store((row_at + row) * wide + column, x.to(target.dtype))
+                target.store(begin + row, column, x)
     kl.barrier()
 
 
 @kl.helper
 def write_queries(
-    query_sums: kl.Registers, mine: HeadRows, for_query: kl.Pointer, sums: kl.Pointer | None,
-    split: kl.Number, splits: kl.Number, plan: GradientPlan,
+    query_sums: kl.Registers, mine: HeadRows, for_query: kl.Pointer,
+    steps: ResultSteps[kl.Number] | None, sums: kl.Pointer | None, split: kl.Number,
+    splits: kl.Number, plan: GradientPlan,
 ) -> None:  # fmt: skip
     """Join the teams and planes of a cube, and write its query gradients, or those of a split."""
     team, g, dtype, plane = plan.team, mine.g, mine.g.scale.dtype, kl.plane_size()
@@ -429,16 +483,16 @@ def write_queries(
                 if sums is not None:
                     sums[(mine.index(row) * splits + split) * g.features + column] = x
                 else:
-                    to = mine.index(row) * g.features + column
+                    to = mine.start(row, steps, g.features) + column
                     for_query[to] = (x * g.scale).to(for_query.dtype)
 
 
 @kl.helper
 def add_splits_of(
-    row: kl.Number, column: kl.Number, for_query: kl.Pointer, sums: kl.Pointer, splits: kl.Number,
-    g: KernelOperands, access: int,
+    row: kl.Number, to: kl.Number, column: kl.Number, for_query: kl.Pointer, sums: kl.Pointer,
+    splits: kl.Number, g: KernelOperands, access: int,
 ) -> None:  # fmt: skip
-    """Compute a vector of the query gradient of a row from all splits."""
+    """Compute a vector of the query gradient of a row, which begins at ``to``, from all splits."""
     total = kl.registers(1, sums.dtype, access)
     for s in kl.loop_range(0, splits, _TOGETHER):
         places = [row * splits + kl.min(s + k, splits - 1) for k in range(_TOGETHER)]
@@ -446,16 +500,17 @@ def add_splits_of(
         for k in range(_TOGETHER):
             factor = kl.select(s + k < splits, g.scale, 0.0)
             total[0] = kl.fma(taken[k], kl.splat(factor, access), total[0])
-    for_query.store(row * g.features + column, total[0].to(for_query.dtype))
+    for_query.store(to + column, total[0].to(for_query.dtype))
 
 
 @kl.kernel
 def join_gradients(
-    for_query: kl.Out, sums: kl.In, splits: kl.Size, rows: kl.Size, g: KernelOperands, *,
-    access: int,
+    for_query: kl.Out, sums: kl.In, splits: kl.Size, rows: kl.Size,
+    steps: ResultSteps[kl.Number] | None, g: KernelOperands, *, access: int,
 ) -> None:  # fmt: skip
     """Compute the query gradients from the sums of all splits, a vector a unit."""
     i, each = kl.absolute_position(), g.features // access
     if i < rows * each:
         row = i // each
-        add_splits_of(row, (i - row * each) * access, for_query, sums, splits, g, access)
+        to = row * g.features if steps is None else steps.of_row(row)
+        add_splits_of(row, to, (i - row * each) * access, for_query, sums, splits, g, access)

@@ -104,7 +104,12 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
     """Return the plan: the largest blocks of rows that registers hold."""
     p, info, count = problem, request.info, problem.group * problem.queries
     plane, most = info.planes[0], access_of(p)
-    while request.inputs[0].offset % most:
+    starts = [request.inputs[0].offset]
+    if len(request.inputs[1].shape) > 3:
+        result = request.inputs[1]
+        pairs = zip(result.shape[:3], result.strides[:3], strict=True)
+        starts += [result.offset, *(step for n, step in pairs if n > 1)]
+    while any(start % most for start in starts):
         most //= 2
     for rows in sorted(SHAPES, reverse=True):
         widest_access, unroll, turn = SHAPES[rows]
@@ -154,6 +159,7 @@ def gradients_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
     joins = split and info.has("forward_progress") and info.has("atomics") and sums <= heads * LAST
     results = [Bound(Output(i), p.dtype, access * p.dtype.itemsize) for i in range(3)]
     room = steps.room(sums, p.accumulate).aligned(access * p.accumulate.itemsize) if split else None
+    of_query = p.steps(0, p.heads, p.queries, p.features, access)
     name = f"attention gradients split keys {plan.rows}x{plan.step}"
     steps.add(
         gradient_split,
@@ -163,6 +169,9 @@ def gradients_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
         for_query=results[0],
         for_key=results[1],
         for_value=results[2],
+        query_steps=of_query,
+        key_steps=p.steps(1, p.key_heads, p.keys, p.features, access),
+        value_steps=p.steps(2, p.key_heads, p.keys, p.values, access),
         sums=room,
         flags=Bound(Flags(heads), uint32) if joins else None,
         value_width=Multiple(p.values, access),
@@ -182,6 +191,7 @@ def gradients_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
             sums=room,
             splits=splits,
             rows=p.rows,
+            steps=of_query,
             g=g,
             access=access,
         )

@@ -29,6 +29,7 @@ from calor_kernel.library.attention.operands import (
     value_rows,
     visible,
 )
+from calor_kernel.library.attention.problem import ResultSteps
 from calor_kernel.library.math import exp, log
 
 M = TypeVar("M")
@@ -129,11 +130,12 @@ class Splits:
 
     @kl.helper
     def finish(
-        self, row: kl.Number, column: kl.Number, largest: kl.Number, power: kl.Number, x: kl.Number
-    ) -> None:
-        """Write a value of the result, and the log-sum-exp beside the first value of a row."""
+        self, row: kl.Number, at: kl.Number, column: kl.Number,
+        largest: kl.Number, power: kl.Number, x: kl.Number,
+    ) -> None:  # fmt: skip
+        """Write a value of a row that begins ``at``, and its log-sum-exp beside the first one."""
         under = kl.select(power > 0.0, power, 1.0)
-        self.out[row * self.width + column] = (x / under).to(self.out.dtype)
+        self.out[at + column] = (x / under).to(self.out.dtype)
         if column == 0:
             self.total[row] = finite(largest) + log(power)
 
@@ -151,9 +153,12 @@ class Splits:
 
     @kl.helper
     def join(
-        self, row: kl.Number, column: kl.Number, there: kl.Mask, plan: SplitPlan, lanes: int = 1
-    ) -> None:
-        """Compute a vector of the result from all splits, by an online softmax of each lane's own.
+        self, row: kl.Number, at: kl.Number, column: kl.Number, there: kl.Mask, plan: SplitPlan,
+        lanes: int = 1,
+    ) -> None:  # fmt: skip
+        """Compute a vector of a row that begins ``at`` from all splits.
+
+        Each lane has an online softmax of its own.
 
         All loads of several splits are issued before the first is used. ``lanes`` neighbours share
         the splits; all of them call it, also if their vector is not ``there``.
@@ -184,7 +189,7 @@ class Splits:
         if there & (share == 0):
             inverse = 1.0 / kl.select(made > 0.0, made, 1.0)
             value = joined * kl.splat(inverse, each)
-            self.out.store(row * self.width + column, value.to(self.out.dtype))
+            self.out.store(at + column, value.to(self.out.dtype))
             if column == 0:
                 self.total[row] = finite(best) + log(made)
 
@@ -215,6 +220,15 @@ class HeadRows:
         """Return the index of a row among all."""
         head, query = self.place(r)
         return (self.n * self.g.heads + head) * self.g.queries + query
+
+    @kl.helper
+    def start(
+        self, r: kl.Index, steps: ResultSteps[kl.Number] | None, width: kl.Number
+    ) -> kl.Number:
+        """Return where a row of a result begins, which is dense without ``steps``."""
+        if steps is None:
+            return self.index(r) * width
+        return steps.at(self.n, *self.place(r))
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +409,7 @@ def attend_split(
     blocks: kl.Size,
     splits: kl.Size,
     length: kl.Size,
+    steps: ResultSteps[kl.Number] | None,
     caches: Caches[kl.Pointer, kl.Number] | None,
     g: KernelOperands,
     *,
@@ -450,9 +465,9 @@ def attend_split(
             ]
             softmax.follow(r, seen, weighted, plan)
     softmax.join_teams(plan)
-    write_rows(softmax, mine, to, split, plan)
+    write_rows(softmax, mine, to, split, steps, plan)
     if flags is not None:
-        join_if_last(flags, mine, to, plan)
+        join_if_last(flags, mine, to, steps, plan)
 
 
 @kl.helper
@@ -466,8 +481,9 @@ def cached_rows(
 
 @kl.helper
 def write_rows(
-    softmax: Softmax, mine: HeadRows, to: Splits, split: kl.Number, plan: SplitPlan
-) -> None:
+    softmax: Softmax, mine: HeadRows, to: Splits, split: kl.Number,
+    steps: ResultSteps[kl.Number] | None, plan: SplitPlan,
+) -> None:  # fmt: skip
     """Join the planes of a cube, and write its rows as results or as those of a split."""
     dtype, lane = to.total.dtype, kl.lane_position()
     planes = plan.units // kl.plane_size()
@@ -505,11 +521,15 @@ def write_rows(
                 if plan.split:
                     to.keep(row, split, column, top, power, x)
                 else:
-                    to.finish(row, column, top, power, x)
+                    at = mine.start(first + r, steps, to.width)
+                    to.finish(row, at, column, top, power, x)
 
 
 @kl.helper
-def join_if_last(flags: kl.Pointer, mine: HeadRows, to: Splits, plan: SplitPlan) -> None:
+def join_if_last(
+    flags: kl.Pointer, mine: HeadRows, to: Splits, steps: ResultSteps[kl.Number] | None,
+    plan: SplitPlan,
+) -> None:  # fmt: skip
     """Join the splits of a block of rows if all other cubes of it have finished."""
     last = is_last(flags, mine.n * kl.cube_count(1) + kl.cube_position(1), to.count)
     if last:
@@ -520,7 +540,8 @@ def join_if_last(flags: kl.Pointer, mine: HeadRows, to: Splits, plan: SplitPlan)
             i = kl.min(number, rows * each - 1)
             r = i // each
             column = (i - r * each) * plan.joined
-            to.join(mine.index(r), column, number < rows * each, plan, lanes)
+            at = mine.start(r, steps, to.width)
+            to.join(mine.index(r), at, column, number < rows * each, plan, lanes)
 
 
 @kl.helper
@@ -553,6 +574,7 @@ def join_splits(
     value_width: kl.Size,
     splits: kl.Size,
     rows: kl.Size,
+    steps: ResultSteps[kl.Number] | None,
     *,
     plan: SplitPlan,
 ) -> None:
@@ -561,4 +583,5 @@ def join_splits(
     if i < rows * each:
         row = i // each
         to = Splits(out, total, sums, numbers, value_width, splits)
-        to.join(row, (i - row * each) * plan.joined, True, plan)
+        at = row * value_width if steps is None else steps.of_row(row)
+        to.join(row, at, (i - row * each) * plan.joined, True, plan)

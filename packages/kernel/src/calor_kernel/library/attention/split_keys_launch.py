@@ -141,6 +141,7 @@ def add_splits(
     length = _length(p.keys, -(-_CUBES * info.cores // heads), plan)
     splits = greatest(1, -(-p.keys // length))
     index = index_of(p, request)
+    turned = p.steps(0, p.heads, p.queries, p.values, plan.access)
     own: dict[str, Bound | None] = {"sums": None, "numbers": None}
     split = splits > 1
     joins = split and info.has("forward_progress") and info.has("atomics")
@@ -158,6 +159,7 @@ def add_splits(
         blocks=blocks,
         splits=splits,
         length=length,
+        steps=turned,
         caches=caches,
         g=operands_of(p, plan.access),
         plan=replace(plan, split=split),
@@ -177,6 +179,7 @@ def add_splits(
             value_width=Multiple(p.values, plan.access),
             splits=splits,
             rows=p.rows,
+            steps=turned,
             plan=plan,
             **own,
         )

@@ -6,7 +6,7 @@ accesses in flight on every core.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor.dtypes import DType
 from calor_kernel.contract.choices import choice
@@ -151,6 +151,25 @@ def _unroll(operand: Operand, count: int, rows: int, least: int) -> int:
     """Return the accesses of ``count`` elements in flight; rows of A need registers too."""
     most = max(least, 16 // rows)
     return max(1, min(8, most, _AHEAD * 4 // (count * int(operand.dtype.itemsize))))
+
+
+@choice(low=1)
+def _turns(k: int, step: int, most: int) -> int:
+    """Return the accesses along the K axis that a unit has, at least, up to ``most``.
+
+    >>> _turns(768, 256, 8), _turns(768, 32, 8), _turns(7, 256, 8)
+    (4, 8, 1)
+    """
+    turns = 1
+    while turns < most and turns * step < k:
+        turns *= 2
+    return turns
+
+
+def briefly(plan: GemvPlan, product: Product) -> GemvPlan:
+    """Return a plan with no more accesses in flight than a unit has: registers are for others."""
+    step = plan.deep * plan.shares * plan.terms
+    return replace(plan, unroll=min(plan.unroll, int(_turns(product.k, step, plan.unroll))))
 
 
 def _shared(

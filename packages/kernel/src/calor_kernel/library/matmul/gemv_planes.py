@@ -8,6 +8,7 @@ order of a sum depends on the plan and on the parts alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from calor.dtypes import int32, int64
@@ -17,32 +18,44 @@ from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.gemv_plan import GemvPlan
 from calor_kernel.library.matmul.problem import narrow
+from calor_kernel.library.matmul.row_prologue import Prologue, Sources, rows_in_shared
 from calor_kernel.library.matmul.split_sums import Parts, SplitK, in_parts
 from calor_kernel.library.matmul.task import Batches, Given, Sizes, Strides, Task
+
+# Bytes of a line of the cache, the cubes of a core that fetch B early, since later ones start when
+# nothing is left to wait for, and the most lines of a unit.
+_LINE, _EARLY, _FETCHED = 128, 6, 4
 
 
 @kl.kernel
 def gemv_planes(
-    a: kl.In,
+    a: kl.In | None,
     b: kl.In,
     c: kl.Out,
     sizes: Sizes[kl.Number],
     strides: Strides[kl.Number],
     batches: Batches[kl.Number],
     split: SplitK[kl.Number],
+    early: kl.Size,
     c_row: kl.Size,
     c_column: kl.Size,
+    before: Sources[kl.Pointer, kl.Number] | None,
     after: After | None,
     *,
     plan: GemvPlan,
     turned: bool = False,
+    prologue: Prologue | None = None,
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute columns from x and rows from y of a part of a product z.
 
-    ``c_row``, ``c_column``: the strides of the result. ``turned``: whether an epilogue has columns
-    where this product has rows.
+    ``early``: the cubes that run at a time, which fetch B while the launch before this one ends.
+    ``before``: of what A is computed, which then has no memory. ``c_row``, ``c_column``: the
+    strides of the result. ``turned``: whether an epilogue has columns where this product has rows.
     """
+    if prologue is not None:
+        # The compiler otherwise spills some registers rather than take more.
+        kl.launch_attributes(cubes_per_core=max(1, (512 if plan.rows == 1 else 256) // plan.units))
     m, n = sizes.m, sizes.n
     number = kl.cube_position(2)
     batch, begin, end = split.terms(number, sizes.k)
@@ -54,13 +67,29 @@ def gemv_planes(
     group, share = plane // plan.shares, plane % plan.shares
     first_row = kl.cube_position(1) * plan.rows
     column = kl.cube_position(0) * plan.columns + group * plan.span + across * plan.each
-    rows = [a_start + kl.min(first_row + r, m - 1) * strides.a_row for r in range(plan.rows)]
-    left = Left(a, rows, strides.a_depth, plan)
     right = Right(b, b_start, column, n, strides.b_depth, strides.b_column, plan)
+    if kl.has("overlap"):
+        first_column = kl.cube_position(0) * plan.columns
+        line = kl.cube_position(1) + kl.cube_count(1) * number
+        if kl.cube_position(0) + kl.cube_count(0) * line < early:
+            fetch_columns(right, first_column, begin, end)
+        kl.await_launches()
     sums = kl.registers((plan.rows, plan.each), plan.accumulate)
     step = plan.deep * plan.shares * plan.terms
     first = begin + (share * plan.deep + deep) * plan.terms
     reach = step * plan.unroll
+    if before is None or prologue is None:
+        assert a is not None
+        rows = [a_start + kl.min(first_row + r, m - 1) * strides.a_row for r in range(plan.rows)]
+        left = Left(a, rows, strides.a_depth, plan)
+    else:
+        # The first accesses of B are on their way while the rows are computed.
+        ahead = [right.take(first + u * step, end) for u in range(plan.unroll)]
+        room = rows_in_shared(before, prologue, first_row, m, plan.rows)
+        lines = [0] + [kl.min(first_row + r, m - 1) - first_row for r in range(1, plan.rows)]
+        left = Left(room, [line * prologue.capacity for line in lines], 1, plan)
+        add_taken(sums, left, right, ahead, first, step, end)
+        first = first + reach
     rest: kl.Number = first
     for p in kl.loop_range(first, end - (reach - step), reach):
         add_terms(sums, left, right, p, step, None)
@@ -99,8 +128,8 @@ class Left:
     """Rows of A: where each begins, and the stride along the K axis."""
 
     source: kl.Pointer
-    rows: list[kl.Number]
-    depth: kl.Number
+    rows: Sequence[kl.Index]
+    depth: kl.Index
     plan: GemvPlan
 
     @kl.helper
@@ -141,6 +170,28 @@ class Right:
 
 
 @kl.helper
+def fetch_columns(right: Right, first: kl.Number, begin: kl.Number, end: kl.Number) -> None:
+    """Fetch a cube's columns of B into the cache that all cores share, a line a unit.
+
+    What is there is what memory holds, also if the launch before this one still writes it.
+    """
+    plan, source = right.plan, right.source
+    most = _FETCHED * plan.units
+    line = _LINE // int(source.dtype.itemsize)
+    if plan.along:
+        lines = (end - begin + (line - 1)) // line
+        for i in kl.loop_range(kl.unit_index(), kl.min(lines * plan.columns, most), plan.units):
+            column = kl.min(first + i // lines, right.count - 1)
+            at = right.start + column * right.stride
+            source.prefetch(at + kl.min(begin + i % lines * line, end - 1) * right.depth)
+    else:
+        wide = -(-plan.columns // line)
+        for i in kl.loop_range(kl.unit_index(), kl.min((end - begin) * wide, most), plan.units):
+            column = kl.min(first + i % wide * line, right.count - 1)
+            source.prefetch(right.start + (begin + i // wide) * right.depth + column * right.stride)
+
+
+@kl.helper
 def taken(
     source: kl.Pointer, at: kl.Number, width: int, p: kl.Number, end: kl.Number | None
 ) -> kl.Number:
@@ -163,10 +214,24 @@ def add_terms(
     end: kl.Number | None,
 ) -> None:
     """Add the products of some accesses ``step`` terms apart; those of B are loaded first."""
+    rights = [right.take(p + u * step, end) for u in range(right.plan.unroll)]
+    add_taken(sums, left, right, rights, p, step, end)
+
+
+@kl.helper
+def add_taken(
+    sums: kl.Registers,
+    left: Left,
+    right: Right,
+    rights: Sequence[Sequence[kl.Number]],
+    p: kl.Number,
+    step: int,
+    end: kl.Number | None,
+) -> None:
+    """Add the products of accesses of B that were loaded before."""
     plan, wide = right.plan, right.plan.accumulate
-    terms = [p + u * step for u in range(plan.unroll)]
-    rights = [right.take(term, end) for term in terms]
-    for term, vectors in zip(terms, rights, strict=True):
+    for u, vectors in enumerate(rights):
+        term = p + u * step
         if plan.along:
             factors = [[vector[i].to(wide) for i in range(plan.width)] for vector in vectors]
         else:
@@ -196,9 +261,16 @@ def add_lanes(sums: kl.Registers, plan: GemvPlan) -> None:
 
 
 def gemv_launches(
-    task: Task, plan: GemvPlan, count: int, turned: bool
+    task: Task,
+    plan: GemvPlan,
+    count: int,
+    turned: bool,
+    before: Mapping[str, object] | None = None,
 ) -> tuple[Task, list[Launch]]:
-    """Return the launches of a plan in parts; ``turned``: the result is that of the transposes."""
+    """Return the launches of a plan in parts; ``turned``: the result is that of the transposes.
+
+    ``before``: the arguments of a prologue that computes A.
+    """
     product = task.product
     parts = Parts.of(product.k, count, plan.terms)
     task, target, after = in_parts(task, parts, turned)
@@ -215,17 +287,19 @@ def gemv_launches(
     following = task.following()
     if turned and task.tail is not None:
         following["turned"] = True
+    name = f"matmul {'prologue ' if before else ''}gemv {plan.rows} rows"
     made = launch(
         gemv_planes,
         Grid(
             (columns, rows, parts.count * product.batches), (plan.units, 1, 1), plan.lanes,
             int32 if narrow(product) else int64,
         ),
-        task.effort(f"matmul gemv {plan.rows} rows"),
-        a=left, b=right, c=target,
+        task.effort(name),
+        a=left if before is None else None, b=right, c=target,
         sizes=Sizes(product.m, product.n, Multiple(product.k, plan.terms)), strides=strides,
         batches=task.batches(by_a, by_b), split=parts.across(product.batches, plan.terms),
+        early=_EARLY * task.info.cores,
         c_row=c_row, c_column=c_column, plan=plan,
-        **following,
+        **(before or {"before": None}), **following,
     )  # fmt: skip
     return task, [made, *after]

@@ -32,6 +32,8 @@ from calor_kernel.library.reduce.program import real
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 N = TypeVar("N")
+# Elements of a unit that are loaded together.
+_UNROLL = 8
 Best = tuple[kl.Number, kl.Number]
 """The best value so far, and its index."""
 Take = Callable[[int, kl.Number, kl.Mask | None], None]
@@ -326,7 +328,7 @@ def argminmax_teams(
     first = begin + mine
     if first < end:
         best, index = plan.element(x, base + first * over.step), kl.cast(first, plan.index)
-    for t in kl.loop_range(first + team, end, team):
+    for t in kl.loop_range(first + team, end, team, unroll=_UNROLL):
         value = plan.element(x, base + t * over.step)
         better = op.beats(value, best)
         best, index = (

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import int64
+from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.ways import Way, serves
 from calor_kernel.contract.work import Output, Request, Work, row_major
@@ -35,6 +36,8 @@ _CHUNK: Final = 1 << 16
 # Vectors of a block of a row; bytes of a block of columns, and of one if there are few blocks.
 _BLOCK: Final = 64
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
+# Maximum of units of a cube, and of one if there are no more results than cores.
+_UNITS, _ALONE = 128, 1024
 
 
 class ArgProblem:
@@ -141,12 +144,16 @@ def _columns(one: ArgProblem, request: Request) -> list[Work]:
 
 def _teams(one: ArgProblem, request: Request) -> list[Work]:
     along = abs(one.step) <= abs(one.kept.strides[-1]) or one.results == 1
-    units = min(one.info.max_units, 128)
+    size = one.x.dtype.itemsize
+    whole = one.divided(one.results, size)[0] == 1
+    few = whole and not exceeds(one.results, one.info.cores)
+    units = min(one.info.max_units, _ALONE if few else _UNITS)
     team = 1
     while team < units and team * (4 if along else 32) < one.terms:
         team *= 2
+    units = max(team, min(units, _UNITS))
     span = units // team
-    parts, chunk = one.divided(-(-one.results // span), one.x.dtype.itemsize)
+    parts, chunk = one.divided(-(-one.results // span), size)
     tasks = one.results * parts
     sizes, strides = one.kept.sizes, one.kept.strides
     over = ArgTasks(one.results, tasks, one.terms, chunk, one.step, sizes, strides)

@@ -257,15 +257,35 @@ def _team_of_registers(problem: Problem) -> tuple[int, int] | None:
     return team_that_holds(problem)
 
 
-def team_that_holds(problem: Problem) -> tuple[int, int] | None:
-    """Return the units of a row and their vectors, whether or not the order of terms matters."""
-    program, found, info = problem.program, problem.layout, problem.info
-    several = len(found.along.sizes) > 1
+def held_plan(problem: Problem, units: int, rows: int) -> RowPlan | None:
+    """Return the plan of ``rows`` rows in the registers of ``units`` units; None if these are few.
+
+    Units without a row share those of others, so that each holds less.
+    """
+    found = held_team(problem)
+    if found is None:
+        return None
+    (team, held), most = found, _most_held(problem)
+    while team > units:
+        team, held = team // 2, held * 2
+    while held > 1 and 2 * team <= units and units // team > rows:
+        team, held = team * 2, held // 2
+    return holding(problem, (team, held)) if held <= most else None
+
+
+def _most_held(problem: Problem) -> int:
+    """Return the vectors of a row that a unit may hold, of all operands along it."""
+    program, several = problem.program, len(problem.layout.along.sizes) > 1
     operands = sum(1 for o in program.operands if o.role == "along")
     if several:
         # Masks take few registers.
         operands -= sum(1 for o in program.operands if o.role == "along" and o.dtype.kind == "bool")
-    most = _HELD // (info.vector_bytes * max(operands, 1))
+    return _HELD // (problem.info.vector_bytes * max(operands, 1))
+
+
+def team_that_holds(problem: Problem) -> tuple[int, int] | None:
+    """Return the units of a row and their vectors, whether or not the order of terms matters."""
+    found, info, most = problem.layout, problem.info, _most_held(problem)
     if problem.schedule.count == 1:
         # Fused programs have more operands than the lone reduction; too many are not held.
         most = min(most, _VECTORS[0])

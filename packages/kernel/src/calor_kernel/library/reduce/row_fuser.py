@@ -7,10 +7,10 @@ Intermediate values are not stored, unless other nodes read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.choices import spec_of
@@ -46,13 +46,19 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
 
     ``operands``: the input of each operand in memory. ``numbers``: the program's scalars.
     """
-    shape, axes = request.attributes["shape"], request.attributes["axes"]
-    views = [request.inputs[k] for k in request.attributes["operands"]]
-    program = with_rows(request.attributes["program"], views, axes)
+    program, job = job_of(request.attributes, request.inputs)
+    return [planned(program, job, request.info)]
+
+
+def job_of(attributes: Mapping[str, Any], inputs: Sequence[View]) -> tuple[Program, Job]:
+    """Return a program with the memory of its operands and results, from the op's attributes."""
+    shape, axes = attributes["shape"], attributes["axes"]
+    views = [inputs[k] for k in attributes["operands"]]
+    program = with_rows(attributes["program"], views, axes)
     rows = tuple(n for a, n in enumerate(shape) if a not in axes)
     sources = []
-    for number, k in zip(program.memory, request.attributes["operands"], strict=True):
-        view = request.inputs[k]
+    for number, k in zip(program.memory, attributes["operands"], strict=True):
+        view = inputs[k]
         if program.operands[number].role == "row":
             view = as_rows(view, rows) if view.shape != shape else without(view, axes)
         sources.append(Placed(Input(k), view))
@@ -61,9 +67,9 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
         Placed(Output(k), View.dense(spec_of(shape if along[n] else rows, program.dtype(n))))
         for k, n in enumerate(program.results)
     ]
-    numbers = request.attributes["numbers"]
-    job = Job(shape, axes, tuple(sources), tuple(targets), numbers, "rows.program")
-    return [planned(program, job, request.info)]
+    return program, Job(
+        shape, axes, tuple(sources), tuple(targets), attributes["numbers"], "rows.program"
+    )
 
 
 def with_rows(program: Program, views: Sequence[View], axes: Sequence[int]) -> Program:
@@ -107,7 +113,12 @@ class RowFuser(Fuser):
         """Return groups of free nodes that do not overlap."""
         search, ceilings = Search(graph, units, info.arguments), ceilings_of(info)
         for found in search.found():
-            yield _Writer(search, found).group(ceilings)
+            yield group_of(search, found, ceilings)
+
+
+def group_of(search: Search, found: Rows, ceilings: Ceilings) -> Group:
+    """Return a group with its program, in the planner's form."""
+    return _Writer(search, found).group(ceilings)
 
 
 class _Writer:

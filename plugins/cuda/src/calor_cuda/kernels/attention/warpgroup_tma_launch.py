@@ -18,7 +18,7 @@ from calor_cuda.kernels.attention.warpgroup_tma import (
 from calor_cuda.kernels.attention.warpgroup_tma_plan import LINE, HeadSteps, TmaPlan
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.launching import Bound, Multiple
-from calor_kernel.contract.work import Launch, Output, Request, Work
+from calor_kernel.contract.work import Launch, Output, Request, View, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.gradient_parts import parts_of
 from calor_kernel.library.attention.mma_launch import launch_of, mma_refusal, paired
@@ -79,6 +79,10 @@ def gradient_refusal(problem: Attention, request: Request) -> str | None:
     if refusal is not None:
         return refusal
     p, cores = problem, request.info.cores
+    upstream = request.inputs[0]
+    for n, step in zip(upstream.shape[:3], upstream.strides[:3], strict=True):
+        if n != 1 and step <= 0:
+            return "the upstream gradient broadcasts or is reversed along an axis"
     for rows, others, heads, group in (
         (p.queries, p.keys, p.heads, 1),
         (p.keys, p.queries, p.key_heads, p.group),
@@ -92,7 +96,7 @@ def forward_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the forward pass, the likeliest first."""
     p = _whole(problem)
     out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
-    steps = _steps(p, p.heads, p.queries, p.values)
+    steps = _steps(p, p.heads, p.queries, p.values, 0)
     plans = _plans(p, FORWARD, (p.queries, p.heads), request)
     for plan in plans[: None if request.candidates else 1]:
         own = {"out": out, "total": total, "steps": steps}
@@ -106,15 +110,15 @@ def gradients_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
     p = _whole(problem)
     shared = {
         "up": upstream_of(request, 16),
-        "up_steps": _steps(p, p.heads, p.queries, p.values),
+        "up_steps": _upstream_steps(p, request.inputs[0]),
     }
     results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
-    by_query = {"for_query": results[0], "steps": _steps(p, p.heads, p.queries, p.features)}
+    by_query = {"for_query": results[0], "steps": _steps(p, p.heads, p.queries, p.features, 0)}
     by_key = {
         "for_key": results[1],
         "for_value": results[2],
-        "key_steps": _steps(p, p.key_heads, p.keys, p.features),
-        "value_steps": _steps(p, p.key_heads, p.keys, p.values),
+        "key_steps": _steps(p, p.key_heads, p.keys, p.features, 1),
+        "value_steps": _steps(p, p.key_heads, p.keys, p.values, 2),
     }
     of_queries = _plans(p, QUERY, (p.queries, p.heads), request)
     of_keys = _plans(p, KEY, (p.keys, p.key_heads), request)
@@ -170,10 +174,25 @@ def _name(plan: TmaPlan) -> str:
     return f"tma {plan.rows}x{plan.block}, {plan.stages} stages{alternating}{registers}"
 
 
-def _steps(problem: Attention, heads: int, rows: int, width: int) -> HeadSteps[Multiple]:
-    """Return the strides of heads and batches of a dense operand."""
-    steps = rows * width, heads * rows * width
-    return HeadSteps(*(Multiple(step, problem.access) for step in steps))
+def _steps(
+    problem: Attention, heads: int, rows: int, width: int, result: int | None = None
+) -> HeadSteps[Multiple]:
+    """Return the strides of heads and batches of a dense operand, or of a result of a number."""
+    access, batch = problem.access, Multiple(heads * rows * width, problem.access)
+    if result is not None and problem.turned and problem.turned[result]:
+        return HeadSteps(Multiple(width, access), batch, Multiple(heads * width, access))
+    return HeadSteps(Multiple(rows * width, access), batch)
+
+
+def _upstream_steps(problem: Attention, view: View) -> HeadSteps[Multiple]:
+    """Return the strides of the upstream gradient, whose rows may lie apart."""
+    if view.is_dense:
+        return _steps(problem, problem.heads, problem.queries, problem.values)
+    pairs = zip(view.shape[:3], view.strides[:3], strict=True)
+    batch, head, row = (
+        Multiple(step if n > 1 else problem.access, problem.access) for n, step in pairs
+    )
+    return HeadSteps(head, batch, row)
 
 
 def _launch(

@@ -106,14 +106,15 @@ class TmaPlan(MmaPlan):
 
 @dataclass(frozen=True, slots=True)
 class HeadSteps(Generic[N]):
-    """The strides of heads and batches of a dense operand."""
+    """The strides of heads and batches of an operand, and of rows unless these are dense."""
 
     head: kl.SizeOf[N]
     batch: kl.SizeOf[N]
+    row: kl.SizeOf[N] | None = None
 
     def rows(self, width: N) -> tuple[N, N, N]:
         """Return the strides of batches, heads and rows of a width."""
-        return self.batch, self.head, width
+        return self.batch, self.head, width if self.row is None else self.row
 
 
 @dataclass(frozen=True, slots=True)

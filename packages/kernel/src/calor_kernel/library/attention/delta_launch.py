@@ -1,0 +1,72 @@
+"""Lowering of gradients of attention that compute their delta from the result of the forward pass.
+
+Requirements: the result of the forward pass stands in the place of delta among the operands. Where
+the launch of few queries does not suit, delta has launches of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.work import Argument, Input, Output, Refusal, Request, View, Work
+from calor_kernel.library.attention.lowering import gradient_by_splits, order_refusal
+from calor_kernel.library.attention.operands import reads_in_place
+from calor_kernel.library.attention.problem import attention_of
+from calor_kernel.library.steps import Steps
+
+_GRADIENT: Final = "attention_gradient"
+
+
+def suits(request: Request) -> bool:
+    """Return whether one launch computes the gradients, whose operands are those of the op here."""
+    return _joined(request) is not None
+
+
+def _joined(request: Request) -> Work | None:
+    """Return the one launch, None if it does not suit."""
+    upstream, result = request.inputs[:2]
+    if not reads_in_place(upstream, request.info) or result.strides[3] != 1:
+        return None
+    return gradient_by_splits(attention_of(request, 3), request)
+
+
+def gradient_of_result(request: Request) -> Sequence[Work] | Refusal:
+    """Return the work of the gradients of query, key and value.
+
+    Operands are the upstream gradient, the result, the log-sum-exp, and those of attention.
+    """
+    refused = order_refusal(request)
+    if refused is not None:
+        return refused
+    made = _joined(request) or _apart(request)
+    return made if isinstance(made, Refusal) else [made]
+
+
+def _apart(request: Request) -> Work | Refusal:
+    """Return the launches of delta, and those of the gradients; or why these are refused."""
+    steps, shape = Steps(), request.inputs[0].shape
+    total = request.inputs[2]
+    wide, row = spec_of(shape, total.dtype), spec_of(shape[:3], total.dtype)
+    factors: list[tuple[View, Argument]] = []
+    for number, view in enumerate(request.inputs[:2]):
+        place: Argument = Input(number)
+        if view.dtype is not wide.dtype:
+            place = steps.memory(wide.nbytes)
+            steps.include(
+                request, "cast", {"dtype": wide.dtype}, [(view, Input(number))], [(wide, place)]
+            )
+            view = View.dense(wide)
+        factors.append((view, place))
+    product, delta = steps.memory(wide.nbytes), steps.memory(row.nbytes)
+    steps.include(request, "mul", {}, factors, [(wide, product)])
+    summed = {"axes": (3,), "dtype": row.dtype}
+    steps.include(request, "sum", summed, [(View.dense(wide), product)], [(row, delta)])
+    operands: list[tuple[View, Argument]] = [
+        (view, Input(number)) for number, view in enumerate(request.inputs)
+    ]
+    operands[1] = View.dense(row), delta
+    results = [(spec, Output(k)) for k, spec in enumerate(request.outputs)]
+    said = request.attributes
+    return steps.try_include(request, _GRADIENT, said, operands, results) or steps.work()
