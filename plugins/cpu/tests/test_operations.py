@@ -135,3 +135,24 @@ def test_every_number_of_a_half_type_becomes_float32_and_back(dtype: DType, targ
     with np.errstate(invalid="ignore"):
         results = [[wide, back], [x.astype(np.float32), x]]
         nothing_differs(("float32", "back"), results, [x])
+
+
+@kernel
+def rounded(x, made, *, to, width):
+    at = cube_position(0) * width
+    made.store(at, x.load(at, width).to(to))
+
+
+@pytest.mark.parametrize("width", [1, 4, 8, 16, 24, 64])
+@pytest.mark.parametrize("target", TARGETS)
+def test_vectors_with_and_without_denormals_round_to_bfloat16(target: str, width: int) -> None:
+    rng = np.random.default_rng(width)
+    bits = rng.integers(0, 1 << 32, 1536, np.uint64).astype(np.uint32)
+    bits[::7] &= 0x807FFFFF  # Denormals among others.
+    bits[768:] |= 0x10000000  # None.
+    x = bits.view(np.float32)
+    made = np.zeros(len(x), bfloat16.numpy)
+    built = rounded.build([Buffer(float32), Buffer(bfloat16)], to=bfloat16, width=width)
+    run(built, len(x) // width, [x, made], target=target)
+    with np.errstate(invalid="ignore"):
+        nothing_differs(("rounded",), [[made], [x.astype(bfloat16.numpy)]], [x])

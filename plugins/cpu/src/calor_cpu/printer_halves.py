@@ -2,14 +2,21 @@
 
 Requirements: one rounding, to nearest even, with denormals. float16 uses the processor's
 instructions if present, else integers (the additions that round denormals are Fabian Giesen's,
-2012). bfloat16 uses integers everywhere, because vcvtneps2bf16 flushes denormals and other
-processors would call a library function that the process lacks.
+2012). bfloat16 uses integers, because vcvtneps2bf16 flushes denormals and other processors would
+call a library function that the process lacks. Vectors without denormals, which are most, take the
+instruction where there is one.
 """
 
 from __future__ import annotations
 
-from calor.dtypes import DType, float16
+from typing import Final
+
+from calor.dtypes import DType, bfloat16, float16
 from calor_cpu.writer import Writer, suffix, vector
+from calor_kernel.ir.types import Type
+
+# The bit of vfpclassps for denormals.
+_DENORMAL: Final = 1 << 5
 
 
 class Words:
@@ -98,6 +105,57 @@ def narrow(w: Writer, dtype: DType, width: int, name: str) -> str:
 
 
 def _narrow_bfloat16(words: Words, name: str) -> str:
+    w, width = words.w, words.width
+    if width % 8 or not (w.target.has("avx512bf16") and w.target.has("avx512dq")):
+        return _by_integers(words, name)
+    lanes = 8 if width % 16 else 16
+    parts = [_lanes_of(words, name, k, lanes) for k in range(0, width, lanes)]
+    flags, mask = vector("i1", lanes), f"i{lanes}"
+    some = ""
+    for part in parts:
+        found = w.call(
+            flags,
+            f"llvm.x86.avx512.fpclass.ps.{lanes * 32}",
+            (vector("float", lanes), part),
+            ("i32", str(_DENORMAL)),
+        )
+        bits = w.let(f"bitcast {flags} {found} to {mask}")
+        some = w.let(f"or {mask} {some}, {bits}") if some else bits
+    any_ = w.let(f"icmp ne {mask} {some}, 0")
+    exact, quick, after = w.fresh("denormals"), w.fresh("normals"), w.fresh("rounded")
+    w.choose(any_, exact, quick)
+    w.block(exact)
+    slow = _by_integers(words, name)
+    w.jump(after)
+    w.block(quick)
+    rounded = [_instruction(words, part, lanes) for part in parts]
+    fast = w.join(Type(bfloat16, lanes), rounded)
+    w.jump(after)
+    w.block(after)
+    return w.let(f"phi {words.small} [ {slow}, %{exact} ], [ {fast}, %{quick} ]")
+
+
+def _lanes_of(words: Words, name: str, first: int, count: int) -> str:
+    """Return some of the lanes of floats."""
+    if words.width == count:
+        return name
+    lanes = ", ".join(f"i32 {first + i}" for i in range(count))
+    of = words.floats
+    return words.w.let(f"shufflevector {of} {name}, {of} poison, <{count} x i32> <{lanes}>")
+
+
+def _instruction(words: Words, name: str, lanes: int) -> str:
+    """Return floats rounded by vcvtneps2bf16, as bits."""
+    made = words.w.call(
+        vector("bfloat", lanes),
+        f"llvm.x86.avx512bf16.cvtneps2bf16.{lanes * 32}",
+        (vector("float", lanes), name),
+    )
+    small = vector("i16", lanes)
+    return words.w.let(f"bitcast {vector('bfloat', lanes)} {made} to {small}")
+
+
+def _by_integers(words: Words, name: str) -> str:
     bits = words.as_bits(name)
     rounded = words.do("lshr", _nearest(words, bits, 16), 16)
     quiet = words.do("or", words.do("lshr", bits, 16), 0x40)

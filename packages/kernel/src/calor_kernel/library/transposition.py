@@ -16,17 +16,18 @@ _MOST: Final = 16
 _PARTLY: Final = 1.25  # the cost of a square of which a part exists
 
 
-def masks(info: DeviceInfo, itemsize: int) -> bool:
-    """Return whether loads and stores of a cube of one unit mask lanes of this size at no cost.
+def masks(info: DeviceInfo, read: int = 0) -> bool:
+    """Return whether loads and stores of a cube of one unit mask lanes at no cost.
 
-    Vectors of 64 bytes have masks of their own, those of 32 bytes have masks of words.
+    Vectors of 64 bytes do. Those of 32 bytes mask loads of words: ``read`` is the size of lanes
+    that are loaded alone.
     """
-    return info.vector_bytes >= 64 or (info.vector_bytes >= 32 and itemsize >= 4)
+    return info.vector_bytes >= 64 or (info.vector_bytes >= 32 and read >= 4)
 
 
-def shortest(info: DeviceInfo, itemsize: int) -> int:
-    """Return the rows and columns from which squares pay."""
-    return SHORT if masks(info, itemsize) else _LONG
+def shortest(info: DeviceInfo, read: int = 0) -> int:
+    """Return the rows and columns from which squares pay; ``read`` as in :func:`masks`."""
+    return SHORT if masks(info, read) else _LONG
 
 
 def side_of(rows: int, columns: int, most: int) -> int:

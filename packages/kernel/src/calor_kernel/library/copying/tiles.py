@@ -107,7 +107,7 @@ def crosses(over: Transfer, info: DeviceInfo) -> bool:
         return False
     if over.read[-1] in (0, 1) or 1 not in over.read or width < 4:
         return False
-    fewest = min(width, 16) if info.max_units > 1 else shortest(info, over.dtype.itemsize)
+    fewest = min(width, 16) if info.max_units > 1 else shortest(info)
     return min(over.sizes[over.read.index(1)], over.sizes[-1]) >= fewest
 
 
@@ -133,7 +133,7 @@ def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
         effort = Effort(label or copy_tiles.name, 0, over.nbytes)
         return launch(copy_tiles, grid, effort, **over.places, over=problem, tile=_TILE)
     side = side_of(rows, columns, max(info.vector_bytes // over.dtype.itemsize, 1))
-    masked = masks(info, over.dtype.itemsize)
+    masked = masks(info)
     effort = Effort(label or copy_transposed.name, 0, over.nbytes)
     grid = Grid.line(blocks * -(-rows // side))
     return launch(

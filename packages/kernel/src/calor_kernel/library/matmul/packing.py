@@ -63,6 +63,70 @@ def pack(
                 panels.store(at, interleave(parts).to(panels.dtype))
 
 
+@kl.kernel
+def pack_columns(
+    source: kl.In,
+    panels: kl.Out,
+    n: kl.Size,
+    k: kl.Size,
+    of: Matrices[kl.Number],
+    *,
+    width: int,
+    lanes: int,
+    rows: int,
+) -> None:
+    """Pack as ``pack`` does if the columns are adjacent and a group is one row.
+
+    Vectors may be wider than a panel: the next row overwrites what they store beyond it.
+    """
+    first = kl.cube_position(1) * rows
+    batch = kl.cube_position(2)
+    start = of.start(batch)
+    panel_count = (n + width - 1) // width
+    share = (panel_count + kl.cube_count(0) - 1) // kl.cube_count(0)
+    first_panel = kl.cube_position(0) * share
+    target = batch * panel_count * k * width
+    stop = kl.min(first + rows, k)
+    parts = [(at, min(lanes, width - at)) for at in range(0, width, lanes)]
+    # Without rows there is nothing to pack.
+    last_panel = kl.select(stop > first, kl.min(first_panel + share, panel_count), 0)
+    for panel in kl.loop_range(first_panel, last_panel):
+        column = panel * width
+        to = target + panel * k * width
+        from_ = start + column
+        inside = column + len(parts) * lanes <= n
+        if inside:
+            for g in kl.loop_range(first, stop - 1):
+                for at, _ in parts:
+                    value = source.load(from_ + g * of.depth + at, lanes)
+                    panels.store(to + g * width + at, value.to(panels.dtype))
+        else:
+            for g in kl.loop_range(first, stop - 1):
+                pack_ends(source, panels, from_, to, g, n - column, of.depth, width, lanes)
+        # The row behind the last one is another cube's.
+        pack_ends(source, panels, from_, to, stop - 1, n - column, of.depth, width, lanes)
+
+
+@kl.helper
+def pack_ends(
+    source: kl.Pointer,
+    panels: kl.Pointer,
+    from_: kl.Number,
+    to: kl.Number,
+    row: kl.Number,
+    left: kl.Number,
+    depth: kl.Number,
+    width: int,
+    lanes: int,
+) -> None:
+    """Pack a row of a panel, ``left`` of its elements or fewer; nothing beyond it is written."""
+    for at in range(0, width, lanes):
+        lane = iota(lanes, left)
+        value = source.load(from_ + row * depth + at, lanes, mask=lane < left - at)
+        mask = lane < min(lanes, width - at) if width - at < lanes else None
+        panels.store(to + row * width + at, value.to(panels.dtype), mask=mask)
+
+
 @kl.helper
 def load_row(
     source: kl.Pointer,
@@ -168,14 +232,19 @@ def pack_operand(
     square = operand.depth == 1 and operand.free != 1 and group == 1 and lanes & (lanes - 1) == 0
     rows, matrices = _ROWS if square else _STREAMS, batch[0] * batch[1]
     across, groups = -(-n // width) if square else 1, -(-k // group)
+    order = "columns" if operand.free == 1 else "any"
+    more: dict[str, object] = {"group": group, "order": order}
+    kernel = pack_transposed if square else pack
+    if operand.free == 1 and group == 1:
+        # A panel of A has the rows of a tile, which are no vector.
+        kernel, more, lanes = pack_columns, {}, min(1 << (lanes - 1).bit_length(), 16)
     nbytes: int = n * k * matrices * (operand.dtype.itemsize + element.itemsize)
     made = launch(
-        pack_transposed if square else pack,
+        kernel,
         Grid((across, greatest(1, -(-groups // rows)), matrices)),
         Effort("matmul pack", 0, nbytes),
         source=memory(source, operand.dtype), panels=memory(target, element), n=n, k=k,
-        of=Matrices.of(operand, batch), width=width, lanes=lanes, group=group,
-        order="columns" if operand.free == 1 else "any", rows=rows,
+        of=Matrices.of(operand, batch), width=width, lanes=lanes, rows=rows, **more,
     )  # fmt: skip
     return replace(made, prepares=True)
 
