@@ -18,7 +18,7 @@ from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 from calor_kernel.library.matmul.blueprints import Packed
 from calor_kernel.library.matmul.operand_padding import in_groups
-from calor_kernel.library.matmul.packing import iota, pack_operand
+from calor_kernel.library.matmul.packing import Block, iota, pack_block, pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.matmul.task import Placed, Sizes, Task
 
@@ -66,12 +66,14 @@ def packed_matmul(
     *,
     plan: Packed,
     ragged: bool,
+    order: str = "columns",
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of C: panels from x and rows from y of batch z; ``sizes.k`` counts groups.
 
-    ``ragged``: the last panel of B ends with the matrix, so its loads are masked. ``partial``: the
-    memory of sums between passes over the K axis, if an epilogue follows the last one.
+    ``order``: the axis of B with stride 1, where cubes pack it. ``ragged``: the last panel of B
+    ends with the matrix, so its loads are masked. ``partial``: the memory of sums between passes
+    over the K axis, if an epilogue follows the last one.
     """
     m, n, k, rows, vectors, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.vectors, plan.lanes
     group, accumulate, unroll = plan.group, plan.accumulate, plan.unroll
@@ -90,19 +92,29 @@ def packed_matmul(
     first_row = kl.cube_position(1) * block_rows
     last_row = kl.min(first_row + block_rows, m)
     ends = writer(epilogue, after, c, batch)
+    # The panels of B that this cube packs.
+    own = kl.private(plan.room, accumulate, align=64) if plan.room else None
     room = None
     if ends is not None and ends.heavy:
         room = kl.private(rows * width, ends.by.dtype, align=64)
     # An empty sum is 0 and is written too.
     for begin in kl.range(0, kl.max(k, 1), depth):
         count = kl.min(k - begin, depth)
+        if own is not None:
+            step = of_b.depth if order == "columns" else of_b.panel // width
+            b_first = b_start + begin * of_b.depth
+            block = Block(first_panel, last_panel, n, count)
+            pack_block(b, own, b_first, step, block, vectors, lanes, order)
         for panel in kl.range(first_panel, last_panel):
-            b_at = b_start + panel * of_b.panel + begin * b_depth
+            if own is None:
+                b_at = b_start + panel * of_b.panel + begin * b_depth
+            else:
+                b_at = (panel - first_panel) * count * b_depth
             masks = [
                 panel * width + v * lanes + iota(lanes, n) < n if ragged else None
                 for v in kl.range(vectors)
             ]
-            tile = Tile(a, b, masks, lanes, group)
+            tile = Tile(a, b if own is None else own, masks, lanes, group)
             start = kl.registers((vectors,), accumulate, lanes)
             if a.dtype is int8 and group > 1:
                 tile.correct(start, b_at, b_depth, count)
@@ -356,8 +368,8 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
     if plan.pack_a:
         a, whole = packed(0, p.m, p.a, plan.rows, plan.rows)
         of_a = Rows(groups * group, p.batch[1], Placed(whole * p.batch[1], whole, 0))
-    of_b = Panels(width, p.b.depth, Placed(*p.b.batch, p.b.offset))
-    if plan.pack_b:
+    of_b = Panels(width * p.b.free, p.b.depth, Placed(*p.b.batch, p.b.offset))
+    if plan.pack_b and not plan.room:
         b, whole = packed(1, p.n, p.b, width, plan.lanes)
         row = width * group
         of_b = Panels(groups * row, row, Placed(whole * p.batch[1], whole, 0))
@@ -374,7 +386,9 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         a=a, b=b, c=task.result(), sizes=Sizes(p.m, p.n, groups), of_a=of_a, of_b=of_b,
         blocks=Blocks(plan.block_rows, plan.block_panels, depth),
         plan=replace(plan, depth=0, block_rows=0, block_panels=0),
-        ragged=not plan.pack_b and p.n % width != 0, partial=partial, **task.following(),
+        ragged=not plan.pack_b and p.n % width != 0,
+        order="columns" if p.b.free == 1 or not plan.room else "depth",
+        partial=partial, **task.following(),
     )  # fmt: skip
     return task, [*launches, made]
 
