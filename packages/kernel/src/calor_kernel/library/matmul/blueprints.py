@@ -107,7 +107,9 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     pack_b = not columns or worth
     depth = max(groups, 1) if whole else depth
     blocks = blocks_of(product, info, rows, lanes * vectors)
-    return Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
+    made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
+    # Compilers load the vectors of B of several steps at once, for which 16 registers are too few.
+    return made if registers_of(info) == 32 else replace(made, unroll=1)
 
 
 def tile_vectors(n: int, lanes: int, most: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from calor.dtypes import DType, int8, int32, uint8
+from calor.dtypes import int8, int32, uint8
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Grid, launch
 from calor_kernel.contract.work import Launch
@@ -71,8 +71,8 @@ def packed_matmul(
 ) -> None:
     """Compute a block of C: panels from x and rows from y of batch z; ``sizes.k`` counts groups.
 
-    ``order``: the axis of B with stride 1, where cubes pack it. ``ragged``: the last panel of B
-    ends with the matrix, so its loads are masked. ``partial``: the memory of sums between passes
+    ``order``: the axis of B with stride 1, where cubes pack it. ``ragged``: B, read as it lies, is
+    narrower than a panel, so its loads are masked. ``partial``: the memory of sums between passes
     over the K axis, if an epilogue follows the last one.
     """
     m, n, k, rows, vectors, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.vectors, plan.lanes
@@ -110,6 +110,12 @@ def packed_matmul(
                 b_at = b_start + panel * of_b.panel + begin * b_depth
             else:
                 b_at = (panel - first_panel) * count * b_depth
+            # B as it lies ends with the matrix: its last panel is the matrix's last columns, of
+            # which those of the panel before are computed again and not written.
+            column = panel * width
+            if not plan.pack_b and not ragged:
+                column = kl.min(column, n - width)
+                b_at = b_at + column - panel * width
             masks = [
                 panel * width + v * lanes + iota(lanes, n) < n if ragged else None
                 for v in kl.range(vectors)
@@ -139,10 +145,10 @@ def packed_matmul(
                     tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
                 if ends is None:
                     store_tile(
-                        acc, c, c_start, row, last_row, panel * width, n, begin, lanes, accumulate
+                        acc, c, TilePlace(c_start, row, last_row, column, panel * width, n), begin
                     )
                 else:
-                    tile_at = TilePlace(c_start, row, last_row, panel * width, n)
+                    tile_at = TilePlace(c_start, row, last_row, column, panel * width, n)
                     end_tile(acc, ends, room, partial, tile_at, begin, begin + count >= k)
 
 
@@ -205,27 +211,45 @@ class Tile:
             start[v] = -start[v]
 
 
+@dataclass(frozen=True, slots=True)
+class TilePlace:
+    """The place of a tile: the product's first element, rows and columns of the result.
+
+    The tile begins at ``column``; what it writes begins at ``first``, up to the n-th column.
+    """
+
+    start: kl.Number
+    row: kl.Number
+    last_row: kl.Number
+    column: kl.Number
+    first: kl.Number
+    n: kl.Number
+
+    def whole(self, rows: int, width: int) -> kl.Number:
+        """Return whether all of the tile is written."""
+        ends = (self.column + width <= self.n) & (self.row + rows <= self.last_row)
+        return ends & (self.column == self.first)
+
+    def columns(self, at: kl.Number, lanes: int) -> kl.Number:
+        """Return which of the columns from one on are written."""
+        index = at + iota(lanes, at)
+        return (index < self.n) & (index >= self.first)
+
+    def inside(self, row: kl.Number, at: kl.Number, lanes: int) -> kl.Number:
+        """Return which elements of a row are written."""
+        return self.columns(at, lanes) & kl.splat(row < self.last_row, lanes)
+
+
 @kl.helper
-def store_tile(
-    acc: kl.Registers,
-    c: kl.Pointer,
-    start: kl.Number,
-    row: kl.Number,
-    last_row: kl.Number,
-    column: kl.Number,
-    n: kl.Number,
-    begin: kl.Number,
-    lanes: int,
-    accumulate: DType,
-) -> None:
+def store_tile(acc: kl.Registers, c: kl.Pointer, place: TilePlace, begin: kl.Number) -> None:
     """Write a tile; after the first pass over the K axis, add it to the result."""
     rows, vectors = acc.shape
-    width = vectors * lanes
-    whole = (column + width <= n) and (row + rows <= last_row)
-    if whole:
+    lanes, accumulate = acc.type.width, acc.type.dtype
+    start, n = place.start, place.n
+    if place.whole(rows, vectors * lanes):
         for r in kl.range(rows):
             for v in kl.range(vectors):
-                at = start + (row + r) * n + column + v * lanes
+                at = start + (place.row + r) * n + place.column + v * lanes
                 value = acc[r, v]
                 if begin > 0:
                     value = value + c.load(at, lanes).to(accumulate)
@@ -233,24 +257,12 @@ def store_tile(
     else:
         for r in kl.range(rows):
             for v in kl.range(vectors):
-                at = start + (row + r) * n + column + v * lanes
-                index = column + v * lanes + iota(lanes, column)
-                inside = (index < n) & kl.splat(row + r < last_row, lanes)
+                at = start + (place.row + r) * n + place.column + v * lanes
+                inside = place.inside(place.row + r, place.column + v * lanes, lanes)
                 value = acc[r, v]
                 if begin > 0:
                     value = value + c.load(at, lanes, mask=inside).to(accumulate)
                 c.store(at, value.to(c.dtype), mask=inside)
-
-
-@dataclass(frozen=True, slots=True)
-class TilePlace:
-    """The place of a tile: the product's first element, rows and columns of the result."""
-
-    start: kl.Number
-    row: kl.Number
-    last_row: kl.Number
-    column: kl.Number
-    n: kl.Number
 
 
 @kl.helper
@@ -268,28 +280,15 @@ def end_tile(
     Where there is ``room``, memory of the unit, the sums go through it, so that a long epilogue is
     built once and not for each vector of a tile.
     """
-    lanes, accumulate = acc.type.width, acc.type.dtype
-    n, column = place.n, place.column
     if partial is not None and begin > 0:
-        add_partial(acc, partial, place.start + place.row * n + column, place)
+        add_partial(acc, partial, place.start + place.row * place.n + place.column, place)
     if partial is None or last:
         if room is None:
             end_vectors(acc, ends, place)
         else:
             end_room(acc, ends, room, place)
     else:
-        store_tile(
-            acc,
-            partial,
-            place.start,
-            place.row,
-            place.last_row,
-            column,
-            n,
-            begin * 0,
-            lanes,
-            accumulate,
-        )
+        store_tile(acc, partial, place, begin * 0)
 
 
 @kl.helper
@@ -307,7 +306,7 @@ def end_room(acc: kl.Registers, ends: Writer, room: kl.Pointer, place: TilePlace
         row = place.row + r
         for v in kl.loop_range(0, kl.min(n - column, width), span):
             total = room.load(r * width + v, span)
-            inside = column + v + iota(span, n) < n
+            inside = place.columns(column + v, span)
             ends.write(place.start + row * n + column + v, total, row, column + v, inside)
 
 
@@ -316,7 +315,7 @@ def end_vectors(acc: kl.Registers, ends: Writer, place: TilePlace) -> None:
     """Write what follows each vector of a tile."""
     rows, vectors = acc.shape
     lanes, n, column = acc.type.width, place.n, place.column
-    if (column + vectors * lanes <= n) and (place.row + rows <= place.last_row):
+    if place.whole(rows, vectors * lanes):
         for r in kl.range(rows):
             for v in kl.range(vectors):
                 row, at = place.row + r, column + v * lanes
@@ -325,7 +324,7 @@ def end_vectors(acc: kl.Registers, ends: Writer, place: TilePlace) -> None:
         for r in kl.range(rows):
             for v in kl.range(vectors):
                 row, at = place.row + r, column + v * lanes
-                inside = (at + iota(lanes, n) < n) & kl.splat(row < place.last_row, lanes)
+                inside = place.inside(row, at, lanes)
                 # A row beyond the last one has the operands of that, and is not written.
                 near = kl.min(row, place.last_row - 1)
                 ends.write(place.start + row * n + at, acc[r, v], near, at, inside)
@@ -338,8 +337,7 @@ def add_partial(acc: kl.Registers, partial: kl.Pointer, at: kl.Number, place: Ti
     lanes = acc.type.width
     for r in kl.range(rows):
         for v in kl.range(vectors):
-            index = place.column + v * lanes + iota(lanes, place.n)
-            inside = (index < place.n) & kl.splat(place.row + r < place.last_row, lanes)
+            inside = place.inside(place.row + r, place.column + v * lanes, lanes)
             acc[r, v] = acc[r, v] + partial.load(at + r * place.n + v * lanes, lanes, mask=inside)
 
 
@@ -386,7 +384,7 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         a=a, b=b, c=task.result(), sizes=Sizes(p.m, p.n, groups), of_a=of_a, of_b=of_b,
         blocks=Blocks(plan.block_rows, plan.block_panels, depth),
         plan=replace(plan, depth=0, block_rows=0, block_panels=0),
-        ragged=not plan.pack_b and p.n % width != 0,
+        ragged=not plan.pack_b and p.n < width,
         order="columns" if p.b.free == 1 or not plan.room else "depth",
         partial=partial, **task.following(),
     )  # fmt: skip
