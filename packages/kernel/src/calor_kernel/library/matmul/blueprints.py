@@ -136,7 +136,7 @@ def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:
     if exceeds(product.m, _PACKINGS * _BLOCK_ROWS):
         return "its many blocks of rows would each pack B"
     room = _ROOM_BYTES // base.accumulate.itemsize
-    if exceeds(base.depth * base.width, room):
+    if base.depth * base.width > room:
         return "a pass over a panel does not fit the memory of a cube"
     panels = greatest(1, least(base.block_panels, room // (base.depth * base.width)))
     return replace(base, room=room, block_panels=panels)
