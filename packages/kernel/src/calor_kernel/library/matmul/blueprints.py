@@ -7,7 +7,7 @@ kernels. The choice follows from sizes, strides and the device alone.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor.dtypes import (
     DType,
@@ -32,6 +32,9 @@ TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 _READS = {4: 1.0, 3: 1.03, 2: 1.06}
 # Maximum of rows of a cube: with one pass of the K axis they fit the second-level cache.
 _BLOCK_ROWS = 168
+# Where a cube packs B: its memory for the panels of a pass, and the maximum of blocks of rows, each
+# of which packs B anew.
+_ROOM_BYTES, _PACKINGS = 1 << 17, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,9 @@ class Packed:
     """Register tiles of ``rows`` by ``vectors`` vectors of ``lanes`` sums, with B in panels.
 
     ``group`` terms feed one instruction. ``pack_a``, ``pack_b``: whether the operand is copied to
-    panels first. ``depth`` groups of the K axis are one pass over a panel. A cube computes
-    ``block_rows`` rows of ``block_panels`` panels.
+    panels first. ``room``: the elements of a cube's own memory in which it packs its panels of B
+    for each pass; 0 if a launch before packs them. ``depth`` groups of the K axis are one pass over
+    a panel. A cube computes ``block_rows`` rows of ``block_panels`` panels.
     """
 
     accumulate: DType
@@ -54,6 +58,7 @@ class Packed:
     block_rows: int
     block_panels: int
     unroll: int = 4
+    room: int = 0
 
     @property
     def width(self) -> int:
@@ -102,7 +107,9 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     pack_b = not columns or worth
     depth = max(groups, 1) if whole else depth
     blocks = blocks_of(product, info, rows, lanes * vectors)
-    return Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
+    made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
+    # Compilers load the vectors of B of several steps at once, for which 16 registers are too few.
+    return made if registers_of(info) == 32 else replace(made, unroll=1)
 
 
 def tile_vectors(n: int, lanes: int, most: int) -> int:
@@ -117,6 +124,22 @@ def tile_vectors(n: int, lanes: int, most: int) -> int:
     # Panels of any width serve any number of columns.
     columns = hinted(n)
     return min(_READS, key=lambda v: -(-columns // (v * lanes)) * v * _READS[v])
+
+
+def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:
+    """Return the blueprint whose cubes pack B themselves, or why another one is faster."""
+    base = packed(product, info)
+    if not base.pack_b or base.group > 1:
+        return "B is read as it lies, or in groups"
+    if product.b.free != 1 and product.b.depth != 1:
+        return "no axis of B is dense"
+    if exceeds(product.m, _PACKINGS * _BLOCK_ROWS):
+        return "its many blocks of rows would each pack B"
+    room = _ROOM_BYTES // base.accumulate.itemsize
+    if base.depth * base.width > room:
+        return "a pass over a panel does not fit the memory of a cube"
+    panels = greatest(1, least(base.block_panels, room // (base.depth * base.width)))
+    return replace(base, room=room, block_panels=panels)
 
 
 def blocks_of(product: Product, info: DeviceInfo, rows: int, width: int) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from calor_kernel.library.matmul.blueprints import (
     blocks_of,
     dots,
     packed,
+    packed_inside,
     registers_of,
     streams,
     tile_rows,
@@ -142,6 +143,21 @@ def _streams(task: Task, request: Request) -> Works:
             yield task.work(scaled_rows_launch(task, made), name=name, group=group)
 
 
+def _inside_refusal(task: Task, request: Request) -> str | None:
+    if 1 in request.kept:
+        return "B is unchanged, so it is packed once"
+    made = packed_inside(task.product, task.info)
+    return made if isinstance(made, str) else None
+
+
+def _inside(task: Task, request: Request) -> Works:
+    """Yield register tiles whose cubes pack B."""
+    blueprint = packed_inside(task.product, task.info)
+    assert not isinstance(blueprint, str)
+    made, launches = packed_launches(task, blueprint)
+    yield made.work(*launches, name="packed inside")
+
+
 def _tiles(task: Task, request: Request) -> Works:
     """Yield register tiles over a packed operand, and their neighbours."""
     base = packed(task.product, task.info)
@@ -227,5 +243,6 @@ WAYS: Final[tuple[Way[Task], ...]] = (
     Way("dots", _dots_refusal, _dots, paired=True),
     Way("streams", _streams_refusal, _streams, paired=True),
     Way("tile registers", tile_refusal, tile_works),
+    Way("packed inside", _inside_refusal, _inside, paired=True),
     Way("tiles", serves, _tiles, paired=True),
 )

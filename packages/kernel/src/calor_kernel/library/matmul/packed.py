@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from calor.dtypes import DType, int8, int32, uint8
+from calor.dtypes import int8, int32, uint8
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Grid, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 from calor_kernel.library.matmul.blueprints import Packed
 from calor_kernel.library.matmul.operand_padding import in_groups
-from calor_kernel.library.matmul.packing import iota, pack_operand
+from calor_kernel.library.matmul.packing import Block, iota, pack_block, pack_operand
 from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.matmul.task import Placed, Sizes, Task
 
@@ -66,12 +66,14 @@ def packed_matmul(
     *,
     plan: Packed,
     ragged: bool,
+    order: str = "columns",
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of C: panels from x and rows from y of batch z; ``sizes.k`` counts groups.
 
-    ``ragged``: the last panel of B ends with the matrix, so its loads are masked. ``partial``: the
-    memory of sums between passes over the K axis, if an epilogue follows the last one.
+    ``order``: the axis of B with stride 1, where cubes pack it. ``ragged``: B, read as it lies, is
+    narrower than a panel, so its loads are masked. ``partial``: the memory of sums between passes
+    over the K axis, if an epilogue follows the last one.
     """
     m, n, k, rows, vectors, lanes = sizes.m, sizes.n, sizes.k, plan.rows, plan.vectors, plan.lanes
     group, accumulate, unroll = plan.group, plan.accumulate, plan.unroll
@@ -90,19 +92,35 @@ def packed_matmul(
     first_row = kl.cube_position(1) * block_rows
     last_row = kl.min(first_row + block_rows, m)
     ends = writer(epilogue, after, c, batch)
+    # The panels of B that this cube packs.
+    own = kl.private(plan.room, accumulate, align=64) if plan.room else None
     room = None
     if ends is not None and ends.heavy:
         room = kl.private(rows * width, ends.by.dtype, align=64)
     # An empty sum is 0 and is written too.
     for begin in kl.range(0, kl.max(k, 1), depth):
         count = kl.min(k - begin, depth)
+        if own is not None:
+            step = of_b.depth if order == "columns" else of_b.panel // width
+            b_first = b_start + begin * of_b.depth
+            block = Block(first_panel, last_panel, n, count)
+            pack_block(b, own, b_first, step, block, vectors, lanes, order)
         for panel in kl.range(first_panel, last_panel):
-            b_at = b_start + panel * of_b.panel + begin * b_depth
+            if own is None:
+                b_at = b_start + panel * of_b.panel + begin * b_depth
+            else:
+                b_at = (panel - first_panel) * count * b_depth
+            # B as it lies ends with the matrix: its last panel is the matrix's last columns, of
+            # which those of the panel before are computed again and not written.
+            column = panel * width
+            if not plan.pack_b and not ragged:
+                column = kl.min(column, n - width)
+                b_at = b_at + column - panel * width
             masks = [
                 panel * width + v * lanes + iota(lanes, n) < n if ragged else None
                 for v in kl.range(vectors)
             ]
-            tile = Tile(a, b, masks, lanes, group)
+            tile = Tile(a, b if own is None else own, masks, lanes, group)
             start = kl.registers((vectors,), accumulate, lanes)
             if a.dtype is int8 and group > 1:
                 tile.correct(start, b_at, b_depth, count)
@@ -127,10 +145,10 @@ def packed_matmul(
                     tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
                 if ends is None:
                     store_tile(
-                        acc, c, c_start, row, last_row, panel * width, n, begin, lanes, accumulate
+                        acc, c, TilePlace(c_start, row, last_row, column, panel * width, n), begin
                     )
                 else:
-                    tile_at = TilePlace(c_start, row, last_row, panel * width, n)
+                    tile_at = TilePlace(c_start, row, last_row, column, panel * width, n)
                     end_tile(acc, ends, room, partial, tile_at, begin, begin + count >= k)
 
 
@@ -193,27 +211,45 @@ class Tile:
             start[v] = -start[v]
 
 
+@dataclass(frozen=True, slots=True)
+class TilePlace:
+    """The place of a tile: the product's first element, rows and columns of the result.
+
+    The tile begins at ``column``; what it writes begins at ``first``, up to the n-th column.
+    """
+
+    start: kl.Number
+    row: kl.Number
+    last_row: kl.Number
+    column: kl.Number
+    first: kl.Number
+    n: kl.Number
+
+    def whole(self, rows: int, width: int) -> kl.Number:
+        """Return whether all of the tile is written."""
+        ends = (self.column + width <= self.n) & (self.row + rows <= self.last_row)
+        return ends & (self.column == self.first)
+
+    def columns(self, at: kl.Number, lanes: int) -> kl.Number:
+        """Return which of the columns from one on are written."""
+        index = at + iota(lanes, at)
+        return (index < self.n) & (index >= self.first)
+
+    def inside(self, row: kl.Number, at: kl.Number, lanes: int) -> kl.Number:
+        """Return which elements of a row are written."""
+        return self.columns(at, lanes) & kl.splat(row < self.last_row, lanes)
+
+
 @kl.helper
-def store_tile(
-    acc: kl.Registers,
-    c: kl.Pointer,
-    start: kl.Number,
-    row: kl.Number,
-    last_row: kl.Number,
-    column: kl.Number,
-    n: kl.Number,
-    begin: kl.Number,
-    lanes: int,
-    accumulate: DType,
-) -> None:
+def store_tile(acc: kl.Registers, c: kl.Pointer, place: TilePlace, begin: kl.Number) -> None:
     """Write a tile; after the first pass over the K axis, add it to the result."""
     rows, vectors = acc.shape
-    width = vectors * lanes
-    whole = (column + width <= n) and (row + rows <= last_row)
-    if whole:
+    lanes, accumulate = acc.type.width, acc.type.dtype
+    start, n = place.start, place.n
+    if place.whole(rows, vectors * lanes):
         for r in kl.range(rows):
             for v in kl.range(vectors):
-                at = start + (row + r) * n + column + v * lanes
+                at = start + (place.row + r) * n + place.column + v * lanes
                 value = acc[r, v]
                 if begin > 0:
                     value = value + c.load(at, lanes).to(accumulate)
@@ -221,24 +257,12 @@ def store_tile(
     else:
         for r in kl.range(rows):
             for v in kl.range(vectors):
-                at = start + (row + r) * n + column + v * lanes
-                index = column + v * lanes + iota(lanes, column)
-                inside = (index < n) & kl.splat(row + r < last_row, lanes)
+                at = start + (place.row + r) * n + place.column + v * lanes
+                inside = place.inside(place.row + r, place.column + v * lanes, lanes)
                 value = acc[r, v]
                 if begin > 0:
                     value = value + c.load(at, lanes, mask=inside).to(accumulate)
                 c.store(at, value.to(c.dtype), mask=inside)
-
-
-@dataclass(frozen=True, slots=True)
-class TilePlace:
-    """The place of a tile: the product's first element, rows and columns of the result."""
-
-    start: kl.Number
-    row: kl.Number
-    last_row: kl.Number
-    column: kl.Number
-    n: kl.Number
 
 
 @kl.helper
@@ -256,28 +280,15 @@ def end_tile(
     Where there is ``room``, memory of the unit, the sums go through it, so that a long epilogue is
     built once and not for each vector of a tile.
     """
-    lanes, accumulate = acc.type.width, acc.type.dtype
-    n, column = place.n, place.column
     if partial is not None and begin > 0:
-        add_partial(acc, partial, place.start + place.row * n + column, place)
+        add_partial(acc, partial, place.start + place.row * place.n + place.column, place)
     if partial is None or last:
         if room is None:
             end_vectors(acc, ends, place)
         else:
             end_room(acc, ends, room, place)
     else:
-        store_tile(
-            acc,
-            partial,
-            place.start,
-            place.row,
-            place.last_row,
-            column,
-            n,
-            begin * 0,
-            lanes,
-            accumulate,
-        )
+        store_tile(acc, partial, place, begin * 0)
 
 
 @kl.helper
@@ -295,7 +306,7 @@ def end_room(acc: kl.Registers, ends: Writer, room: kl.Pointer, place: TilePlace
         row = place.row + r
         for v in kl.loop_range(0, kl.min(n - column, width), span):
             total = room.load(r * width + v, span)
-            inside = column + v + iota(span, n) < n
+            inside = place.columns(column + v, span)
             ends.write(place.start + row * n + column + v, total, row, column + v, inside)
 
 
@@ -304,7 +315,7 @@ def end_vectors(acc: kl.Registers, ends: Writer, place: TilePlace) -> None:
     """Write what follows each vector of a tile."""
     rows, vectors = acc.shape
     lanes, n, column = acc.type.width, place.n, place.column
-    if (column + vectors * lanes <= n) and (place.row + rows <= place.last_row):
+    if place.whole(rows, vectors * lanes):
         for r in kl.range(rows):
             for v in kl.range(vectors):
                 row, at = place.row + r, column + v * lanes
@@ -313,7 +324,7 @@ def end_vectors(acc: kl.Registers, ends: Writer, place: TilePlace) -> None:
         for r in kl.range(rows):
             for v in kl.range(vectors):
                 row, at = place.row + r, column + v * lanes
-                inside = (at + iota(lanes, n) < n) & kl.splat(row < place.last_row, lanes)
+                inside = place.inside(row, at, lanes)
                 # A row beyond the last one has the operands of that, and is not written.
                 near = kl.min(row, place.last_row - 1)
                 ends.write(place.start + row * n + at, acc[r, v], near, at, inside)
@@ -326,8 +337,7 @@ def add_partial(acc: kl.Registers, partial: kl.Pointer, at: kl.Number, place: Ti
     lanes = acc.type.width
     for r in kl.range(rows):
         for v in kl.range(vectors):
-            index = place.column + v * lanes + iota(lanes, place.n)
-            inside = (index < place.n) & kl.splat(place.row + r < place.last_row, lanes)
+            inside = place.inside(place.row + r, place.column + v * lanes, lanes)
             acc[r, v] = acc[r, v] + partial.load(at + r * place.n + v * lanes, lanes, mask=inside)
 
 
@@ -356,8 +366,8 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
     if plan.pack_a:
         a, whole = packed(0, p.m, p.a, plan.rows, plan.rows)
         of_a = Rows(groups * group, p.batch[1], Placed(whole * p.batch[1], whole, 0))
-    of_b = Panels(width, p.b.depth, Placed(*p.b.batch, p.b.offset))
-    if plan.pack_b:
+    of_b = Panels(width * p.b.free, p.b.depth, Placed(*p.b.batch, p.b.offset))
+    if plan.pack_b and not plan.room:
         b, whole = packed(1, p.n, p.b, width, plan.lanes)
         row = width * group
         of_b = Panels(groups * row, row, Placed(whole * p.batch[1], whole, 0))
@@ -374,7 +384,9 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
         a=a, b=b, c=task.result(), sizes=Sizes(p.m, p.n, groups), of_a=of_a, of_b=of_b,
         blocks=Blocks(plan.block_rows, plan.block_panels, depth),
         plan=replace(plan, depth=0, block_rows=0, block_panels=0),
-        ragged=not plan.pack_b and p.n % width != 0, partial=partial, **task.following(),
+        ragged=not plan.pack_b and p.n < width,
+        order="columns" if p.b.free == 1 or not plan.room else "depth",
+        partial=partial, **task.following(),
     )  # fmt: skip
     return task, [*launches, made]
 

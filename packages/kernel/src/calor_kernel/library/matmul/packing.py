@@ -8,7 +8,7 @@ Operands contiguous along the K axis are transposed in registers.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, uint32
 from calor_kernel import language as kl
@@ -195,17 +195,89 @@ def pack_transposed(
     for v in kl.loop_range(0, width, lanes):
         column = panel * width + v
         for row in kl.range(first, stop, lanes):
-            left = kl.min(stop - row, lanes)
-            inside = iota(lanes, k) < kl.splat(left, lanes)
-            square = []
-            for i in kl.range(lanes):
-                place = kl.min(column + i, n - 1)
-                taken = source.load(start + place * of.column + row, lanes, mask=inside)
-                square.append(kl.select(column + i < n, taken, kl.constant(0, taken.dtype, lanes)))
-            square = transpose(square)
+            place = start + row + column * of.column
+            square = load_square(source, place, of.column, n - column, stop - row, lanes)
             for i in kl.range(lanes):
                 if row + i < stop:
                     panels.store(target + (row + i) * width + v, square[i].to(panels.dtype))
+
+
+@kl.helper
+def load_square(
+    source: kl.Pointer,
+    start: kl.Number,
+    step: kl.Number,
+    columns: kl.Number,
+    rows: kl.Number,
+    lanes: int,
+) -> list[kl.Number]:
+    """Return the transpose of a square of columns that are dense, with 0 beyond the matrix.
+
+    ``columns``, ``rows``: those of the matrix from the square's first element on.
+    """
+    inside = iota(lanes, rows) < kl.splat(kl.min(rows, lanes), lanes)
+    square = []
+    for i in kl.range(lanes):
+        place = kl.min(i, columns - 1)  # it may be before the square, but is in the matrix
+        taken = source.load(start + place * step, lanes, mask=inside)
+        square.append(kl.select(i < columns, taken, kl.constant(0, taken.dtype, lanes)))
+    return transpose(square)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The panels of a block, the columns of the matrix, and the rows of a pass over the K axis."""
+
+    first_panel: kl.Number
+    last_panel: kl.Number
+    n: kl.Number
+    rows: kl.Number
+
+
+@kl.helper
+def pack_block(
+    source: kl.Pointer,
+    room: kl.Pointer,
+    start: kl.Number,
+    step: kl.Number,
+    block: Block,
+    vectors: int,
+    lanes: int,
+    order: str,
+) -> None:
+    """Pack a block of B to memory of the unit, from the first row of a pass on.
+
+    ``order``: the axis with stride 1, "columns" or "depth"; ``step``: the stride of the other one.
+    """
+    width, n, rows = vectors * lanes, block.n, block.rows
+    first, last = block.first_panel, block.last_panel
+    if order == "columns":
+        # Row by row, so that memory sees few long streams.
+        whole = last * width <= n
+        for g in kl.range(rows):
+            for panel in kl.range(first, last):
+                to = ((panel - first) * rows + g) * width
+                at = start + g * step + panel * width
+                if whole:
+                    for v in kl.range(vectors):
+                        taken = source.load(at + v * lanes, lanes)
+                        room.store(to + v * lanes, taken.to(room.dtype))
+                else:
+                    for v in kl.range(vectors):
+                        inside = panel * width + v * lanes + iota(lanes, n) < n
+                        taken = source.load(at + v * lanes, lanes, mask=inside)
+                        room.store(to + v * lanes, taken.to(room.dtype))
+    else:
+        for panel in kl.range(first, last):
+            for v in kl.loop_range(0, width, lanes):
+                column = panel * width + v
+                to = (panel - first) * rows * width + v
+                for row in kl.range(0, rows, lanes):
+                    at = start + row + column * step
+                    square = load_square(source, at, step, n - column, rows - row, lanes)
+                    for i in kl.range(lanes):
+                        if row + i < rows:
+                            room.store(to + (row + i) * width, square[i].to(room.dtype))
 
 
 def pack_operand(
