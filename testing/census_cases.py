@@ -343,6 +343,8 @@ def _rare(device: str) -> Iterator[Named]:
     whole = [(shape, "int32") for shape in ((1, 16, 28, 28), (32, 16, 3, 3))]
     halves = [(shape, "bfloat16") for shape in ((8, 256, 14, 14), (256, 256, 3, 3))]
     yield from both("convolution of bfloat16", _functional("conv2d", padding=1), *halves)
+    rounded = ((32, 128, 28, 28), "float32"), ((128, 128, 3, 3), "float32")
+    yield from both("resnet tf32 window", _rounded(_functional("conv2d", padding=1)), *rounded)
     yield "convolution of integers", forward(_functional("conv2d", padding=1), *whole)
     # A layer of few rows with a long sum, one of odd sizes, and a regression's column.
     for dtype in ("float32", "bfloat16"):

@@ -155,12 +155,14 @@ class Census:
 
     def offers(self, engine: Any, task: Any) -> Json:
         """Return the ways that a family offers for a task, and what dropped out."""
+        # A task that reads copies made by others is asked for as it was.
+        task = task.members[0] if len(task.members) == 1 else task
         key = id(task.works)
         if key not in self._offers:
             views = tuple(value.view for value in task.inputs)
             given = (task.op, task.attributes, views, task.results, engine.device.info)
             answer: Sequence[Work] = ()
-            if task.results:
+            if task.results and task.op in engine.lowerings:
                 made = Lowerings.answer(Request(*given, candidates=True))
                 answer = () if isinstance(made, Refusal) else made
             dropped = answer.dropped if isinstance(answer, Candidates) else ()

@@ -19,6 +19,8 @@ from calor.dtypes import (
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
 from calor_cuda.kernels.attention import warpgroup_tma_launch
+from calor_cuda.kernels.conv import weight_gradient_tma_launch
+from calor_cuda.kernels.conv.weight_gradient_tma import WeightPlan
 from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_cuda.kernels.matmul.split_k_launch import Parts
 from calor_cuda.kernels.matmul.warpgroup_tma import TmaPlan
@@ -191,6 +193,29 @@ def test_phases_by_boxes_wait_where_they_say(compiler: Any, dtype: DType) -> Non
     assert work.variant.startswith("phases")
     for launch in work.launches[-2:]:
         check(compiler, print_kernel(launch.build.kernel(ENGINE.features), CudaCpp()))
+
+
+# Gradients of weights from images as they are: of one warp group and of two, and of one tap.
+LINES = [
+    (rows, channels, taps) for rows in (64, 128) for channels, taps in ((64, 3), (256, 1), (64, 4))
+]
+
+
+@pytest.mark.parametrize(("rows", "channels", "taps"), LINES)
+def test_weights_by_lines_wait_where_they_say(
+    compiler: Any, monkeypatch: Any, rows: int, channels: int, taps: int
+) -> None:
+    plan = WeightPlan(float32, rows, channels, taps, 4)
+    monkeypatch.setattr(weight_gradient_tma_launch, "_plans", lambda *_: [(1.0, plan, 64)])
+    # Of five taps each is a tile.
+    side = 5 if taps == 1 else taps
+    window = (*FILTERS[:2], side, side)
+    said = {**WINDOWS, "padding": ((side // 2, (side - 1) // 2),) * 2, "precision": "high"}
+    operands = [((32, *IMAGES[1:]), float32)] * 2
+    asked = request("conv_weight_gradient", operands, [window], said, ENGINE)
+    (work,) = lower_conv_weight_gradient(asked)
+    assert work.variant.startswith("lines")
+    check(compiler, print_kernel(work.launches[0].build.kernel(ENGINE.features), CudaCpp()))
 
 
 BOXES = [

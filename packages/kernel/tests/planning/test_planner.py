@@ -11,7 +11,9 @@ from calor.backends.device import device_of
 from calor.errors import ElementIndexError, OutOfMemoryError, UnsupportedError
 from calor.ops.base import find
 from calor_interpreter.device import MANY_UNITS, LanesDevice
-from calor_kernel.planning.planner import Planner
+from calor_kernel.contract.work import Work
+from calor_kernel.planning.planner import Planner, needed
+from calor_kernel.planning.values import Piece, Task, Value
 from calor_kernel.runtime.backend import KernelBackend
 
 
@@ -62,6 +64,25 @@ def test_launches(device, function, want, launches):
     (found,) = results(device, graph, plan(given))
     assert found.tolist() == want(array).tolist()
     assert [name for name in labels(plan) if name != "cast"] == launches
+
+
+def test_tasks_that_nothing_reads_are_left_out():
+    """Those that may fail stay, with what they read."""
+    first, second, third, alone, last = (Piece("made", 4) for _ in range(5))
+    fails, plain = Work((), failures=((ElementIndexError, "an index"),)), Work(())
+
+    def task(work, read, made):
+        inputs = tuple(Value(piece, None) for piece in read)
+        return Task("op", (work,), inputs, (made,))
+
+    tasks = [
+        task(plain, [], first),
+        task(plain, [first], second),
+        task(fails, [first], third),
+        task(plain, [second], alone),
+        task(plain, [], last),
+    ]
+    assert needed(tasks, [last]) == [tasks[0], tasks[2], tasks[4]]
 
 
 def test_outputs_have_memory_of_their_own(device):

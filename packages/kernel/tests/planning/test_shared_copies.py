@@ -1,6 +1,7 @@
 """Copies of operands as tasks of their own: which are, and whether the same bits are computed."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from calor.backends.device import device_of
 from calor.dtypes import bfloat16
 from calor_interpreter.device import LanesDevice
 from calor_kernel.planning import plan as planning
-from calor_kernel.planning import side_by_side
+from calor_kernel.planning import shared_copies, side_by_side
 from calor_kernel.planning.shared_copies import OPERAND_COPY
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -51,6 +52,19 @@ def gradients(x, w, g):
     return calor.vjp(conv, x, w)[1](g)
 
 
+def apart(x, w, g, waits=False):
+    """Return a convolution and its weight gradient, with much between them.
+
+    ``waits``: whether the image is read in the end as well.
+    """
+    x = x * 2
+    y, made = conv(x, w), g
+    for _ in range(2 * shared_copies._NEAR):
+        made = calor.sin(made)
+    (gradient,) = calor.vjp(lambda w: conv(x, w), w)[1](made)
+    return (y, gradient, calor.sin(x * made)) if waits else (y, gradient)
+
+
 def run(function, *arrays, info=FRAGMENTS):
     """Return the bytes of each result, and the op and label of each launch."""
     device = device_of(KernelBackend("copies", lambda index: LanesDevice(info), fusers=()), 0)
@@ -74,6 +88,9 @@ CASES = {
     "gradients with weights that stay": (gradients, (X, CHAIN[0], G), {f"{LAST} x 2": 1}),
     "one image for two": (lambda x, a, b: (conv(x, a), conv(x, b)), (X, *CHAIN[:2]), {LAST: 1}),
     "one weight for two": (lambda x, y, w: (conv(x, w), conv(y, w)), (X, G, CHAIN[0]), {}),
+    # The image is read as it is as well, long after.
+    "an image that waits": (partial(apart, waits=True), (X, CHAIN[0], G), {f"{LAST} x 2": 1}),
+    "a copy that waits instead": (apart, (X, CHAIN[0], G), {LAST: 2}),
     "one convolution": (conv, (X, CHAIN[0]), {}),
 }
 

@@ -79,7 +79,8 @@ class Planner:
             else:
                 self._group(unit)
         outputs = self._outputs()
-        tasks = without_duplicates(self.tasks, outputs, self.lowerings, self.deterministic)
+        tasks = needed(self.tasks, outputs)
+        tasks = without_duplicates(tasks, outputs, self.lowerings, self.deterministic)
         return Draft(graph, tasks, outputs, bytes(self.constants), hosts, end)
 
     def _aligned(self, nbytes: int) -> int:
@@ -242,6 +243,20 @@ class Planner:
                 value = self._copy(value)
             taken[value.piece] = None
         return list(taken)
+
+
+def needed(tasks: Sequence[Task], outputs: Iterable[Piece]) -> list[Task]:
+    """Return the tasks with results that are read, and those that may fail.
+
+    A group may compute a node again that nothing else reads, such as a mask.
+    """
+    read, made = set(outputs), list[Task]()
+    for task in reversed(tasks):
+        if not read.isdisjoint(task.outputs) or any(work.failures for work in task.works):
+            made.append(task)
+            read.update(value.piece for value in task.inputs)
+    made.reverse()
+    return made
 
 
 def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]:

@@ -2,14 +2,16 @@
 
 Requirements: a convolution copies an operand so that its channels are dense, and a product turns a
 weight. The gradients of a convolution make the same copy of the same operand, so it is made once,
-if little is computed between them. Copies of weights that the plan updates depend on nothing else,
+if little is computed between them, or if nothing else reads the operand meanwhile: the copy waits
+in its place. Copies of weights that the plan updates depend on nothing else,
 so they can be common launches, as can several copies of one task. Copies of other weights stay
 where they are, since they may be cached while their operands are unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final
@@ -47,7 +49,8 @@ class _Copy:
 
     ``task``: the number of the task, ``order``: of the launch, ``scratch``: of the memory, and its
     bytes. ``work``: the launch alone. ``early``: whether the family marks it as a preparation.
-    ``key``: equal for equal copies.
+    ``only``: whether no other launch of the work reads the operand. ``key``: equal for equal
+    copies.
     """
 
     task: int
@@ -57,6 +60,7 @@ class _Copy:
     nbytes: int
     work: Work
     early: bool
+    only: bool
     key: Any
 
 
@@ -68,15 +72,20 @@ def shared_copies(
         return draft, works
     weights, joins = _of_weights(draft, works), info.has("pointers")
     done = [0, *accumulate(sum(p.nbytes for p in task.outputs) for task in draft.tasks)]
+    copies = [
+        [one for one in _copies(n, task, work) if not _cached(one, weights)]
+        for n, (task, work) in enumerate(zip(draft.tasks, works, strict=True))
+    ]
+    instead = _instead(draft, [one for found in copies for one in found])
     groups: list[list[_Copy]] = []
     latest: dict[Any, list[_Copy]] = {}
     beside: set[int] = set()
-    for number, (task, work) in enumerate(zip(draft.tasks, works, strict=True)):
-        found = [one for one in _copies(number, task, work) if not _cached(one, weights)]
+    for number, found in enumerate(copies):
         forms = [form_of(one.work, info) if joins else None for one in found]
         for one, form in zip(found, forms, strict=True):
             group = latest.get(one.key)
-            if group is None or done[number] - done[group[-1].task + 1] > _NEAR * one.nbytes:
+            near = group and done[number] - done[group[-1].task + 1] <= _NEAR * one.nbytes
+            if group is None or not (near or one.key in instead):
                 group = latest[one.key] = []
                 groups.append(group)
             group.append(one)
@@ -84,6 +93,27 @@ def shared_copies(
                 beside.add(id(group))
     taken = [group for group in groups if len(group) > 1 or id(group) in beside]
     return _apart(draft, works, taken) if taken else (draft, works)
+
+
+def _instead(draft: Draft, copies: Iterable[_Copy]) -> set[Any]:
+    """Return the keys of copies that may wait in place of what they copy, which none else reads."""
+    uses: dict[Piece, list[int]] = {}
+    for number, task in enumerate(draft.tasks):
+        for value in task.inputs:
+            uses.setdefault(value.piece, []).append(number)
+    found: dict[Any, list[_Copy]] = {}
+    for one in copies:
+        found.setdefault(one.key, []).append(one)
+    kept = set(draft.outputs)
+    return {
+        key
+        for key, (one, *others) in found.items()
+        if (piece := one.source.piece).kind == "made"
+        and piece not in kept
+        and one.nbytes <= piece.nbytes
+        and all(other.only for other in others)
+        and [n for n in uses[piece] if n > one.task] == [other.task for other in others]
+    }
 
 
 def _cached(one: _Copy, weights: Collection[Piece]) -> bool:
@@ -113,6 +143,7 @@ def _copies(number: int, task: Task, work: Work) -> Iterator[_Copy]:
     if work.in_place or len(work.launches) < 2:
         return
     writes = [written(work, order) for order in range(len(work.launches))]
+    read = Counter(a.number for la in work.launches for a in la.arguments if isinstance(a, Input))
     for order, launch in enumerate(work.launches):
         found = [a for a in launch.arguments if isinstance(a, _MEMORY)]
         if len(writes[order]) != 1 or len(found) != 2 or launch.alone or launch.flops:
@@ -132,7 +163,7 @@ def _copies(number: int, task: Task, work: Work) -> Iterator[_Copy]:
         key = piece, launch.build, exact(launch.build.keywords), launch.cubes, exact(arguments)
         yield _Copy(
             number, order, task.inputs[source.number], target.number, work.scratch[target.number],
-            Work((alone,)), launch.prepares, key,
+            Work((alone,)), launch.prepares, read[source.number] == 1, key,
         )  # fmt: skip
 
 

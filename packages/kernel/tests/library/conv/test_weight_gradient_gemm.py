@@ -116,7 +116,9 @@ FIRST = {
     (32, 256, 14, 256, 3, 1): "product of places, boxes 128x256 in 7, one launch",
     (32, 1024, 14, 2048, 1, 2): "product of places, boxes 128x128 in 1",
     (32, 1024, 14, 256, 1, 1): "product, boxes 128x128 in one launch",
-    (32, 128, 28, 128, 3, 1): "fragments 128x128x32 by 128",
+    (32, 128, 28, 128, 3, 1): "lines, 128x64 of 3 taps in 22",
+    (32, 64, 56, 64, 3, 1): "lines, 64x64 of 3 taps in 44",
+    (32, 128, 56, 128, 3, 2): "fragments 128x128x32 by 128",
     (1, 512, 7, 512, 3, 1): "fragments 128x128x32 by 128",
 }
 
@@ -135,3 +137,29 @@ def test_first_choices_of_many_cores(sizes):
     for build, plan in (one for work in works for one in planned(work)):
         assert build.kernel(info.features).shared_bytes <= info.shared_bytes
         assert isinstance(plan, GenericPlan) or plan.dtype is float32
+
+
+# Rows of whole and of cut lines; more channels than a tile has, padding on one side, a stride down
+# and gaps, two taps and five of a row, one row of pixels and one axis, one tap of a part.
+LINES = [
+    ((2, 64, 5, 28), (72, 64, 3, 3), ONE, PADDED, ONE, 1),
+    ((1, 68, 6, 32), (64, 68, 3, 2), (2, 1), ((0, 1), (1, 0)), (2, 1), 1),
+    ((2, 64, 1, 60), (136, 64, 1, 5), ONE, (NONE, (3, 1)), (1, 2), 1),
+    ((3, 72, 28), (64, 72, 3), (1,), ((1, 1),), (1,), 1),
+    ((2, 64, 4, 64), (64, 64, 1, 1), ONE, ((-1, 0), (-4, 0)), ONE, 1),
+]
+
+
+@pytest.mark.parametrize("row", LINES, ids=str)
+def test_lines_of_pixels(row, monkeypatch):
+    """Gradients from the images as they are, of which nothing is copied."""
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    monkeypatch.setattr(weight_gradient_gemm, "_MANY", 1 << 30)
+    info = replace(H200, cores=8)
+    (work,) = lower_conv_weight_gradient(asked(row, "float32", info))
+    assert work.variant.startswith("lines, ")
+    made = [launch.build.function.name for launch in work.launches]
+    one = work.variant.endswith(" in 1") and row is LINES[-1]
+    assert made == ["conv_weight_tma"] + ["add_transposed"] * (not one)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_weight_gradient", row, "float32", precision="high")

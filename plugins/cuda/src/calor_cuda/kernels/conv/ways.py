@@ -18,6 +18,10 @@ from calor_cuda.kernels.conv.weight_gradient_gemm import (
     weight_product_refusal,
     weight_product_works,
 )
+from calor_cuda.kernels.conv.weight_gradient_tma_launch import (
+    weight_tma_refusal,
+    weight_tma_works,
+)
 from calor_kernel.contract.ways import Row, Way
 from calor_kernel.library.conv.problem import Convolution
 
@@ -26,5 +30,6 @@ ROWS: Final[tuple[Row[Convolution], ...]] = (
     Row(_BEFORE, Way("products in place", pointwise_weight_refusal, pointwise_weight_works)),
     Row(_BEFORE, Way("implicit GEMM by TMA", tma_refusal, tma_works)),
     Row(_BEFORE, Way("stride 2 by TMA", stride2_refusal, stride2_works)),
+    Row(_BEFORE, Way("weights by TMA", weight_tma_refusal, weight_tma_works)),
     Row(_BEFORE, Way("weight products", weight_product_refusal, weight_product_works)),
 )

@@ -88,13 +88,13 @@ def weight_product_refusal(one: Convolution, request: Request) -> str | None:
     if min(p.leads[1].size, columns) < _LEAST or not pixels:
         return f"it has fewer than {_LEAST} rows or columns, or no pixels"
     copied = columns * pixels
-    if not _first(p) and not request.candidates:
+    if not copies_first(p) and not request.candidates:
         return "its copies exceed the cache, or leave most of the device idle"
-    return "its copies exceed memory that pays" if not _first(p) and copied > _MOST else None
+    return "its copies exceed memory that pays" if not copies_first(p) and copied > _MOST else None
 
 
-def _first(problem: Correlation) -> bool:
-    """Return whether this way is likely to be the fastest."""
+def copies_first(problem: Correlation) -> bool:
+    """Return whether this way is likely to be the fastest of those that copy."""
     columns, pixels, item = _columns(problem), _pixels(problem), problem.a.dtype.itemsize
     # Of four bytes the product of many rows saves more than copies beyond the cache cost.
     most = _MOST if item == 4 and problem.leads[1].size >= _ROWS else _FEW[item]
@@ -117,7 +117,7 @@ def weight_product_works(one: Convolution, request: Request) -> Iterator[Work | 
         name = f"product of places, boxes {plan.rows}x{plan.columns} in {made.parts}"
         if made.summed is not None:
             name = f"{name}, one launch"
-        yield replace(work, variant=name, group=int(not _first(problem)))
+        yield replace(work, variant=name, group=int(not copies_first(problem)))
 
 
 def _columns(problem: Correlation) -> int:
