@@ -352,35 +352,6 @@ def test_batches_without_a_position_are_skipped_when_resuming(tmp_path):
     assert second.model.weight.tolist() == whole.model.weight.tolist()
 
 
-def test_batches_are_of_anything_that_holds_arrays():
-    def fitted(batches, epochs=2):
-        model, optimizer = linear(lr=0.1)
-        made = Learner(model, optimizer, nn.functional.mse_loss, display="quiet")
-        made.fit(batches, epochs=epochs)
-        return made
-
-    class Lent:
-        """An array of another library, which lends its memory by DLPack."""
-
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **options):
-            return self.array.__dlpack__(**options)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
-
-    expected = fitted([(calor.asarray(X), calor.asarray(Y))])
-    for batches in ([(X, Y)], [(Lent(X.copy()), Lent(Y.copy()))], ((X, Y),)):
-        assert fitted(batches).model.weight.tolist() == expected.model.weight.tolist()
-    assert fitted(((X, Y) for _ in range(2)), epochs=1).steps == 2
-    with pytest.raises(ArgumentError, match="train is a generator, which gives its batches once"):
-        fitted((X, Y) for _ in range(2))
-    whole = expected.predict([(calor.asarray(X),)]).tolist()
-    assert expected.predict(X).tolist() == expected.predict(calor.asarray(X)).tolist() == whole
-
-
 def test_a_broken_or_foreign_checkpoint_is_refused(tmp_path):
     learner = training_run.learner(tmp_path)
     learner.fit(*training_run.loaders(), epochs=1)

@@ -230,22 +230,19 @@ WIDE = ((2, 20, 9, 40), (26, 20, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 DEPTHWISE = ((2, 5, 11, 37), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5)
 
 
+PANELS = {"weight panels": "the device has no dot products of its dtype"}
+PLANES = {"small width": "its images are no planes, or their rows are longer than a vector"}
+
+
 @pytest.mark.parametrize(
     ("row", "way", "dropped"),
     [
-        (NARROW, "small width", {}),
-        (
-            DEPTHWISE,
-            "depthwise",
-            {"small width": "its images are no planes, or their rows are longer than a vector"},
-        ),
+        (NARROW, "small width", PANELS),
+        (DEPTHWISE, "depthwise", PANELS | PLANES),
         (
             WIDE,
             "weight rows",
-            {
-                "small width": "its images are no planes, or their rows are longer than a vector",
-                "depthwise": "a group has several input channels",
-            },
+            {**PANELS, **PLANES, "depthwise": "a group has several input channels"},
         ),
     ],
 )
