@@ -183,11 +183,13 @@ def test_others_join_in_a_launch(name):
     _check(case, found, arrays)
 
 
+@pytest.mark.parametrize("image", [0, 3])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_no_number_stays_in_its_channel(value):
+def test_what_is_no_number_stays_in_its_channel(value, image):
     x, *rest = _arrays("batch norm", float32)
-    x[3, 1, 2, 2] = value
-    (y, _, variance), names = _run(_graph("batch norm", float32), [x, *rest], MANY_UNITS)
+    x[image, 1, 2, 2] = value
+    (y, mean, variance), names = _run(_graph("batch norm", float32), [x, *rest], MANY_UNITS)
     assert "apply_rows" in names
+    np.testing.assert_array_equal(mean[1], np.float32(value))
     assert np.isnan(variance).tolist() == [False, True, False]
     assert np.isfinite(y[:, [0, 2]]).all()

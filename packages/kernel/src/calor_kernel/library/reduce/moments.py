@@ -108,7 +108,8 @@ def joined(
         around = fold("sum", step("mul", away, away))
         between = step("sub", around, step("div", step("mul", sums, sums), pieces))
         both = step("maximum", step("add", within, step("div", between, terms)), none)
-        found += (step("add", sums, step("mul", pieces, first)), both)
+        # Not from the sums around the first one, which may be infinite.
+        found += (fold("sum", total), both)
     made = dict(enumerate((*found, *others)))
     for number, one in inner.numbered():
         assert isinstance(one, Step)
