@@ -212,10 +212,11 @@ class Run:
         return known if known >= 0 else self.views[view].along[-1]
 
     def look_ahead(self, at: Vector) -> None:
-        """Prefetch the next rows' values at the same position."""
+        """Prefetch later rows' values at the same position: the next, or those behind them."""
+        rows = self.plan.together * (1 if at.walk else 2)
         for view, number in enumerate(self.memory):
             if self.program.operands[number].role == "along" and self.plan.steps[view] == 1:
-                next_row = at.starts[view] + self.views[view].kept[-1] * self.plan.together
+                next_row = at.starts[view] + self.views[view].kept[-1] * rows
                 self.sources[number].prefetch(next_row + at.first, locality=2)
 
     def _kept_at(self, number: int, at: Vector) -> tuple[kl.Pointer, kl.Index]:

@@ -194,7 +194,9 @@ def through(
 
 def one_vector(run: Run, totals: Sequence[Total], u: int, at: Vector) -> None:
     """Compute the values of a vector, and add them to the totals."""
-    if run.plan.ahead and at.walk == 1 and at.rest is None:
+    # Several rows at a time are no stream that a processor foresees.
+    looks = at.walk == 1 or (run.schedule.count == 1 and run.plan.together > 1)
+    if run.plan.ahead and looks and at.rest is None:
         run.look_ahead(at)
     made = run.compute([t.operand for t in totals], at)
     for total, value in zip(totals, made, strict=True):
