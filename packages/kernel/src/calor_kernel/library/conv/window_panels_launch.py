@@ -33,8 +33,8 @@ _ROWS, _TERMS = 8, 16
 _DEPTH = 128
 # Panels in memory at a time, for each core.
 _PANELS = 2
-# Products that a tile instruction computes in the time of a dot instruction's one.
-_TILE_RATE = 8
+TILE_RATE = 8
+"""The products of a tile instruction in the time of one of a dot instruction."""
 
 
 def windows_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
@@ -177,7 +177,7 @@ def _by_tiles(problem: Correlation, info: DeviceInfo) -> bool:
         return False
     step = terms(bfloat16)
     whole = -(-rows // TILE) * TILE * -(-count // step) * step
-    return whole <= _TILE_RATE * rows * count
+    return whole <= TILE_RATE * rows * count
 
 
 def _plan(
