@@ -13,6 +13,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Input, Output, row_major
 from calor_kernel.language.tiles import TILE
+from calor_kernel.library.conv.blueprints import pair_tile
 from calor_kernel.library.conv.padded_images import padded
 from calor_kernel.library.conv.padded_rows import effort, lines_copied, pad, three
 from calor_kernel.library.conv.problem import Axis, Correlation
@@ -78,6 +79,8 @@ def weight_panels_steps(problem: Correlation, steps: Steps, info: DeviceInfo) ->
     a, b = Operand((0, 0), 1, 1, 0, bfloat16), Operand((0, 0), 1, 0, 0, bfloat16)
     product = Product((1, groups.size), rows, outputs.size, lines * wide, a, b, bfloat16)
     plan = packed(product, info)
+    high, vectors = pair_tile(rows, outputs.size, plan.lanes, info)
+    plan = replace(plan, rows=high, vectors=vectors)
     width = SIDE if tiles else plan.width
     count = -(-outputs.size // width)
     nbytes = groups.size * count * room * line * width * PAIR * bfloat16.itemsize

@@ -13,6 +13,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Input, Scratch, View
 from calor_kernel.language.tiles import TILE, terms
+from calor_kernel.library.conv.blueprints import pair_tile
 from calor_kernel.library.conv.direct_rows_launch import merge_phases, of_phases
 from calor_kernel.library.conv.padded_images import Images, padded
 from calor_kernel.library.conv.padded_rows import Placement, adjacent, effort, three
@@ -189,9 +190,10 @@ def _plan(
     b = Operand((0, 0), 1, 0, 0, bfloat16)
     product = Product((1, groups.size), rows.size, columns, problem.terms, a, b, bfloat16)
     plan = packed(product, info)
+    tile = pair_tile(rows.size, columns, plan.lanes, info)
     if tiles:
-        plan = replace(plan, rows=2 * TILE if rows.size >= 2 * TILE else TILE)
-        plan = replace(plan, vectors=2 * TILE // plan.lanes)
+        tile = (2 * TILE if rows.size >= 2 * TILE else TILE), 2 * TILE // plan.lanes
+    plan = replace(plan, rows=tile[0], vectors=tile[1])
     return replace(plan, pack_a=False, pack_b=True, depth=_DEPTH, block_rows=0, block_panels=0)
 
 
