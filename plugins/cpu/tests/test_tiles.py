@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from calor.dtypes import bfloat16, float32, int8, int32
+from calor.specs import spec
+from calor_cpu.host import describe
 from calor_cpu.target import Target
 from calor_cpu.toolchain import LlvmToolchain
 from calor_kernel import language as kl
+from calor_kernel.contract.work import LOWERINGS, Request, View
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Buffer, Scalar
+from calor_kernel.planning.lowering import load_families
 
 from .needs import feature
 
@@ -43,6 +47,27 @@ def test_a_block_has_its_loads_and_products(dtype, sums, name, rows, columns):
         name: rows * columns, "tileloadd": rows + columns, "tilestored": rows * columns
     }  # fmt: skip
     assert text.count("\tldtilecfg") == text.count("\ttilerelease") == 1
+
+
+IMAGE, FILTERS, RESULT = (2, 32, 9, 9), (48, 32, 3, 3), (2, 48, 9, 9)
+CONVOLUTIONS = {
+    "conv": (IMAGE, FILTERS, RESULT, {}),
+    "conv_input_gradient": (RESULT, FILTERS, IMAGE, {"input_shape": IMAGE}),
+    "conv_weight_gradient": (IMAGE, RESULT, FILTERS, {"weight_shape": FILTERS}),
+}
+
+
+@pytest.mark.parametrize("op", CONVOLUTIONS)
+def test_convolutions_are_products_of_tiles(op):
+    load_families()
+    *shapes, result, more = CONVOLUTIONS[op]
+    given = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+    views = tuple(View.dense(spec(s, bfloat16)) for s in shapes)
+    info = describe(replace(SAPPHIRE_RAPIDS, flags=FLAGS | {"avx512bf16"}))
+    request = Request(op, {**given, **more}, views, (spec(result, bfloat16),), info)
+    kernel = LOWERINGS[op](request)[0].launches[-1].build.kernel()
+    toolchain = LlvmToolchain(SAPPHIRE_RAPIDS)
+    assert toolchain.assembly(toolchain.source(kernel), kernel.name).count("\ttdpbf16ps") == 4
 
 
 def test_a_processor_without_tile_registers_refuses():

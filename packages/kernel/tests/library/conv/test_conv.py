@@ -134,6 +134,21 @@ def test_few_places(backend, row, reordered, dtype):
     check(backend, "conv", row, dtype, reordered)
 
 
+# Images of one pixel in a row, with padding beside it: dense, grouped and depthwise.
+SINGLE = [
+    ((3, 44, 1), (96, 22, 1), (1,), ((1, 1),), (1,), 2),
+    ((3, 4, 1), (4, 1, 3), (1,), ((1, 1),), (1,), 4),
+    ((2, 4, 5, 1), (6, 4, 3, 1), (1, 1), ((1, 1), (2, 1)), (1, 1), 1),
+    ((2, 5, 1, 1), (10, 1, 1, 1), (1, 2), ((1, 1), (2, 1)), (1, 1), 5),
+]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", SINGLE, ids=str)
+def test_single_pixels_with_channels_last(backend, op, row):
+    check(backend, op, row, "float32", True)
+
+
 def test_few_places_are_dot_products():
     load_families()
     for x, w, stride, padding, dilation, groups in FEW:

@@ -8,7 +8,7 @@ from calor.dtypes import bfloat16, float32
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import LOWERINGS, Request, View
-from calor_kernel.library.conv import weight_gradient_panels, window_panels_launch
+from calor_kernel.library.conv import weight_gradient_launch, window_panels_launch
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -123,17 +123,35 @@ WEIGHTS = [
     ((2, 9, 7, 1), (8, 9, 3, 1), (1, 1), ((1, 1), NONE), (1, 1), 1),
 ]
 
+# Rows of more pixels than a pass, rows that fill passes up, and several panels.
+LONG = [
+    ((1, 8, 1100), (33, 8, 3), (1,), ((1, 1),), (1,), 1),
+    ((2, 8, 3, 113), (17, 8, 1, 3), (1, 1), (NONE, (1, 1)), (1, 1), 1),
+    ((1, 6, 4, 5), (300, 6, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+]
 
-@pytest.mark.parametrize("reordered", [False, True])
+
 @pytest.mark.parametrize("row", WEIGHTS, ids=str)
-def test_weight_gradients(backend, row, reordered):
+def test_weight_gradients(backend, row):
     assert first("conv_weight_gradient", row)[0] == "weight panels"
-    check(backend, "conv_weight_gradient", row, "bfloat16", reordered)
+    check(backend, "conv_weight_gradient", row, "bfloat16")
+
+
+@pytest.mark.parametrize("row", [WEIGHTS[0], WEIGHTS[3], WEIGHTS[7]], ids=str)
+def test_weight_gradients_with_channels_last(backend, row):
+    check(backend, "conv_weight_gradient", row, "bfloat16", True)
+
+
+@pytest.mark.parametrize("row", [*WEIGHTS, *LONG], ids=str)
+def test_weight_gradients_by_tile_registers(row):
+    assert first("conv_weight_gradient", row, TILES)[1][-1] == "conv weight tiles"
+    backend = KernelBackend("lanes", lambda index: LanesDevice(TILES))
+    check(backend, "conv_weight_gradient", row, "bfloat16")
 
 
 def test_weight_gradients_of_many_pixels_are_sums_of_passes(backend, monkeypatch):
-    monkeypatch.setattr(weight_gradient_panels, "_PAIRS", 5)
-    monkeypatch.setattr(weight_gradient_panels, "_ROOM", 16)
+    monkeypatch.setattr(weight_gradient_launch, "_PAIRS", 5)
+    monkeypatch.setattr(weight_gradient_launch, "ROOM", 16)
     check(backend, "conv_weight_gradient", WEIGHTS[0], "bfloat16")
     check(backend, "conv_weight_gradient", WEIGHTS[2], "bfloat16")
 

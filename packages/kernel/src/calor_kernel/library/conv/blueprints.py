@@ -12,6 +12,7 @@ from math import lcm
 from calor.dtypes import DType
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.library.matmul.blueprints import HEIGHTS, TILES
 
 Tile = tuple[int, int]
 
@@ -98,6 +99,23 @@ def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     last = 2 if over <= 2 else 4
     rest = (min(narrow[last][0], rows), last) if over <= last <= vectors else tile
     return tile, rest, count // vectors, 1
+
+
+def _pair_cost(tile: Tile, rows: int, columns: int, lanes: int) -> float:
+    """Return the cost of tiles, which cover more rows and vectors than there are."""
+    height, vectors = tile
+    covered = -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors
+    # Each tile is stored; each of its operands is loaded once a pair.
+    return covered * (1 + 0.05 / height + 0.25 / vectors)
+
+
+def pair_tile(rows: int, columns: int, lanes: int, info: DeviceInfo) -> Tile:
+    """Return the rows and vectors of sums by dot instructions with the least waste."""
+    tiles = TILES[_registers(info)].items()
+    fit = [(height, vectors) for vectors, most in tiles for height in HEIGHTS if height <= most]
+    # Low tiles load more than they multiply.
+    some = [t for t in fit if 2 * t[0] * t[1] >= _registers(info)] or fit
+    return min(some, key=lambda tile: _pair_cost(tile, rows, columns, lanes))
 
 
 @dataclass(frozen=True, slots=True)

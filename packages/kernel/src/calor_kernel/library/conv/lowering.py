@@ -58,7 +58,7 @@ from calor_kernel.library.conv.small_width_launch import (
     small_width_weight_steps,
 )
 from calor_kernel.library.conv.volume_planes import volumes_refusal, volumes_works
-from calor_kernel.library.conv.weight_gradient_panels import (
+from calor_kernel.library.conv.weight_gradient_launch import (
     weight_panels_refusal,
     weight_panels_steps,
 )

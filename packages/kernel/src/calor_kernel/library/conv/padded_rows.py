@@ -154,7 +154,8 @@ def lines_in_place(problem: Correlation, axes: Sequence[Axis[int]]) -> Lines | N
         (0, 0, 0),
         tuple(a.size for a in axes),
         (0, 0, 0),
-        tuple(a.a for a in axes),
+        # A row of one pixel may have any stride; the positions beside it are padding.
+        (deep.a, high.a, 1),
         length,
         rows,
     )

@@ -142,10 +142,18 @@ class Results:
         width: int,
     ) -> None:
         """Write a block of sums in memory from ``at`` on: some rows, of ``width`` windows."""
-        for row in kl.loop_range(*rows):
-            for v in kl.loop_range(0, kl.min(self.of.count - window, width), self.lanes):
-                total = sums.load(at + (row - rows[0]) * width + v, self.lanes)
-                self.write([total], place, row, window + v)
+        of, lanes = self.of, self.lanes
+        for v in kl.loop_range(0, kl.min(of.count - window, width), lanes):
+            image = (window + v) // of.pixels
+            pixel = window + v - image * of.pixels
+            if (window + v + lanes <= of.count) and (pixel + lanes <= of.pixels):
+                for row in kl.loop_range(*rows):
+                    total = sums.load(at + (row - rows[0]) * width + v, lanes)
+                    self.write_image([total], place, row, image, pixel, None)
+            else:
+                for row in kl.loop_range(*rows):
+                    total = sums.load(at + (row - rows[0]) * width + v, lanes)
+                    self.write([total], place, row, window + v)
 
 
 @kl.helper

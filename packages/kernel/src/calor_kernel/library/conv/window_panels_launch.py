@@ -13,6 +13,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Input, Scratch, View
 from calor_kernel.language.tiles import TILE, terms
+from calor_kernel.library.conv.blueprints import pair_tile
 from calor_kernel.library.conv.direct_rows_launch import merge_phases, of_phases
 from calor_kernel.library.conv.padded_images import Images, padded
 from calor_kernel.library.conv.padded_rows import Placement, adjacent, effort, three
@@ -33,8 +34,8 @@ _ROWS, _TERMS = 8, 16
 _DEPTH = 128
 # Panels in memory at a time, for each core.
 _PANELS = 2
-# Products that a tile instruction computes in the time of a dot instruction's one.
-_TILE_RATE = 8
+TILE_RATE = 8
+"""The products of a tile instruction in the time of one of a dot instruction."""
 
 
 def windows_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
@@ -177,7 +178,7 @@ def _by_tiles(problem: Correlation, info: DeviceInfo) -> bool:
         return False
     step = terms(bfloat16)
     whole = -(-rows // TILE) * TILE * -(-count // step) * step
-    return whole <= _TILE_RATE * rows * count
+    return whole <= TILE_RATE * rows * count
 
 
 def _plan(
@@ -189,9 +190,10 @@ def _plan(
     b = Operand((0, 0), 1, 0, 0, bfloat16)
     product = Product((1, groups.size), rows.size, columns, problem.terms, a, b, bfloat16)
     plan = packed(product, info)
+    tile = pair_tile(rows.size, columns, plan.lanes, info)
     if tiles:
-        plan = replace(plan, rows=2 * TILE if rows.size >= 2 * TILE else TILE)
-        plan = replace(plan, vectors=2 * TILE // plan.lanes)
+        tile = (2 * TILE if rows.size >= 2 * TILE else TILE), 2 * TILE // plan.lanes
+    plan = replace(plan, rows=tile[0], vectors=tile[1])
     return replace(plan, pack_a=False, pack_b=True, depth=_DEPTH, block_rows=0, block_panels=0)
 
 

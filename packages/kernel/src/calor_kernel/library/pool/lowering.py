@@ -43,6 +43,7 @@ from calor_kernel.library.pool.rows_launch import (
     reduction_of_rows,
 )
 from calor_kernel.library.pool.tiles import gradient_of_tiles, reduction_of_tiles
+from calor_kernel.library.pool.whole import spread
 from calor_kernel.library.reduce.lowering import lower_reduction
 from calor_kernel.library.steps import Steps
 
@@ -153,7 +154,8 @@ def _gradient_of_whole(windows: Windows, request: Request) -> list[Work] | None:
         return None
     places = View(g.shape, row_major(g.shape), int64)
     steps.launches.append(
-        _general(
+        spread(windows, g, place, info)
+        or _general(
             gather_gradient,
             windows,
             (g, places),
