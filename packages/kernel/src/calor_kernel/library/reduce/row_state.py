@@ -38,7 +38,8 @@ class RowPlan:
     ``short``: whether rows are shorter than a vector. ``held``: vectors of a row in each unit of a
     team whose registers hold it, 0 for rows in memory. ``even``: whether rows are whole, aligned
     vectors. ``alike``: for each view the first one with its strides, which has the same offsets; ()
-    if rows have one axis.
+    if rows have one axis. ``late``: whether the last pass reads all vectors of a turn before it
+    writes one, since a result may lie over an operand.
     """
 
     steps: tuple[int, ...]
@@ -60,6 +61,7 @@ class RowPlan:
     even: bool = False
     lines: int = 1
     alike: tuple[int, ...] = ()
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +243,18 @@ class Run:
 
     def write(self, at: Vector) -> None:
         """Write a pass's results along a row, and keep values for later passes."""
+        self.put(at, self.made(at))
+
+    def made(self, at: Vector) -> list[kl.Number]:
+        """Return a pass's results along a row, and the values to keep."""
+        results = [n for _, n in self.schedule.written(at.walk)]
+        return self.compute(results + self.schedule.stored(at.walk), at)
+
+    def put(self, at: Vector, made: Sequence[kl.Number]) -> None:
+        """Write what :meth:`made` returned."""
         program, plan, rest = self.program, self.plan, at.rest
         results = self.schedule.written(at.walk)
         kept = self.schedule.stored(at.walk)
-        made = self.compute([n for _, n in results] + kept, at)
         for (k, n), value in zip(results, made, strict=False):
             place, view = at.starts[self.count + k], self.count + k
             if plan.steps[view] == 1:
