@@ -34,9 +34,9 @@ def joining(graph: Graph) -> Graph:
         first = specs[values[0]]
         total = sum(specs[v].shape[axis] for v in values)
         like = spec((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
-        (made,) = builder.add(node.op, [numbers[v] for v in values], node.attributes, [like])
+        joined = builder.add(node.op, [numbers[v] for v in values], node.attributes, [like])
         shape = {"shape": specs[result].shape}
-        (numbers[result],) = builder.add(TABLE["reshape"], [made], shape, [specs[result]])
+        (numbers[result],) = builder.add(TABLE["reshape"], joined, shape, [specs[result]])
     return prune(builder.build([numbers[o] for o in graph.outputs]))
 
 

@@ -165,7 +165,8 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
     several, simple = len(found.along.sizes) > 1, len(program.steps) <= 3
     plan = RowPlan(steps_of(problem), width)
     if problem.many:
-        width = width if several else _whole_width(problem)
+        aligned = not several and not chunk and _has_pitch(problem)
+        width = width if several or aligned else _whole_width(problem)
         even = is_even(problem, width) and (several or chunk % width == 0)
         team = _team(length, width, info.max_units, rows)
         lines = 1
@@ -180,7 +181,7 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
             team = known[0]
         if unroll > 1 and width < problem.width:
             unroll *= 2  # For as many bytes on the way as device memory needs.
-        plan = replace(plan, width=width, even=even)
+        plan = replace(plan, width=width, even=even, aligned=aligned)
         plan = replace(plan, team=team * lines, unroll=unroll, lines=lines)
     elif _transposes(problem, rows):
         plan = replace(plan, together=width, transposed=True, short=length < width)
@@ -361,6 +362,15 @@ def _whole_width(problem: Problem) -> int:
     depends on the length alone, as the order of a sum does.
     """
     return 1 if problem.layout.along.sizes[-1] % problem.width else problem.width
+
+
+def _has_pitch(problem: Problem) -> bool:
+    """Return whether rows of an odd length have a pitch that makes vectors whole but the last.
+
+    Only the planner's own pitches count, so that sums of a view have the order of dense rows.
+    """
+    odd = problem.layout.along.sizes[-1] % problem.width != 0
+    return problem.job.pitched and odd and is_aligned(problem, problem.width)
 
 
 def is_even(problem: Problem, width: int) -> bool:

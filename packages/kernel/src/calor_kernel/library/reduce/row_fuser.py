@@ -65,7 +65,7 @@ def _with_pitches(program: Program, job: Job, request: Request) -> Job | None:
         if made is None or (pitch and not along[n]):
             return None
         targets.append(replace(target, view=made))
-    return replace(job, targets=tuple(targets))
+    return replace(job, targets=tuple(targets), pitched=True)
 
 
 def job_of(attributes: Mapping[str, Any], inputs: Sequence[View]) -> tuple[Program, Job]:

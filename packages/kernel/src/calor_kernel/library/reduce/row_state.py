@@ -38,8 +38,9 @@ class RowPlan:
     ``short``: whether rows are shorter than a vector. ``held``: vectors of a row in each unit of a
     team whose registers hold it, 0 for rows in memory. ``even``: whether rows are whole, aligned
     vectors. ``alike``: for each view the first one with its strides, which has the same offsets; ()
-    if rows have one axis. ``late``: whether the last pass reads all vectors of a turn before it
-    writes one, since a result may lie over an operand.
+    if rows have one axis. ``aligned``: whether rows begin at whole vectors, of which the last one
+    may be incomplete. ``late``: whether the last pass reads all vectors of a turn before it writes
+    one, since a result may lie over an operand.
     """
 
     steps: tuple[int, ...]
@@ -61,6 +62,7 @@ class RowPlan:
     even: bool = False
     lines: int = 1
     alike: tuple[int, ...] = ()
+    aligned: bool = False
     late: bool = False
 
 
@@ -204,7 +206,8 @@ class Run:
         view, plan = self.memory.index(number), self.plan
         dtype, step = self.program.operands[number].dtype, self._step(view)
         place = at.starts[view] + at.first * step
-        align = plan.width * dtype.itemsize if plan.even and at.rest is None else 0
+        whole = (plan.even or plan.aligned) and at.rest is None
+        align = plan.width * dtype.itemsize if whole else 0
         source, rest = self.sources[number], at.rest
         return real(load(source, dtype, place, plan.width, step=step, rest=rest, align=align))
 
@@ -261,6 +264,8 @@ class Run:
                 past = plan.nontemporal and rest is None
                 target, dtype = self.targets[k], program.dtype(n)
                 align = _LINE if past or (plan.even and rest is None) else 0
+                if plan.aligned and rest is None:
+                    align = plan.width * dtype.itemsize
                 place = place + at.first
                 store(target, dtype, place, value, rest=rest, align=align, nontemporal=past)
             else:
