@@ -54,6 +54,8 @@ class Way(Generic[P]):
     paired : bool
         Whether the way is offered beside a first choice of its tier even if no candidates are
         wanted: which is better depends on the unchanged operands, and a plan then chooses again.
+    pitched : bool
+        Whether it writes results with the request's pitch.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Way(Generic[P]):
     tier: int = 0
     spare: bool = False
     paired: bool = False
+    pitched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,8 @@ def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
         if first is not None and (way.spare or not beside):
             continue
         reason = way.refuses(problem, request)
+        if any(request.pitches) and not way.pitched:
+            reason = "it writes dense results alone"
         if reason is not None:
             dropped.append(Dropped(way.name, reason))
             continue

@@ -54,6 +54,28 @@ class View:
             step *= n
         return True
 
+    def pitched(self, length: int, pitch: int) -> View | None:
+        """Return the view of the same elements of memory whose lines get a pitch.
+
+        The lines have ``length`` elements. None if an axis of the view runs across their ends.
+
+        >>> from calor.dtypes import float32
+        >>> View((4, 2, 3), (6, 3, 1), float32, 7).pitched(3, 8).strides
+        (16, 8, 1)
+        >>> View((24,), (1,), float32).pitched(3, 8)
+        """
+        strides, end = [], self.offset % length
+        for n, s in zip(self.shape, self.strides, strict=True):
+            lines, rest = divmod(s, length)
+            if n > 1 and (s < 0 or (rest and lines)):
+                return None
+            strides.append(s if n == 1 or not lines else lines * pitch)
+            end += 0 if n == 1 or lines else (n - 1) * s
+        if end >= length:
+            return None
+        offset = self.offset // length * pitch + self.offset % length
+        return View(self.shape, tuple(strides), self.dtype, offset)
+
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a dense array in elements."""
@@ -206,11 +228,11 @@ class Launch:
 class Work:
     """The launches of an op. ``scratch``: the bytes of each scratch block.
 
-    Results are dense and begin at element 0 of their buffers. Launches run in order; each sees the
-    writes of the earlier ones. ``in_place``: pairs (operand, result) of the same size that may
-    share memory, because each element of the operand is read only by the writer of the result's
-    element, before the write; valid for a dense operand. ``failures``: the errors that Status
-    encodes, with their messages.
+    Results are dense, or have the request's pitches, and begin at element 0 of their buffers.
+    Launches run in order; each sees the writes of the earlier ones. ``in_place``: pairs (operand,
+    result) of the same size that may share memory, because each element of the operand is read only
+    by the writer of the result's element, before the write; valid for an operand that lies as the
+    result does. ``failures``: the errors that Status encodes, with their messages.
 
     ``variant``: distinguishes this candidate from the family's others; it is the same at similar
     sizes, so stored tuning results apply. ``group``: the priority; the tuner times group 0 first,
@@ -255,6 +277,8 @@ class Request:
     ``deterministic``: whether the same input must give the same bits in every run. ``kept``: the
     operands whose preparing launches are free, because their output is cached. ``candidates``:
     whether alternatives to the most promising way are needed, for timing or for a stored result.
+    ``pitches``: for each result the elements from line to line of its last axis, 0 if it is dense;
+    () if all are. Only families that are registered for it are asked for one.
     """
 
     op: str
@@ -265,6 +289,7 @@ class Request:
     deterministic: bool = False
     kept: frozenset[int] = frozenset()
     candidates: bool = False
+    pitches: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,16 +314,21 @@ A lowering asks for dense operands by ``dense`` of :func:`lowering`; the planner
 
 LOWERINGS: dict[str, Lowering] = {}
 DENSE: dict[str, frozenset[int] | None] = {}
+# The ops whose results may have a pitch.
+PITCHED: set[str] = set()
 
 
 def lowering(
-    *names: str, dense: Sequence[int] | None = None, strided: bool = False
+    *names: str,
+    dense: Sequence[int] | None = None,
+    strided: bool = False,
+    pitched: bool = False,
 ) -> Callable[[Lowering], Lowering]:
     """Register the lowering of the named ops.
 
     ``strided``: operands may be any view; otherwise the planner passes dense operands. ``dense``
     lists the operands that must be dense when the others need not be. A dense operand too begins at
-    its view's offset, which need not be aligned.
+    its view's offset, which need not be aligned. ``pitched``: results may have a pitch.
     """
 
     def register(function: Lowering) -> Lowering:
@@ -306,6 +336,8 @@ def lowering(
             if name in LOWERINGS:
                 raise ValueError(f"op {name!r} has a lowering already")
             LOWERINGS[name] = function
+            if pitched:
+                PITCHED.add(name)
             if dense is not None:
                 DENSE[name] = frozenset(dense)
             else:

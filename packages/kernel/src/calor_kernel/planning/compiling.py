@@ -14,6 +14,7 @@ from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
 from calor_kernel.contract.work import Refusal, View
 from calor_kernel.planning.control import FLOWS, ControlPlan
 from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.joins import joining
 from calor_kernel.planning.planner import SOURCES
 from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.replanning import plan_anew
@@ -80,7 +81,7 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     known = engine.replanning.ready(graph)
     if known is not None:
         return known
-    graph = recomputing(graph)
+    graph = joining(recomputing(graph))
     structure = structure_of(graph)
     if structure is not None:
         return engine.replanning.plan(graph, structure)

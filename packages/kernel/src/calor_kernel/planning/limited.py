@@ -20,6 +20,7 @@ from calor_kernel.planning.compiling import compile_graph
 from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
+from calor_kernel.planning.joins import joining
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.recomputing import recomputing
@@ -43,7 +44,7 @@ def compile_within(
         if made.required_bytes > limit:
             raise MemoryLimitError(smallest=made.required_bytes)
         return made
-    graph = recomputing(graph)
+    graph = joining(recomputing(graph))
     draft = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic).draft()
     works = engine.tuner.choose_all(draft.tasks)
     # Work side by side has fewer launches, and may need more memory.

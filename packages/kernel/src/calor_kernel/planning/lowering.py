@@ -70,17 +70,19 @@ class Lowerings:
         outputs: tuple[Spec, ...],
         deterministic: bool = False,
         kept: frozenset[int] = frozenset(),
+        pitches: tuple[int, ...] = (),
     ) -> Sequence[Work] | Refusal:
         """Return the candidates of a family for an op, or the reason for none.
 
-        ``kept``: the operands whose preparation is done once for many calls.
+        ``kept``: the operands whose preparation is done once for many calls. ``pitches``: those of
+        results, for the ops of ``PITCHED``.
         """
-        key = self.key(op, attributes, inputs, outputs, deterministic, kept)
+        key = self.key(op, attributes, inputs, outputs, deterministic, kept, pitches)
         found = self._memo.get(key)
         if found is None:
             wanted = self.wants(op)
             request = Request(
-                op, attributes, inputs, outputs, self.info, deterministic, kept, wanted
+                *(op, attributes, inputs, outputs, self.info, deterministic, kept, wanted, pitches)
             )
             found = remember(self._memo, key, self.answer(request))
         return found

@@ -178,7 +178,8 @@ class Keeper:
         ):
             return usual
         views = tuple(v.view for v in task.inputs)
-        found = engine.lowerings.ask(task.op, task.attributes, views, task.results, kept=staying)
+        given = task.attributes, views, task.results
+        found = engine.lowerings.ask(task.op, *given, kept=staying, pitches=task.pitches)
         if isinstance(found, Refusal) or list(found) == list(task.works):
             return usual
         # Keep the tuner's choice if it has a form for unchanged operands.

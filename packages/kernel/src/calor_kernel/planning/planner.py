@@ -26,6 +26,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import view_of
 from calor_kernel.contract.work import Refusal, View, Work
 from calor_kernel.planning.duplicates import without_duplicates
+from calor_kernel.planning.line_pitches import with_pitches
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.orders import Order, Orders, ordered
 from calor_kernel.planning.values import Draft, Piece, Task, Value
@@ -81,6 +82,7 @@ class Planner:
         outputs = self._outputs()
         tasks = needed(self.tasks, outputs)
         tasks = without_duplicates(tasks, outputs, self.lowerings, self.deterministic)
+        tasks = with_pitches(tasks, outputs, self.lowerings, self.deterministic)
         return Draft(graph, tasks, outputs, bytes(self.constants), hosts, end)
 
     def _aligned(self, nbytes: int) -> int:

@@ -5,12 +5,15 @@ mask of an activation that follows. Stored, each is one more write of x's size. 
 in x with numbers of rows, and x lies in memory anyway, as what the node before the norm wrote. So
 the readers that come later get copies of those nodes, which a fuser joins to them; the operations,
 and so the numbers, are the same. No more bytes are kept than before: x stays for all that is not.
+A product that reads such values for the gradient of its weights reads a copy too, which the norm's
+gradient writes beside its own result, so that a layer does not store both operands of its norm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from calor.graph.attributes import Scalar, exact_items
@@ -27,6 +30,12 @@ _NORM: Final = "standardize"
 _SOURCES: Final = ("full", "constant", "iota")
 # A value of at most this share of x's size is read with it, and not stored for it.
 _SMALL: Final = 8
+# The ops that read a value of a norm for the gradient of their weights. So many times its bytes are
+# made before they read it, and all such values of a graph have so many bytes: less memory is not
+# worth the time to write them again.
+_PRODUCTS: Final = ("dot_general", "conv_weight_gradient")
+_LATE: Final = 16
+_MUCH: Final = 64 << 20
 # The ops of which a norm's rate is made.
 _OF_ROWS: Final = frozenset(("full", "add", "sqrt", "div"))
 
@@ -38,12 +47,19 @@ class _Norm:
     ``chain``: for each value that is elementwise in x, its node. ``late``: for each of those that
     is computed again, the nodes that read it later; ``apart``: those of them whose results are
     reduced along other axes than the norm's, which is another launch with copies of its own.
+    ``beside``: for each value that the norm's gradient writes again, the products that read it.
     """
 
     node: Node
     chain: dict[int, Node] = field(default_factory=dict)
     late: dict[int, list[int]] = field(default_factory=dict)
     apart: set[int] = field(default_factory=set)
+    beside: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def gradient(self) -> set[int]:
+        """The nodes of the norm's gradient that read copies."""
+        return {n for late in self.late.values() for n in late} - self.apart
 
 
 def recomputing(graph: Graph) -> Graph:
@@ -56,7 +72,10 @@ def recomputing(graph: Graph) -> Graph:
         return graph
     search = _Search(graph, norms)
     found = [norm for norm in norms if search.settle(norm)]
-    return _rewritten(graph, found) if found else graph
+    if not found:
+        return graph
+    search.add_products(found)
+    return _rewritten(graph, found)
 
 
 class _Search:
@@ -110,6 +129,37 @@ class _Search:
             norm.apart.update(number for number in late if self._apart(norm, number))
         saved = sum(graph.specs[value].nbytes for value in norm.late)
         return bool(saved >= graph.specs[x].nbytes)
+
+    def add_products(self, norms: Sequence[_Norm]) -> None:
+        """Find the products that read values of norms again, and lead to no gradient of theirs."""
+        graph = self.graph
+        of = [0] * len(graph.nodes)
+        for norm in norms:
+            for number in norm.gradient:
+                of[number] |= self.bits[norm.node.outputs[0]]
+        # The norms to whose gradients each node leads.
+        for number in reversed(range(len(graph.nodes))):
+            for value in graph.nodes[number].outputs:
+                for reader in self.readers.get(value, ()):
+                    of[number] |= of[reader]
+        nbytes = (sum(graph.specs[v].nbytes for v in node.outputs) for node in graph.nodes)
+        done = [0, *accumulate(nbytes)]
+        for norm in norms:
+            own, (x,) = self.bits[norm.node.outputs[0]], norm.node.inputs
+            for value in norm.chain:
+                size = graph.specs[value].nbytes
+                if value in self.wanted or size < graph.specs[x].nbytes:
+                    continue
+                late = [n for n in self.readers.get(value, ()) if self._later(norm, graph.nodes[n])]
+                found = [n for n in late if not _links(graph.nodes[n])]
+                if not found or any(graph.nodes[n].op.name not in _PRODUCTS for n in found):
+                    continue
+                far = done[found[0]] - done[self.makers[value]] >= _LATE * size
+                if far and not any(of[n] & own for n in found):
+                    norm.beside[value] = found
+        if sum(graph.specs[v].nbytes for norm in norms for v in norm.beside) < _MUCH:
+            for norm in norms:
+                norm.beside.clear()
 
     def _follows(self, norm: _Norm, node: Node) -> bool:
         """Return whether a node is elementwise in a norm's values and in numbers of rows."""
@@ -180,10 +230,17 @@ def _rewritten(graph: Graph, norms: Sequence[_Norm]) -> Graph:
         for value, readers in norm.late.items():
             for number in readers:
                 of.setdefault(number, []).append((norm, value))
+    beside: dict[int, list[tuple[_Norm, int]]] = {}
+    for norm in norms:
+        for value, readers in norm.beside.items():
+            for number in readers:
+                beside.setdefault(number, []).append((norm, value))
     writer = _Writer(graph, {norm.node.outputs[0] for norm in norms})
     for number, node in enumerate(graph.nodes):
         pairs = of.get(number, ())
-        writer.add(node, {v: writer.copied(norm, v, number in norm.apart) for norm, v in pairs})
+        instead = {v: writer.copied(norm, v, number in norm.apart) for norm, v in pairs}
+        instead |= {v: writer.written(norm, v) for norm, v in beside.get(number, ())}
+        writer.add(node, instead)
     return _read(writer.builder.build([writer.numbers[o] for o in graph.outputs]))
 
 
@@ -207,6 +264,7 @@ class _Writer:
         }
         self.rates: dict[int, int] = {}
         self.again: dict[tuple[int, bool], int] = {}
+        self.beside: dict[int, int] = {}
         # What was made of numbers of rows, which a gradient computes as well.
         self.known: dict[object, int] = {}
 
@@ -247,6 +305,15 @@ class _Writer:
         ]
         (self.again[key],) = self.builder.add(node.op, read, node.attributes, [specs[value]])
         return self.again[key]
+
+    def written(self, norm: _Norm, value: int) -> int:
+        """Add the copies that lead to a value, and return what the norm's gradient writes."""
+        if value not in self.beside:
+            like = self.graph.specs[value]
+            copy = self.copied(norm, value, False)
+            # A barrier tells fusers that what stands before it is a result beside others.
+            (self.beside[value],) = self.builder.add(TABLE["barrier"], [copy], {}, [like])
+        return self.beside[value]
 
     def _rate(self, node: Node) -> int:
         """Add 1 / sqrt(variance + eps)."""

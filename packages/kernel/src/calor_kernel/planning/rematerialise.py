@@ -130,7 +130,7 @@ class Steps:
     def _copy(self, task: Task, known: Mapping[Piece, Piece]) -> Task:
         """Return a task that runs again, on the pieces that stand for its operands."""
         inputs = tuple(Value(known.get(self.first(v.piece), v.piece), v.view) for v in task.inputs)
-        outputs = tuple(Piece("made", p.nbytes) for p in task.outputs)
+        outputs = tuple(replace(piece) for piece in task.outputs)
         for piece, copy in zip(task.outputs, outputs, strict=True):
             one = self._first[copy] = self.first(piece)
             self._copies.setdefault(one, []).append(copy)

@@ -14,7 +14,7 @@ import numpy as np
 
 from calor.graph.graph import Graph
 from calor.specs import Spec
-from calor_kernel.contract.work import Launch, View, Work
+from calor_kernel.contract.work import Launch, View, Work, row_major
 
 Kind = Literal["input", "host", "constant", "made", "kept"]
 # The maximum number of ops that an error names if any of a graph's may be the cause.
@@ -31,11 +31,13 @@ class Piece:
 
     ``number``: the number of the graph's input, or the byte offset in the block of host numbers, of
     constants or of kept memory. A made piece is the result of a task, or its scratch memory.
+    ``line``: the elements of a line, and those from line to line; (0, 0) if it is dense.
     """
 
     kind: Kind
     nbytes: int
     number: int = 0
+    line: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,12 @@ class Value:
     @property
     def whole(self) -> bool:
         """Whether the value covers its piece, in order."""
-        view = self.view
+        view, (length, pitch) = self.view, self.piece.line
         size = view.size * view.dtype.itemsize
-        return view.offset == 0 and view.is_dense and size == self.piece.nbytes
+        if not length:
+            return view.offset == 0 and view.is_dense and size == self.piece.nbytes
+        dense = View(view.shape, row_major(view.shape), view.dtype)
+        return size * pitch == self.piece.nbytes * length and view == dense.pitched(length, pitch)
 
 
 @dataclass(eq=False, slots=True)
@@ -58,7 +63,7 @@ class Task:
     """A unit of work: candidates of one op, the input values, the result pieces.
 
     ``covers``: the ops of the graph that a group's task computes. ``members``: the tasks that this
-    one computes side by side.
+    one computes side by side. ``pitches``: those of the results, () if all are dense.
     """
 
     op: str
@@ -69,6 +74,7 @@ class Task:
     results: tuple[Spec, ...] = ()
     covers: tuple[str, ...] = ()
     members: tuple[Task, ...] = ()
+    pitches: tuple[int, ...] = ()
 
 
 @dataclass(eq=False, slots=True)

@@ -153,7 +153,8 @@ def _grouped(draft: Draft, held: Sequence[tuple[Piece, int]], op: str) -> tuple[
     """Return pieces with the tasks that read them last, those of one kind together."""
     makers = {
         piece: (task, spec)
-        for task in draft.tasks
+        for several in draft.tasks
+        for task in several.members or (several,)
         for piece, spec in zip(task.outputs, task.results, strict=True)
     }
     found: dict[tuple[str, str, str], list[int]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from calor_kernel.contract.ways import Way, ranked
 from calor_kernel.contract.work import Input, Refusal, Request, Work, lowering
@@ -17,12 +18,14 @@ from calor_kernel.library.matmul.task import Task
 _UNITS = 64
 
 
-@lowering("dot_general", strided=True)
+@lowering("dot_general", strided=True, pitched=True)
 def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of a product, the likeliest first."""
     if request.inputs[0].dtype.kind == "storage":
         return lower_float8(request, lower_dot_general)
     task = task_of(request)
+    if any(request.pitches):
+        return _pitched(task, request)
     if task.product.m * task.product.n * task.product.batches == 0:
         return [Work(())]
     if task.product.dtype.kind == "complex":
@@ -30,6 +33,16 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     if repeats(task.product):
         return ranked_once(ways_of(request), task, request)
     return ranked(ways_of(request), task, request)
+
+
+def _pitched(task: Task, request: Request) -> Sequence[Work] | Refusal:
+    """Return the works of a product whose rows have a pitch."""
+    product, (columns,) = task.product, request.outputs
+    if repeats(product) or product.n != columns.shape[-1]:
+        return Refusal("rows of its result are no lines of the last axis, or repeat")
+    task = replace(task, product=replace(product, pitch=request.pitches[0]))
+    found = ranked(ways_of(request), task, request)
+    return found or Refusal("none of its ways writes results with a pitch")
 
 
 def ways_of(request: Request) -> Iterable[Way[Task]]:

@@ -47,7 +47,8 @@ class Product:
     """``c[i, j, m, n] = Σ_k a[i, j, m, k] · b[i, j, k, n]``; c is dense, of ``dtype``.
 
     ``tf32``: whether float32 operands may be rounded to TF32. ``formats``: the float8 formats of
-    operands that are stored as uint8.
+    operands that are stored as uint8. ``pitch``: the elements from row to row of c, 0 if it is
+    dense.
     """
 
     batch: tuple[int, int]
@@ -59,6 +60,7 @@ class Product:
     dtype: DType
     tf32: bool = False
     formats: tuple[DType, DType] | None = None
+    pitch: int = 0
 
     @property
     def batches(self) -> int:

@@ -321,7 +321,7 @@ class Search(Links):
             return None
         folds = node.op.name in FOLDS or node.op.name in COMPOSITES
         after = folds or any(source in group.after for source, _ in linked)
-        if reads == "along" and not after and not read_by:
+        if reads == "along" and not after and not read_by and not self._beside(number):
             # It only reads what the group reads, and belongs to those that read its value.
             return None
         # A reduction makes values of rows; a composite's first result varies along them.
@@ -338,6 +338,21 @@ class Search(Links):
                 moves = [one[1] for one in found if one is not None]
                 grown = replace(grown, between=grown.between.union(*moves))
         return grown if not check or self._right(grown, node.outputs) else None
+
+    @once
+    def _beside(self, number: int) -> bool:
+        """Return whether what an elementwise node makes is read behind barriers alone.
+
+        No other group takes it then, and a group that has its operands writes it beside the rest.
+        """
+        if not self._elementwise(number) or not self.wanted.isdisjoint(
+            self.graph.nodes[number].outputs
+        ):
+            return False
+        readers = [r for v in self.graph.nodes[number].outputs for r in self.readers.get(v, ())]
+        return bool(readers) and all(
+            self.graph.nodes[r].op.name == "barrier" or self._beside(r) for r in readers
+        )
 
     @once
     def _sources(self, number: int) -> frozenset[int]:

@@ -133,7 +133,7 @@ class Job:
 
     ``shape`` and ``axes``: the elements, and the axes of a row. ``sources`` are in the order of the
     program's operands in memory, ``numbers`` in that of its scalar operands. A view of one value a
-    row lacks the axes.
+    row lacks the axes. ``pitched``: whether a result has a pitch that the planner chose.
     """
 
     shape: tuple[int, ...]
@@ -142,6 +142,7 @@ class Job:
     targets: tuple[Placed, ...]
     numbers: tuple[float, ...]
     label: str
+    pitched: bool = False
 
     @property
     def rows(self) -> tuple[int, ...]:

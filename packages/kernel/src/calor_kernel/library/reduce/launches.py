@@ -21,7 +21,7 @@ from calor.dtypes import int64, uint32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice, exceeds, greatest, least
 from calor_kernel.contract.launching import Bound, Grid, Typed
-from calor_kernel.contract.work import Flags, Launch, View
+from calor_kernel.contract.work import Flags, Input, Launch, Output, View
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
 from calor_kernel.library.reduce.job import Problem, Strides
@@ -31,6 +31,8 @@ from calor_kernel.library.reduce.rows import reduce_rows
 
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
+# Bytes of a result that no cache holds for the launch that reads it next.
+_CACHED: Final = 64 << 20
 # Bytes of a row that a unit keeps in its own memory.
 _KEPT: Final = 1 << 14
 # Maximum of units of a row, for several rows and for a single one.
@@ -84,6 +86,7 @@ def rows_given(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, 
     rows = found.kept.count * parts
     team = held_team(problem) if parts == 1 else None
     plan = _plan(problem, rows, chunk) if team is None else holding(problem, team)
+    plan = replace(plan, late=bool(team is None and parts == 1 and over_operands(problem)))
     if not plan.keep:
         program = replace(program, kept=())
     if not problem.many:
@@ -108,6 +111,28 @@ def rows_given(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, 
     over = Rows(rows, turns, parts, chunk, found.kept.sizes, found.along.sizes)
     grid = Grid.line(cubes, units, info.planes[0] if units > 1 else 1, index)
     return grid, RowsGiven(program, over, tuple(problem.views(parts)), plan)
+
+
+def over_operands(problem: Problem) -> list[tuple[int, int]]:
+    """Return pairs of a source and a target of an undivided launch that may share memory.
+
+    A unit reads and writes the same elements of a row in each pass, so one that is written in the
+    last pass may lie over an operand. Only results that no cache holds are worth it: of a buffer
+    that is written the compiler reads nothing early.
+    """
+    program, job, schedule = problem.program, problem.job, problem.schedule
+    if not problem.many or len(problem.layout.along.sizes) > 1 or schedule.count < 2:
+        return []
+    pairs = []
+    for t, (number, target) in enumerate(zip(program.results, job.targets, strict=True)):
+        last = schedule.along[number] and schedule.walks[number] == schedule.count - 1
+        if not last or not exceeds(target.nbytes, _CACHED) or target.view.strides[-1] != 1:
+            continue
+        for k, source in enumerate(job.sources):
+            inside = isinstance(source.memory, Input) and isinstance(target.memory, Output)
+            if inside and problem.along[k] and source.view == target.view:
+                pairs.append((k, t))
+    return pairs
 
 
 def span_of(view: View) -> int:
@@ -140,7 +165,8 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
     several, simple = len(found.along.sizes) > 1, len(program.steps) <= 3
     plan = RowPlan(steps_of(problem), width)
     if problem.many:
-        width = width if several else _whole_width(problem)
+        aligned = not several and not chunk and _has_pitch(problem)
+        width = width if several or aligned else _whole_width(problem)
         even = is_even(problem, width) and (several or chunk % width == 0)
         team = _team(length, width, info.max_units, rows)
         lines = 1
@@ -155,7 +181,7 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
             team = known[0]
         if unroll > 1 and width < problem.width:
             unroll *= 2  # For as many bytes on the way as device memory needs.
-        plan = replace(plan, width=width, even=even)
+        plan = replace(plan, width=width, even=even, aligned=aligned)
         plan = replace(plan, team=team * lines, unroll=unroll, lines=lines)
     elif _transposes(problem, rows):
         plan = replace(plan, together=width, transposed=True, short=length < width)
@@ -336,6 +362,15 @@ def _whole_width(problem: Problem) -> int:
     depends on the length alone, as the order of a sum does.
     """
     return 1 if problem.layout.along.sizes[-1] % problem.width else problem.width
+
+
+def _has_pitch(problem: Problem) -> bool:
+    """Return whether rows of an odd length have a pitch that makes vectors whole but the last.
+
+    Only the planner's own pitches count, so that sums of a view have the order of dense rows.
+    """
+    odd = problem.layout.along.sizes[-1] % problem.width != 0
+    return problem.job.pitched and odd and is_aligned(problem, problem.width)
 
 
 def is_even(problem: Problem, width: int) -> bool:

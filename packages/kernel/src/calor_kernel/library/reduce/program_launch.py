@@ -40,6 +40,7 @@ from calor_kernel.library.reduce.launches import (
     columns_launch,
     held_team,
     is_across,
+    over_operands,
     rows_launch,
     tile_of,
 )
@@ -92,7 +93,7 @@ def planned(program: Program, job: Job, info: DeviceInfo) -> Work:
     """Return the work of a program."""
     plan = _Plan(info)
     plan.run(program, plan.in_order(program, job))
-    return plan.work()
+    return replace(plan.work(), in_place=plan.in_place if len(plan.launches) == 1 else ())
 
 
 class _Plan(Steps):
@@ -101,6 +102,7 @@ class _Plan(Steps):
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__()
         self.info = info
+        self.in_place: tuple[tuple[int, int], ...] = ()
         # The joining of parts, by the next launch or by one of its own.
         self.waiting: Problem | None = None
 
@@ -162,6 +164,10 @@ class _Plan(Steps):
             self._stages(problem)
         else:
             self.put(rows_launch(problem))
+            self.in_place = tuple(
+                (job.sources[k].memory.number, job.targets[t].memory.number)
+                for k, t in over_operands(problem)
+            )
 
     @staticmethod
     def _one_pass(problem: Problem) -> bool:

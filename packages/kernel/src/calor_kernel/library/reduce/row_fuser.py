@@ -40,14 +40,32 @@ PROGRAM: Final = "row_program"
 _HEAVY, _KEPT = 8, 2
 
 
-@lowering(PROGRAM, strided=True)
+@lowering(PROGRAM, strided=True, pitched=True)
 def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
     """Lower a ``program`` on a ``shape`` along its ``axes``.
 
     ``operands``: the input of each operand in memory. ``numbers``: the program's scalars.
     """
     program, job = job_of(request.attributes, request.inputs)
-    return [planned(program, job, request.info)]
+    pitched = _with_pitches(program, job, request)
+    if pitched is None:
+        return Refusal("lines of a result with a pitch are no rows")
+    return [planned(program, pitched, request.info)]
+
+
+def _with_pitches(program: Program, job: Job, request: Request) -> Job | None:
+    """Return the job whose results have the request's pitches, None if their lines are no rows."""
+    if not any(request.pitches):
+        return job
+    along = Schedule(program).along
+    targets = []
+    for k, (n, target) in enumerate(zip(program.results, job.targets, strict=True)):
+        pitch, view = request.pitches[k], target.view
+        made = view.pitched(request.outputs[k].shape[-1], pitch) if pitch else view
+        if made is None or (pitch and not along[n]):
+            return None
+        targets.append(replace(target, view=made))
+    return replace(job, targets=tuple(targets), pitched=True)
 
 
 def job_of(attributes: Mapping[str, Any], inputs: Sequence[View]) -> tuple[Program, Job]:

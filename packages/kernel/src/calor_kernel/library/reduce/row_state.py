@@ -38,7 +38,9 @@ class RowPlan:
     ``short``: whether rows are shorter than a vector. ``held``: vectors of a row in each unit of a
     team whose registers hold it, 0 for rows in memory. ``even``: whether rows are whole, aligned
     vectors. ``alike``: for each view the first one with its strides, which has the same offsets; ()
-    if rows have one axis.
+    if rows have one axis. ``aligned``: whether rows begin at whole vectors, of which the last one
+    may be incomplete. ``late``: whether the last pass reads all vectors of a turn before it writes
+    one, since a result may lie over an operand.
     """
 
     steps: tuple[int, ...]
@@ -60,6 +62,8 @@ class RowPlan:
     even: bool = False
     lines: int = 1
     alike: tuple[int, ...] = ()
+    aligned: bool = False
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +206,8 @@ class Run:
         view, plan = self.memory.index(number), self.plan
         dtype, step = self.program.operands[number].dtype, self._step(view)
         place = at.starts[view] + at.first * step
-        align = plan.width * dtype.itemsize if plan.even and at.rest is None else 0
+        whole = (plan.even or plan.aligned) and at.rest is None
+        align = plan.width * dtype.itemsize if whole else 0
         source, rest = self.sources[number], at.rest
         return real(load(source, dtype, place, plan.width, step=step, rest=rest, align=align))
 
@@ -241,16 +246,26 @@ class Run:
 
     def write(self, at: Vector) -> None:
         """Write a pass's results along a row, and keep values for later passes."""
+        self.put(at, self.made(at))
+
+    def made(self, at: Vector) -> list[kl.Number]:
+        """Return a pass's results along a row, and the values to keep."""
+        results = [n for _, n in self.schedule.written(at.walk)]
+        return self.compute(results + self.schedule.stored(at.walk), at)
+
+    def put(self, at: Vector, made: Sequence[kl.Number]) -> None:
+        """Write what :meth:`made` returned."""
         program, plan, rest = self.program, self.plan, at.rest
         results = self.schedule.written(at.walk)
         kept = self.schedule.stored(at.walk)
-        made = self.compute([n for _, n in results] + kept, at)
         for (k, n), value in zip(results, made, strict=False):
             place, view = at.starts[self.count + k], self.count + k
             if plan.steps[view] == 1:
                 past = plan.nontemporal and rest is None
                 target, dtype = self.targets[k], program.dtype(n)
                 align = _LINE if past or (plan.even and rest is None) else 0
+                if plan.aligned and rest is None:
+                    align = plan.width * dtype.itemsize
                 place = place + at.first
                 store(target, dtype, place, value, rest=rest, align=align, nontemporal=past)
             else:

@@ -181,10 +181,17 @@ def through(
     whole: kl.Index = 0
     if not plan.short:
         whole = count // (step * plan.unroll) * (step * plan.unroll)
+    late = plan.late and walk == run.schedule.count - 1 and not totals
     for i in kl.loop_range(begin + first, begin + whole, step * plan.unroll):
-        for u in range(plan.unroll):
-            for j in range(plan.together):
-                one_vector(run, totals, u, Vector(walk, j, at[j], i + u * step))
+        if late:
+            places = [Vector(walk, 0, at[0], i + u * step) for u in range(plan.unroll)]
+            made = [run.made(place) for place in places]
+            for place, values in zip(places, made, strict=True):
+                run.put(place, values)
+        else:
+            for u in range(plan.unroll):
+                for j in range(plan.together):
+                    one_vector(run, totals, u, Vector(walk, j, at[j], i + u * step))
     for i in kl.loop_range(begin + whole + first, kl.max(*ends), step):
         for j in range(plan.together):
             # Even rows end with a whole vector.

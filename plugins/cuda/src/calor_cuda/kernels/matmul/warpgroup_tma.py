@@ -57,6 +57,7 @@ def matmul_tma(
     a_stride: Wide,
     b_stride: Wide,
     c_stride: Wide,
+    c_pitch: kl.Size | None,
     batches: kl.Size,
     inner: kl.Size,
     of_a: Products[kl.Number],
@@ -72,9 +73,10 @@ def matmul_tma(
 ) -> None:
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
-    ``batches``: the products, ``inner`` of them along the inner batch axis. ``sums``,
-    ``flags``, ``split``: the memory of split-K, and the parts of each tile. ``summed``: parts of
-    the sum over all products, which the last cubes add.
+    ``c_pitch``: the elements from row to row of c, if it is not dense. ``batches``: the products,
+    ``inner`` of them along the inner batch axis. ``sums``, ``flags``, ``split``: the memory of
+    split-K, and the parts of each tile. ``summed``: parts of the sum over all products, which
+    the last cubes add.
     """
     kl.launch_attributes(cubes_per_core=1)
     m, n, k = sizes.m, sizes.n, sizes.k
@@ -91,7 +93,8 @@ def matmul_tma(
     whole_c = (down, across)
     c_map: TensorMap | None = None
     if epilogue is None and not plan.by_units and summed is None:
-        c_map = kl.tensor_map(c, (batches, down, across), (c_stride, across, 1), box, c_at)
+        line = across if c_pitch is None else c_pitch
+        c_map = kl.tensor_map(c, (batches, down, across), (c_stride, line, 1), box, c_at)
     a_size, b_size = plan.rows * plan.depth, plan.columns * plan.depth
     part_size = 64 * plan.part
     left = kl.shared(plan.stages * a_size, plan.dtype, align=1024)

@@ -63,7 +63,7 @@ def tma_refusal(
 
 def lines_of_result(product: Product, transposed: bool = False) -> bool:
     """Return whether rows of the result begin at multiples of 16 bytes."""
-    columns = product.m if transposed else product.n
+    columns = product.pitch or (product.m if transposed else product.n)
     return bool(columns * product.dtype.itemsize % _NBYTES == 0)
 
 
@@ -113,7 +113,8 @@ def tma_launch(
     if plan.by_units:
         wide = 1
     # The stride of the result is a multiple of an access.
-    m, n = Multiple(product.m, wide), Multiple(product.n, wide)
+    even = 1 if product.pitch else wide
+    m, n = Multiple(product.m, even), Multiple(product.n, even)
     sizes: Sizes[Given] = Sizes(product.m, n, product.k)
     if plan.transposed:
         sizes = Sizes(m, product.n, product.k)
@@ -146,7 +147,8 @@ def tma_launch(
         a=left, b=right, c=result, sizes=sizes,
         a_stride=Multiple(a.free if plan.a_along else a.depth, count),
         b_stride=Multiple(b.free if plan.b_along else b.depth, count),
-        c_stride=Multiple(product.m * product.n, wide), batches=batches,
+        c_stride=Multiple(product.m * (product.pitch or product.n), wide),
+        c_pitch=Multiple(product.pitch, wide) if product.pitch else None, batches=batches,
         inner=product.batch[1], of_a=_products(a, product, count),
         of_b=_products(b, product, count), sums=sums, flags=flags, split=split, summed=summed,
         plan=plan,

@@ -70,6 +70,7 @@ def _refused(task: Task, written: DType, *, by_units: bool = False) -> str | Non
         return "no asynchronous matrix instruction takes its types"
     if task.tail is not None and task.tail.reach(product.batches, product.m, product.n) >= _FAR:
         return "positions of what its epilogue reads and writes have more than 31 bits"
+    by_units = by_units and not product.pitch
     return too_small(product) or tma_refusal(
         replace(product, dtype=written), task.info, by_units=by_units
     )
@@ -270,7 +271,7 @@ def _worth_turning(product: Product, one: bool) -> bool:
 
 ROWS: Final[tuple[Row[Task], ...]] = (
     Row("staged MMA", Way("split-K in two passes", _split_refusal, _two_passes)),
-    Row("staged MMA", Way("warp-group TMA", _tma_refusal, _tma)),
+    Row("staged MMA", Way("warp-group TMA", _tma_refusal, _tma, pitched=True)),
     Row("staged MMA", Way("register A", _register_refusal, _register_a)),
     Row("staged MMA", Way("operand transpose", _transpose_refusal, _transpose, spare=True)),
     Row("staged MMA", Way("operand padding", _padding_refusal, _padding, spare=True)),
