@@ -156,11 +156,25 @@ class Across:
 
 
 def across_tile(
-    width: int, outputs: int, terms: int, lines: int, images: int, lanes: int, info: DeviceInfo
+    width: int,
+    outputs: int,
+    terms: int,
+    lines: int,
+    images: int,
+    lanes: int,
+    info: DeviceInfo,
+    last: bool = False,
 ) -> Across:
-    """Return the tiles for rows of ``width`` pixels, vectors of ``lanes``, and ``lines`` rows."""
+    """Return the tiles for rows of ``width`` pixels, vectors of ``lanes``, and ``lines`` rows.
+
+    ``last``: whether the result has channels last, so that tiles are not transposed.
+    """
     many = _registers(info)
-    fit = [t for t in _ACROSS[many] if t[0] <= min(width, lanes)]
+    tiles = _ACROSS[many]
+    if last:
+        short = ((n, many // (n + 1)) for n in range(1, 4))
+        tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
+    fit = [t for t in tiles if t[0] <= (width if last else min(width, lanes))]
 
     def cost(tile: Tile) -> tuple[float, int]:
         rows, vectors = tile
