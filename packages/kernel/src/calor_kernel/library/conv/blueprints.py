@@ -135,6 +135,11 @@ def dot_tile(
     return DotTile(height, width, together, least(block_rows, rows), block_taps)
 
 
+# Sums that are needed to hide the latency of multiply-add.
+_WAITING = 8
+# Addresses of pixels that fit registers.
+_ADDRESSES = 12
+
 # Tiles of pixels and vectors of channels, by the number of vector registers.
 _ACROSS: dict[int, tuple[Tile, ...]] = {
     32: (*((n, 2) for n in range(14, 9, -1)), (9, 3), (8, 3), (7, 3), (6, 4), (5, 4), (4, 6)),
@@ -172,14 +177,15 @@ def across_tile(
     many = _registers(info)
     tiles = _ACROSS[many]
     if last:
-        short = ((n, many // (n + 1)) for n in range(1, 4))
+        short = ((n, v) for n in range(1, 4) for v in range(many // (n + 1), 1, -1))
         tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
     fit = [t for t in tiles if t[0] <= (width if last else min(width, lanes))]
 
     def cost(tile: Tile) -> tuple[float, int]:
         rows, vectors = tile
         tiles = -(-width // rows) * -(-outputs // (vectors * lanes))
-        return tiles * (rows * vectors + 2), -rows
+        products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0) / 2
+        return tiles * (products + vectors + addresses + 2), -rows
 
     rows, vectors = min(fit, key=cost)
     panels = -(-outputs // (vectors * lanes))
@@ -188,10 +194,6 @@ def across_tile(
     block_lines = least(lines, greatest(1, wanted // line))
     block_panels = least(panels, greatest(1, wanted // (line * block_lines)))
     return Across(rows, vectors, block_panels, block_lines)
-
-
-# Sums that are needed to hide the latency of multiply-add.
-_WAITING = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from calor_kernel.library.conv.padded_rows import (
 from calor_kernel.library.conv.pixel_lines import (
     dense_pixels,
     in_few_lines,
+    of_single_pixels,
     with_dense_pixels,
     within_padding,
 )
@@ -193,6 +194,9 @@ def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | Non
     """Return why vectors along output channels do not suit a convolution, None if they do."""
     if problem.leads[2].size < _CHANNELS:
         return f"it has fewer than {_CHANNELS} output channels"
+    single = of_single_pixels(problem)
+    if single is not None:
+        return _refusal(single, info)
     seen = in_few_lines(dense_pixels(problem) or problem)
     if three(seen)[2].count < _PLACES:
         return f"an output row has fewer than {_PLACES} pixels"
@@ -226,6 +230,10 @@ def channel_vectors_steps(
 
     ``last``: whether the result has channels last.
     """
+    single = of_single_pixels(problem)
+    if single is not None:
+        problem, last = single, True
+        tail = None if tail is None else tail.of_batches()
     problem, source = with_dense_pixels(problem, steps, info)
     problem = in_few_lines(problem)
     axes = three(problem)

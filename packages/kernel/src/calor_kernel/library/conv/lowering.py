@@ -122,7 +122,7 @@ _SMALL = 256
 # From this many pixels of all images on, packing weights costs less than pixels on padding.
 _MANY = 256
 
-_GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps))
+_GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps), tier=1)
 _WINDOWS: Final[Way[Convolution]] = Way("windows", _refused(windows_refusal), _ended(windows_steps))
 _SMALL_WIDTH: Final[Way[Convolution]] = Way(
     "small width", _refused(small_width_refusal), _ended(small_width_steps), tier=1, paired=True
@@ -180,6 +180,7 @@ _LAST: Final = (
         _ended(lambda p, steps, info, tail: channel_vectors_steps(p, steps, info, tail, True)),
     ),
 )
+_FORWARD_SINGLE: Final = (_WINDOWS, _CHANNEL_VECTORS, _GEMV, _ROWS, _DIRECT)
 _INPUT_GRADIENT: Final = (_PATCHES, _WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (
     _WEIGHT_PANELS,
@@ -232,6 +233,8 @@ def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work] 
     few = not kept and problem.leads[0].size * pixels < _MANY
     packed = kept and (pixels <= _SMALL or problem.axes[-1].result > 1)
     ways = _FORWARD_PACKED if packed else _FORWARD_FEW if few else _FORWARD
+    if kept and pixels == 1:
+        ways = _FORWARD_SINGLE
     return _lowered(problem, ways, request, tail)
 
 
