@@ -240,10 +240,11 @@ def narrow_tile(
         products = max(rows * vectors * width, _WAITING) * taps
         return tiles * (products + reads), -vectors
 
+    most = ((v, (many - 1 - taps * v) // (width * v)) for v in range(1, 5))
+    # Comparisons with a number of images that is a symbol are guards; a tile is built for numbers.
     fit = [
-        Narrow(min(rows, images), vectors)
-        for vectors in range(1, 5)
-        for rows in [(many - 1 - taps * vectors) // (width * vectors)]
+        Narrow(next((n for n in range(1, rows) if images <= n), rows), vectors)
+        for vectors, rows in most
         if rows > 0
     ]
     return min(fit, key=cost, default=None)

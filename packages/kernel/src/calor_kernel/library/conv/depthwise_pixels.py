@@ -163,7 +163,8 @@ def depthwise_pixels_steps(
     turns = least(greatest(1, _GRAIN // row), greatest(1, lines // info.cores))
     target, following = ending(Bound(Output(), problem.a.dtype), tail)
     count = hinted(wide.count)
-    span = min(range(1, min(_SPAN, count) + 1), key=lambda n: (-(-count // n) * (n + 2), -n))
+    fit = [n for n in range(1, _SPAN + 1) if n <= wide.count]
+    span = min(fit, key=lambda n: (-(-count // n) * (n + 2), -n))
     steps.add(
         depthwise_pixels,
         Grid.line(-(-lines // turns)),

@@ -232,7 +232,9 @@ def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work] 
     kept = 1 in request.kept
     few = not kept and problem.leads[0].size * pixels < _MANY
     packed = kept and (pixels <= _SMALL or problem.axes[-1].result > 1)
-    ways = _FORWARD_PACKED if packed else _FORWARD_FEW if few else _FORWARD
+    ways: Sequence[Way[Convolution]] = (
+        _FORWARD_PACKED if packed else _FORWARD_FEW if few else _FORWARD
+    )
     if kept and pixels == 1:
         ways = _FORWARD_SINGLE
     return _lowered(problem, ways, request, tail)
