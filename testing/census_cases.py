@@ -232,6 +232,13 @@ def _embedding(tokens: Any, words: Any, places: Any) -> Any:
     return calor.take(words, tokens, axis=0) + places
 
 
+def _inverted_bottleneck(x: Any, expand: Any, each: Any, project: Any) -> Any:
+    """Return a depthwise convolution of many channels, between two of few."""
+    conv = _functional("conv2d")
+    wide = conv(x, expand).clip(0, 6)
+    return conv(_functional("conv2d", padding=1, groups=each.shape[0])(wide, each), project)
+
+
 def _biased(q: Any, k: Any, v: Any, bias: Any) -> Any:
     return _functional("scaled_dot_product_attention", bias=bias)(q, k, v)
 
@@ -324,6 +331,10 @@ def _rare(device: str) -> Iterator[Named]:
     heads: Operand = ((8, _HEADS, 256, _WIDTH // _HEADS), "float32")
     attend = _rounded(_functional("scaled_dot_product_attention"))
     yield from both("roberta tf32 attention", attend, heads, heads, heads)
+    # A block of MobileNetV2 at 14x14 pixels.
+    shapes = (1, 64, 14, 14), (384, 64, 1, 1), (384, 1, 3, 3), (96, 384, 1, 1)
+    block: list[Operand] = [(shape, "float32") for shape in shapes]
+    yield "inverted bottleneck", forward(_inverted_bottleneck, *block)
     # VGG-16's first classifier, whose window is the whole image.
     image, window = ((1, 512, 7, 7), "float32"), ((4096, 512, 7, 7), "float32")
     yield "vgg classifier as a convolution", forward(_functional("conv2d"), image, window)

@@ -63,6 +63,17 @@ def reshaped_strides(
     return (*made, *(1 for _ in wanted[i:]))
 
 
+def permuted(view: View, order: Sequence[int]) -> View:
+    """Return a view with its axes in another order.
+
+    >>> from calor.dtypes import float32
+    >>> permuted(View((2, 3), (3, 1), float32), (1, 0)).strides
+    (1, 3)
+    """
+    shape, strides = ([numbers[axis] for axis in order] for numbers in (view.shape, view.strides))
+    return View(tuple(shape), tuple(strides), view.dtype, view.offset)
+
+
 def coalesced(
     shape: Sequence[int], *strides: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
@@ -89,8 +100,7 @@ def coalesced(
 
 
 def _permute(view: View, attributes: Mapping[str, Any], result: Spec) -> View:
-    axes = attributes["axes"]
-    return View(result.shape, tuple(view.strides[a] for a in axes), view.dtype, view.offset)
+    return permuted(view, attributes["axes"])
 
 
 def _expand(view: View, attributes: Mapping[str, Any], result: Spec) -> View:

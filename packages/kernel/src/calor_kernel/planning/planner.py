@@ -23,8 +23,10 @@ from calor_kernel.contract.choices import greatest, hinted, spec_of
 from calor_kernel.contract.cost import ceilings_of, node_seconds
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.movement import view_of
+from calor_kernel.contract.movement import permuted, view_of
 from calor_kernel.contract.work import Refusal, View, Work
+from calor_kernel.library.elementwise.operations import ROWS
+from calor_kernel.planning.channels_last import ORDER, channels_last, in_order
 from calor_kernel.planning.duplicates import without_duplicates
 from calor_kernel.planning.line_pitches import with_pitches
 from calor_kernel.planning.lowering import Lowerings
@@ -60,6 +62,7 @@ class Planner:
         self.align = lowerings.info.align
         self.tasks: list[Task] = []
         self.values: dict[int, Value] = {}
+        self.last = frozenset[int]()
         self.constants = bytearray()
         self._known: dict[tuple[DType, bytes], Value] = {}
         self._copies: dict[Piece, list[tuple[View, Value]]] = {}
@@ -72,8 +75,10 @@ class Planner:
         """
         graph = self.graph
         hosts, end = self._inputs()
+        info = self.lowerings.info
         if units is None:
-            units = cover(graph, self.fusers, self.lowerings.info)
+            units = cover(graph, self.fusers, info)
+        self.last = channels_last(graph, units, info)
         for unit in units:
             if isinstance(unit, int):
                 self._node(graph.nodes[unit])
@@ -113,9 +118,10 @@ class Planner:
             if moved is not None:
                 self.values[node.outputs[0]] = moved
                 return
-        made = self.emit(
-            name, node.attributes, inputs, results, self._orders.of(name, node.outputs)
-        )
+        made = self._last(name, node.attributes, inputs, node.outputs)
+        if made is None:
+            orders = self._orders.of(name, node.outputs)
+            made = self.emit(name, node.attributes, inputs, results, orders)
         self.values.update(zip(node.outputs, made, strict=True))
 
     def _group(self, group: Group) -> None:
@@ -123,14 +129,35 @@ class Planner:
         inputs = tuple(self.values[v] for v in group.inputs)
         results = tuple(self.graph.specs[o] for o in group.outputs)
         try:
-            orders = self._orders.of(group.op, group.outputs)
-            made = self.emit(group.op, group.attributes, inputs, results, orders)
+            made = self._last(group.op, group.attributes, inputs, group.outputs)
+            if made is None:
+                orders = self._orders.of(group.op, group.outputs)
+                made = self.emit(group.op, group.attributes, inputs, results, orders)
         except CompileError:
             for number in group.nodes:
                 self._node(self.graph.nodes[number])
             return
         self.tasks[-1].covers = tuple(self.graph.nodes[i].op.name for i in group.nodes)
         self.values.update(zip(group.outputs, made, strict=True))
+
+    def _last(
+        self, op: str, attributes: Any, inputs: tuple[Value, ...], outputs: Sequence[int]
+    ) -> list[Value] | None:
+        """Add a task whose results have channels last; None if they have not."""
+        if not self.last.issuperset(outputs) or not outputs:
+            return None
+        results = [self.graph.specs[o] for o in outputs]
+        if op in ROWS:
+            moved = (permuted(v.view, ORDER) for v in inputs)
+            inputs = tuple(Value(v.piece, m) for v, m in zip(inputs, moved, strict=True))
+        else:
+            attributes = {**attributes, "order": ORDER}
+        try:
+            made = self.emit(op, attributes, inputs, [in_order(s) for s in results])
+        except CompileError:
+            return None
+        pairs = zip(made, results, strict=True)
+        return [Value(value.piece, ordered(result, ORDER)) for value, result in pairs]
 
     def _moved(self, node: Node, value: Value, result: Spec) -> Value | None:
         """Return the result as a view of the operand, or of a dense copy of it."""

@@ -117,6 +117,52 @@ def test_channel_vectors(monkeypatch):
         near(same_bits(graph, arrays, ONE_UNIT, ""), function, arrays, float32, "highest")
 
 
+SINGLE = {
+    "bias": (lambda x, w, b: calor.sigmoid(conv(x, w) + b), (40, 1, 1)),
+    "images": (lambda x, w, b: conv(x, w) * b, (3, 40, 1, 1)),
+    "two results": (lambda x, w, b: (conv(x, w), functional.silu(conv(x, w) + b)), (40, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2)])
+@pytest.mark.parametrize("name", SINGLE)
+def test_single_pixels(name, size, monkeypatch):
+    """One pixel of each image is a row of a tile; a stride leaves one of several."""
+    monkeypatch.setattr(lowering, "_FORWARD_FEW", lowering._FORWARD_SINGLE)
+    chain, further = SINGLE[name]
+    shapes = [(3, 70, *size), (40, 70, 1, 1), further]
+
+    def function(x, w, b):
+        return chain(x[:, :, ::3, ::2], w, b)
+
+    graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
+    found, launches = run(graph, arrays, ONE_UNIT, (ProductFuser(),))
+    assert launches[-1].label.startswith("conv channel vectors 3x")
+    near(found, function, arrays, float32, "highest")
+
+
+NARROW = {
+    "few images": [(1, 5, 3, 3), (40, 5, 3, 3), (40, 1, 1), (1, 40, 3, 3)],
+    "several images": [(5, 5, 4, 2), (24, 5, 3, 3), (24, 1, 1), (5, 24, 4, 2)],
+    "groups": [(2, 10, 3, 5), (48, 5, 3, 3), (48, 1, 1), (2, 48, 3, 5)],
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_small_width(name, monkeypatch):
+    monkeypatch.setattr(lowering, "_FORWARD_FEW", (lowering._SMALL_WIDTH, lowering._DIRECT))
+    shapes = NARROW[name]
+    groups = shapes[0][1] // shapes[1][1]
+
+    def function(x, w, a, r):
+        return functional.silu(conv(x, w, padding=1, groups=groups) * a + r)
+
+    graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
+    found, launches = run(graph, arrays, ONE_UNIT, (ProductFuser(),))
+    assert launches[-1].label.startswith("conv small width")
+    near(found, function, arrays, float32, "highest")
+
+
 # The last launch computes the convolution and what follows it.
 LABELS = {
     ("one unit", "scale, shift, residual"): "conv rows",

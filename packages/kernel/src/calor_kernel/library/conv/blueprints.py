@@ -153,6 +153,11 @@ def dot_tile(
     return DotTile(height, width, together, least(block_rows, rows), block_taps)
 
 
+# Sums that are needed to hide the latency of multiply-add.
+_WAITING = 8
+# Addresses of pixels that fit registers.
+_ADDRESSES = 12
+
 # Tiles of pixels and vectors of channels, by the number of vector registers.
 _ACROSS: dict[int, tuple[Tile, ...]] = {
     32: (*((n, 2) for n in range(14, 9, -1)), (9, 3), (8, 3), (7, 3), (6, 4), (5, 4), (4, 6)),
@@ -174,16 +179,31 @@ class Across:
 
 
 def across_tile(
-    width: int, outputs: int, terms: int, lines: int, images: int, lanes: int, info: DeviceInfo
+    width: int,
+    outputs: int,
+    terms: int,
+    lines: int,
+    images: int,
+    lanes: int,
+    info: DeviceInfo,
+    last: bool = False,
 ) -> Across:
-    """Return the tiles for rows of ``width`` pixels, vectors of ``lanes``, and ``lines`` rows."""
+    """Return the tiles for rows of ``width`` pixels, vectors of ``lanes``, and ``lines`` rows.
+
+    ``last``: whether the result has channels last, so that tiles are not transposed.
+    """
     many = _registers(info)
-    fit = [t for t in _ACROSS[many] if t[0] <= min(width, lanes)]
+    tiles = _ACROSS[many]
+    if last:
+        short = ((n, v) for n in range(1, 4) for v in range(many // (n + 1), 1, -1))
+        tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
+    fit = [t for t in tiles if t[0] <= (width if last else min(width, lanes))]
 
     def cost(tile: Tile) -> tuple[float, int]:
         rows, vectors = tile
         tiles = -(-width // rows) * -(-outputs // (vectors * lanes))
-        return tiles * (rows * vectors + 2), -rows
+        products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0) / 2
+        return tiles * (products + vectors + addresses + 2), -rows
 
     rows, vectors = min(fit, key=cost)
     panels = -(-outputs // (vectors * lanes))
@@ -192,10 +212,6 @@ def across_tile(
     block_lines = least(lines, greatest(1, wanted // line))
     block_panels = least(panels, greatest(1, wanted // (line * block_lines)))
     return Across(rows, vectors, block_panels, block_lines)
-
-
-# Sums that are needed to hide the latency of multiply-add.
-_WAITING = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +258,11 @@ def narrow_tile(
         products = max(rows * vectors * width, _WAITING) * taps
         return tiles * (products + reads), -vectors
 
+    most = ((v, (many - 1 - taps * v) // (width * v)) for v in range(1, 5))
+    # Comparisons with a number of images that is a symbol are guards; a tile is built for numbers.
     fit = [
-        Narrow(min(rows, images), vectors)
-        for vectors in range(1, 5)
-        for rows in [(many - 1 - taps * vectors) // (width * vectors)]
+        Narrow(next((n for n in range(1, rows) if images <= n), rows), vectors)
+        for vectors, rows in most
         if rows > 0
     ]
     return min(fit, key=cost, default=None)

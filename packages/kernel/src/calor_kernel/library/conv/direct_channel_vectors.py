@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Generic
 
-from calor.dtypes import DType, bool_, int64
+from calor.dtypes import DType, bool_, float32, int64
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid
@@ -30,6 +30,7 @@ from calor_kernel.library.conv.padded_rows import (
 from calor_kernel.library.conv.pixel_lines import (
     dense_pixels,
     in_few_lines,
+    of_single_pixels,
     with_dense_pixels,
     within_padding,
 )
@@ -38,6 +39,8 @@ from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.vector_tiles import (
     Strides,
     add_products,
+    below,
+    end_pixels,
     end_transposed,
     store_transposed,
     unrolled,
@@ -72,6 +75,7 @@ def channel_vectors(
     lines: kl.Size,
     line_steps: tuple[kl.Stride, ...],
     c_plane: kl.Stride,
+    c_pixel: kl.Stride,
     axes: tuple[TapAxis[kl.Number], ...],
     block_panels: kl.Size,
     block_lines: kl.Size,
@@ -84,6 +88,7 @@ def channel_vectors(
     room: int,
     step: int,
     by_image: bool,
+    last: bool,
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of the result: panels of channels from x, lines from y.
@@ -92,7 +97,8 @@ def channel_vectors(
     of channels. z counts images and groups. Planes and rows of input pixels are ``line_steps``
     apart, pixels ``step``, and planes of the result ``c_plane``. ``by_image``: whether the planes
     are images, and z counts groups alone. ``axes``: depth, height and width. ``room``: the taps
-    that memory holds (1 for a window of one tap).
+    that memory holds (1 for a window of one tap). ``last``: whether the result has channels last,
+    and pixels ``c_pixel`` apart; it has one group then.
     """
     image = kl.cube_position(2)
     outer, group = image // groups, image % groups
@@ -128,7 +134,8 @@ def channel_vectors(
                     add(acc, x_channel + at[k], w_at + k * span)
                 w_at += taps * span
 
-    held = None if epilogue is None else kl.private(lanes * lanes, epilogue.dtype, align=64)
+    square_size = rows * vectors * lanes if last else lanes * lanes
+    held = None if epilogue is None else kl.private(square_size, epilogue.dtype, align=64)
     first_panel = kl.cube_position(0) * block_panels
     first_line = kl.cube_position(1) * block_lines
     last_line = kl.min(first_line + block_lines, lines)
@@ -137,15 +144,22 @@ def channel_vectors(
         for line in kl.range(first_line, last_line):
             plane, row = line // height, line % height
             x_line = x_start + plane * line_steps[0] + row * line_steps[1]
-            c_line = c_start + plane * c_plane + row * width
+            c_line = c_start + plane * c_plane + row * width * c_pixel
             ends = writer(epilogue, after, c, plane if by_image else outer)
             for place in kl.range(0, width, rows):
                 # The last tile overlaps the one before where no whole tile is left.
                 first = kl.min(place, width - rows)
                 acc = kl.registers((rows, vectors), accumulate, lanes)
                 add_terms(acc, x_line + first * step, w_start)
-                to = c_line + first
-                for v in kl.range(vectors):
+                to = c_line + first * c_pixel
+                if last:
+                    pixel = (row if by_image else line) * width + first
+                    output = panel * span
+                    inside_of = [
+                        below(outputs - output - v * lanes, lanes) for v in kl.range(vectors)
+                    ]
+                    end_pixels(ends, held, acc, c, to + output, c_pixel, pixel, output, inside_of)
+                for v in kl.range(0 if last else vectors):
                     square = [acc[kl.min(r, rows - 1), v] for r in kl.range(lanes)]
                     output = panel * span + v * lanes
                     if ends is not None and held is not None:
@@ -163,8 +177,33 @@ _STEPS, _TAPS = 4, 512
 _CHANNELS, _PLACES = 32, 4
 
 
+def last_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return why a convolution is not computed with channels last, None if it may be."""
+    _, groups, outputs = problem.leads
+    _, lanes = vectors(problem, info)
+    if problem.a.dtype is not float32 or len(problem.axes) != 2:
+        return "its dtype is not float32, or it has not two spatial axes"
+    if groups.size != 1:
+        return "it has groups"
+    if outputs.size < lanes:
+        return f"it has fewer than {lanes} output channels"
+    return _refusal(problem, info)
+
+
 def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     """Return why vectors along output channels do not suit a convolution, None if they do."""
+    if problem.leads[2].size < _CHANNELS:
+        return f"it has fewer than {_CHANNELS} output channels"
+    single = of_single_pixels(problem)
+    if single is not None:
+        return _refusal(single, info)
+    seen = in_few_lines(dense_pixels(problem) or problem)
+    if three(seen)[2].count < _PLACES:
+        return f"an output row has fewer than {_PLACES} pixels"
+    return _refusal(problem, info)
+
+
+def _refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     if any(a.divide != 1 or a.summed < 1 for a in problem.axes):
         return "its windows are those of a gradient"
     problem = in_few_lines(dense_pixels(problem) or problem)
@@ -173,12 +212,6 @@ def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | Non
     _, lanes = vectors(problem, info)
     if lanes < 4 or lanes & (lanes - 1):
         return f"the device has no vectors of {problem.a.dtype} for it"
-    if problem.leads[2].size < _CHANNELS:
-        return f"it has fewer than {_CHANNELS} output channels"
-    if wide.count < _PLACES:
-        return f"an output row has fewer than {_PLACES} pixels"
-    if wide.a != 1:
-        return "the rows of the input are not contiguous"
     if wide.result > _STEPS:
         return f"its stride is more than {_STEPS}"
     if taps > _TAPS:
@@ -187,9 +220,20 @@ def channel_vectors_refusal(problem: Correlation, info: DeviceInfo) -> str | Non
 
 
 def channel_vectors_steps(
-    problem: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None = None
+    problem: Correlation,
+    steps: Steps,
+    info: DeviceInfo,
+    tail: Tail | None = None,
+    last: bool = False,
 ) -> None:
-    """Add the launches of a convolution that :func:`channel_vectors_refusal` accepts."""
+    """Add the launches of a convolution that :func:`channel_vectors_refusal` accepts.
+
+    ``last``: whether the result has channels last.
+    """
+    single = of_single_pixels(problem)
+    if single is not None:
+        problem, last = single, True
+        tail = None if tail is None else tail.of_batches()
     problem, source = with_dense_pixels(problem, steps, info)
     problem = in_few_lines(problem)
     axes = three(problem)
@@ -202,7 +246,7 @@ def channel_vectors_steps(
         planes, together = images.size, groups.size
     lines = planes * high.count
     accumulate, lanes = vectors(problem, info)
-    p = across_tile(wide.count, rows.size, problem.terms, lines, together, lanes, info)
+    p = across_tile(wide.count, rows.size, problem.terms, lines, together, lanes, info, last)
     seen = within_padding(problem, steps, info, source)
     width = p.vectors * lanes
     panels = -(-rows.size // width)
@@ -215,6 +259,7 @@ def channel_vectors_steps(
     steps.launches.append(replace(pack, label="conv pack", prepares=True))
     target, following = ending(Bound(Output(), problem.a.dtype), tail)
     of_result = Strides(*Placement.dense(problem).leads)
+    c_pixel = rows.size if last else 1
     steps.add(
         channel_vectors,
         Grid(
@@ -241,7 +286,8 @@ def channel_vectors_steps(
             seen.steps.outer if by_image else deep.result * seen.strides[0],
             high.result * seen.strides[1],
         ),
-        c_plane=of_result.outer if by_image else high.count * wide.count,
+        c_plane=of_result.outer if by_image else high.count * wide.count * c_pixel,
+        c_pixel=c_pixel,
         axes=[TapAxis(a.terms, a.summed * s) for a, s in zip(axes, seen.strides, strict=True)],
         block_panels=p.block_panels,
         block_lines=p.block_lines,
@@ -252,5 +298,6 @@ def channel_vectors_steps(
         room=1 if taps == 1 else max(16, 1 << (taps - 1).bit_length()),
         step=wide.result * seen.strides[2],
         by_image=by_image,
+        last=last,
         **following,
     )

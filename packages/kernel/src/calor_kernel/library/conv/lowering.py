@@ -8,6 +8,7 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import float32
+from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Table, Way, ranked, serves
 from calor_kernel.contract.work import (
@@ -18,11 +19,16 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.library.conv.depthwise import depthwise_weights, depthwise_weights_refusal
+from calor_kernel.library.conv.depthwise_pixels import (
+    depthwise_pixels_refusal,
+    depthwise_pixels_steps,
+)
 from calor_kernel.library.conv.direct import direct_work
 from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal, blocks_works
 from calor_kernel.library.conv.direct_channel_vectors import (
     channel_vectors_refusal,
     channel_vectors_steps,
+    last_refusal,
 )
 from calor_kernel.library.conv.direct_rows_launch import (
     phases_refusal,
@@ -116,7 +122,7 @@ _SMALL = 256
 # From this many pixels of all images on, packing weights costs less than pixels on padding.
 _MANY = 256
 
-_GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps))
+_GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps), tier=1)
 _WINDOWS: Final[Way[Convolution]] = Way("windows", _refused(windows_refusal), _ended(windows_steps))
 _SMALL_WIDTH: Final[Way[Convolution]] = Way(
     "small width", _refused(small_width_refusal), _ended(small_width_steps), tier=1, paired=True
@@ -165,6 +171,16 @@ _PATCHES: Final[Way[Convolution]] = Way("patches", alone_refusal, patches_works)
 _FORWARD: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
 _FORWARD_FEW: Final = (_GEMV, _WINDOWS, _ROWS, _CHANNEL_VECTORS, _SMALL_WIDTH, _DIRECT)
 _FORWARD_PACKED: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
+# Ways for results with channels last.
+_LAST: Final = (
+    Way("depthwise pixels", _refused(depthwise_pixels_refusal), _ended(depthwise_pixels_steps)),
+    Way(
+        "channel vectors last",
+        _refused(last_refusal),
+        _ended(lambda p, steps, info, tail: channel_vectors_steps(p, steps, info, tail, True)),
+    ),
+)
+_FORWARD_SINGLE: Final = (_WINDOWS, _CHANNEL_VECTORS, _GEMV, _ROWS, _DIRECT)
 _INPUT_GRADIENT: Final = (_PATCHES, _WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
 _WEIGHT_GRADIENT: Final = (
     _WEIGHT_PANELS,
@@ -204,15 +220,34 @@ def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     return forward_works(request)
 
 
-def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work]:
-    """Return the works of a convolution; those that take its epilogue do what follows it."""
+def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work] | Refusal:
+    """Return the works of a convolution; those that take its epilogue do what follows it.
+
+    With the attribute ``order`` of a result's axes, the result has channels last.
+    """
+    if "order" in request.attributes:
+        return _last_works(request, tail)
     problem = forward(request)
     pixels = prod(axis.count for axis in problem.axes)
     kept = 1 in request.kept
     few = not kept and problem.leads[0].size * pixels < _MANY
     packed = kept and (pixels <= _SMALL or problem.axes[-1].result > 1)
-    ways = _FORWARD_PACKED if packed else _FORWARD_FEW if few else _FORWARD
+    ways: Sequence[Way[Convolution]] = (
+        _FORWARD_PACKED if packed else _FORWARD_FEW if few else _FORWARD
+    )
+    if kept and pixels == 1:
+        ways = _FORWARD_SINGLE
     return _lowered(problem, ways, request, tail)
+
+
+def _last_works(request: Request, tail: Tail | None) -> Sequence[Work] | Refusal:
+    """Return the works of a convolution whose result has channels last."""
+    (made,) = request.outputs
+    images, *pixels, channels = made.shape
+    result = spec_of((images, channels, *pixels), made.dtype)
+    problem = forward(replace(request, outputs=(result,)))
+    one = Convolution(problem, problem, request.info, tail=tail)
+    return ranked(_LAST, one, request) or Refusal("no way writes channels last")
 
 
 @lowering("conv_input_gradient", strided=True)

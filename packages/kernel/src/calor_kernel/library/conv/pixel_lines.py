@@ -39,6 +39,24 @@ def in_few_lines(problem: Correlation) -> Correlation:
     return replace(seen, axes=tuple(made)) if len(made) < len(seen.axes) else problem
 
 
+def of_single_pixels(problem: Correlation) -> Correlation | None:
+    """Return a problem with images as the pixels of one, if each has one pixel and one group.
+
+    Its result has channels last.
+    """
+    images, groups, outputs = problem.leads
+    if groups.size != 1 or any(axis.count != 1 or axis.divide != 1 for axis in problem.axes):
+        return None
+    if any(axis.start < 0 or _reach(axis) >= axis.size for axis in problem.axes):
+        return None
+    if any(axis.terms != 1 for axis in problem.axes):
+        return None
+    start = problem.a.offset + sum(axis.start * axis.a for axis in problem.axes)
+    line = Axis(images.size, 1, 1, 1, 0, 1, images.size, images.a, 0)
+    leads = (replace(images, size=1), groups, outputs)
+    return replace(problem, leads=leads, axes=(line,), a=replace(problem.a, offset=start))
+
+
 def _alone(problem: Correlation) -> Correlation | None:
     """Return a problem of windows of one tap without stride or padding, None if there are taps."""
     made = []

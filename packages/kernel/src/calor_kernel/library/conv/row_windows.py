@@ -35,6 +35,14 @@ class Along:
         """Return the elements of tap k for each pixel of a vector."""
         return tuple(i * self.stride + k * self.dilation for i in range(lanes))
 
+    def seen(self, span: int) -> dict[int, list[tuple[int, int]]]:
+        """Return the elements that the windows of ``span`` pixels read, each with (pixel, tap)."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for i in range(span):
+            for k in range(self.taps):
+                found.setdefault(i * self.stride + k * self.dilation, []).append((i, k))
+        return dict(sorted(found.items()))
+
 
 @dataclass(frozen=True, slots=True)
 class Back:

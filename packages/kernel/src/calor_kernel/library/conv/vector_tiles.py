@@ -131,6 +131,43 @@ def store_transposed(
 
 
 @kl.helper
+def end_pixels(
+    ends: Writer | None,
+    held: kl.Pointer | None,
+    acc: kl.Registers,
+    c: kl.Pointer,
+    to: kl.Number,
+    step: kl.Number,
+    pixel: kl.Number,
+    channel: kl.Number,
+    inside: Sequence[kl.Mask | None],
+) -> None:
+    """Write a tile of pixels by vectors of channels, which are adjacent in the result.
+
+    Pixels of the result are ``step`` apart, from ``to`` on. ``inside``: the channels of each vector
+    that exist. With memory for the sums, a long epilogue is built once for all pixels.
+    """
+    (rows, vectors), lanes = acc.shape, acc.type.width
+    if ends is not None and held is not None and ends.heavy:
+        for r in kl.range(rows):
+            for v in kl.range(vectors):
+                held.store((r * vectors + v) * lanes, acc[r, v].to(held.dtype))
+        for r in kl.loop_range(0, rows):
+            for v in kl.range(vectors):
+                total = held.load((r * vectors + v) * lanes, lanes)
+                at = to + r * step + v * lanes
+                ends.write(at, total, pixel + r, channel + v * lanes, inside[v])
+        return
+    for r in kl.range(rows):
+        for v in kl.range(vectors):
+            at = to + r * step + v * lanes
+            if ends is None:
+                c.store(at, acc[r, v].to(c.dtype), mask=inside[v])
+            else:
+                ends.write(at, acc[r, v], pixel + r, channel + v * lanes, inside[v])
+
+
+@kl.helper
 def end_transposed(
     ends: Writer,
     held: kl.Pointer,

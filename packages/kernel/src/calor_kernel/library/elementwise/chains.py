@@ -18,6 +18,7 @@ from calor.specs import Spec
 from calor_kernel.contract.cost import ceilings_of, moved
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.movement import permuted
 from calor_kernel.contract.work import (
     Argument,
     Candidates,
@@ -50,7 +51,10 @@ _LARGE: Final = 20000
 
 @lowering(CHAIN, strided=True)
 def lower_chain(request: Request) -> Sequence[Work] | Refusal:
-    """Lower an ``expression`` of ``operands``: pairs of an input's index and a path."""
+    """Lower an ``expression`` of ``operands``: pairs of an input's index and a path.
+
+    An attribute ``order`` says that the results have their axes in another order.
+    """
     expression: Expression = request.attributes["expression"]
     operands: tuple[tuple[int, Path], ...] = request.attributes["operands"]
     views = []
@@ -58,7 +62,7 @@ def lower_chain(request: Request) -> Sequence[Work] | Refusal:
         view = along(path, request.inputs[number])
         if view is None:
             return Refusal(f"operand {number} has no strides on its way")
-        views.append(view)
+        views.append(permuted(view, request.attributes.get("order", range(len(view.shape)))))
     found = lower_expression(expression, views, request.outputs, request.info)
     places: dict[Argument, Argument] = {Input(k): Input(n) for k, (n, _) in enumerate(operands)}
     places |= {Output(k): Output(k) for k in range(len(request.outputs))}

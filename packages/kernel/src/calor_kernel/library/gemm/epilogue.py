@@ -9,7 +9,7 @@ value or a whole matrix. A body without an epilogue is built as if there were no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -108,6 +108,15 @@ class Tail:
             Along(x.strides[0] != 0, x.strides[1] != 0, _step(x.strides[2])) for x in self.extras
         )
         return Epilogue(self.expression, along)
+
+    def of_batches(self) -> Tail:
+        """Return the epilogue with products as rows and rows as columns, for those of one column.
+
+        The result has the same elements in the same order.
+        """
+        moved = ((0, *extra.strides[:2]) for extra in self.extras)
+        pairs = zip(self.extras, moved, strict=True)
+        return replace(self, extras=tuple(replace(x, strides=steps) for x, steps in pairs))
 
     @property
     def heavy(self) -> bool:

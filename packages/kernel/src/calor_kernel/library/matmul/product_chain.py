@@ -13,7 +13,8 @@ from math import prod
 from typing import Final
 
 from calor.specs import Spec
-from calor_kernel.contract.movement import reshaped_strides
+from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.movement import permuted, reshaped_strides
 from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import (
     Argument,
@@ -61,9 +62,12 @@ def chained(
     """Return the works of an op and the chain after it.
 
     ``fused``: the op's ways with the epilogue; of these, the ones whose kernels take it are used,
-    each in the place that the way without it has among the op's own.
+    each in the place that the way without it has among the op's own. An attribute ``order`` says
+    that the result has the axes of the product in another order.
     """
-    result: Spec = request.attributes["product"]
+    product: Spec = request.attributes["product"]
+    order = request.attributes.get("order", range(product.ndim))
+    result = spec_of(tuple(product.shape[axis] for axis in order), product.dtype)
     own = ("expression", "operands", "product")
     attributes = {name: value for name, value in request.attributes.items() if name not in own}
     alone = replace(
@@ -72,9 +76,10 @@ def chained(
     plain = lower(alone)
     if isinstance(plain, Refusal):
         return plain
-    views = extra_views(request, result)
+    views = extra_views(request, product)
     if isinstance(views, Refusal):
         return views
+    views = [(number, permuted(view, order)) for number, view in views]
 
     def tail_of(*sizes: int) -> Tail | None:
         extras = extras_of(views, sizes)
