@@ -13,7 +13,8 @@ from calor_kernel.runtime.backend import KernelBackend
 
 from .small_ops import FUNCTIONS, SIZE, Buffer, elementwise
 
-ROWS, DEPTH, COLUMNS = 9, 8, 20
+# More rows than a product packs its operand for inside its own launch.
+ROWS, DEPTH, COLUMNS = 340, 8, 20
 X = np.random.default_rng(0).random((ROWS, DEPTH), np.float32)
 WEIGHTS = [np.random.default_rng(seed).random((COLUMNS, DEPTH), np.float32) for seed in range(1, 4)]
 WEIGHT = spec(WEIGHTS[0].shape, float32)
