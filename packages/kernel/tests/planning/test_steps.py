@@ -234,7 +234,8 @@ def test_parts_that_stay_are_packed_once_and_apart(device, monkeypatch):
             for number in range(2):
                 last, _, values, _ = plain(array[number].T, start, values)
             np.testing.assert_allclose(found, last, rtol=1e-5, atol=1e-6)
-    assert [packed[call] for call in (0, 4, 5, 9)] == [True, False, True, False]
+    # New weights are packed by the launches that read them until they have stayed.
+    assert [packed[0], packed[4], any(packed[5:9]), packed[9]] == [True, False, True, False]
 
 
 def test_parts_of_one_buffer_are_not_taken_for_each_other(device):

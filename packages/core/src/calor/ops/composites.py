@@ -157,7 +157,6 @@ softplus = op(
     vjp=lambda g, y, x, *, beta: [like(wide(g) * sigmoid(wide(x) * beta), g)],
     saves="0",
     decompose=_softplus,
-    promotion="float",
 )
 
 
@@ -181,7 +180,7 @@ def _elu_vjp(g: Any, y: Any, x: Any, *, alpha: float, scale: float, rate: float)
 
 
 # scale · x where x > 0, scale · alpha · (exp(rate · x) - 1) elsewhere: ELU, CELU and SELU.
-elu = op("elu", _elu_rule, vjp=_elu_vjp, saves="0", decompose=_elu, promotion="float")
+elu = op("elu", _elu_rule, vjp=_elu_vjp, saves="0", decompose=_elu)
 
 
 def _mish_turn(x: Any) -> Any:

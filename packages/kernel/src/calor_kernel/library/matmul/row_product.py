@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from calor.specs import Spec
 from calor_kernel.contract.choices import greatest, spec_of
@@ -33,7 +33,7 @@ from calor_kernel.library.matmul.repeated_results import repeats
 from calor_kernel.library.matmul.row_prologue import prologue_of
 from calor_kernel.library.matmul.task import Task
 from calor_kernel.library.reduce.job import Problem
-from calor_kernel.library.reduce.row_fuser import PROGRAM, job_of
+from calor_kernel.library.reduce.row_fuser import PROGRAM, RowAttributes, job_of
 from calor_kernel.library.steps import Steps
 
 ROW_PRODUCT: Final = "row_product"
@@ -89,7 +89,8 @@ def _product(request: Request) -> Request:
 
 def _problem(request: Request) -> Problem:
     """Return the row program on its operands."""
-    return Problem(*job_of(dict(request.attributes["rows"]), request.inputs), request.info)
+    attributes = cast(RowAttributes, dict(request.attributes["rows"]))
+    return Problem(*job_of(attributes, request.inputs), request.info)
 
 
 def task_with_epilogue(made: Request) -> tuple[Task | None, Request]:

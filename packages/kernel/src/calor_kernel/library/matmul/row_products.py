@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from functools import cached_property
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, cast
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.choices import hinted
@@ -24,7 +24,7 @@ from calor_kernel.library.matmul.product_search import ProductSearch
 from calor_kernel.library.matmul.row_product import ROW_PRODUCT, task_with_epilogue, with_prologue
 from calor_kernel.library.reduce.fusion_groups import Rows, Search
 from calor_kernel.library.reduce.job import Problem
-from calor_kernel.library.reduce.row_fuser import group_of, job_of
+from calor_kernel.library.reduce.row_fuser import RowAttributes, group_of, job_of
 
 # Maximum of nodes of a row program that are looked at.
 _REACH: Final = 64
@@ -138,7 +138,9 @@ class RowProducts:
         results = tuple(graph.specs[v] for v in group.outputs)
         inputs = (left, *views[1 : group.attributes["count"]])
         task, alone = task_with_epilogue(Request(op, attributes, inputs, results, self.info))
-        problem = Problem(*job_of(dict(group.attributes["rows"]), views), self.info)
+        problem = Problem(
+            *job_of(cast(RowAttributes, dict(group.attributes["rows"])), views), self.info
+        )
         return task is not None and with_prologue(task, problem, alone) is not None
 
 

@@ -7,10 +7,10 @@ Intermediate values are not stored, unless other nodes read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, Final
+from typing import Final, TypedDict, cast
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.choices import spec_of
@@ -40,13 +40,23 @@ PROGRAM: Final = "row_program"
 _HEAVY, _KEPT = 8, 2
 
 
-@lowering(PROGRAM, strided=True, pitched=True)
-def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
-    """Lower a ``program`` on a ``shape`` along its ``axes``.
+class RowAttributes(TypedDict):
+    """The attributes of a row program's op: the program on a ``shape`` along its ``axes``.
 
     ``operands``: the input of each operand in memory. ``numbers``: the program's scalars.
     """
-    program, job = job_of(request.attributes, request.inputs)
+
+    program: Program
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    operands: tuple[int, ...]
+    numbers: tuple[float, ...]
+
+
+@lowering(PROGRAM, strided=True, pitched=True)
+def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
+    """Lower a row program, whose attributes are those of :class:`RowAttributes`."""
+    program, job = job_of(cast(RowAttributes, request.attributes), request.inputs)
     pitched = _with_pitches(program, job, request)
     if pitched is None:
         return Refusal("lines of a result with a pitch are no rows")
@@ -68,7 +78,7 @@ def _with_pitches(program: Program, job: Job, request: Request) -> Job | None:
     return replace(job, targets=tuple(targets), pitched=True)
 
 
-def job_of(attributes: Mapping[str, Any], inputs: Sequence[View]) -> tuple[Program, Job]:
+def job_of(attributes: RowAttributes, inputs: Sequence[View]) -> tuple[Program, Job]:
     """Return a program with the memory of its operands and results, from the op's attributes."""
     shape, axes = attributes["shape"], attributes["axes"]
     views = [inputs[k] for k in attributes["operands"]]
