@@ -14,7 +14,7 @@ from calor_kernel.runtime.backend import KernelBackend
 from .small_ops import FUNCTIONS, SIZE, Buffer, elementwise
 
 # More rows than a product packs its operand for inside its own launch.
-ROWS, DEPTH, COLUMNS = 340, 8, 20
+ROWS, DEPTH, COLUMNS = 340, 2, 20
 X = np.random.default_rng(0).random((ROWS, DEPTH), np.float32)
 WEIGHTS = [np.random.default_rng(seed).random((COLUMNS, DEPTH), np.float32) for seed in range(1, 4)]
 WEIGHT = spec(WEIGHTS[0].shape, float32)

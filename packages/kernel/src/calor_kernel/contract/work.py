@@ -60,7 +60,7 @@ class View:
         The lines have ``length`` elements. None if an axis of the view runs across their ends.
 
         >>> from calor.dtypes import float32
-        >>> View((4, 2, 3), (6, 3, 1), float32, 7).pitched(3, 8).strides
+        >>> View((4, 2, 3), (6, 3, 1), float32, 6).pitched(3, 8).strides
         (16, 8, 1)
         >>> View((24,), (1,), float32).pitched(3, 8)
         """
