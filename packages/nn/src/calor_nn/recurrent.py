@@ -18,11 +18,15 @@ from calor_nn.module import Module, Parameter
 
 
 class _Recurrent(Module):
-    """Layers and directions, weights ``weight_ih_l0``, ``weight_hh_l0_reverse`` and so on."""
+    """Layers and directions, weights ``weight_ih_l0``, ``weight_hh_l0_reverse`` and so on.
+
+    ``sums_biases``: whether the cell adds both biases to the same sums.
+    """
 
     weight_hh_l0: Tensor
     gates: ClassVar[int]
     state_count: ClassVar[int] = 1
+    sums_biases: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -95,7 +99,12 @@ class _Recurrent(Module):
 
     def _direction(self, x: Tensor, states: Any, suffix: str, reverse: bool) -> tuple[Tensor, Any]:
         weight: Tensor = getattr(self, f"weight_hh_l{suffix}")
-        bias = {k: getattr(self, f"bias_{k}_l{suffix}") if self.has_bias else None for k in _KINDS}
+        bias: dict[str, Any] = dict.fromkeys(_KINDS)
+        if self.has_bias:
+            bias = {kind: getattr(self, f"bias_{kind}_l{suffix}") for kind in _KINDS}
+        if self.has_bias and self.sums_biases:
+            # Both are added to the same sums: once for all steps, and not at each of them.
+            bias = {"ih": bias["ih"] + bias["hh"], "hh": None}
         inputs = functional.linear(x, getattr(self, f"weight_ih_l{suffix}"), bias["ih"])
 
         def step(carry: Any, row: Tensor) -> tuple[Any, Tensor]:
@@ -357,6 +366,7 @@ class GRU(_Recurrent):
     ((2, 5, 4), (2, 2, 4))
     """
 
+    sums_biases = False
     gates = 3
 
     def _cell(self, x: Tensor, states: Any, weight: Tensor, bias: Tensor | None) -> Any:
