@@ -32,6 +32,9 @@ OTHER_APIS = tuple(
 CPU = ("matmul", "linear", "convolution", "pooling", "attention", "elementwise", "rows", "moving")
 CPU_SUITES = (*CPU, "models")
 THREADS = ("1-thread", "2-threads")
+# Another processor, on which some suites were run.
+ON_ZEN4 = ("zen4-1-thread",)
+SUITES_ON_ZEN4 = ("matmul", "linear", "attention", "convolution")
 DIRECTIONS = ("forward", "gradient of the image", "gradient of the weights")
 CONVOLUTIONS = {"bf16": "", "tf32": "-tf32", "f32": "-f32"}
 # The quantiles of a result of the fuzzer.
@@ -339,7 +342,11 @@ def quickstart() -> Iterator[str]:
 
 
 def on_threads(suites: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{suite}-cpu-{threads}" for suite in suites for threads in THREADS)
+    return tuple(
+        f"{suite}-cpu-{threads}"
+        for suite in suites
+        for threads in (*THREADS, *(ON_ZEN4 if suite in SUITES_ON_ZEN4 else ()))
+    )
 
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
