@@ -228,8 +228,11 @@ def test_kernels(count, deep, apart):
 
 
 @kl.kernel
-def note_places(x, y, n):
-    """Write each cube's place and the cubes of all axes, an element of x and a number."""
+def note_places(x, y, across):
+    """Write each cube's place and the cubes of all axes, an element of x and a number.
+
+    The number has the name of a place.
+    """
     place = kl.cube_position(0)
     place = place + kl.cube_count(0) * (
         kl.cube_position(1) + kl.cube_count(1) * kl.cube_position(2)
@@ -240,7 +243,7 @@ def note_places(x, y, n):
     kl.barrier()
     if kl.unit_index() < 8:
         counts = (kl.cube_count(0) * 10 + kl.cube_count(1)) * 10 + kl.cube_count(2)
-        number = memory[0] * 100_000 + (counts * 10 + n).to(y.dtype)
+        number = memory[0] * 100_000 + (counts * 10 + across).to(y.dtype)
         y[place * 8 + kl.unit_index()] = number
 
 
@@ -284,6 +287,12 @@ def test_kernels_along(name, folded, room):
     for k, (x, y, (a, b, c)) in enumerate(zip(xs, ys, cubes, strict=True)):
         want = x * 100_000 + ((a * 10 + b) * 10 + c) * 10 + k + 1
         np.testing.assert_array_equal(y.reshape(-1, 8), np.repeat(want[:, None], 8, 1))
+
+
+def test_names_of_parameters_are_distinct():
+    built = note_cubes.build([Buffer(int32), Buffer(int32), Scalar(calor.int64)], cube=(4, 1, 1))
+    with pytest.raises(KernelTypeError, match="two parameters 'x'"):
+        replace(built, parameters=(*built.parameters, built.parameters[0]))
 
 
 def test_kernels_with_tensor_maps_are_refused():

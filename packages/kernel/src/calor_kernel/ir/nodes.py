@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Buffer, Scalar, Space, Type
 
 Position = tuple[str, int]  # file name and line
@@ -133,6 +134,13 @@ class Kernel:
     plane: int = 1
     memories: tuple[Memory, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [parameter.name for parameter in self.parameters]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            # Passes add parameters, whose names a kernel's own may have.
+            raise KernelTypeError(f"kernel {self.name} has two parameters {twice[0]!r}; rename one")
 
     @property
     def units(self) -> int:

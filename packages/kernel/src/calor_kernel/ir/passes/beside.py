@@ -158,7 +158,7 @@ class _Along(_SideBySide):
             for name in names
         }
         return [
-            Parameter(f"{name}_of_{i}", CUBES, value)
+            Parameter(f"cubes_{name}_of_{i}", CUBES, value)
             for name, values in self._counts.items()
             for i, value in enumerate(values)
         ]
