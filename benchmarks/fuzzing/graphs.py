@@ -41,7 +41,7 @@ def calor_graph(device: str, calls: Sequence[Call], copies: int) -> GraphRunner:
     NotCaptured
         If a call does more than launch kernels, or the driver refuses.
     """
-    engine = _engine(device)
+    engine = engine_of(device)
     memory, on = engine.device.memory, engine.device.queue.on
     runtime, stream = on.runtime, on.stream
     with _kernels_only():
@@ -80,7 +80,8 @@ def calor_graph(device: str, calls: Sequence[Call], copies: int) -> GraphRunner:
     )
 
 
-def _engine(device: str) -> Any:
+def engine_of(device: str) -> Any:
+    """Return the engine of a device."""
     with library("calor").device(device) as found:
         return library("calor_kernel.runtime.backend").engine_of(found, "it has no graphs")
 

@@ -9,6 +9,7 @@ from fuzzing import checking, clocks
 from fuzzing.cases import DTYPES, Sample, Work
 from fuzzing.families import work_of
 from fuzzing.families._common import library
+from fuzzing.graphs import NotCaptured
 from fuzzing.operands import array
 from fuzzing.sides import HOSTS, Calor, CalorBeside, Side, Torch
 
@@ -55,9 +56,9 @@ def measure(sample: Sample, device: str, peer: str) -> Measured:
     if wrong:
         measured.problem, measured.wrong = wrong, True
         return measured
-    times = _times(ours, theirs)
+    times, why = _times(ours, theirs)
     measured.ours_s, measured.peer_s = times["ours"], times["peer"]
-    measured.note = "; ".join(filter(None, (note, ours.note)))
+    measured.note = "; ".join(filter(None, (note, why)))
     return measured
 
 
@@ -67,14 +68,21 @@ def _peer(peer: str, device: str, sample: Sample, work: Work, groups: int) -> Si
     return CalorBeside(peer.removeprefix("calor-"), sample, work, groups)
 
 
-def _times(ours: Any, theirs: Any) -> dict[str, float]:
+def _times(ours: Any, theirs: Any) -> tuple[dict[str, float], str]:
+    """Return the seconds of both by the device's clock, or by the host's with the reason."""
     guess = _rough(theirs)
-    captured = ours.device.partition(":")[0] == "cuda"
-    runners: dict[str, clocks.Runner] = {
-        "ours": ours.runner(guess, captured),
-        "peer": theirs.runner(guess, captured),
-    }
+    captured = not ours.on_host
     try:
+        return _least(ours, theirs, guess, captured), ""
+    except NotCaptured as error:
+        return _least(ours, theirs, guess, False), f"not captured: {error}"
+
+
+def _least(ours: Any, theirs: Any, guess: float, captured: bool) -> dict[str, float]:
+    runners: dict[str, clocks.Runner] = {}
+    try:
+        for name, side in (("ours", ours), ("peer", theirs)):
+            runners[name] = side.runner(guess, captured)
         return clocks.least(runners, _BUDGET)
     finally:
         for runner in runners.values():

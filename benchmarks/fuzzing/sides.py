@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fuzzing import graphs
+from fuzzing import graphs, queues
 from fuzzing.cases import DTYPES, Operand, Sample, Work
 from fuzzing.clocks import HostRunner, Runner
 from fuzzing.families._common import library
@@ -91,7 +91,6 @@ class Calor(Side):
             self.calor.eval(*self.first)
             self.calor.synchronize(device)
             self.first_s = perf_counter() - begin
-        self.note = ""
 
     def _tensor(self, operand: Operand, number: int, dtype: str) -> Any:
         tensor = self.calor.asarray(array(operand, number))
@@ -124,19 +123,24 @@ class Calor(Side):
         self.calor.synchronize(self.device)
 
     def runner(self, seconds: float, captured: bool) -> Runner:
-        """Return a runner of a CUDA graph, of calls on the host, or of programs on other devices.
+        """Return a runner of captured launches, of calls on the host, or of programs elsewhere.
 
         A program does the work of all sets of operands, so that a queue gets it at once.
+
+        Raises
+        ------
+        NotCaptured
+            If launches are to be captured and cannot be.
         """
         if self.on_host:
             return HostRunner(self.calls(), lambda: None, computing=True)
-        if captured:
-            calls = self.calls()
-            try:
-                return graphs.calor_graph(self.device, calls, copies(len(calls), seconds))
-            except Exception as error:
-                self.note = f"not captured: {error}"
-        return HostRunner([self._together()], self.wait, len(self.sets))
+        if not captured:
+            return HostRunner([self._together()], self.wait, len(self.sets))
+        calls = self.calls()
+        kind = self.device.partition(":")[0]
+        capture: Callable[..., Runner]
+        capture = graphs.calor_graph if kind == "cuda" else queues.calor_queue
+        return capture(self.device, calls, copies(len(calls), seconds))
 
     def _together(self) -> Call:
         count = len(self.sets[0])

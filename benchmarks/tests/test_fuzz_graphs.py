@@ -8,7 +8,7 @@ import pytest
 
 import calor
 from calor.plugins.registry import Registry
-from fuzzing import graphs
+from fuzzing import graphs, measuring
 from fuzzing.cases import sample_of
 from fuzzing.clocks import GraphRunner
 from fuzzing.families import work_of
@@ -67,7 +67,7 @@ def test_a_graph_has_the_launches_of_all_calls(fake: Fake) -> None:
 def test_calls_with_states_and_indices_are_captured(fake: Fake, line: str) -> None:
     drawn = sample_of(line)
     side = Calor("cuda", drawn, work_of(drawn), groups=2)
-    assert isinstance(side.runner(1e-3, captured=True), GraphRunner), side.note
+    assert isinstance(side.runner(1e-3, captured=True), GraphRunner)
 
 
 def test_what_a_graph_cannot_hold_is_refused(fake: Fake) -> None:
@@ -89,11 +89,12 @@ def test_a_case_falls_back_to_the_host_clock(fake: Fake, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(graphs, "calor_graph", refused)
     drawn = sample_of(LINE)
-    side = Calor("cuda", drawn, work_of(drawn), groups=2)
-    runner = side.runner(1e-5, captured=True)
-    assert runner.on_host
-    assert runner.units == 2
-    assert side.note == "not captured: a call writes numbers of the host"
+    side, beside = (Calor(name, drawn, work_of(drawn), groups=2) for name in ("cuda", "cpu"))
+    with pytest.raises(graphs.NotCaptured):
+        side.runner(1e-5, captured=True)
+    times, why = measuring._times(side, beside)
+    assert min(times.values()) > 0
+    assert why == "not captured: a call writes numbers of the host"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from calor.errors import ElementIndexError, OutOfMemoryError, UnsupportedError
 from calor.ops.base import find
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Work
-from calor_kernel.planning.planner import Planner, needed
+from calor_kernel.planning.planner import Planner, needed, renewed_last
 from calor_kernel.planning.values import Piece, Task, Value
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -85,6 +85,25 @@ def test_tasks_that_nothing_reads_are_left_out():
     assert needed(tasks, [last]) == [tasks[0], tasks[2], tasks[4]]
 
 
+def test_inputs_are_renewed_behind_their_readers():
+    state, other = Piece("input", 4, 0), Piece("input", 4, 1)
+    made, new, more, end = (Piece("made", 4) for _ in range(4))
+    fails = Work((), failures=((ElementIndexError, "an index"),))
+
+    def task(read, made, work=None):
+        inputs = tuple(Value(piece, None) for piece in read)
+        return Task("op", (work or Work(()),), inputs, (made,))
+
+    renew, read, late = task([state], new), task([state, other], made), task([made, other], end)
+    assert renewed_last([renew, read, late], [new, end]) == [read, renew, late]
+    # What others read, may fail, or depends on more than inputs stays.
+    assert renewed_last([renew, read, late], [end]) == [renew, read, late]
+    failing = task([state], new, fails)
+    assert renewed_last([failing, read, late], [new, end]) == [failing, read, late]
+    first, last = task([other], more), task([more, state], new)
+    assert renewed_last([first, last, read, late], [new, end]) == [first, last, read, late]
+
+
 def test_outputs_have_memory_of_their_own(device):
     plan, graph, given = compiled(
         device, lambda x: (x + x, x, calor.reshape(x + x, (4,))), arange(2, 2)
@@ -141,6 +160,9 @@ def test_host_numbers(device):
         (lambda w, g: (w - g, (w - g) * w), ["sub", "mul", "copy_dense"]),
         (lambda w, g: (w.T - g,), ["copy_rows", "sub"]),
         (lambda w, g: (w * 1.0, g + w.T), None),
+        # What only counts on comes last.
+        (lambda w, g: (w + w, w * g), ["mul", "add"]),
+        (lambda w, g: (w + w, g * g, (w * g).T - g), ["mul", "add", "copy_rows", "sub", "mul"]),
         (lambda w, g: (w,), []),
     ],
 )

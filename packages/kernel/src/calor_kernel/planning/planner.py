@@ -9,7 +9,7 @@ each other cyclically.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -85,7 +85,7 @@ class Planner:
             else:
                 self._group(unit)
         outputs = self._outputs()
-        tasks = needed(self.tasks, outputs)
+        tasks = renewed_last(needed(self.tasks, outputs), outputs)
         tasks = without_duplicates(tasks, outputs, self.lowerings, self.deterministic)
         tasks = with_pitches(tasks, outputs, self.lowerings, self.deterministic)
         return Draft(graph, tasks, outputs, bytes(self.constants), hosts, end)
@@ -286,6 +286,37 @@ def needed(tasks: Sequence[Task], outputs: Iterable[Piece]) -> list[Task]:
             read.update(value.piece for value in task.inputs)
     made.reverse()
     return made
+
+
+def renewed_last(tasks: Sequence[Task], outputs: Collection[Piece]) -> list[Task]:
+    """Return tasks with those that only renew inputs behind the readers of these inputs.
+
+    A counter, or the state of a generator, is then written in place without a copy.
+    """
+    kept = set(outputs)
+    read = {value.piece for task in tasks for value in task.inputs}
+    last = {value.piece: n for n, task in enumerate(tasks) for value in task.inputs}
+    after: dict[int, list[Task]] = {}
+    stay: list[Task | None] = list(tasks)
+    for number, task in enumerate(tasks):
+        given = [value.piece for value in task.inputs]
+        renews = all(piece in kept and piece not in read for piece in task.outputs)
+        if (
+            not renews
+            or not any(piece.kind == "input" for piece in given)
+            or any(work.failures for work in task.works)
+        ):
+            continue
+        if all(piece.kind in ("input", "constant", "host") for piece in given):
+            end = max(last[piece] for piece in given if piece.kind == "input")
+            if end > number:
+                after.setdefault(end, []).append(task)
+                stay[number] = None
+    found = []
+    for number, one in enumerate(stay):
+        found += [] if one is None else [one]
+        found += after.get(number, [])
+    return found
 
 
 def cover(graph: Graph, fusers: Sequence[Fuser], info: DeviceInfo) -> list[Unit]:

@@ -1,0 +1,188 @@
+"""Calls in the queue of an OpenCL or Vulkan device, timed by the device's clock as a CUDA graph is.
+
+Requirements: the launches of the calls and their buffers are collected once. A sample queues them
+all before the device begins the first, so the host's time for a launch hides nothing and is no
+part of it. In a pass of wgpu that is so; OpenCL's queue gets other work first.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, Protocol
+
+from fuzzing.families._common import library
+from fuzzing.graphs import Call, NotCaptured, engine_of
+
+# A list of launches as a queue recorded it, with its buffers.
+Launches = tuple[Any, tuple[Any, ...]]
+# The first side of the product that keeps an OpenCL device busy, and its seconds; how often it is
+# repeated at most, as a power of 2.
+_SIDE, _BUSY, _DOUBLED = 64, 3e-4, 6
+
+
+class Timer(Protocol):
+    """Times lists of launches on a device."""
+
+    def __call__(self, lists: Sequence[Launches], /) -> float:
+        """Return the device's seconds from the first launch to the end of the last."""
+
+
+class QueueRunner:
+    """Lists of launches in a device's queue."""
+
+    on_host = False
+
+    def __init__(
+        self, timer: Timer, lists: Sequence[Launches], units: int, kept: Sequence[Any]
+    ) -> None:
+        self.timer, self.lists, self.units = timer, lists, units
+        # The buffers of the lists belong to these.
+        self.kept = kept
+        self.close: Callable[[], Any] = self._drop
+
+    def _drop(self) -> None:
+        self.kept = self.lists = ()
+
+    def seconds(self, runs: int) -> float:
+        """Return the device's seconds of some runs."""
+        return sum(self.timer(self.lists) for _ in range(runs))
+
+
+def calor_queue(device: str, calls: Sequence[Call], copies: int) -> QueueRunner:
+    """Return a runner of this many bound calls in a device's queue, in turns.
+
+    Raises
+    ------
+    NotCaptured
+        If the device is of another kind, or a call does more than launch kernels.
+    """
+    engine = engine_of(device)
+    kind = device.partition(":")[0]
+    if kind not in TIMERS:
+        raise NotCaptured(f"the launches of {device} have no clock here")
+    for call in calls:
+        call()
+    kept, lists = [], []
+    for call in calls:
+        with collected(engine) as found:
+            kept.append(call())
+        lists.append(found)
+    if not all(lists):
+        raise NotCaptured("a call launches nothing")
+    every = [one for number in range(copies) for one in lists[number % len(lists)]]
+    return QueueRunner(TIMERS[kind](device, engine), every, copies, kept)
+
+
+@contextmanager
+def collected(engine: Any) -> Iterator[list[Launches]]:
+    """Collect the lists that run, with their buffers; refuse what only the host does."""
+    queue, memory = engine.device.queue, engine.device.memory
+    found: list[Launches] = []
+
+    def run(recorded: Any, handles: Sequence[Any]) -> list[float]:
+        queue.run(recorded, handles)
+        found.append((recorded, tuple(handles)))
+        return []
+
+    def refused(*given: Any) -> Any:
+        raise NotCaptured("a call writes numbers of the host, or copies")
+
+    engine.profiler, queue.seconds = lambda *times: None, run
+    memory.write = memory.copy_in = memory.copy = refused
+    try:
+        yield found
+    finally:
+        engine.profiler = None
+        del queue.seconds, memory.write, memory.copy_in, memory.copy
+
+
+class OpenCLTimer:
+    """Times launches by two events of a queue, which first gets other work."""
+
+    def __init__(self, device: str, engine: Any) -> None:
+        self.bindings = library("calor_opencl._bindings")
+        cl = self.bindings.cl
+        self.queue = engine.device.queue
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        self.own = cl.CommandQueue(self.queue.context, properties=profiling)
+        self.event = cl.Event
+        self.work, self.times = self._busy(device, engine), 1
+
+    def __call__(self, lists: Sequence[Launches]) -> float:
+        """Return the device's seconds from the first launch to the end of the last."""
+        self.queue.synchronize()
+        for _ in range(_DOUBLED):
+            self._queue(self.work * self.times)
+            first, last = self._queue(lists)
+            self.own.finish()
+            # The device began the first launch after the host had queued the last.
+            if last.queued <= first.start:
+                return float(last.end - first.start) * 1e-9
+            self.times *= 2
+        raise NotCaptured("the host takes longer for launches than the device for other work")
+
+    def _queue(self, lists: Sequence[Launches]) -> tuple[Any, Any]:
+        """Queue lists, and return the times of the first and of the last launch."""
+        ctypes = self.bindings.ctypes
+        cells = (ctypes.c_size_t * 2)()
+        place, size = ctypes.addressof(cells), ctypes.sizeof(ctypes.c_size_t)
+        end = len(lists) - 1
+        for number, (recorded, handles) in enumerate(lists):
+            ready = [one for one in recorded.on(handles).all if not one.empty]
+            events: list[int | None] = [None] * len(ready)
+            if number == end:
+                events[-1] = place + size
+            if number == 0:
+                # A single launch is the first and the last; its one event tells both.
+                events[0] = events[0] or place
+            self.bindings.enqueue(
+                one.on(self.own.int_ptr, event) for one, event in zip(ready, events, strict=True)
+            )
+        found = [self.event.from_int_ptr(cell, False) for cell in cells if cell]
+        self.own.flush()
+        return _Later(found[0]), _Later(found[-1])
+
+    def _busy(self, device: str, engine: Any) -> list[Launches]:
+        """Return the launches of a product that takes the device a while."""
+        calor, side, took = library("calor"), _SIDE, 0.0
+        while took < _BUSY:
+            with calor.device(device), calor.no_grad():
+                x = calor.ones((side, side))
+                bound = calor.jit(lambda x: x @ x).bind(x)
+                self.made = [bound() for _ in range(3)]
+                self.queue.synchronize()
+                with collected(engine) as found:
+                    self.made = [bound()]
+            begin = perf_counter()
+            self._queue(found)
+            self.own.finish()
+            took, side = perf_counter() - begin, 2 * side
+        return found
+
+
+class _Later:
+    """Times of an event, read when the queue is done."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def __getattr__(self, name: str) -> int:
+        return int(getattr(self.event.profile, name))
+
+
+def _wgpu_timer(device: str, engine: Any) -> Timer:
+    bindings = library("calor_wgpu._bindings")
+    stream = engine.device.queue.stream
+
+    def seconds(lists: Sequence[Launches]) -> float:
+        def encode(commands: Any) -> None:
+            for recorded, handles in lists:
+                recorded.encode(commands, handles)
+
+        with stream.lock:
+            return float(bindings.timed(stream, encode))
+
+    return seconds
+
+
+TIMERS: dict[str, Callable[[str, Any], Timer]] = {"opencl": OpenCLTimer, "wgpu": _wgpu_timer}

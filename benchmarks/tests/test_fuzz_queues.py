@@ -1,0 +1,87 @@
+"""Calls in the queue of an OpenCL or Vulkan device, timed by the device's clock."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from fuzzing import queues
+from fuzzing.cases import sample_of
+from fuzzing.families import work_of
+from fuzzing.graphs import NotCaptured
+from fuzzing.measuring import measure
+from fuzzing.sides import Calor
+
+ABSENT = {
+    "opencl": "there is no OpenCL device; apt-get install pocl-opencl-icd makes the processor one",
+    "wgpu": "there is no wgpu device; apt-get install mesa-vulkan-drivers makes the processor one",
+}
+LINE = "elementwise f32 gradient shape=3x40 form=multiply broadcast=row"
+
+
+@pytest.fixture(params=ABSENT)
+def device(request: Any) -> str:
+    """The name of a device with a queue."""
+    name = str(request.param)
+    if f"{name}:0" not in map(str, calor.devices()):
+        pytest.skip(ABSENT[name])
+    return name
+
+
+def side_of(device: str, line: str) -> Calor:
+    drawn = sample_of(line)
+    return Calor(device, drawn, work_of(drawn), groups=2)
+
+
+def test_a_queue_has_the_launches_of_all_calls(device: str) -> None:
+    side = side_of(device, LINE)
+    first = side.results()
+    calls = side.calls()
+    runner = queues.calor_queue(device, calls, copies=4)
+    assert runner.units == 4
+    assert not runner.on_host
+    half = len(runner.lists) // 2
+    # The sets of operands take turns, and a call of a set writes where the last one wrote.
+    assert runner.lists[:half] == runner.lists[half:]
+    assert runner.lists[: half // 2] != runner.lists[half // 2 : half]
+    made = runner.kept[0]
+    # What the timed launches write is what the calls returned.
+    before = [one.numpy() for one in made]
+    assert 0 < runner.seconds(2) < 10
+    for mine, again, yours in zip(before, made, first, strict=True):
+        np.testing.assert_array_equal(mine, yours)
+        np.testing.assert_array_equal(again.numpy(), yours)
+    runner.close()
+
+
+@pytest.mark.parametrize("line", [
+    "dropout f32 forward shape=3x40 p=0.5",
+    "embedding f32 gradient ids=2x3 words=7 width=16 form=positions",
+    "update f32 forward form=adam network=perceptron width=8 layers=2",
+])  # fmt: skip
+def test_calls_with_states_and_indices_are_collected(device: str, line: str) -> None:
+    runner = side_of(device, line).runner(1e-3, captured=True)
+    assert isinstance(runner, queues.QueueRunner)
+
+
+def test_what_only_the_host_does_is_refused(device: str) -> None:
+    with calor.device(device):
+        x = calor.asarray(np.ones(3, np.float32))
+        calor.eval(x)
+
+        def written() -> Any:
+            made = calor.asarray(np.ones(3, np.float32)) + x
+            calor.eval(made)
+            return made
+
+        with pytest.raises(NotCaptured):
+            queues.calor_queue(device, [written], copies=1)
+        assert written().tolist() == [2.0, 2.0, 2.0]
+
+
+def test_without_a_clock_both_sides_are_timed_on_the_host(device: str) -> None:
+    drawn = sample_of("activation f32 forward shape=3x40 name=relu form=plain")
+    measured = measure(drawn, device, "calor-interpreter")
+    assert not measured.problem
+    assert measured.note == "not captured: the launches of interpreter have no clock here"
