@@ -39,7 +39,7 @@ FMA, MEMORY, LAUNCH = 50e12, 4.2e12, 1.5e-6
 # The share of the ceiling by the beginning of a launch's label: of matrix instructions or FMA.
 RATES: Final = (
     ("conv tma", "matrix", 0.55),
-    ("conv weight tma", "matrix", 0.45),
+    ("conv weight tma", "matrix", 0.75),
     ("conv weight mma", "matrix", 0.25),
     ("conv mma", "matrix", 0.25),
     ("matmul boxes", "matrix", 0.6),

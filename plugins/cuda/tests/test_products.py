@@ -33,6 +33,7 @@ from calor_kernel.library.conv import (
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
+from calor_kernel.library.conv.problem import for_weight
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 from calor_kernel.printers import print_kernel
@@ -195,26 +196,36 @@ def test_phases_by_boxes_wait_where_they_say(compiler: Any, dtype: DType) -> Non
         check(compiler, print_kernel(launch.build.kernel(ENGINE.features), CudaCpp()))
 
 
-# Gradients of weights from images as they are: of one warp group and of two, and of one tap.
-LINES = [
-    (rows, channels, taps) for rows in (64, 128) for channels, taps in ((64, 3), (256, 1), (64, 4))
-]
+# Gradients of weights from images as they are, all plans of small and large windows.
+WINDOW_SIDES = (1, 2, 3, 5, 7)
 
 
-@pytest.mark.parametrize(("rows", "channels", "taps"), LINES)
-def test_weights_by_lines_wait_where_they_say(
-    compiler: Any, monkeypatch: Any, rows: int, channels: int, taps: int
-) -> None:
-    plan = WeightPlan(float32, rows, channels, taps, 4)
-    monkeypatch.setattr(weight_gradient_tma_launch, "_plans", lambda *_: [(1.0, plan, 64)])
-    # Of five taps each is a tile.
-    side = 5 if taps == 1 else taps
-    window = (*FILTERS[:2], side, side)
+def lines_of(side: int) -> Request:
+    """Return a request of a weight gradient of a square window."""
+    window = (256, 192, side, side)
     said = {**WINDOWS, "padding": ((side // 2, (side - 1) // 2),) * 2, "precision": "high"}
-    operands = [((32, *IMAGES[1:]), float32)] * 2
-    asked = request("conv_weight_gradient", operands, [window], said, ENGINE)
-    (work,) = lower_conv_weight_gradient(asked)
-    assert work.variant.startswith("lines")
+    operands = [((32, channels, 32, 32), float32) for channels in (192, 256)]
+    return request("conv_weight_gradient", operands, [window], said, ENGINE)
+
+
+def line_plans() -> list[tuple[int, WeightPlan]]:
+    """Return plans that have most sums for their number of warp groups and taps of a group."""
+    largest: dict[tuple[int, int], tuple[int, WeightPlan]] = {}
+    for side in WINDOW_SIDES:
+        for plan in weight_gradient_tma_launch._shapes(for_weight(lines_of(side)), ENGINE):
+            before = largest.get((plan.groups, plan.own))
+            if before is None or before[1].sums < plan.sums:
+                largest[plan.groups, plan.own] = (side, plan)
+    return list(largest.values())
+
+
+@pytest.mark.parametrize(("side", "plan"), line_plans(), ids=str)
+def test_weights_by_lines_wait_where_they_say(
+    compiler: Any, monkeypatch: Any, side: int, plan: WeightPlan
+) -> None:
+    monkeypatch.setattr(weight_gradient_tma_launch, "_plans", lambda *_: [(1.0, plan, 64)])
+    lowered = lower_conv_weight_gradient(replace(lines_of(side), candidates=True))
+    work = next(one for one in lowered if one.variant.startswith("lines"))
     check(compiler, print_kernel(work.launches[0].build.kernel(ENGINE.features), CudaCpp()))
 
 

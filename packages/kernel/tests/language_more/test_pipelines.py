@@ -1,5 +1,6 @@
 """Pipelines of every kind do the same, and what is looked at too early is found on lanes."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -314,6 +315,18 @@ def test_barriers_that_nobody_completes(arrivals: int, expected: int, message: s
         run_counted(arrivals, expected)
 
 
+def refused(how: str, position: Any, built: Any, arguments: Any) -> bool:
+    """Run a kernel, and return whether lanes refuses its box.
+
+    Units copy from and to any position, the copy engine multiples of 16 bytes.
+    """
+    unaligned = how == "engine" and position[1] % 4 != 0
+    fails = pytest.raises(KernelCheckError, match="no multiple of 16 bytes")
+    with fails if unaligned else nullcontext():
+        run_on_lanes(verify(built), (1, 1, 1), arguments)
+    return unaligned
+
+
 @kernel
 def placed(x, y, n, *, box, position, sizes, strides):
     """y = the box at a position, in shared memory and out again."""
@@ -333,7 +346,14 @@ def placed(x, y, n, *, box, position, sizes, strides):
 @pytest.mark.parametrize("how", ["stores", "async", "engine"])
 @pytest.mark.parametrize(
     ("box", "position"),
-    [((4, 8), (0, 0)), ((4, 8), (-2, -3)), ((4, 4), (9, 8)), ((2, 2), (20, -9)), ((3, 5), (1, 2))],
+    [
+        ((4, 8), (0, 0)),
+        ((4, 8), (-2, -3)),
+        ((4, 8), (-2, -4)),
+        ((4, 4), (9, 8)),
+        ((2, 2), (20, -9)),
+        ((3, 5), (1, 2)),
+    ],
 )
 def test_outside_of_a_tensor_there_are_zeros(how: str, box: Any, position: Any) -> None:
     n = 10
@@ -341,7 +361,8 @@ def test_outside_of_a_tensor_there_are_zeros(how: str, box: Any, position: Any) 
     y = np.full(box, -1, np.float32)
     options = {"box": box, "position": position, "sizes": None, "strides": None}
     built = placed.build([*BUFFERS, SIZE], **options, **units_of(how, 16))
-    run_on_lanes(verify(built), (1, 1, 1), [x, y, n])
+    if refused(how, position, built, [x, y, n]):
+        return
     wide = np.pad(x, 32)[32 + position[0] :, 32 + position[1] :]
     np.testing.assert_array_equal(y, wide[: box[0], : box[1]])
 
@@ -362,7 +383,7 @@ def put_back(x, y, n, *, position, at, early):
 
 
 @pytest.mark.parametrize("how", ["stores", "engine"])
-@pytest.mark.parametrize("position", [(0, 0), (3, 1), (-2, -3), (8, 6)])
+@pytest.mark.parametrize("position", [(0, 0), (3, 1), (-2, -3), (8, 6), (-2, -4), (8, 4)])
 def test_boxes_are_put_where_the_tensor_is(how: str, position: Any) -> None:
     n = 10
     x = np.arange(1, 33, dtype=np.float32).reshape(4, 8)
@@ -370,7 +391,8 @@ def test_boxes_are_put_where_the_tensor_is(how: str, position: Any) -> None:
     for at in (Layout.rows(4, 8), Swizzled(Swizzle(1, 2, 3), Layout.rows(4, 8))):
         y[:] = 0
         options = {"position": position, "at": at, "early": False, **units_of(how, 16)}
-        run_on_lanes(verify(put_back.build([*BUFFERS, SIZE], **options)), (1, 1, 1), [x, y, n])
+        if refused(how, position, put_back.build([*BUFFERS, SIZE], **options), [x, y, n]):
+            continue
         wide = np.zeros((n + 64, n + 64), np.float32)
         wide[32 + position[0] :, 32 + position[1] :][:4, :8] = x
         np.testing.assert_array_equal(y, wide[32:-32, 32:-32])

@@ -2,7 +2,8 @@
 
 Requirements: elements outside the tensor are read as zeros and never written. Data does not arrive
 before the wait, at a barrier in memory or by a group. One unit of a cube copies a box, so indices
-are computed only for the active units.
+are computed only for the active units. A box begins at a multiple of 16 bytes along its dense axis;
+for other positions compute capability 9.0 stops the kernel.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from calor_interpreter.copies import Copy, Fill, flight_of
 from calor_interpreter.machine import Batch, Compiler, Step
 from calor_interpreter.mbarriers import barriers_of
 from calor_interpreter.memory import reach_each
+from calor_interpreter.state import State
 from calor_kernel.ir.nodes import Operation
 
 if TYPE_CHECKING:
     from calor_kernel.language.tensor_maps import Descriptor
 
 Array = np.ndarray[Any, Any]
+# Bytes that divide a box's position along its dense axis.
+_PIECE = 16
 
 
 def copy_step(compiler: Compiler, operation: Operation) -> Step:
@@ -36,7 +40,7 @@ def copy_step(compiler: Compiler, operation: Operation) -> Step:
     def step(batch: Batch) -> None:
         values, source, target = batch.values, batch.states[origin], batch.states[number]
         lanes = np.flatnonzero(batch.active())
-        index, exists = _elements(batch, lanes, inside, numbers)
+        index, exists = _elements(batch, operation, source, lanes, inside, numbers)
         readers, writers = _each(lanes, exists), np.repeat(lanes, offsets.size)
         to_index = batch.full(values[to])[lanes, None] + offsets
         froms = reach_each(batch, operation, source, index[exists], readers)
@@ -84,7 +88,7 @@ def store_step(compiler: Compiler, operation: Operation) -> Step:
     def step(batch: Batch) -> None:
         values, source, target = batch.values, batch.states[origin], batch.states[number]
         lanes = np.flatnonzero(batch.active())
-        index, exists = _elements(batch, lanes, inside, numbers)
+        index, exists = _elements(batch, operation, target, lanes, inside, numbers)
         each = _each(lanes, exists)
         from_index = batch.full(values[start])[lanes, None] + offsets
         starts = reach_each(batch, operation, source, from_index[exists], each)
@@ -114,10 +118,25 @@ def _each(lanes: Array, exists: Array) -> Array:
     return np.repeat(lanes, exists.sum(axis=1))
 
 
-def _elements(batch: Batch, lanes: Array, inside: Array, numbers: list[int]) -> tuple[Array, Array]:
+def _elements(
+    batch: Batch,
+    operation: Operation,
+    tensor: State,
+    lanes: Array,
+    inside: Array,
+    numbers: list[int],
+) -> tuple[Array, Array]:
     """Return the indices of boxes' elements in a tensor, a row per unit, and which exist."""
     rank, shape = len(inside), (len(lanes), inside.shape[1])
     given = [batch.full(batch.values[n])[lanes, None].astype(np.int64) for n in numbers]
+    bad = given[rank - 1] * tensor.memory.type.nbytes % _PIECE != 0
+    if batch.launch.checks and bad.any():
+        first = int(np.argmax(bad))
+        message = (
+            f"the box begins at {given[rank - 1][first, 0]} along its dense axis, which is no "
+            f"multiple of {_PIECE} bytes"
+        )
+        batch.fail(operation, "align", int(lanes[first]), message)
     exists, index = np.ones(shape, np.bool_), np.zeros(shape, np.int64)
     axes = (given[:rank], given[rank : 2 * rank], given[2 * rank :], inside)
     for start, size, stride, along in zip(*axes, strict=True):

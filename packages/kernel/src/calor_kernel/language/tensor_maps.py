@@ -159,8 +159,9 @@ class TensorMap:
         """Start copying the box at a position to shared memory; a barrier counts its bytes.
 
         One unit calls this, and expects ``nbytes`` at the barrier. ``target`` starts at a multiple
-        of the layout's swizzle. ``cubes``: the number of cubes of a cluster that receive the box
-        (multicast), each at the same address and counted at its own barrier.
+        of the layout's swizzle, and ``position`` at a multiple of 16 bytes along the last axis.
+        ``cubes``: the number of cubes of a cluster that receive the box (multicast), each at the
+        same address and counted at its own barrier.
         """
         builder = current()
         operands = self._operands(target, barriers.place(index), *position)

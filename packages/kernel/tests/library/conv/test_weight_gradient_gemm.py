@@ -10,10 +10,16 @@ from calor import dtypes
 from calor.backends.device import device_of
 from calor.dtypes import float32
 from calor.ops.base import table
-from calor_cuda.kernels.conv import pointwise_weight_gemm, weight_gradient_gemm
+from calor_cuda.kernels.conv import (
+    pointwise_weight_gemm,
+    weight_gradient_gemm,
+    weight_gradient_tma_launch,
+)
+from calor_cuda.kernels.conv.weight_gradient_tma import WeightPlan, pitch_of
 from calor_cuda.kernels.matmul import summed_parts_launch
 from calor_interpreter.device import LanesDevice
 from calor_kernel.library.conv import lower_conv_weight_gradient
+from calor_kernel.library.conv.problem import Convolution, for_weight
 from calor_kernel.library.gemm.generic import GenericPlan
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -116,8 +122,8 @@ FIRST = {
     (32, 256, 14, 256, 3, 1): "product of places, boxes 128x256 in 7, one launch",
     (32, 1024, 14, 2048, 1, 2): "product of places, boxes 128x128 in 1",
     (32, 1024, 14, 256, 1, 1): "product, boxes 128x128 in one launch",
-    (32, 128, 28, 128, 3, 1): "lines, 128x64 of 3 taps in 22",
-    (32, 64, 56, 64, 3, 1): "lines, 64x64 of 3 taps in 44",
+    (32, 128, 28, 128, 3, 1): "lines, 64x64 of 3x3 taps by 3 in 32",
+    (32, 64, 56, 64, 3, 1): "lines, 64x64 of 3x3 taps by 3 in 128",
     (32, 128, 56, 128, 3, 2): "fragments 128x128x32 by 128",
     (1, 512, 7, 512, 3, 1): "fragments 128x128x32 by 128",
 }
@@ -140,26 +146,82 @@ def test_first_choices_of_many_cores(sizes):
 
 
 # Rows of whole and of cut lines; more channels than a tile has, padding on one side, a stride down
-# and gaps, two taps and five of a row, one row of pixels and one axis, one tap of a part.
+# and gaps, two taps and seven of a row, one row of pixels and one axis, one tap of a part; rows of
+# taps of which the first and last see none of the images.
 LINES = [
     ((2, 64, 5, 28), (72, 64, 3, 3), ONE, PADDED, ONE, 1),
     ((1, 68, 6, 32), (64, 68, 3, 2), (2, 1), ((0, 1), (1, 0)), (2, 1), 1),
     ((2, 64, 1, 60), (136, 64, 1, 5), ONE, (NONE, (3, 1)), (1, 2), 1),
+    ((1, 100, 2, 28), (100, 100, 2, 7), ONE, ((1, 0), (3, 3)), ONE, 1),
     ((3, 72, 28), (64, 72, 3), (1,), ((1, 1),), (1,), 1),
     ((2, 64, 4, 64), (64, 64, 1, 1), ONE, ((-1, 0), (-4, 0)), ONE, 1),
+    ((2, 64, 1, 32), (64, 64, 5, 3), ONE, ((2, 2), (1, 1)), (1, 1), 1),
 ]
+
+
+# Eight cores, with cubes of four warp groups.
+EIGHT = replace(H200, cores=8, max_units=1024, max_cube=(1024, 1024, 64))
+
+
+def check_lines(row, monkeypatch):
+    """Run a gradient from the images as they are, of which nothing is copied."""
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    monkeypatch.setattr(weight_gradient_gemm, "_MANY", 1 << 30)
+    (work,) = lower_conv_weight_gradient(asked(row, "float32", EIGHT))
+    assert work.variant.startswith("lines, ")
+    made = [launch.build.function.name for launch in work.launches]
+    backend = KernelBackend("lanes", lambda index: LanesDevice(EIGHT))
+    check(backend, "conv_weight_gradient", row, "float32", precision="high")
+    return work.variant, made
 
 
 @pytest.mark.parametrize("row", LINES, ids=str)
 def test_lines_of_pixels(row, monkeypatch):
-    """Gradients from the images as they are, of which nothing is copied."""
-    monkeypatch.setitem(DIGITS, "float32", 2e-3)
-    monkeypatch.setattr(weight_gradient_gemm, "_MANY", 1 << 30)
-    info = replace(H200, cores=8)
-    (work,) = lower_conv_weight_gradient(asked(row, "float32", info))
-    assert work.variant.startswith("lines, ")
-    made = [launch.build.function.name for launch in work.launches]
-    one = work.variant.endswith(" in 1") and row is LINES[-1]
+    variant, made = check_lines(row, monkeypatch)
+    one = variant.endswith(" in 1") and row[1][2:] == (1, 1)
     assert made == ["conv_weight_tma"] + ["add_transposed"] * (not one)
-    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
-    check(backend, "conv_weight_gradient", row, "float32", precision="high")
+
+
+# Channels and taps of warp groups, rows of taps, output channels: tiles beyond all of them.
+GROUPED = [(1, 3, 1, 3, 40), (2, 1, 2, 2, 64), (1, 2, 2, 1, 72), (3, 1, 4, 1, 32), (1, 1, 1, 2, 8)]
+
+
+@pytest.mark.parametrize("shape", GROUPED, ids=str)
+@pytest.mark.parametrize("row", [LINES[0], LINES[3]], ids=str)
+def test_lines_of_any_plan(shape, row, monkeypatch):
+    blocks, beside, own, downs, outputs = shape
+    pitch = pitch_of(32 + beside * own - 1 + 3)
+    window = row[1]
+    whole = window[0] % outputs == window[2] % downs == 0
+    made = WeightPlan(float32, blocks, beside, own, downs, 1, outputs, pitch, 1, 1, whole)
+    rows = row[0][2] + downs - 1
+    (plan,) = weight_gradient_tma_launch._filled(made, rows, EIGHT)
+    monkeypatch.setattr(weight_gradient_tma_launch, "_shapes", lambda *_: [plan])
+    check_lines(row, monkeypatch)
+
+
+@pytest.mark.parametrize("pixels", range(1, 100))
+def test_fragments_read_every_bank_once(pixels):
+    """Eight rows of four adjacent pixels are in all 32 banks, at any shift."""
+    pitch = pitch_of(pixels)
+    assert pitch >= pixels
+    assert pitch % 4 == 0
+    banks = {(row * pitch + pixel) % 32 for row in range(8) for pixel in range(4)}
+    assert len(banks) == 32
+
+
+# A window whose taps across are too far apart, one that sees no row of the images, and rows that do
+# not begin at whole accesses.
+REFUSED = {
+    "too long": ((2, 64, 4, 112), (64, 64, 3, 3), ONE, ((1, 1), (42, 42)), (1, 42), 1),
+    "multiples of 16 bytes": ((2, 64, 4, 30), (64, 64, 3, 3), ONE, PADDED, ONE, 1),
+    "leave much of lines": ((2, 64, 4, 36), (64, 64, 3, 3), ONE, PADDED, ONE, 1),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_lines_are_refused(reason):
+    request = asked(REFUSED[reason], "float32", EIGHT)
+    problem = for_weight(request)
+    one = Convolution(problem, problem, EIGHT, rounded=True)
+    assert reason in weight_gradient_tma_launch.weight_tma_refusal(one, request)

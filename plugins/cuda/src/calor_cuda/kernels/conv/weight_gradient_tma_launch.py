@@ -9,10 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 from calor.dtypes import float32, int32
 from calor_cuda.kernels.conv.weight_gradient_gemm import copies_first
-from calor_cuda.kernels.conv.weight_gradient_tma import Taps, WeightPlan, conv_weight_tma
+from calor_cuda.kernels.conv.weight_gradient_tma import (
+    ACCESS,
+    CHANNELS,
+    Taps,
+    WeightPlan,
+    conv_weight_tma,
+    pitch_of,
+)
 from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Effort, Grid, Multiple, launch, operand
@@ -23,19 +32,23 @@ from calor_kernel.library.conv.split_sums import ALIGN, WHOLE, launch_sum, targe
 from calor_kernel.library.steps import Steps
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
-# Elements of 16 bytes, and the pixels of a line.
-_ACCESS, _PIXELS = 4, LINE // 4
+# The pixels of a line, and the maximum of a step's pixels of a channel for all taps.
+_PIXELS, _SPAN = LINE // 4, 76
 # With fewer channels most of a tile would be empty; the share of a line's pixels that rows have.
 _LEAST, _FILLED = 64, 0.75
-# Columns of sums of a tile, its stages, and the minimum of lines of a part.
-_COLUMNS, _STAGES, _LINES = 256, 6, 8
+# Columns of an instruction and sums of a unit by the number of warp groups. With more the compiler
+# finds too few registers for operands, and runs instructions one after another.
+_COLUMNS, _SUMS = {1: 256, 2: 256, 3: 192}, {1: 192, 2: 168, 3: 104}
+# Stages, and the minimum of lines of a part.
+_STAGES, _LINES = 6, 8
 # Maximum of parts, and the number of plans to time.
 _PARTS, _TIMED = 128, 3
 # Positions in tensors and results are 32-bit numbers.
 _MOST = 1 << 31
-# For a core of an H200: bytes of products computed in a cycle, and bytes read from the cache; the
-# overhead cycles of a tile, and the bytes of parts moved in a cycle.
-_COMPUTED, _READ, _TILE, _MOVED = 4096, 40, 2500, 10
+# For a core of an H100: products of a cycle, bytes read from shared memory and from the cache; the
+# cycles in which warp groups load the pixels of a tap, while none multiplies; the overhead cycles
+# of a tile, and the bytes of parts moved in a cycle.
+_PRODUCTS, _SHARED, _READ, _LOADING, _TILE, _MOVED = 1024, 128, 29, 160, 2500, 22
 
 
 def weight_tma_refusal(one: Convolution, request: Request) -> str | None:
@@ -54,6 +67,10 @@ def weight_tma_refusal(one: Convolution, request: Request) -> str | None:
     across = p.axes[-1]
     if across.summed != 1 or (across.a, across.b) != (1, 1):
         return "pixels of a row are not adjacent in both operands"
+    if pitch_of(_PIXELS + across.result + ACCESS - 1) > _SPAN:
+        return f"a line of {_PIXELS} pixels with taps {across.result} apart is too long"
+    if not _rows_of(p, 1)[1]:
+        return "no tap reads a row of the images"
     if not _aligned(p):
         return "rows do not begin at multiples of 16 bytes, or overlap"
     if min(p.leads[1].size, p.leads[2].size) < _LEAST or not p.depth.size:
@@ -82,9 +99,22 @@ def _aligned(problem: Correlation) -> bool:
     wide = across.size, across.terms
     for view, axes, row in zip((p.a, p.b), _axes(p), wide, strict=True):
         strides = [stride for size, stride in axes if size > 1]
-        if view.offset % _ACCESS or any(s % _ACCESS or s < row for s in strides):
+        if view.offset % ACCESS or any(s % ACCESS or s < row for s in strides):
             return False
     return True
+
+
+def _rows_of(problem: Correlation, downs: int) -> tuple[int, int]:
+    """Return the first row of pixels of a tile's first row of taps, and the number of them.
+
+    Tiles have ``downs`` rows of taps. One with all of them leaves out lines of padding.
+    """
+    down, _ = two_axes(problem)
+    rows = down.terms + (downs - 1) * down.result
+    if downs < down.count or down.summed != 1:
+        return 0, rows
+    first = max(0, -down.start)
+    return first, max(min(rows, down.size - down.start) - first, 0)
 
 
 def weight_tma_works(one: Convolution, request: Request) -> Iterator[Work]:
@@ -96,65 +126,123 @@ def weight_tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         best.setdefault(plan, share)
     first = not copies_first(problem)
     for plan, share in list(best.items())[: _TIMED if request.candidates else 1]:
-        splits = -(-_lines(problem) // share)
-        name = f"lines, {plan.rows}x{plan.channels} of {plan.taps} taps in {splits}"
+        splits = -(-_lines(problem, plan.downs) // share)
+        name = f"lines, {plan.channels}x{plan.outputs} of {plan.downs}x{plan.acrosses} taps"
+        name = f"{name} by {plan.groups} in {splits}"
         yield replace(_work(problem, plan, share, info), variant=name, group=int(not first))
 
 
-def _lines(problem: Correlation) -> int:
-    down, across = two_axes(problem)
-    return int(problem.depth.size * down.terms * -(-across.terms // _PIXELS))
+def _lines(problem: Correlation, downs: int) -> int:
+    _, across = two_axes(problem)
+    return int(problem.depth.size * _rows_of(problem, downs)[1] * -(-across.terms // _PIXELS))
+
+
+def _tiles(problem: Correlation, plan: WeightPlan) -> int:
+    (_, outputs, channels), (down, across) = problem.leads, two_axes(problem)
+    wanted = (channels.size, outputs.size, down.count, across.count)
+    given = (plan.channels, plan.outputs, plan.downs, plan.acrosses)
+    return prod(-(-n // some) for n, some in zip(wanted, given, strict=True))
+
+
+def _shapes(problem: Correlation, info: DeviceInfo) -> Iterator[WeightPlan]:
+    """Yield the plans that fit the device."""
+    p, (down, across) = problem, two_axes(problem)
+    _, outputs, channels = p.leads
+    # With rows of pixels that alternate, rows of taps do not share a line of the input.
+    most = down.count if down.summed == 1 else 1
+    counts = (1, 2, 3), (1, 2, 3), (1, 2, 3, 4), (1, 2, 3, 4)
+    for beside, blocks, own, downs in product(*counts):
+        groups, taps = beside * blocks, beside * own
+        pitch = pitch_of(_PIXELS + (taps - 1) * across.result + ACCESS - 1)
+        if groups not in _SUMS or pitch > _SPAN or downs > most:
+            continue
+        # No warp group is idle in all tiles.
+        if taps - own >= across.count or (blocks - 1) * CHANNELS >= channels.size:
+            continue
+        limit = min(_COLUMNS[groups], 2 * _SUMS[groups] // (own * downs)) // 8 * 8
+        if not limit:
+            continue
+        some = -(-outputs.size // (8 * -(-outputs.size // limit))) * 8
+        whole = outputs.size % some == down.count % downs == 0
+        shape = blocks, beside, own, downs, down.result, some, pitch
+        made = WeightPlan(p.a.dtype, *shape, 1, 1, whole)
+        if made.units <= info.max_units:
+            yield from _filled(made, _rows_of(p, downs)[1], info)
+
+
+def _filled(made: WeightPlan, rows: int, info: DeviceInfo) -> Iterator[WeightPlan]:
+    """Yield the plan with most stages that fit; ``rows``: the steps of a column of lines."""
+    for stages in range(_STAGES, 1, -1):
+        # A line is in use for as many steps as it reaches rows, and copies are ahead of these. A
+        # column, and a part, begins with the lines above its first one.
+        steps = stages + made.reach - 1
+        lines = steps + (made.reach - 1) * (1 + -(-steps // rows))
+        plan = replace(made, stages=stages, lines=lines)
+        if plan.shared_bytes <= info.shared_bytes:
+            yield plan
+            return
+
+
+def step_cycles(plan: WeightPlan, read: float) -> float:
+    """Return the estimated cycles of a step, of the slowest of three that work side by side.
+
+    Warp groups load and multiply in turns: they wait for the same line, and matrix units serve them
+    evenly, so they end together too. Shared memory gives each instruction its columns, the pixels
+    of a fragment, and takes the boxes. The cache gives ``read`` bytes.
+    """
+    columns, turns = plan.downs * plan.outputs, plan.groups * plan.own
+    products = turns * CHANNELS * columns * plan.depth / _PRODUCTS
+    shared = turns * LINE * (CHANNELS + columns) + plan.x_bytes + plan.g_bytes
+    return max(plan.own * _LOADING + products, shared / _SHARED, read / _READ)
+
+
+def _read(problem: Correlation, plan: WeightPlan) -> float:
+    """Return the bytes of a step in lines of the cache, of which a box's row reads whole ones."""
+    _, across = two_axes(problem)
+    rows, item = _rows_of(problem, plan.downs)[1], int(problem.a.dtype.itemsize)
+    span = min(_PIXELS + (plan.acrosses - 1) * across.result, across.size)
+    # Rows begin anywhere in a line; those of whole lines are aligned.
+    ragged = LINE - ACCESS * item
+    of_g: float = min(_PIXELS, across.terms) * item + (ragged if across.terms % _PIXELS else 0)
+    of_g *= plan.outputs * (1 + (plan.reach - 1) / rows)
+    return plan.channels * (span * item + ragged) + of_g
 
 
 def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[float, WeightPlan, int]]:
     """Yield plans with the lines of a part, and their cycles."""
-    (_, outputs, channels), (down, across) = problem.leads, two_axes(problem)
-    lines = _lines(problem)
-    for rows in (64, 128) if outputs.size > _LEAST else (64,):
-        for some in (64, 128, 256):
-            together = [n for n in range(1, 5) if across.count % n == 0 and n * some <= _COLUMNS]
-            if not together or some >= 2 * channels.size:
+    for plan in _shapes(problem, info):
+        lines, tiles = _lines(problem, plan.downs), _tiles(problem, plan)
+        step = step_cycles(plan, _read(problem, plan))
+        for parts in range(1, _PARTS + 1):
+            share = -(-lines // parts)
+            if parts > 1 and (share < _LINES or share * (parts - 1) >= lines):
                 continue
-            made = WeightPlan(problem.a.dtype, rows, some, together[-1], 2)
-            stages = (info.shared_bytes - 1024) // (LINE * (rows + made.columns))
-            if stages < 2 or made.units > info.max_units:
-                continue
-            plan = replace(made, stages=min(stages, _STAGES))
-            tiles = -(-outputs.size // rows) * -(-channels.size // some)
-            tiles *= down.count * (across.count // plan.taps)
-            computed = rows * plan.columns / _COMPUTED
-            step = LINE * max(computed, (rows + plan.columns) / _READ)
-            for parts in range(1, _PARTS + 1):
-                share = -(-lines // parts)
-                if parts > 1 and (share < _LINES or share * (parts - 1) >= lines):
-                    continue
-                cycles = -(-tiles * parts // info.cores) * (share * step + _TILE)
-                moved = 8 * parts * outputs.size * channels.size * down.count * across.count
-                yield cycles + _TILE + moved / (info.cores * _MOVED), plan, share
+            cycles = -(-tiles * parts // info.cores) * (share * step + _TILE)
+            moved = 8 * parts * problem.size
+            yield cycles + _TILE + moved / (info.cores * _MOVED), plan, share
 
 
 def _work(problem: Correlation, plan: WeightPlan, share: int, info: DeviceInfo) -> Work:
     """Return the work of a plan; ``share``: the lines of a part."""
     p, steps, (down, across) = problem, Steps(), two_axes(problem)
     (_, outputs, channels), images = p.leads, p.depth
-    taps, splits = down.count * across.count, -(-_lines(p) // share)
+    taps, splits = down.count * across.count, -(-_lines(p, plan.downs) // share)
     room = -(-channels.size // WHOLE) * WHOLE
     count = outputs.size * taps * room
     # Sums in the result's layout are written to it directly.
     same = taps == 1 and room == channels.size
     target = target_of(steps, p.a.dtype, 0 if same and splits == 1 else splits * count)
     x_strides, g_strides = (
-        [Multiple(stride if size > 1 else _ACCESS, _ACCESS) for size, stride in axes]
+        [Multiple(stride if size > 1 else ACCESS, ACCESS) for size, stride in axes]
         for axes in _axes(p)
     )
-    tiles = -(-outputs.size // plan.rows) * -(-room // plan.channels)
-    tiles *= down.count * (across.count // plan.taps)
+    first_row, rows = _rows_of(p, plan.downs)
     pixels = images.size * down.terms * across.terms
     made = launch(
         conv_weight_tma,
-        Grid((tiles, splits, 1), (plan.units, 1, 1), info.planes[0], int32, alone=True),
+        Grid((_tiles(p, plan), splits, 1), (plan.units, 1, 1), info.planes[0], int32, alone=True),
         Effort(
-            f"conv weight tma {plan.rows}x{plan.columns}",
+            f"conv weight tma {plan.channels}x{plan.outputs}",
             2 * outputs.size * channels.size * taps * pixels,
         ),
         g=operand(1, p.b).aligned(ALIGN), x=operand(0, p.a).aligned(ALIGN),
@@ -165,6 +253,7 @@ def _work(problem: Correlation, plan: WeightPlan, share: int, info: DeviceInfo) 
             down.count, across.count, down.start, across.start, down.result, across.result,
             down.summed,
         ),
+        first_row=first_row, rows=rows,
         share=share, room=Multiple(room, WHOLE), part_step=Multiple(count, WHOLE), plan=plan,
     )  # fmt: skip
     steps.launches.append(made)
