@@ -24,6 +24,12 @@ ROWS = [
     (300, 64, 40, (), False, False),
     (40, 64, 24, (3,), False, True),
     (35, 64, 24, (2,), True, False),
+    # The K axis ends within a step, and within a group of terms.
+    (32, 65, 32, (), False, False),
+    (48, 100, 33, (), False, True),
+    (16, 127, 70, (), True, False),
+    (40, 99, 24, (3,), False, False),
+    (37, 192 + 33, 50, (), True, True),
 ]
 TYPES = [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("int8", "int32")]
 
@@ -91,7 +97,7 @@ def test_products(backend, labels, row, types):
 
 @pytest.mark.parametrize(
     ("m", "k", "why"),
-    [(15, 64, "fewer than 16 rows"), (32, 63, "its K axis does not divide by 32")],
+    [(15, 64, "fewer than 16 rows"), (32, 31, "fewer terms than a step")],
 )
 def test_other_products_take_another_way(backend, labels, m, k, why):
     a, b = (np.ones(s, bfloat16.numpy) for s in ((m, k), (k, 40)))

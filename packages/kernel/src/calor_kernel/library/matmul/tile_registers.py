@@ -3,7 +3,8 @@
 Requirements: blocks of two by two tiles of 16 by 16 sums use all eight registers, so each load of a
 tile serves two products. A block's whole K axis is one operation; its panel of B and its rows of A
 stay in the second-level cache. Rows of A with its terms adjacent are read in place: the last block
-begins earlier instead of reading beyond the end. Other operands A are copied by rows first.
+begins earlier instead of reading beyond the end. Other operands A are copied by rows first. Terms
+behind the last whole step are copied to a step of their own, which zeros fill up.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ _BLOCK_ROWS = 128
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """Blocks of ``rows`` by ``columns`` tiles; the result has vectors of ``lanes`` elements."""
+    """Blocks of ``rows`` by ``columns`` tiles; the result has vectors of ``lanes`` elements.
+
+    ``rest``: whether the K axis ends within a step.
+    """
 
     dtype: DType
     rows: int
     columns: int
     lanes: int
+    rest: bool = False
 
     @property
     def height(self) -> int:
@@ -48,6 +53,11 @@ class TilePlan:
         """The columns of a block: of a panel of B."""
         return TILE * self.columns
 
+    @property
+    def line(self) -> int:
+        """The elements of a line of a panel: a group of terms for each column."""
+        return self.width * terms(self.dtype) // TILE
+
 
 @kl.kernel
 def matmul_tile_registers(
@@ -55,6 +65,7 @@ def matmul_tile_registers(
     b: kl.In,
     c: kl.Out,
     sizes: Sizes[kl.Number],
+    rest: kl.Size,
     of_a: Rows[kl.Number],
     of_b: Panels[kl.Number],
     blocks: Blocks[kl.Number],
@@ -63,10 +74,16 @@ def matmul_tile_registers(
 ) -> None:
     """Compute a block of C: panels from x and rows from y of batch z.
 
-    ``sizes.k`` counts steps. At least ``plan.height`` rows exist.
+    ``sizes.k`` counts whole steps, and ``rest`` the terms behind them. At least ``plan.height``
+    rows exist.
     """
     m, n, height, width, lanes = sizes.m, sizes.n, plan.height, plan.width, plan.lanes
+    step = terms(plan.dtype)
     sums = kl.private(height * width, SUMS[plan.dtype], align=64)
+    if plan.rest:
+        left_rest = kl.private(height * step, plan.dtype, align=64)
+        right_rest = kl.private(TILE * plan.line, plan.dtype, align=64)
+        more = kl.private(height * width, SUMS[plan.dtype], align=64)
     batch = kl.cube_position(2)
     place = batch // of_a.batch_inner, batch % of_a.batch_inner
     a_start, b_start = of_a.place.at(*place), of_b.place.at(*place)
@@ -78,6 +95,8 @@ def matmul_tile_registers(
     last_row = kl.min(first_row + blocks.rows, m)
     for panel in kl.loop_range(first_panel, last_panel):
         right = b.at(b_start + panel * of_b.panel)
+        if plan.rest:
+            copy_lines(right.at(sizes.k * TILE * of_b.depth), right_rest, rest, of_b.depth, plan)
         for begin in kl.loop_range(first_row, last_row, height):
             row = kl.min(begin, m - height)
             left = a.at(a_start + row * of_a.row)
@@ -85,14 +104,46 @@ def matmul_tile_registers(
                 sums, left, of_a.row, right, of_b.depth, sizes.k,
                 rows=plan.rows, columns=plan.columns,
             )  # fmt: skip
+            if plan.rest:
+                copy_rows(left.at(sizes.k * step), left_rest, rest, of_a.row, plan)
+                kl.tile_product(
+                    more, left_rest, step, right_rest, plan.line, 1,
+                    rows=plan.rows, columns=plan.columns,
+                )  # fmt: skip
             column = panel * width
             to = c_start + row * n + column
             # Rows before the block are another's.
             for r in kl.loop_range(begin - row, height):
                 for v in kl.range(0, width, lanes):
-                    value = sums.load(r * width + v, lanes).to(c.dtype)
+                    value = sums.load(r * width + v, lanes)
+                    if plan.rest:
+                        value = value + more.load(r * width + v, lanes)
                     inside = column + v + iota(lanes, n) < n
-                    c.store(to + r * n + v, value, mask=inside)
+                    c.store(to + r * n + v, value.to(c.dtype), mask=inside)
+
+
+@kl.helper
+def copy_rows(
+    source: kl.Pointer, target: kl.Pointer, rest: kl.Number, stride: kl.Number, plan: TilePlan
+) -> None:
+    """Copy the rows' terms behind the last whole step, filled up with zeros."""
+    step = terms(plan.dtype)
+    inside = iota(step, rest) < rest
+    for r in kl.loop_range(plan.height):
+        target.store(r * step, source.load(r * stride, step, mask=inside))
+
+
+@kl.helper
+def copy_lines(
+    source: kl.Pointer, target: kl.Pointer, rest: kl.Number, stride: kl.Number, plan: TilePlan
+) -> None:
+    """Copy a panel's lines behind the last whole step, and lines of zeros."""
+    line, group, part = plan.line, terms(plan.dtype) // TILE, terms(plan.dtype)
+    last = (rest + group - 1) // group - 1
+    for g in kl.loop_range(TILE):
+        for v in kl.range(0, line, part):
+            value = source.load(kl.min(g, last) * stride + v, part)
+            target.store(g * line + v, kl.select(g <= last, value, kl.splat(value[0] * 0, part)))
 
 
 def tile_refusal(task: Task, request: Request) -> str | None:
@@ -107,8 +158,8 @@ def tile_refusal(task: Task, request: Request) -> str | None:
         return f"tile registers give no {product.dtype.name}"
     if product.m < TILE:
         return f"it has fewer than {TILE} rows"
-    if product.k == 0 or product.k % terms(product.a.dtype):
-        return f"its K axis does not divide by {terms(product.a.dtype)}"
+    if product.k < terms(product.a.dtype):
+        return f"its K axis has fewer than {terms(product.a.dtype)} terms"
     return None
 
 
@@ -118,7 +169,8 @@ def tile_works(task: Task, request: Request) -> Iterator[Work | Dropped]:
     if product.a.depth != 1:
         task = _by_rows(task)
     rows = 2 if product.m >= 2 * TILE else 1
-    yield _work(task, TilePlan(product.a.dtype, rows, 2, info.vector_bytes // 4))
+    rest = bool(product.k % terms(product.a.dtype))
+    yield _work(task, TilePlan(product.a.dtype, rows, 2, info.vector_bytes // 4, rest))
 
 
 def _by_rows(task: Task) -> Task:
@@ -132,8 +184,7 @@ def _by_rows(task: Task) -> Task:
 
 def _work(task: Task, plan: TilePlan) -> Work:
     p, group = task.product, terms(plan.dtype) // TILE
-    groups = p.k // group
-    line = plan.width * group
+    groups, line = -(-p.k // group), plan.line
     panel_count = -(-p.n // plan.width)
     whole = panel_count * groups * line
     target, task = task.room(p.batches * whole * plan.dtype.itemsize)
@@ -150,6 +201,7 @@ def _work(task: Task, plan: TilePlan) -> Work:
         b=Bound(target, plan.dtype),
         c=task.result(),
         sizes=Sizes(p.m, p.n, p.k // terms(plan.dtype)),
+        rest=p.k % terms(plan.dtype),
         of_a=Rows(p.a.free, p.batch[1], Placed(*p.a.batch, p.a.offset)),
         of_b=Panels(groups * line, line, Placed(whole * p.batch[1], whole, 0)),
         blocks=Blocks(high, wide, 0),
