@@ -43,6 +43,24 @@ def read_twice(h: Any, x: Any, w: Any, b: Any) -> Any:
     return calor.tanh(made + x) * made + b
 
 
+def linear(h: Any, x: Any, w: Any, b: Any) -> Any:
+    return calor.matmul(h, w) + x + b
+
+
+def after_product(h: Any, x: Any, w: Any, b: Any) -> Any:
+    return calor.matmul(calor.sigmoid(calor.matmul(h, w)) * h, w) + x
+
+
+def gated(h: Any, x: Any, w: Any, b: Any) -> Any:
+    made = calor.matmul(h, w) + x
+    return calor.tanh(made) * calor.sigmoid(b - made)
+
+
+def folded(h: Any, x: Any, w: Any, b: Any) -> Any:
+    made = calor.sin(calor.matmul(h, w) + b)
+    return made.reshape((h.shape[0], -1, WIDTH)).sum(axis=1) + x
+
+
 def both_held(h: Any, x: Any, w: Any, b: Any) -> Any:
     return h * 0.5 + x + calor.matmul(b[None], calor.matmul(w, w))
 
@@ -75,7 +93,11 @@ def arguments() -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
-    "body", [plain, turned, of_rows, twice, weights_left, both_held, read_twice]
+    "body",
+    [
+        *(plain, turned, of_rows, twice, weights_left, both_held, read_twice),
+        *(linear, after_product, gated),
+    ],
 )
 def test_gradients_are_those_of_the_steps_one_by_one(body: Any, reverse: bool) -> None:
     given = arguments()
@@ -99,12 +121,12 @@ def test_gradients_of_gradients() -> None:
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
 
 
-def counts(body: Any, rows: int = ROWS) -> tuple[Counter[str], Counter[str]]:
+def counts(body: Any, rows: int, wide: int = WIDTH) -> tuple[Counter[str], Counter[str]]:
     """Return how often ops are in the gradient outside of its scans, and in the backward one."""
-    start, _, w, b = arguments()
-    xs = numbers(STEPS, rows, WIDTH)
-    start = numbers(rows, WIDTH) if rows != ROWS else start
-    graph = calor.trace(calor.grad(loss(body, False), argnums=(0, 1, 2, 3)), start, xs, w, b)
+    start, xs = numbers(rows, WIDTH), numbers(STEPS, rows, WIDTH)
+    w, b = numbers(WIDTH, wide), numbers(wide)
+    function = calor.grad(loss(body, False), argnums=(0, 1, 2, 3))
+    graph = calor.trace(function, start, xs, w, b)
     outside = Counter(node.op.name for node in graph.nodes)
     *_, back = (node for node in graph.nodes if node.op.name == "scan")
     inside = Counter(node.op.name for node in back.attributes["body"].nodes)
@@ -114,11 +136,14 @@ def counts(body: Any, rows: int = ROWS) -> tuple[Counter[str], Counter[str]]:
 @pytest.mark.parametrize(
     ("body", "rows", "outside", "inside"),
     [
-        # The product of the step again, and the gradient of the weights.
-        pytest.param(plain, ROWS, 2, 1, id="plain"),
-        pytest.param(turned, ROWS, 2, 1, id="turned"),
-        # Stacks of more elements than the weights have would be larger than what they save.
-        pytest.param(plain, 2 * WIDTH, 1, 2, id="many rows"),
+        # The gradients of the weights, and of the state: the step's product is stacked.
+        pytest.param(plain, ROWS, 1, 1, id="plain"),
+        pytest.param(turned, ROWS, 1, 1, id="turned"),
+        pytest.param(gated, ROWS, 1, 1, id="read by two"),
+        pytest.param(linear, ROWS, 1, 1, id="read by none"),
+        pytest.param(plain, 2 * WIDTH, 1, 1, id="many rows"),
+        # The gradient of the weights is a sum of two products.
+        pytest.param(after_product, ROWS, 0, 4, id="after a product"),
         pytest.param(both_held, ROWS, 0, 6, id="both held"),
     ],
 )
@@ -127,16 +152,31 @@ def test_where_products_are(body: Any, rows: int, outside: int, inside: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("body", "rows", "adds", "spreads"),
+    ("rows", "outside", "inside"),
     [
-        # Gradients are added in each step, and rows and the bias before the first one.
-        pytest.param(plain, ROWS, 2, 0, id="plain"),
-        pytest.param(plain, 2 * WIDTH, 4, 1, id="a product in each step"),
-        pytest.param(read_twice, ROWS, 6, 1, id="a product that is read in each step"),
+        # The product of the step again, and the gradient of the weights.
+        pytest.param(ROWS, 2, 1, id="few rows"),
+        # Stacks of more elements than the weights would be larger than what they save.
+        pytest.param(2 * WIDTH, 0, 3, id="many rows"),
     ],
 )
-def test_where_a_bias_is_added(body: Any, rows: int, adds: int, spreads: int) -> None:
-    _, inside = counts(body, rows)
+def test_where_products_that_are_not_stacked_are(rows: int, outside: int, inside: int) -> None:
+    found = counts(folded, rows, 3 * WIDTH)
+    assert tuple(n["dot_general"] for n in found) == (outside, inside)
+
+
+@pytest.mark.parametrize(
+    ("body", "rows", "wide", "adds", "spreads"),
+    [
+        # Gradients are added in each step, and a bias with the product or before the first one.
+        pytest.param(plain, ROWS, WIDTH, 2, 0, id="stacked"),
+        pytest.param(folded, ROWS, 3 * WIDTH, 3, 1, id="before the steps"),
+        pytest.param(folded, 2 * WIDTH, 3 * WIDTH, 6, 2, id="a product in each step"),
+        pytest.param(read_twice, ROWS, WIDTH, 6, 1, id="a product that is read in each step"),
+    ],
+)
+def test_where_a_bias_is_added(body: Any, rows: int, wide: int, adds: int, spreads: int) -> None:
+    _, inside = counts(body, rows, wide)
     assert (inside["add"], inside["expand"]) == (adds, spreads)
 
 
@@ -149,4 +189,34 @@ def test_results_without_gradient_have_no_stacks() -> None:
     graph = calor.trace(calor.grad(last), w)
     *_, back = (node for node in graph.nodes if node.op.name == "scan")
     stacks = [graph.specs[i] for i in back.inputs if graph.specs[i].ndim == 3]
-    assert len(stacks) == 3  # The kept carries, the rows, and the products of both with weights.
+    assert len(stacks) == 1  # The products with what is added to them.
+
+
+def stacks(body: Any, wide: int = WIDTH) -> list[tuple[int, ...]]:
+    """Return the shapes of the rows that a scan stacks for its gradient beside its carries."""
+    start, xs = numbers(ROWS, WIDTH), numbers(STEPS, ROWS, WIDTH)
+    w, b = numbers(WIDTH, wide), numbers(wide)
+
+    def run(w: Any, b: Any) -> Any:
+        return calor.scan(lambda h, x: (made := body(h, x, w, b), made), start, xs)[1].sum()
+
+    graph = calor.trace(calor.grad(run, argnums=(0, 1)), w, b)
+    scan = next(node for node in graph.nodes if node.op.name == "scan")
+    body_of = scan.attributes["body"]
+    return [body_of.specs[v].shape for v in body_of.outputs[2:]]
+
+
+@pytest.mark.parametrize(
+    ("body", "wide", "wanted"),
+    [
+        # A result that the body stacks anyway is what the gradient of tanh reads.
+        pytest.param(plain, WIDTH, [], id="stacked"),
+        pytest.param(linear, WIDTH, [], id="not read"),
+        pytest.param(gated, WIDTH, [(ROWS, WIDTH)], id="read"),
+        pytest.param(after_product, WIDTH, [(ROWS, WIDTH)], id="inner"),
+        pytest.param(folded, 2 * WIDTH, [(ROWS, 2 * WIDTH)], id="as large as carry and row"),
+        pytest.param(folded, 3 * WIDTH, [], id="larger than carry and row"),
+    ],
+)
+def test_what_is_stacked(body: Any, wide: int, wanted: Any) -> None:
+    assert stacks(body, wide) == wanted

@@ -175,7 +175,7 @@ def _explained(engine: Engine, graph: Graph) -> Explanation:
     found: list[Explanation] = []
     flows: list[Flow] = []
     for segment, runner in plan.parts():
-        node = graph.nodes[segment.nodes[0]]
+        node = plan.graph.nodes[segment.nodes[0]]
         if node.op.name not in FLOWS:
             found.append(_explained(engine, segment.graph))
             continue

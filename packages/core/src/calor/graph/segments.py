@@ -33,10 +33,14 @@ def cut(graph: Graph, colours: Sequence[Hashable]) -> list[Segment]:
     Nodes are taken greedily: all that are ready of one colour, then all that are ready of the next.
     Each colour is tried as the first, and the schedule with the fewest segments is taken.
     """
+    groups = grouped(graph, colours)
+    return [segment_of(graph, colours[group[0]], group) for group in groups]
+
+
+def grouped(graph: Graph, colours: Sequence[Hashable]) -> list[list[int]]:
+    """Return the nodes of each segment, in an order to run them."""
     firsts = list(dict.fromkeys(colours))
-    schedules = [_schedule(graph, colours, first) for first in firsts]
-    groups = min(schedules, key=len, default=[])
-    return [_segment(graph, colours[group[0]], group) for group in groups]
+    return min((_schedule(graph, colours, first) for first in firsts), key=len, default=[])
 
 
 def _schedule(graph: Graph, colours: Sequence[Hashable], colour: Hashable) -> list[list[int]]:
@@ -66,7 +70,8 @@ def _schedule(graph: Graph, colours: Sequence[Hashable], colour: Hashable) -> li
     return groups
 
 
-def _segment(graph: Graph, colour: Hashable, nodes: Sequence[int]) -> Segment:
+def segment_of(graph: Graph, colour: Hashable, nodes: Sequence[int]) -> Segment:
+    """Return nodes, by number and in order, as a segment of a colour."""
     inside = {o for i in nodes for o in graph.nodes[i].outputs}
     read = dict.fromkeys(v for i in nodes for v in graph.nodes[i].inputs if v not in inside)
     inputs = tuple(sorted(read))

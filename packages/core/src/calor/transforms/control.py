@@ -24,6 +24,7 @@ from calor.specs import Spec, spec
 from calor.tensor.values import Handle
 from calor.transforms.bodies import Body, recorded, state, store, union, without
 from calor.transforms.flows import through
+from calor.transforms.scan_saves import with_products
 
 
 def _tensors(values: Any, device: Any) -> tuple[list[Any], tree.TreeDef]:
@@ -277,20 +278,22 @@ def scan(
     held = without(traced.captures, written)
     carries = n + len(written)
     operands = [*held, *carry, *state("scan's body", written), *rows_in]
+    graph = traced.arranged(
+        [*range(n), *written, *range(n, len(specs)), *held],
+        [*range(n), *written, *range(n, traced.results)],
+    )
+    keep = recorded(operands)
     made = _node(
         rows.scan,
         written,
         slice(n, carries),
         operands,
-        body=traced.arranged(
-            [*range(n), *written, *range(n, len(specs)), *held],
-            [*range(n), *written, *range(n, traced.results)],
-        ),
+        body=with_products(graph, carries, len(held)) if keep else graph,
         captures=len(held),
         carries=carries,
         length=count,
         reverse=reverse,
-        keep=recorded(operands),
+        keep=keep,
     )
     outputs = made[carries : carries + traced.results - n]
     return tree.unflatten(carry_structure, made[:n]), tree.unflatten(out_structure, outputs)

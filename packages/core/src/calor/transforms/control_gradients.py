@@ -15,6 +15,7 @@ from calor.transforms.bodies import Body
 from calor.transforms.forward import jvp
 from calor.transforms.grad import vjp
 from calor.transforms.scan_products import apart
+from calor.transforms.scan_saves import with_rows
 from calor.transforms.simplify import simplify
 
 
@@ -27,20 +28,29 @@ def _inexact(tensors: Sequence[Any]) -> list[int]:
 
 
 def _pull(
-    graph: Graph, primals: Sequence[Any], places: Sequence[int], gs: Mapping[int, Any]
+    graph: Graph,
+    primals: Sequence[Any],
+    places: Sequence[int],
+    gs: Mapping[int, Any],
+    also: Sequence[int] = (),
 ) -> list[Any]:
-    """Return gradients of the primals at ``places``; ``gs``: those of some of the outputs."""
+    """Return gradients of the primals at ``places``, then the outputs ``also``.
+
+    ``gs``: the gradients of some of the outputs.
+    """
 
     def run(*moving: Any) -> list[Any]:
         given = list(primals)
         for place, t in zip(places, moving, strict=True):
             given[place] = t
-        made = replay(graph, given)
+        made[:] = replay(graph, given)
         return [made[i] for i in gs]
 
+    made: list[Any] = []
     _, pull = vjp(run, *[primals[p] for p in places])
     found = pull([*gs.values()])
-    return [_zeros(primals[p]) if g is None else g for p, g in zip(places, found, strict=True)]
+    parts = [_zeros(primals[p]) if g is None else g for p, g in zip(places, found, strict=True)]
+    return [*parts, *(made[i] for i in also)]
 
 
 def _zeros(like: Any) -> Any:
@@ -81,7 +91,8 @@ def scan_gradient(
 ) -> list[Any]:
     """Gradient of scan: a scan the other way, over the carries that were kept.
 
-    Products that need no step are computed for all steps at once.
+    Products that were stacked are read, and those that need no step are computed for all steps at
+    once.
     """
     held, carry, xs = x[:captures], x[captures : captures + carries], x[captures + carries :]
     all_g, all_y = _as_list(g), _as_list(y)
@@ -99,14 +110,15 @@ def scan_gradient(
     places = (
         float_carry + [carries + i for i in float_xs] + [carries + len(xs) + i for i in float_held]
     )
-    stacks = [*all_y[carries + outs :], *xs, *g_outs.values()]
+    known = range(carries, carries + outs)
+    stacks = [*all_y[carries + outs :], *xs, *g_outs.values(), *(all_y[i] for i in known)]
 
     def pulled(*given: Any) -> list[Any]:
-        rows, own, g_carry = given[:n], given[n : n + captures], given[n + captures :]
+        rows, own, g_carry = given[: n - outs], given[n : n + captures], given[n + captures :]
         primals = [*rows[: carries + len(xs)], *own]
         gs = dict(zip(float_carry, g_carry, strict=True))
         gs |= zip(g_outs, rows[carries + len(xs) :], strict=True)
-        return _pull(body, primals, places, gs)
+        return _pull(body, primals, places, gs, known)
 
     n, nc, nx = len(stacks), len(float_carry), len(float_xs)
     specs = [spec(t.shape[1:], t.dtype) for t in stacks]
@@ -115,7 +127,7 @@ def scan_gradient(
     stays = dict(zip(range(n, n + captures), held, strict=True))
     stays |= enumerate(traced.captures, n + captures + nc)
     moved = apart(
-        simplify(traced.graph),
+        with_rows(simplify(traced.graph), range(n - outs, n)),
         rows=range(n),
         held=[*stays],
         stacked=range(nc, nc + nx),
@@ -123,11 +135,15 @@ def scan_gradient(
     )
     before = moved.rows(dict(enumerate(stacks)), stays)
     summed = [place - nc - nx for place in moved.places[nc + nx :]]
+    read = {*moved.graph.outputs, *(i for node in moved.graph.nodes for i in node.inputs)}
+    read &= {*range(n)}
 
-    def step(state: tuple[list[Any], list[Any]], row: tuple[list[Any], ...]) -> Any:
+    def step(state: tuple[list[Any], list[Any]], row: tuple[Any, ...]) -> Any:
         g_carry, totals = state
         rows, products, g_before = row
-        found = replay(moved.graph, [*rows, *held, *g_carry, *traced.captures, *products])
+        # A stack stands for a row that nothing reads.
+        given = [rows.get(i, stack) for i, stack in enumerate(stacks)]
+        found = replay(moved.graph, [*given, *held, *g_carry, *traced.captures, *products])
         ends = nc + nx + len(totals)
         added = [a + b for a, b in zip(totals, found[nc + nx : ends], strict=True)]
         arrived = found[:nc]
@@ -138,7 +154,7 @@ def scan_gradient(
     (g_init, totals), (g_xs, more) = control.scan(
         step,
         (start, [_zeros(held[float_held[k]]) for k in summed]),
-        (stacks, before, [*g_kept.values()]),
+        ({i: stacks[i] for i in sorted(read)}, before, [*g_kept.values()]),
         length=length,
         reverse=not reverse,
     )

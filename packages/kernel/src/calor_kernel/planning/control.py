@@ -17,7 +17,7 @@ import numpy as np
 from calor.backends.protocol import Executable
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
-from calor.graph.segments import Segment, cut
+from calor.graph.segments import Segment
 from calor_kernel.device.buffers import OPEN, KernelBuffer
 from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.protocol import Memory
@@ -26,6 +26,7 @@ from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.planning.pitches import Pitches
 from calor_kernel.planning.plan import Plan, copied
+from calor_kernel.planning.stages import PARTS, PLANNED, stages_of
 from calor_kernel.planning.steps import CHUNK, Steps
 from calor_kernel.planning.whole import Refused, Stage, Whole
 
@@ -38,8 +39,6 @@ _SETTLED: Final = 6
 _TRIES: Final = 4
 # The bytes from which on copying a carry takes longer than a call of the body's plan.
 _LARGE: Final = 1 << 16
-# The colour of nodes that are parts of inputs; other colours are numbers from 0.
-_PARTS: Final = -2
 
 
 class _Flow(ABC):
@@ -357,11 +356,10 @@ class ControlPlan:
 
     def __init__(self, engine: Engine, graph: Graph, build: Compile) -> None:
         self.engine = engine
-        self.graph = graph
         self._met: dict[Graph, int] = {}
         align = engine.device.info.starts if engine.pool.parts else 0
-        self.places = places_of(graph, align)
-        self._parts = self._segments()
+        self.graph, self._parts = stages_of(graph, FLOWS, places_of(graph, align))
+        self.places = places_of(self.graph, align)
         self.stages = [self._stage(segment, build) for segment in self._parts]
         last = {v: n for n, stage in enumerate(self.stages) for v in stage[0]}
         kept = {*graph.outputs, *graph.inputs}
@@ -375,25 +373,11 @@ class ControlPlan:
         self._until = _SETTLED
         self._tries = _TRIES
 
-    def _segments(self) -> list[Segment]:
-        """Return the stages' graphs; parts of inputs that several stages read form a stage."""
-        graph, places = self.graph, self.places
-        colours = [i if n.op.name in FLOWS else -1 for i, n in enumerate(graph.nodes)]
-        segments = cut(graph, colours)
-        wanted = {v for s in segments if s.colour == -1 for v in s.outputs if v in places}
-        if not wanted:
-            return segments
-        for i, node in reversed([*enumerate(graph.nodes)]):
-            if node.outputs[0] in wanted:
-                colours[i] = _PARTS
-                wanted.update(v for v in node.inputs if v in places)
-        return cut(graph, colours)
-
     def _stage(self, segment: Segment, build: Compile) -> _Stage:
-        if segment.colour == _PARTS:
+        if segment.colour == PARTS:
             parts = _Parts(self.engine, segment, self.places)
             return segment.inputs, segment.outputs, parts
-        if segment.colour == -1:
+        if segment.colour == PLANNED:
             return segment.inputs, segment.outputs, build(self.engine, segment.graph)
         node = self.graph.nodes[segment.nodes[0]]
         flow = FLOWS[node.op.name](self.engine, node, self.graph, partial(self._body, build))

@@ -60,6 +60,29 @@ def _part_of_a_part(x, y):
     return F.concat([made, made * y + 1.0], axis=0)
 
 
+def _of_both(x, y):
+    return [F.exp(x) * y, F.tanh(x) * y, F.sigmoid(x) - y]
+
+
+def _joined(axis):
+    return lambda x, y: F.concat(_of_both(x, y), axis=axis)
+
+
+def _joined_twice(x, y):
+    one, other, more = _of_both(x, y)
+    return F.concat([one, other, one], axis=1), F.concat([more, other], axis=0), more * 1.0
+
+
+def _joined_spread(x, b):
+    return F.concat(_of_both(x, b), axis=1)
+
+
+def _joined_and_reduced(x, y):
+    # The sum reads the joined value, so no path leads back.
+    made = F.concat(_of_both(x, y), axis=1)
+    return made.sum(axis=1), made
+
+
 CHAINS = {
     "contraction": (_exactly, [(37,), (37,)]),
     "activation": (lambda x, y: F.tanh(x * y + 1.0) * 0.5, [(37,), (37,)]),
@@ -76,6 +99,13 @@ CHAINS = {
     "part-after-part": (_one_after_another, [(37,), (37,)]),
     "unequal-parts": (_unequal, [(37,), (37,)]),
     "part-of-a-part": (_part_of_a_part, [(37,), (37,)]),
+    **{f"joined-{k}": (_joined(k), [(3, 4, 16), (3, 4, 16)]) for k in range(3)},
+    "joined-odd": (_joined(1), [(5, 37), (5, 37)]),
+    "joined-short": (_joined(1), [(50, 3), (50, 3)]),
+    "joined-twice": (_joined_twice, [(5, 36), (5, 36)]),
+    "joined-spread": (_joined_spread, [(5, 40), (40,)]),
+    "joined-turned": (lambda x, y: _joined(1)(x.T, y), [(40, 24), (24, 40)]),
+    "joined-and-reduced": (_joined_and_reduced, [(5, 32), (5, 32)]),
 }
 
 
@@ -130,6 +160,15 @@ COUNTS = {
     "part-after-part": [2, 2],
     "unequal-parts": [2, 2, 2],
     "part-of-a-part": [4],
+    **{f"joined-{k}": [6] for k in (0, 1, 2, "odd", "short", "spread", "turned", "and-reduced")},
+    "joined-twice": [6],
+}
+# Concats whose parts are results of one chain are written by it.
+WRITTEN = {
+    "gates": 1,
+    "part-of-a-part": 1,
+    **{name: 1 for name in COUNTS if name.startswith("joined")},
+    "joined-twice": 2,
 }
 
 
@@ -138,6 +177,15 @@ def test_what_is_taken(chain):
     function, shapes = CHAINS[chain]
     counts, _ = _groups(function, *shapes)
     assert counts == COUNTS[chain]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_parts_are_written_where_they_are_joined(chain):
+    function, shapes = CHAINS[chain]
+    graph = _graph(function, float32, *shapes)
+    groups = ElementwiseFuser().groups(graph, ONE_UNIT)
+    names = [graph.nodes[n].op.name for group in groups for n in group.nodes]
+    assert names.count("concat") == WRITTEN.get(chain, 0)
 
 
 def test_dear_values_are_not_computed_again():

@@ -12,6 +12,7 @@ from calor_cuda.kernels.matmul import split_k_launch
 from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.ways import ranked
+from calor_kernel.ir.text import kernel_text
 from calor_kernel.library.matmul import (
     ProductFuser,
     cpu_ways,
@@ -190,6 +191,17 @@ def test_passes_over_a_long_axis():
 
     graph, arrays = graph_of(chain, float32, shapes), operands(shapes, float32)
     near(same_bits(graph, arrays, ONE_UNIT, "epilogue"), chain, arrays, bfloat16, "highest")
+
+
+@pytest.mark.parametrize(
+    ("shape", "prefetched"), [((20, 70), True), ((70,), False), ((20, 1), False)], ids=str
+)
+def test_matrices_are_prefetched(shape, prefetched):
+    """A tile reads a matrix beside its sums in few elements of many rows."""
+    shapes = [(20, 33), (33, 70), shape]
+    graph = graph_of(lambda x, w, r: x @ w + r, float32, shapes)
+    _, launches = run(graph, operands(shapes, float32), ONE_UNIT, (ProductFuser(),))
+    assert ("prefetch" in kernel_text(launches[-1].build.kernel())) is prefetched
 
 
 def test_integers():

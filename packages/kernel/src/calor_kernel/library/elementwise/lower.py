@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from calor.dtypes import DType, float32, int32
 from calor.specs import Spec
@@ -53,11 +53,27 @@ _UNITS: Final = 256  # in a cube
 _TURNS: Final = 4  # of a unit at most
 _CUBES: Final = 2  # of a core, from which units take several turns
 _ACCESS: Final = 16  # bytes that a unit reads or writes at once
+_PARTS: Final = "results are parts of larger ones"
+
+
+class Target(NamedTuple):
+    """Where a result is written: the number of an output, and the first element there.
+
+    ``join``: the number of its strides, if it is a part of the output; −1 if it is dense.
+    """
+
+    output: int
+    offset: int = 0
+    join: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An expression with its operands on common axes, merged as far as possible."""
+    """An expression with its operands on common axes, merged as far as possible.
+
+    ``joins``: strides of outputs of which some results are parts. ``targets``: where each result is
+    written; empty if each is an output.
+    """
 
     expression: Expression
     views: tuple[View, ...]
@@ -65,6 +81,8 @@ class Problem:
     info: DeviceInfo
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
+    joins: tuple[tuple[int, ...], ...] = ()
+    targets: tuple[Target, ...] = ()
 
     @property
     def many(self) -> bool:
@@ -84,7 +102,8 @@ class Problem:
     @property
     def is_flat(self) -> bool:
         """Whether operands are dense, or single values."""
-        return len(self.sizes) == 1 and all(s[0] in (0, 1) for s in self.strides)
+        dense = all(s == (1,) for s in self.joins)
+        return dense and len(self.sizes) == 1 and all(s[0] in (0, 1) for s in self.strides)
 
     @property
     def value_bytes(self) -> int:
@@ -122,6 +141,15 @@ class Problem:
         cached = self.info.native.get("shared_cache", 0)
         return bool(cached) and not self.many and self.count * self.value_bytes > cached
 
+    @property
+    def whole(self) -> int:
+        """The alignment of the starts of all results in bytes."""
+        found = int(self.info.align)
+        for target, spec in zip(self.targets, self.outputs, strict=False):
+            while target.offset * spec.dtype.itemsize % found:
+                found //= 2
+        return found
+
     def chunk(self, step: int) -> int:
         """Return the values of a cube, a multiple of the values of a step."""
         if self.many:
@@ -141,7 +169,9 @@ class Problem:
             for v, n in zip(self.views, sizes, strict=True)
         ]
         shared = self.expression.weight > _LIGHT
-        return Blueprint(self.expression, steps, (*align, whole), width, shared_body=shared)
+        joined = () if self.is_flat else tuple(t.join for t in self.targets)
+        given = self.expression, steps, (*align, self.whole), width
+        return Blueprint(*given, shared_body=shared, joined=joined)
 
     def launch(
         self, kernel: kl.KernelFunction, kind: str, grid: Grid, **given: object
@@ -153,21 +183,31 @@ class Problem:
             Bound(Input(k, v.offset * parts(v.dtype)), stored(v.dtype))
             for k, v in enumerate(self.views)
         ]
-        targets = [Bound(Output(k), stored(s.dtype)) for k, s in enumerate(self.outputs)]
+        places = self.targets or [Target(k) for k in range(len(self.outputs))]
+        targets = [
+            Bound(Output(t.output, t.offset * parts(s.dtype)), stored(s.dtype))
+            for t, s in zip(places, self.outputs, strict=True)
+        ]
         grid = replace(grid, cubes=cubes)
         return [Work((launch(kernel, grid, effort, sources=sources, targets=targets, **given),))]
 
 
 def problem_of(
-    expression: Expression, views: Sequence[View], outputs: Sequence[Spec], info: DeviceInfo
+    expression: Expression,
+    views: Sequence[View],
+    outputs: Sequence[Spec],
+    info: DeviceInfo,
+    joins: Sequence[tuple[int, ...]] = (),
+    targets: Sequence[Target] = (),
 ) -> Problem:
     """Return the problem of an expression on views of one shape."""
-    shape = outputs[0].shape
+    shape, count = outputs[0].shape, len(views)
     dense = row_major(shape)
-    sizes, strides = coalesced(shape, *(v.strides for v in views), dense)
+    sizes, strides = coalesced(shape, *(v.strides for v in views), *joins, dense)
     if not sizes:
-        sizes, strides = (1,), ((0,),) * len(strides)
-    return Problem(expression, tuple(views), tuple(outputs), info, sizes, strides[:-1])
+        sizes, strides = (1,), (*((0,),) * count, *((1,),) * len(joins))
+    form = sizes, strides[:count], strides[count : count + len(joins)]
+    return Problem(expression, tuple(views), tuple(outputs), info, *form, tuple(targets))
 
 
 def lower_expression(
@@ -231,6 +271,8 @@ def _tiling(p: Problem) -> Tiling | None:
 
 
 def _tiles_refusal(p: Problem, request: Request) -> str | None:
+    if p.joins:
+        return _PARTS
     tiling = _tiling(p)
     if tiling is None:
         return "no operand is dense along another axis than the results"
@@ -271,6 +313,8 @@ def _long_refusal(p: Problem) -> str | None:
 
 
 def _short_refusal(p: Problem, request: Request) -> str | None:
+    if p.joins:
+        return _PARTS
     if p.many:
         return "units of large cubes are lanes"
     if p.sizes[-1] >= _LONG_ROW:
@@ -322,7 +366,8 @@ def _rows(p: Problem, request: Request) -> list[Work]:
         width //= 2
     rows = prod(p.sizes[:-1])
     turns = greatest(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
-    even = all(p.sizes[-1] * s.dtype.itemsize % p.info.align == 0 for s in p.outputs)
+    lengths = (p.sizes[-1], *(n for s in p.joins for n in s[:-1]))
+    even = all(n * s.dtype.itemsize % p.info.align == 0 for n in lengths for s in p.outputs)
     return p.launch(
         elementwise_rows,
         "elementwise.rows",
@@ -331,6 +376,7 @@ def _rows(p: Problem, request: Request) -> list[Work]:
         turns=turns,
         sizes=p.sizes,
         strides=p.strides,
+        joins=p.joins,
         by=replace(p.blueprint(width), even=even, nontemporal=even and p.past_caches),
     )
 
@@ -343,6 +389,10 @@ def _index(p: Problem) -> DType:
         * parts(v.dtype)
         for v in p.views
     ]
+    for target, spec in zip(p.targets, p.outputs, strict=False):
+        if target.join >= 0:
+            last = zip(p.sizes, p.joins[target.join], strict=True)
+            ends.append((target.offset + sum(s * (n - 1) for n, s in last) + 1) * parts(spec.dtype))
     dtype = kl.index_dtype(*ends, p.count)
     return dtype if dtype in p.info.dtypes else int32
 
@@ -358,6 +408,8 @@ def _vectors_refusal(p: Problem, request: Request) -> str | None:
             return "an operand is strided along the last axis"
         if strides[-1] and any(n % width for n in (view.offset, *strides[:-1])):
             return "vectors of an operand are not aligned"
+    if any(n % width for s in p.joins for n in s[:-1]) or any(t.offset % width for t in p.targets):
+        return "vectors of a result are not aligned"
     return None
 
 
@@ -374,6 +426,7 @@ def _vectors(p: Problem, request: Request) -> list[Work]:
         chunk=chunk,
         sizes=p.sizes,
         strides=p.strides,
+        joins=p.joins,
         by=replace(by, align=(*align, whole)),
     )
 
@@ -391,6 +444,7 @@ def _lanes(p: Problem, request: Request) -> list[Work]:
         chunk=chunk,
         sizes=p.sizes,
         strides=p.strides,
+        joins=p.joins,
         by=replace(p.blueprint(width), steps=steps),
     )
 

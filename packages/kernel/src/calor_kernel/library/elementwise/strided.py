@@ -25,7 +25,9 @@ class Blueprint:
     alignment of its start in bytes. ``width``: lanes of a vector, possibly several vectors of the
     device. ``shared_body``: whether the masked end uses the main body, so that a long expression is
     compiled once. ``nontemporal``: whether results bypass the caches. ``even``: whether all rows of
-    the results have the alignment of the first.
+    the results have the alignment of the first. ``joined``: for each result −1 if it is dense, or
+    the number of its strides among those of larger results of which such results are parts; empty
+    if all are dense.
     """
 
     expression: Expression
@@ -35,6 +37,7 @@ class Blueprint:
     shared_body: bool = False
     nontemporal: bool = False
     even: bool = False
+    joined: tuple[int, ...] = ()
 
     def write(
         self,
@@ -44,16 +47,20 @@ class Blueprint:
         rest: kl.Index | None = None,
         *,
         dense: bool = False,
+        parts: Sequence[kl.Index] = (),
     ) -> None:
         """Write the results' values from a position on; ``rest``: how many of the lanes exist.
 
-        ``dense``: whether the position keeps the alignment of the results' starts.
+        ``dense``: whether the position keeps the alignment of the results' starts. ``parts``: the
+        positions in the larger results.
         """
-        for target, dtype, value in zip(targets, self.expression.outputs, values, strict=True):
+        joined = self.joined or (-1,) * len(targets)
+        outputs = self.expression.outputs
+        for target, dtype, value, part in zip(targets, outputs, values, joined, strict=True):
             store(
                 target,
                 dtype,
-                place,
+                place if part < 0 else parts[part],
                 value,
                 rest=rest,
                 align=self.align[-1] if dense else 0,
@@ -83,7 +90,8 @@ class Run:
 
     ``starts``: the positions of value 0 in the operands; ``base``: its position in the results.
     ``strides``: those of the operands along the axis. ``ahead``: for each operand its value, if it
-    has been read. ``flat``: whether value i is element i of every operand.
+    has been read. ``flat``: whether value i is element i of every operand. ``parts``: the positions
+    of value 0 in larger results.
     """
 
     by: Blueprint
@@ -94,6 +102,7 @@ class Run:
     ahead: Sequence[Value | None]
     base: kl.Index = 0
     flat: bool = False
+    parts: Sequence[kl.Index] = ()
 
     def places(self, i: kl.Number) -> list[kl.Index]:
         """Return the positions of value i in the operands."""
@@ -120,14 +129,11 @@ class Run:
             for k, (dtype, known) in enumerate(zip(by.expression.operands, self.ahead, strict=True))
         ]
 
-    def target(self, i: kl.Number) -> kl.Index:
-        """Return the position of value i in the results."""
-        return i if self.flat else self.base + i
-
-    def write(self, place: kl.Index, values: Sequence[Value], rest: kl.Index | None = None) -> None:
-        """Write the results' values from a position on."""
+    def write(self, i: kl.Number, values: Sequence[Value], rest: kl.Index | None = None) -> None:
+        """Write the results' values from value i on."""
         dense = rest is None and (self.by.even or self.flat)
-        self.by.write(self.targets, place, values, rest, dense=dense)
+        place, parts = i if self.flat else self.base + i, [part + i for part in self.parts]
+        self.by.write(self.targets, place, values, rest, dense=dense, parts=parts)
 
 
 @kl.helper
@@ -148,19 +154,19 @@ def compute_run(run: Run, begin: kl.Index, end: kl.Number) -> None:
                 values = run.read(places, rest)
             made = evaluate(values)
             if rest >= width:
-                run.write(run.target(i), made)
+                run.write(i, made)
             else:
-                run.write(run.target(i), made, rest)
+                run.write(i, made, rest)
     else:
         whole = (end - begin) // step * step
         for i in kl.loop_range(first, begin + whole, step):
             made = evaluate(run.read(run.places(i)))
-            run.write(run.target(i), made)
+            run.write(i, made)
         for i in kl.loop_range(first + whole, end, step):
             places = run.places(i)
             rest = end - i
             values = run.read(places, rest)
-            run.write(run.target(i), evaluate(values), rest)
+            run.write(i, evaluate(values), rest)
 
 
 @kl.kernel
@@ -189,10 +195,14 @@ def elementwise_rows(
     turns: kl.Size,
     sizes: tuple[kl.FastDivmod, ...],
     strides: tuple[tuple[kl.Stride, ...], ...],
+    joins: tuple[tuple[kl.Stride, ...], ...],
     *,
     by: Blueprint,
 ) -> None:
-    """Compute rows along the last axis, ``turns`` of them a cube; units share a row."""
+    """Compute rows along the last axis, ``turns`` of them a cube; units share a row.
+
+    ``joins``: the strides of larger results, which are adjacent along the last axis.
+    """
     last = [s[-1] for s in strides]
     length = sizes[-1].divisor
     first = kl.cube_position() * turns
@@ -200,7 +210,9 @@ def elementwise_rows(
         position = kl.unravel(row, sizes[:-1])
         starts = [kl.offset_of(position, s[:-1]) for s in strides]
         ahead = by.fixed(sources, starts)
-        compute_run(Run(by, sources, targets, starts, last, ahead, row * length), 0, length)
+        parts = [kl.offset_of(position, s[:-1]) for s in joins]
+        run = Run(by, sources, targets, starts, last, ahead, row * length, parts=parts)
+        compute_run(run, 0, length)
 
 
 @kl.kernel
@@ -211,6 +223,7 @@ def elementwise_vectors(
     chunk: kl.Size,
     sizes: tuple[kl.FastDivmod, ...],
     strides: tuple[tuple[kl.Stride, ...], ...],
+    joins: tuple[tuple[kl.Stride, ...], ...],
     *,
     by: Blueprint,
 ) -> None:
@@ -234,7 +247,8 @@ def elementwise_vectors(
             )
             for k, dtype in enumerate(by.expression.operands)
         ]
-        by.write(targets, i, by.expression.evaluate(values), dense=True)
+        parts = [kl.offset_of(position, s) for s in joins]
+        by.write(targets, i, by.expression.evaluate(values), dense=True, parts=parts)
 
 
 @kl.kernel
@@ -245,6 +259,7 @@ def elementwise_lanes(
     chunk: kl.Size,
     sizes: tuple[kl.FastDivmod, ...],
     strides: tuple[tuple[kl.Stride, ...], ...],
+    joins: tuple[tuple[kl.Stride, ...], ...],
     *,
     by: Blueprint,
 ) -> None:
@@ -267,4 +282,5 @@ def elementwise_lanes(
             else:
                 at = kl.offset_of(position, strides[k])
                 values.append(load(sources[k], dtype, at, width))
-        by.write(targets, i, by.expression.evaluate(values), end - i)
+        parts = [kl.offset_of(position, s) for s in joins]
+        by.write(targets, i, by.expression.evaluate(values), end - i, parts=parts)

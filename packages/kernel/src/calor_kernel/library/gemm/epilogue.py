@@ -227,6 +227,13 @@ class Writer:
         read = self.operands(row, column, total.width, mask, within=within)
         self.store(at, self.results(total, read), mask, aligned)
 
+    def prefetch(self, row: kl.Index, column: kl.Index) -> None:
+        """Prefetch an element's cache line of each operand that is a matrix."""
+        for k, along in enumerate(self.by.along):
+            if along.rows and along.step == 1:
+                at = self.starts[k] + row * self.after.steps[k].row + column
+                self.after.sources[k].prefetch(at)
+
     def operands(
         self,
         row: kl.Index,

@@ -137,6 +137,14 @@ def packed_matmul(
                 for r in kl.range(rows):
                     for v in kl.range(vectors):
                         acc[r, v] = start[v]
+                if ends is not None:
+                    last = begin + count >= k
+                    if partial is None or last:
+                        # Few elements of many rows, which the processor does not foresee.
+                        for r in kl.range(rows):
+                            near = kl.min(row + r, last_row - 1)
+                            for v in kl.range(vectors):
+                                ends.prefetch(near, kl.min(column + v * lanes, n - 1))
                 main = count // unroll * unroll
                 for p in kl.loop_range(0, main, unroll):
                     for u in kl.range(unroll):

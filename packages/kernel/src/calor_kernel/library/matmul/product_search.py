@@ -19,7 +19,7 @@ from calor_kernel.contract.fuser import Group
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import reshaped_strides
 from calor_kernel.contract.work import View
-from calor_kernel.library.elementwise.chains import Chain, ChainSearch
+from calor_kernel.library.elementwise.chain_search import Chain, ChainSearch
 from calor_kernel.library.elementwise.links import once
 from calor_kernel.library.elementwise.paths import Path, along
 from calor_kernel.library.matmul.problem import free_axes
