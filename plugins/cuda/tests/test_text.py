@@ -1,6 +1,8 @@
 """Kernels as CUDA C++: golden files, what stands for the language's operations, what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -174,6 +176,30 @@ LIES = [
 @pytest.mark.parametrize(("at", "extent", "wanted"), LIES, ids=[str(lie[0]) for lie in LIES])
 def test_how_a_factor_lies(at: Any, extent: tuple[int, int], wanted: Any) -> None:
     assert placed_of(at, extent, 1, bfloat16) == wanted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_element_of_a_factor_lies_where_its_descriptor_says(seed: int) -> None:
+    drawn = Random(seed)
+    lines, dense = 8 * drawn.randint(1, 8), 64 * drawn.randint(1, 4)
+    block, chunk = 64 * 8 * drawn.randint(1, 3), 64 * lines * drawn.randint(1, 3)
+    shape = ((64, dense // 64), (8, lines // 8))
+    layout = Layout(shape, ((1, chunk), (64, block)))
+    turned = Layout(shape[::-1], layout.stride[::-1])
+    for at, extent, axis in ((layout, (dense, lines), 0), (turned, (lines, dense), 1)):
+        found = placed_of(Swizzled(SWIZZLE, at), extent, axis, bfloat16)
+        along = 2 * chunk if dense > 64 else 16
+        across = 2 * block if lines > 8 else 2 * 8 * 64
+        assert found == Placed(along, across, False)
+        assert placed_of(Swizzled(SWIZZLE, at), extent, 1 - axis, bfloat16) == replace(
+            found, transposed=True
+        )
+    # One mode that lies elsewhere is found, on either axis.
+    for place, stride in ((0, 2), (1, 65)):
+        strides = [[1, chunk], [64, block]]
+        strides[place][0] = stride
+        other = Layout(shape, tuple(map(tuple, strides)))
+        assert placed_of(Swizzled(SWIZZLE, other), (dense, lines), 0, bfloat16) is None
 
 
 @kernel

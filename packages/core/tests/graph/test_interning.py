@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
 import weakref
 from collections.abc import Iterator
@@ -134,3 +135,10 @@ def test_an_interner_sweeps_out_the_dead() -> None:
     assert len(table.entries) <= 1025
     assert [table.get(n) for n in range(100)] == kept
     assert table.get(100) is None
+
+
+def test_a_pickled_graph_is_equal_and_leaves_out_what_was_computed_from_it() -> None:
+    graph = calor.trace(lambda x: calor.tanh(x) + 1.0, calor.ones((2, 3)))
+    fresh = pickle.dumps(graph)
+    assert pickle.loads(fresh) == graph  # which computes the key of each
+    assert pickle.dumps(graph) == fresh

@@ -1,6 +1,7 @@
 """Kernels are named by what they are built from, found on disk, and compiled beside each other."""
 
 import linecache
+import pickle
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -9,13 +10,13 @@ from time import monotonic, sleep
 import pytest
 
 from calor.dtypes import float32, int64
-from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import MANY_UNITS, LanesDevice, LanesToolchain
 from calor_kernel.contract.work import Build
 from calor_kernel.device import images, workers
 from calor_kernel.device.images import Images, build_text, describe, outline, outline_data
 from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.printing import PrintingToolchain
-from calor_kernel.device.workers import image_of
+from calor_kernel.device.workers import Preparation, image_of
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language import cube_position, kernel, shared
@@ -232,6 +233,37 @@ def test_many_cold_kernels_are_compiled_in_workers_too(monkeypatch, pool):
 def test_few_cold_kernels_start_no_worker(pool):
     Kernels(LanesDevice()).load([dense(n) for n in range(1, workers.FEW)])
     assert pool._all == []
+
+
+def test_workers_are_started_for_kernels_to_come(pool):
+    kernels = Kernels(LanesDevice())
+    kernels.expect()
+    assert pool._all == []
+    kernels.load([dense(1)])
+    kernels.expect()
+    assert len(pool._all) == 2
+    assert {worker.preparation.toolchain for worker in pool._all} == {kernels.device.toolchain}
+    kernels.load([dense(n) for n in range(2, 9)])
+    assert kernels.compiled + kernels.found == 8
+
+
+class Prepared(LanesToolchain):
+    """Counts how often it is prepared."""
+
+    times = 0
+
+    def prepare(self):
+        Prepared.times += 1
+
+
+def test_a_worker_loads_what_jobs_need():
+    made = Preparation.of(Prepared(MANY_UNITS))
+    assert copy_dense.__module__ in made.modules
+    message = pickle.dumps(replace(made, modules=(*made.modules, "calor_kernel.library.named")))
+    assert workers._answer(message) is None
+    assert Prepared.times == 0
+    assert workers._answer(pickle.dumps(made)) is None
+    assert Prepared.times == 1
 
 
 def test_workers_that_do_not_start_are_done_without(monkeypatch, pool):

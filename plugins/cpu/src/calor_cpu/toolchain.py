@@ -34,6 +34,10 @@ class LlvmToolchain(Toolchain):
         options = "".join(OPTIONS)
         self.target = f"llvm-{_llvm_version()}{options}<{LONG} {self.processor}"
 
+    def prepare(self) -> None:
+        """Load LLVM and make the code generator."""
+        _machine(self.processor)
+
     def source(self, kernel: Kernel) -> str:
         """Return the kernel as LLVM text.
 

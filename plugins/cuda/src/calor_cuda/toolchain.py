@@ -32,6 +32,10 @@ class CudaToolchain(PrintingToolchain):
         self.dialect = CudaCpp()
         self.target = f"nvrtc {compiler_version()} {architecture} {' '.join(OPTIONS)}"
 
+    def prepare(self) -> None:
+        """Load NVRTC and its built-in files, by a kernel that does nothing."""
+        self.compile('extern "C" __global__ void nothing() {}', "nothing")
+
     def compile(self, source: str, name: str) -> bytes:
         """Return machine code or PTX.
 

@@ -96,6 +96,9 @@ class Graph:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and self.key == other.key
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Graph, (self.specs, self.host, self.nodes, self.outputs, len(self.inputs))
+
     def __repr__(self) -> str:
         counts = len(self.inputs), len(self.nodes), len(self.outputs)
         return "<Graph {} inputs, {} nodes, {} outputs>".format(*counts)
@@ -293,13 +296,13 @@ class Builder:
             The new graph's value for each value of the other one that the nodes read. Their results
             are added to it.
         """
+        specs, known, own = self.specs, graph.specs, self.nodes
         for node in nodes:
-            made = self.add(
-                node.op,
-                [numbers[i] for i in node.inputs],
-                node.attributes,
-                [graph.specs[o] for o in node.outputs],
-            )
+            first = len(specs)
+            specs += [known[o] for o in node.outputs]
+            made = tuple(range(first, len(specs)))
+            inputs = tuple([numbers[i] for i in node.inputs])
+            own.append(Node(node.op, inputs, node.attributes, made))
             numbers.update(zip(node.outputs, made, strict=True))
 
     def build(self, outputs: Sequence[int]) -> Graph:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calor.graph.graph import Graph, part
+from calor_kernel.contract.graph_links import links_of
 from calor_kernel.contract.info import DeviceInfo
 
 
@@ -71,9 +72,13 @@ def boundary(graph: Graph, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple
     inside = set(nodes)
     made = {o for i in inside for o in graph.nodes[i].outputs}
     read = {v for i in inside for v in graph.nodes[i].inputs}
-    outside = {v for i, n in enumerate(graph.nodes) if i not in inside for v in n.inputs}
-    outside.update(graph.outputs)
-    return tuple(sorted(read - made)), tuple(sorted(made & outside))
+    links = links_of(graph)
+    outside = [
+        v
+        for v in sorted(made)
+        if v in links.wanted or not inside.issuperset(links.readers.get(v, ()))
+    ]
+    return tuple(sorted(read - made)), tuple(outside)
 
 
 def group_of(graph: Graph, nodes: Iterable[int], op: str, cost: float, **attributes: Any) -> Group:

@@ -36,7 +36,7 @@ from calor_kernel.language.kernel import KernelFunction
 _FORM: Final = 1
 KERNELS: Final = "kernels"
 # The folders that determine an image, beside the kernel's own module.
-_ROOMS: Final = ("contract", "ir", "language", "library", "printers")
+ROOMS: Final = ("contract", "ir", "language", "library", "printers")
 _DECLARED: dict[int, tuple[Buffer | Scalar, str]] = {}
 
 
@@ -252,7 +252,7 @@ def module_digest(name: str) -> str:
 def sources_digest() -> str:
     """Return a digest of calor-kernel's sources that build and print kernels."""
     root = Path(__file__).parents[1]
-    return _digest([file for room in _ROOMS for file in _sources(root / room)])
+    return _digest([file for room in ROOMS for file in _sources(root / room)])
 
 
 def _sources(folder: str | Path) -> list[str]:

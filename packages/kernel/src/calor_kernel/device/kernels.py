@@ -17,7 +17,7 @@ from calor.graph.attributes import exact
 from calor_kernel.contract.work import Build
 from calor_kernel.device.images import Images
 from calor_kernel.device.protocol import Device
-from calor_kernel.device.workers import Job, compile_jobs, image_of
+from calor_kernel.device.workers import Job, compile_jobs, expect_jobs, image_of
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Kernel
 
@@ -56,6 +56,11 @@ class Kernels:
                 self._make([key for key in dict.fromkeys(keys) if key not in known])
                 met.update((id(build), (build, known[build, e])) for build, e in keys)
         return [met[id(build)][1] for build in wanted]
+
+    def expect(self) -> None:
+        """Start workers for kernels that are likely to come: if some were cold, others will be."""
+        if self.compiled:
+            expect_jobs(self.device.toolchain)
 
     def _make(self, keys: Sequence[Key]) -> None:
         cold: dict[Key, str | None] = {}

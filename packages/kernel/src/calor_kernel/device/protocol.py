@@ -114,6 +114,9 @@ class Toolchain(ABC):
         """Return the classes whose packages make text and image, beside calor-kernel's own."""
         return type(self).__mro__
 
+    def prepare(self) -> None:  # noqa: B027 - most compilers load in no time
+        """Load the compiler ahead of the first kernel, in a worker that waits for one."""
+
     @abstractmethod
     def source(self, kernel: Kernel) -> str:
         """Return the kernel's source in the device's language, or raise CompileError."""

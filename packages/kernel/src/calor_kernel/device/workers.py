@@ -1,14 +1,16 @@
 """Parallel compilation of kernels, in this process and in worker processes.
 
 Requirements: building and compiling holds the interpreter's lock, so threads would not help. A
-worker takes a third of a second to start, so this process compiles meanwhile, and a few cold
-kernels are compiled here alone. A program without a main guard must not run twice, so workers are
+worker takes a second to start and to load a compiler, so this process compiles meanwhile, and a few
+cold kernels are compiled here alone. A worker takes a job only when it is as quick as this process,
+which would wait for it otherwise. Workers are started while a large graph is planned, if kernels
+of this process were cold before. A program without a main guard must not run twice, so workers are
 started directly, not by multiprocessing. A job that a worker cannot do is done here, with the same
 result.
 
-A worker reports that it is ready, reads jobs from its standard input and writes answers to its
-standard output, each as a length-prefixed pickle. CALOR_COMPILE_WORKERS is the number of workers
-beside this process, 0 for none.
+A worker reports that it is ready, reads a preparation and jobs from its standard input and writes
+answers to its standard output, each as a length-prefixed pickle. CALOR_COMPILE_WORKERS is the
+number of workers beside this process, 0 for none.
 """
 
 from __future__ import annotations
@@ -22,16 +24,19 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import IO, Final
 
 from calor_kernel.contract.work import Build
+from calor_kernel.device.images import ROOMS
 from calor_kernel.device.protocol import Toolchain
 from calor_kernel.ir.nodes import Block, Kernel
 
-# Fewer cold kernels than this are compiled here. A larger batch is usually followed by others, so
+# Fewer cold kernels than this start no workers. A larger batch is usually followed by others, so
 # workers that start too late for it serve the next.
 FEW: Final = 6
+# More processes that start at once delay each other, and this one.
 _MOST: Final = 8
 _READY: Final = b"ready"
 # A worker's garbage collection threshold in new objects, about a few kernels.
@@ -45,6 +50,27 @@ class Job:
     build: Build
     toolchain: Toolchain
     features: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What a worker loads before its first job: a compiler, and modules by name."""
+
+    toolchain: Toolchain
+    modules: tuple[str, ...]
+
+    @staticmethod
+    def of(toolchain: Toolchain) -> Preparation:
+        """Return the preparation for kernels as this process has built."""
+        rooms = tuple(f"calor_kernel.{room}." for room in ROOMS)
+        known = [*sys.modules]  # Another thread may import meanwhile.
+        return Preparation(toolchain, tuple(name for name in known if name.startswith(rooms)))
+
+    def load(self) -> None:
+        """Load everything."""
+        for name in self.modules:
+            import_module(name)
+        self.toolchain.prepare()
 
 
 Answer = tuple[bytes, Kernel]
@@ -67,16 +93,23 @@ def image_of(job: Job) -> Answer:
 
 def compile_jobs(jobs: Sequence[Job]) -> list[Answer]:
     """Return the image and kernel of each job; many jobs are shared with workers."""
-    workers = _count(len(jobs))
+    workers = _count()
     if not workers:
         return [image_of(job) for job in jobs]
     return _POOL.run(jobs, workers)
 
 
-def _count(jobs: int) -> int:
-    """Return the number of workers that are worth their start."""
+def expect_jobs(toolchain: Toolchain) -> None:
+    """Start workers, and load what the toolchain needs there, for jobs that are likely to come."""
+    workers = _count()
+    if workers:
+        _POOL.expect(toolchain, workers)
+
+
+def _count() -> int:
+    """Return the most workers beside this process."""
     named = os.environ.get("CALOR_COMPILE_WORKERS")
-    if jobs < FEW or not sys.executable:
+    if not sys.executable:
         return 0
     if named is not None:
         return int(named)
@@ -90,8 +123,9 @@ def _count(jobs: int) -> int:
 class _Worker:
     """A compiling process, and the thread that talks to it."""
 
-    def __init__(self, pool: Workers, number: int) -> None:
+    def __init__(self, pool: Workers, number: int, preparation: Preparation) -> None:
         self.pool = pool
+        self.preparation = preparation
         self._start()
         self.ended = False
         name = f"calor-compile-{number}"
@@ -100,7 +134,7 @@ class _Worker:
     def _serve(self) -> None:
         """Send tasks to the process while it answers."""
         tasks = self.pool.tasks
-        while self._is_ready():
+        while self._is_ready() and self._prepare():
             while (task := tasks.get()) is not None:
                 try:
                     task.answer = self._ask(task.job)
@@ -115,7 +149,15 @@ class _Worker:
         if not self.ended:
             self.pool.leave(self)
 
-    def _ask(self, job: Job) -> Answer | None:
+    def _prepare(self) -> bool:
+        """Let the process load what jobs will need; return whether it lives."""
+        try:
+            self._ask(self.preparation)
+        except (OSError, ValueError, EOFError, pickle.UnpicklingError, AttributeError):
+            return False
+        return True
+
+    def _ask(self, job: Job | Preparation) -> Answer | None:
         try:
             message = pickle.dumps(job)
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -161,8 +203,8 @@ class Workers:
     def run(self, jobs: Sequence[Job], workers: int) -> list[Answer]:
         """Compile jobs here and in at most ``workers`` processes; raises CompileError."""
         with self._lock:
-            while len(self._all) < workers and not self._fails:
-                self._all.append(_Worker(self, len(self._all) + 1))
+            if len(jobs) >= FEW:
+                self._grow(jobs[0].toolchain, min(workers, len(jobs) - 1))
             tasks = [_Task(job) for job in jobs]
             for task in tasks:
                 self.tasks.put(task)
@@ -174,6 +216,18 @@ class Workers:
             finally:
                 while self._next() is not None:
                     pass  # After an error nobody waits for the other answers.
+
+    def expect(self, toolchain: Toolchain, workers: int) -> None:
+        """Start ``workers`` processes that load what a toolchain needs."""
+        with self._lock:
+            self._grow(toolchain, workers)
+
+    def _grow(self, toolchain: Toolchain, workers: int) -> None:
+        """Start processes until there are so many; the caller holds the lock."""
+        if len(self._all) < workers and not self._fails:
+            preparation = Preparation.of(toolchain)
+            while len(self._all) < workers and not self._fails:
+                self._all.append(_Worker(self, len(self._all) + 1, preparation))
 
     def _next(self) -> _Task | None:
         """Return a task that no worker has taken; None if there is none."""
@@ -248,6 +302,9 @@ def _answer(message: bytes) -> tuple[bytes, Kernel] | None:
     """Return an image and the kernel without its body; None if the job cannot be done here."""
     try:
         job = pickle.loads(message)
+        if isinstance(job, Preparation):
+            job.load()
+            return None
         image, kernel = image_of(job)
     except Exception:
         return None  # The caller does the job, and raises its error.

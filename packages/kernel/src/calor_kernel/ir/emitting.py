@@ -30,8 +30,11 @@ class Emitter(Generic[V]):
         self.constants: list[Operation] = []
         # The blocks whose values are in scope; None for parameters and constants.
         self.open: set[Block | None] = {None, self.block}
-        # Shared operations made so far, innermost scope last; constants are in the first scope.
-        self.scopes: list[dict[Any, V]] = [{}]
+        self.numbers: dict[Any, V] = {}
+        # The operations that may be shared here, and which of them end with each open scope, the
+        # innermost last. A key is made once in all open scopes.
+        self.shared: dict[Any, V] = {}
+        self.ending: list[list[Any]] = [[]]
 
     def new(self, type: Type, known: Any = None, home: Block | None = None) -> V:
         """Return a fresh value, of a block if it is no constant."""
@@ -48,13 +51,14 @@ class Emitter(Generic[V]):
     def inside(self, block: Block) -> Iterator[Block]:
         """Redirect new operations to the end of another block."""
         before, self.block = self.block, block
-        self.scopes.append({})
+        self.ending.append([])
         self.open.add(block)
         try:
             yield block
         finally:
             self.block = before
-            self.scopes.pop()
+            for key in self.ending.pop():
+                del self.shared[key]
             self.open.remove(block)
 
     def constant(self, number: Any, dtype: DType, width: int = 1) -> V:
@@ -69,10 +73,10 @@ class Emitter(Generic[V]):
             if width > 1:
                 return self.splat(self.constant(number, dtype), width)
         type = Type(dtype, width)
-        key = ("constant", type, fold.bits(known))
-        made = self.scopes[0].get(key)
+        key = (type, fold.bits(known))
+        made = self.numbers.get(key)
         if made is None:
-            made = self.scopes[0][key] = self.new(type, known)
+            made = self.numbers[key] = self.new(type, known)
             self.constants.append(Operation("constant", (), (made,), {"value": known}))
         return made
 
@@ -98,17 +102,17 @@ class Emitter(Generic[V]):
         shared = pure or (self.shares_loads and reads_constant(name, memory, attributes))
         if shared:
             key = (name, memory, *operands, *types, *attributes.items())
-            for scope in reversed(self.scopes):
-                made = scope.get(key)
-                if made is not None:
-                    return (made,)
+            made = self.shared.get(key)
+            if made is not None:
+                return (made,)
         results = tuple([self.new(t, None, self.block) for t in types])
         if pure:
             fold.mark(name, operands, results[0])
         given = tuple(operands), results, attributes, tuple(regions), memory, self.position()
         self.block.operations.append(Operation(name, *given))
         if shared:
-            self.scopes[-1][key] = results[0]
+            self.shared[key] = results[0]
+            self.ending[-1].append(key)
         return results
 
     def splat(self, value: V, width: int) -> V:

@@ -181,12 +181,17 @@ def fold(
         if isinstance(condition, bool):
             return operands[1] if condition else operands[2]
         return None
-    dtype = operands[0].type.dtype
-    numbers = [v.known for v in operands]
-    if any(isinstance(n, tuple) for n in numbers) or operands[0].type.width > 1:
+    if operands[0].type.width > 1:
         return None
+    dtype, numbers, unknown = operands[0].type.dtype, [], False
+    for value in operands:
+        number = value.known
+        if type(number) is tuple:
+            return None
+        unknown = unknown or number is None
+        numbers.append(number)
     whole = dtype.kind in ("int", "uint", "bool")
-    if all(n is not None for n in numbers):
+    if not unknown:
         if whole:
             return _whole(name, numbers, dtype, types[0])
         if name == "neg":

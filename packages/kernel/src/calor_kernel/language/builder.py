@@ -97,8 +97,11 @@ class Builder(Emitter[Number]):
             return made, True
         del operations[count:]
         gone = {value for o in added for value in o.results}
-        scope = self.scopes[-1]
-        self.scopes[-1] = {k: v for k, v in scope.items() if v not in gone}
+        ending = self.ending[-1]
+        self.ending[-1] = [key for key in ending if self.shared[key] not in gone]
+        for key in ending:
+            if self.shared[key] in gone:
+                del self.shared[key]
         return made, False
 
     def finish(self) -> Block:

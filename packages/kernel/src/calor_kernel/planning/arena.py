@@ -214,7 +214,7 @@ def _packed(
     """Return the places and the end of an arena with fewer gaps, or those given."""
     if end - most_at_once([*spans.values()]) <= end // _SHARE:
         return offsets, end
-    places, packed_end = pack([*spans.values()])
+    places, packed_end = pack((*spans.values(),))
     if packed_end >= end - end // _SHARE:
         return offsets, end
     return dict(zip(spans, places, strict=True)), packed_end
@@ -240,6 +240,7 @@ def _merge(
         taken: set[int] = set()
         gone: set[Piece] = set()
         settled: set[Piece] = set()
+        over = Overwriting(task, work)
         for operand, result in work.in_place:
             made, piece = task.outputs[result], task.inputs[operand].piece
             if piece in gone or made in settled or last[piece] != number:
@@ -251,7 +252,7 @@ def _merge(
                 fits = piece.kind == "made" and _root(piece, merged) not in kept
             if not fits or made.nbytes != piece.nbytes:
                 continue
-            if not may_overwrite(task, work, piece, result):
+            if not over.fits(piece, result):
                 continue
             if alias is None:
                 # An output keeps its own memory, and its operand is placed there before.
@@ -259,15 +260,27 @@ def _merge(
                 merged[one] = other
             gone.add(piece)
             settled.add(made)
-            taken.update(i for i, v in enumerate(task.inputs) if v.piece is piece)
+            taken.update(over.readers[piece])
         in_place.append(frozenset(taken))
     return merged, in_place
 
 
-def may_overwrite(task: Task, work: Work, piece: Piece, result: int) -> bool:
-    """Return whether a result may be written to a piece that the task reads."""
-    return all(
-        value.whole and (i, result) in work.in_place
-        for i, value in enumerate(task.inputs)
-        if value.piece is piece
-    )
+class Overwriting:
+    """What the results of a task may overwrite; ``readers``: the inputs in each piece, by number.
+
+    Made once for a task: an update of all weights has a thousand operands.
+    """
+
+    def __init__(self, task: Task, work: Work) -> None:
+        self.task = task
+        self.pairs = frozenset(work.in_place)
+        self.readers: dict[Piece, list[int]] = {}
+        if self.pairs:
+            for number, value in enumerate(task.inputs):
+                self.readers.setdefault(value.piece, []).append(number)
+
+    def fits(self, piece: Piece, result: int) -> bool:
+        """Return whether a result may be written to a piece that the task reads."""
+        return bool(self.pairs) and all(
+            self.task.inputs[i].whole and (i, result) in self.pairs for i in self.readers[piece]
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from threading import RLock
 from time import perf_counter
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from calor_kernel.device.board import Board
 from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.pool import Pool
 from calor_kernel.device.protocol import Device
+from calor_kernel.planning.coverings import Coverings
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.structure import Structure
 from calor_kernel.planning.values import Draft, Launched, Task
@@ -106,6 +108,11 @@ class Engine(ABC):
     @abstractmethod
     def fusers(self) -> tuple[Fuser, ...]:
         """The fusers, the library's own first."""
+
+    @cached_property
+    def coverings(self) -> Coverings:
+        """The coverings of graphs by the fusers."""
+        return Coverings(self.device.info, self.fusers, self.kernels.expect)
 
     @property
     @abstractmethod

@@ -45,7 +45,8 @@ def compile_within(
             raise MemoryLimitError(smallest=made.required_bytes)
         return made
     graph = joining(recomputing(graph))
-    draft = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic).draft()
+    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+    draft = planner.draft(engine.coverings.of(graph))
     works = engine.tuner.choose_all(draft.tasks)
     # Work side by side has fewer launches, and may need more memory.
     info = engine.device.info

@@ -446,9 +446,12 @@ class Plan:
     def _variant(self, inputs: Sequence[Any], into: Sequence[Any], private: bool) -> Variant:
         """Return the recording for a pattern of targets, recorded at its first use."""
         targets: dict[int, int] = {}
+        places: dict[int, list[int]] = {}
+        for number, given in enumerate(inputs):
+            places.setdefault(id(given), []).append(number)
         for output, target in enumerate(into):
             if target is not None:
-                same = [i for i, given in enumerate(inputs) if given is target]
+                same = places.get(id(target), ())
                 targets[output] = APART if not same else same[0] if len(same) == 1 else SHARED
         for variant in self._variants:
             if variant.targets == targets and variant.guarded is not private:

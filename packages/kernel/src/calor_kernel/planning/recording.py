@@ -36,7 +36,7 @@ from calor_kernel.contract.work import (
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.ir.passes.cubes import COUNT, COUNTS
 from calor_kernel.library.run_guard import guard_launch
-from calor_kernel.planning.arena import Layout, Lives, lay_out, lives, may_overwrite
+from calor_kernel.planning.arena import Layout, Lives, Overwriting, lay_out, lives
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.values import Draft, Launched, Piece, Task
 
@@ -292,6 +292,7 @@ class Recorder:
                     read[value.piece.number] = (number, value.piece)
         aliases: dict[Piece, Piece] = {}
         late: dict[Piece, int] = {}
+        over: dict[int, Overwriting] = {}
         for output, target in targets.items():
             piece = self.draft.outputs[output]
             when = made[piece]
@@ -299,9 +300,11 @@ class Recorder:
             if when <= fails or target == SHARED:
                 late[piece] = output
             elif source is not None and last >= when:
+                if when not in over:
+                    over[when] = Overwriting(tasks[when], self.works[when])
                 result = tasks[when].outputs.index(piece)
                 fits = last == when and source.nbytes == piece.nbytes
-                if fits and may_overwrite(tasks[when], self.works[when], source, result):
+                if fits and over[when].fits(source, result):
                     aliases[piece] = source
                 else:
                     late[piece] = output

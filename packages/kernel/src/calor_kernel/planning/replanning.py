@@ -42,7 +42,7 @@ _Make = Callable[[Graph], Plan]
 def plan_anew(engine: Engine, graph: Graph) -> Plan:
     """Return a fresh plan of a graph without control flow; CompileError."""
     planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
-    plan = Plan(engine, planner.draft())
+    plan = Plan(engine, planner.draft(engine.coverings.of(graph)))
     plan.keeper = Keeper.of(plan)
     plan.short = short_way(plan)
     return plan

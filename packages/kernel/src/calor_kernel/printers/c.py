@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
-from calor_kernel.ir.passes import eliminate_dead, optimize, split_vectors
+from calor_kernel.ir.passes import optimize, split_vectors, sweep
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import memory, units, vectors
@@ -37,7 +37,8 @@ def print_kernel(kernel: Kernel, dialect: Dialect) -> str:
     >>> print(print_kernel(built, PlainC()))  # doctest: +SKIP
     """
     fitting = split_vectors(optimize(kernel), dialect.widths)
-    return KernelPrinter(eliminate_dead(fitting), dialect).text()
+    sweep(fitting)
+    return KernelPrinter(fitting, dialect).text()
 
 
 class KernelPrinter(Printer):

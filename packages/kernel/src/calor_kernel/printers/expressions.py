@@ -44,8 +44,11 @@ class Expression:
 
 def reading(made: Expression, *parts: Expression) -> Expression:
     """Return an expression that reads memory if it or one of its parts does."""
-    reads = made.reads or any(p.reads for p in parts)
-    return replace(made, reads=reads) if reads != made.reads else made
+    if not made.reads:
+        for part in parts:
+            if part.reads:
+                return replace(made, reads=True)
+    return made
 
 
 def infix(operator: str, level: int, a: Expression, b: Expression) -> Expression:

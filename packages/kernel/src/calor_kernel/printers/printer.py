@@ -43,6 +43,8 @@ class Printer(ABC):
         # The statement that leaves a while.
         self.leaving = ""
         self.taken: set[str] = set(dialect.reserved)
+        # The last number that :meth:`fresh` gave to a base.
+        self.numbers: dict[str, int] = {}
         self.memories: dict[Memory, str] = {}
         self.names: dict[str, str] = {}
         # The expression of each value, and the pending expressions with a single use.
@@ -76,9 +78,13 @@ class Printer(ABC):
             base = f"v{base}"
         # Unnamed values are t1, t2 …; a named value gets a number if its name is taken.
         joint = "" if base == "t" or base.endswith("_") else "_"
-        name, number = base, 1
+        # A taken name stays taken, so the search goes on behind the last number of this base.
+        number = self.numbers.get(base, 0)
+        name = f"{base}{joint}{number}" if number else base
         while name in self.taken or name in self.helpers.texts or name == "t":
-            name, number = f"{base}{joint}{number}", number + 1
+            number += 1
+            name = f"{base}{joint}{number}"
+        self.numbers[base] = number
         self.taken.add(name)
         return name
 

@@ -26,6 +26,10 @@ def vector(printer: Printer, operation: Operation, wide: bool) -> Expression:
         return ex.reading(whole, *operands)
     pairs = zip(operands, operation.operands, strict=True)
     atoms = [printer.named(e, v.type, v.hint) for e, v in pairs]
+    if operation.name == "extract":
+        # Of the sums of a matrix product each lane is extracted: only that one is made.
+        (value,), (atom,), lane = operation.operands, atoms, operation.attributes["lane"]
+        return dialect.lane(atom, value.type, lane) if value.type.width > 1 else atom
     pairs = zip(atoms, operation.operands, strict=True)
     made = _lanes(printer, operation, [_split(printer, e, v.type) for e, v in pairs])
     result = operation.result.type
@@ -38,8 +42,6 @@ def _lanes(
     """Return the lanes of the result."""
     name, attributes, result = operation.name, operation.attributes, operation.result.type
     types = [v.type for v in operation.operands]
-    if name == "extract":
-        return [lanes[0][attributes["lane"]]]
     if name == "vreduce":
         return [_reduced(printer, operation, lanes[0])]
     if name == "splat":

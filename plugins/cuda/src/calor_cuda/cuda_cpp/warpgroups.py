@@ -8,6 +8,7 @@ registers until the wait, which names them, so nothing else comes between. (PTX 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from calor.dtypes import (
@@ -103,6 +104,7 @@ def products(printer: Printer, operation: Operation, block: Block) -> None:
     printer.effect(operation, block, ex.call(name, *made), "products")
 
 
+@lru_cache(1024)
 def placed_of(at: Any, extent: tuple[int, int], along_k: int, dtype: DType) -> Placed | None:
     """Return a factor's layout, None if no descriptor expresses it; ``along_k``: the axis of k."""
     item, line = int(dtype.itemsize), _LINE // int(dtype.itemsize)
@@ -123,11 +125,11 @@ def placed_of(at: Any, extent: tuple[int, int], along_k: int, dtype: DType) -> P
 
     block = find(8, 0) if lines > 8 else 8 * line
     chunk = find(0, line) if dense > line else 0
-    for number in range(lines):
-        for place in range(dense):
-            wanted = number % 8 * line + number // 8 * block + place % line + place // line * chunk
-            if find(number, place) != wanted:
-                return None
+    # A layout is a sum over its modes, so each axis is looked at alone.
+    if any(find(n, 0) != n % 8 * line + n // 8 * block for n in range(lines)):
+        return None
+    if any(find(0, n) != n % line + n // line * chunk for n in range(dense)):
+        return None
     return Placed(item * chunk if chunk else _UNIT, item * block, not by_k)
 
 

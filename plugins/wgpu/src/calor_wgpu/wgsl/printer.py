@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation
-from calor_kernel.ir.passes import eliminate_dead, optimize, split_vectors
+from calor_kernel.ir.passes import optimize, split_vectors, sweep
 from calor_kernel.ir.types import Type
 from calor_kernel.printers.c import KernelPrinter
 from calor_kernel.printers.expressions import Expression
@@ -47,7 +47,8 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
     made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
     made = count_vectors(lower_accesses(made), memory.width_of)
-    return WGSLPrinter(eliminate_dead(made), dialect).text()
+    sweep(made)
+    return WGSLPrinter(made, dialect).text()
 
 
 class WGSLPrinter(KernelPrinter):

@@ -19,6 +19,7 @@ __all__ = [
     "optimize",
     "simplify",
     "split_vectors",
+    "sweep",
 ]
 
 

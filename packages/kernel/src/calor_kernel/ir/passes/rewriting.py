@@ -154,7 +154,7 @@ class Rewriter(Emitter[Value]):
         regions = [self.region(r) for r in operation.regions]
         self.source = operation.position
         counts = [self.types(r.type) for r in operation.results]
-        attributes = {
+        attributes = operation.attributes and {
             k: tuple(map(self.memory, v))
             if k == "memories"
             else self.memory(v)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from calor.graph.graph import Graph, Node
 from calor_kernel.contract.fuser import Fuser, Group, boundary
+from calor_kernel.contract.graph_links import links_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import MOVEMENTS, view_of
 from calor_kernel.contract.work import Request, View
@@ -59,8 +60,7 @@ class DeltaFuser(Fuser):
             half = cast is not None and graph.specs[cast[1].inputs[0]].dtype.itemsize == 2
             if cast is not None and half:
                 factors.append(cast[1].inputs[0])
-                readers = [i for i, one in enumerate(graph.nodes) if value in one.inputs]
-                if readers == [product[0]] and value not in graph.outputs:
+                if links_of(graph).readers[value] == [product[0]] and value not in graph.outputs:
                     nodes.add(cast[0])
             else:
                 factors.append(value)

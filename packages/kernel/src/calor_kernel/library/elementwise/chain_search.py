@@ -16,8 +16,7 @@ from calor.specs import Spec
 from calor_kernel.contract.cost import ceilings_of, moved
 from calor_kernel.contract.fuser import Group
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import View
-from calor_kernel.library.elementwise.links import Links, once
+from calor_kernel.library.elementwise.links import Links, once_of_graph
 from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
 from calor_kernel.library.elementwise.paths import Move, Path, along, move_of
 
@@ -57,7 +56,7 @@ class ChainSearch(Links):
         super().__init__(graph, units)
         self.ceilings = ceilings_of(info)
         self.arguments = info.arguments
-        self.elementwise = [self._computes(n) for n in range(len(graph.nodes))]
+        self.elementwise = [*map(self._computes, range(len(graph.nodes)))]
 
     def group(self, chain: Chain) -> Group:
         """Return a chain as a group of the planner."""
@@ -104,6 +103,7 @@ class ChainSearch(Links):
         """Return the spec of a node's value."""
         return self.graph.specs[self.graph.nodes[number].outputs[0]]
 
+    @once_of_graph
     def _computes(self, number: int) -> bool:
         """Return whether a node is elementwise; a view needs no launch."""
         node = self.graph.nodes[number]
@@ -111,12 +111,12 @@ class ChainSearch(Links):
             return False
         return len(node.inputs) != 1 or self._move(number) is None
 
-    @once
+    @once_of_graph
     def _move(self, number: int) -> Move | None:
         """Return a node as a movement, None if it is none for a dense operand."""
         return move_of(self.graph, number)
 
-    @once
+    @once_of_graph
     def behind(self, value: int) -> tuple[int, Path, tuple[int, ...]]:
         """Return the node that computes a value, −1 for none, and the movement between."""
         path: Path = ()
@@ -261,7 +261,8 @@ class ChainSearch(Links):
         weight = self.weight(number)
         if weight > _CHEAP and prod(spec.shape) < self.result(chain.root).size:
             return None
-        if chain.weight + weight > _WEIGHT or along(path, View.dense(spec)) is None:
+        value = self.graph.nodes[number].outputs[0]
+        if chain.weight + weight > _WEIGHT or along(path, self.dense(value)) is None:
             return None
         made = self._with(chain, number, path, between)
         return made if self._fits(made) else None

@@ -9,10 +9,42 @@ from typing import Any, TypeVar
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.fuser import Group
+from calor_kernel.contract.graph_links import links_of
+from calor_kernel.contract.work import View
 from calor_kernel.library.elementwise.postponed import postponed
 
 L = TypeVar("L", bound="Links")
 T = TypeVar("T")
+
+
+def once(query: Callable[[L, int], T]) -> Callable[[L, int], T]:
+    """Compute the answer to a query of a node or a value once, since searches repeat it."""
+    name = query.__name__
+
+    @wraps(query)
+    def answer(links: L, number: int) -> T:
+        known: dict[int, T] = links.known[name]
+        if number not in known:
+            known[number] = query(links, number)
+        return known[number]
+
+    return answer
+
+
+def once_of_graph(query: Callable[[L, int], T]) -> Callable[[L, int], T]:
+    """Compute an answer that depends on the graph alone once for all searches of a kind."""
+    name = query.__name__
+
+    @wraps(query)
+    def answer(links: L, number: int) -> T:
+        known: dict[int, T] = links.of_graph[type(links), name]
+        try:
+            return known[number]
+        except KeyError:
+            made = known[number] = query(links, number)
+            return made
+
+    return answer
 
 
 class Links:
@@ -25,16 +57,13 @@ class Links:
         self.graph = graph
         self.units = units
         self.grouped = {n for one in units if isinstance(one, Group) for n in one.nodes}
-        self.maker = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
-        self.readers: dict[int, list[int]] = {}
-        for i, node in enumerate(graph.nodes):
-            for value in dict.fromkeys(node.inputs):
-                self.readers.setdefault(value, []).append(i)
-        self.wanted = frozenset(graph.outputs)
+        links = links_of(graph)
+        self.maker, self.readers, self.wanted = links.makers, links.readers, links.wanted
         # Nodes that join no launch that makes the operand given here.
         self.postponed = postponed(graph)
-        # The answers to queries that are computed once.
-        self.known: defaultdict[str, dict[int, Any]] = defaultdict(dict)
+        # The answers to queries that are computed once: for this search, and for the graph.
+        self.known: defaultdict[Any, dict[int, Any]] = defaultdict(dict)
+        self.of_graph = links.answers
 
     @cached_property
     def _above(self) -> list[int]:
@@ -63,6 +92,11 @@ class Links:
             found |= self._above[n] | 1 << n
         return found
 
+    @once_of_graph
+    def dense(self, value: int) -> View:
+        """Return the view of a value in memory of its own."""
+        return View.dense(self.graph.specs[value])
+
     @staticmethod
     def bits(nodes: Iterable[int]) -> int:
         """Return nodes as bits."""
@@ -70,17 +104,3 @@ class Links:
         for n in nodes:
             found |= 1 << n
         return found
-
-
-def once(query: Callable[[L, int], T]) -> Callable[[L, int], T]:
-    """Compute the answer to a query of a node or a value once, since searches repeat it."""
-    name = query.__name__
-
-    @wraps(query)
-    def answer(links: L, number: int) -> T:
-        known: dict[int, T] = links.known[name]
-        if number not in known:
-            known[number] = query(links, number)
-        return known[number]
-
-    return answer

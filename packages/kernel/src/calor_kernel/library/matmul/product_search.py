@@ -20,7 +20,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import reshaped_strides
 from calor_kernel.contract.work import View
 from calor_kernel.library.elementwise.chain_search import Chain, ChainSearch
-from calor_kernel.library.elementwise.links import once
+from calor_kernel.library.elementwise.links import once, once_of_graph
 from calor_kernel.library.elementwise.paths import Path, along
 from calor_kernel.library.matmul.problem import free_axes
 from calor_kernel.library.matmul.product_chain import PRODUCT_CHAIN
@@ -96,7 +96,7 @@ class ProductSearch(ChainSearch):
         kept = view and spec and view.is_dense and not view.offset and view.size == spec.size
         return () if kept else path
 
-    @once
+    @once_of_graph
     def keeps(self, number: int) -> bool:
         """Return whether a node is movement that keeps all elements in their order."""
         move, node = self._move(number), self.graph.nodes[number]
@@ -240,13 +240,13 @@ class ProductSearch(ChainSearch):
         """Return the nodes that a product depends on, as bits."""
         return self.above(self.graph.nodes[number].inputs)
 
-    @once
+    @once_of_graph
     def _varies(self, value: int) -> bool:
         """Return whether a value is no constant of one number."""
         number = self.maker.get(value, -1)
         return number < 0 or self.graph.nodes[number].op.name != "full"
 
-    @once
+    @once_of_graph
     def view(self, value: int) -> View:
         """Return a value as the planner will have it: movement of dense memory is strides."""
         number = self.maker.get(value, -1)
@@ -262,7 +262,7 @@ class ProductSearch(ChainSearch):
         view, wanted = along(path, self.view(value)), self._sizes(root)
         return view is not None and None is not reshaped_strides(view.shape, view.strides, wanted)
 
-    @once
+    @once_of_graph
     def _sizes(self, number: int) -> tuple[int, ...]:
         """Return the numbers of products, rows and columns of a result.
 

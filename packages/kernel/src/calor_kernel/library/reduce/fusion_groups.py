@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Final, Literal
 
 from calor.graph.graph import Graph, Node
@@ -16,7 +15,7 @@ from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.fuser import Group
 from calor_kernel.contract.movement import MOVEMENTS, view_of
 from calor_kernel.contract.work import View, row_major
-from calor_kernel.library.elementwise.links import Links, once
+from calor_kernel.library.elementwise.links import Links, once_of_graph
 from calor_kernel.library.elementwise.operations import ROWS
 from calor_kernel.library.reduce.composites import COMPOSITES
 from calor_kernel.library.reduce.reduction_ops import EXTREMES, TOTALS, TRUTHS
@@ -64,8 +63,11 @@ class Search(Links):
     def __init__(self, graph: Graph, units: Sequence[int | Group], most: int) -> None:
         super().__init__(graph, units)
         self.most = most
+        # The last group whose inputs were asked for, which several questions need.
+        self._asked: Rows | None = None
+        self._inputs: list[int] = []
 
-    @once
+    @once_of_graph
     def _reduction(self, number: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the shape and the axes that a node reduces, None if it is no reduction."""
         node = self.graph.nodes[number]
@@ -88,7 +90,7 @@ class Search(Links):
         nbytes = hinted(self.graph.specs[self.graph.nodes[number].inputs[0]].nbytes)
         return bool(nbytes <= _FEW)
 
-    @once
+    @once_of_graph
     def _move(self, number: int) -> Node | None:
         """Return a node if it is a movement op; a barrier keeps what follows it from groups."""
         node = self.graph.nodes[number]
@@ -99,7 +101,7 @@ class Search(Links):
             return None
         return node if view_of(node.op.name, View.dense(x), node.attributes, result) else None
 
-    @once
+    @once_of_graph
     def _elementwise(self, number: int) -> bool:
         node = self.graph.nodes[number]
         if node.op.name not in ROWS or self._move(number) is not None:
@@ -117,7 +119,7 @@ class Search(Links):
         squeezed = [n for n in shape if n != 1]
         return "row" if squeezed == [n for n in group.rows if n != 1] else None
 
-    @once
+    @once_of_graph
     def behind(self, value: int) -> tuple[int, list[int]]:
         """Return the value behind movement ops, and their nodes."""
         between: list[int] = []
@@ -136,9 +138,13 @@ class Search(Links):
         role = self.role(group, self.graph.nodes[number].outputs[0])
         return None if role == "row" and number in self._updates else role
 
-    @cached_property
+    @property
     def _updates(self) -> frozenset[int]:
-        """The elementwise nodes that only make new contents of the graph's inputs.
+        return self._updating(0)
+
+    @once_of_graph
+    def _updating(self, _: int) -> frozenset[int]:
+        """Return the elementwise nodes that only make new contents of the graph's inputs.
 
         Statistics of many layers, or parameters, are written in one launch, at the end.
         """
@@ -179,7 +185,7 @@ class Search(Links):
             if source not in group.roles:
                 found.append(None)
                 continue
-            view: View | None = View.dense(self.graph.specs[source])
+            view: View | None = self.dense(source)
             for move in between:
                 node = self.graph.nodes[move]
                 spec = self.graph.specs[node.outputs[0]]
@@ -233,27 +239,32 @@ class Search(Links):
         elements come last: the work before them is rather that of rows, since equal sums of columns
         become one launch.
         """
-        taken, groups = set(self.grouped), list[Rows]()
+        taken, groups, touched = set(self.grouped), list[Rows](), list[set[int]]()
         for number in sorted(range(len(self.graph.nodes)), key=self._few_columns):
             found = self.grow(number, taken) if number not in taken else None
             if found is None:
                 continue
             taken.update(found.nodes)
+            own = self._touched(found)
             for place, other in enumerate(groups):
-                both = self._joined(other, found)
+                both = self._joined(other, found, touched[place] & own)
                 if both is not None:
-                    groups[place] = both
+                    groups[place], touched[place] = both, self._touched(both)
                     break
             else:
                 groups.append(found)
+                touched.append(own)
         return [group for group in groups if len(group.computing) > 1]
 
-    def _joined(self, a: Rows, b: Rows) -> Rows | None:
-        """Return two groups as one, None if they read nothing in common or that is not correct."""
-        if (a.shape, a.axes) != (b.shape, b.axes):
+    def _touched(self, group: Rows) -> set[int]:
+        """Return the values that a group reads or computes."""
+        return {*self.inputs(group), *group.roles}
+
+    def _joined(self, a: Rows, b: Rows, common: set[int]) -> Rows | None:
+        """Return two groups as one, None if they have nothing in common or that is not correct."""
+        if not common or (a.shape, a.axes) != (b.shape, b.axes):
             return None
-        read = set(self.inputs(a)).union(a.roles), set(self.inputs(b)).union(b.roles)
-        if all(self.graph.specs[v].shape != a.shape for v in read[0] & read[1]):
+        if all(self.graph.specs[v].shape != a.shape for v in common):
             return None
         both = replace(
             a,
@@ -339,7 +350,7 @@ class Search(Links):
                 grown = replace(grown, between=grown.between.union(*moves))
         return grown if not check or self._right(grown, node.outputs) else None
 
-    @once
+    @once_of_graph
     def _beside(self, number: int) -> bool:
         """Return whether what an elementwise node makes is read behind barriers alone.
 
@@ -354,7 +365,7 @@ class Search(Links):
             self.graph.nodes[r].op.name == "barrier" or self._beside(r) for r in readers
         )
 
-    @once
+    @once_of_graph
     def _sources(self, number: int) -> frozenset[int]:
         """Return the values behind the operands of a node."""
         return frozenset(self.behind(v)[0] for v in self.graph.nodes[number].inputs)
@@ -370,7 +381,7 @@ class Search(Links):
         read = sum(not self._is_number(v) for v in outside)
         return read <= _OPERANDS and not self.depend(outside, group.nodes)
 
-    @once
+    @once_of_graph
     def _is_number(self, value: int) -> bool:
         """Return whether a value is one number, which takes no register until it is used."""
         maker = self.maker.get(value)
@@ -399,6 +410,11 @@ class Search(Links):
 
     def inputs(self, group: Rows) -> list[int]:
         """Return the values that a group reads and does not compute."""
+        if self._asked is not group:
+            self._asked, self._inputs = group, self._read(group)
+        return self._inputs
+
+    def _read(self, group: Rows) -> list[int]:
         made = {o for n in group.nodes for o in self.graph.nodes[n].outputs}
         read = {v for n in group.computing for v in self.graph.nodes[n].inputs}
         return sorted(read - made)
