@@ -3,17 +3,18 @@
 Requirements: a list that runs again is one call of the driver, a graph whose nodes take new
 arguments by address, so buffers may differ between runs. A list that runs once creates no graph.
 From compute capability 9.0 on a launch starts while the one before it ends: each kernel waits for
-the earlier launch at its first instruction (programmatic dependent launch; NVIDIA, CUDA C++
-Programming Guide).
+the earlier launch at its first instruction, or after it has read what no launch of the list wrote
+before (programmatic dependent launch; NVIDIA, CUDA C++ Programming Guide).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from calor_cupy.driver.launches import Recorded
-from calor_kernel.device.protocol import Step
+from calor_kernel.device.protocol import Slot, Step
+from calor_kernel.ir.passes.early import EARLY
 
 from .bindings import failure
 from .maps import NBYTES, Tensor, encoded, tensors
@@ -39,6 +40,10 @@ class Repeated(Recorded):
         self.graph_launch = graph_launch
         self.overlapping = overlapping
         self.runs = 0
+        kept = [step for step in steps if 0 not in step.cubes]
+        # The slots that each launch reads before it waits for others, and those that it writes.
+        self.early = [_slots(step, step.function.kernel.attributes.get(EARLY, ())) for step in kept]
+        self.written = [_slots(step, _writable(step)) for step in kept] if any(self.early) else []
         # Programs that keep results for a while alternate between a few sets of buffers, each with
         # a graph.
         self.graphs: list[Graph] = []
@@ -67,13 +72,39 @@ class Repeated(Recorded):
                     self.graphs.insert(0, self.graphs.pop(place))
                 return graph
         self.put(given)
-        if len(self.graphs) < GRAPHS:
-            graph = Graph(self.launches, given, self.overlapping)
-        else:
-            graph = self.graphs.pop()
+        late = self.late(given) if self.overlapping else frozenset()
+        known = self.graphs.pop() if len(self.graphs) == GRAPHS else None
+        if known is not None and known.late == late:
+            graph = known
             graph.update(self.changed(graph.handles, given), given)
+        else:
+            graph = Graph(self.launches, given, self.overlapping, late)
         self.graphs.insert(0, graph)
         return graph
+
+    def late(self, given: Sequence[int]) -> frozenset[int]:
+        """Return the launches that begin when those before have ended, for these buffers.
+
+        They read at once what an earlier launch of the list writes. Two slots may be one buffer.
+        """
+        found, written = [], set[int]()
+        for number, (slots, targets) in enumerate(zip(self.early, self.written, strict=False)):
+            if not written.isdisjoint(given[slot] for slot in slots):
+                found.append(number)
+            written.update(given[slot] for slot in targets)
+        return frozenset(found)
+
+
+def _slots(step: Step, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Return the slots of a launch's arguments by their numbers."""
+    given = (step.arguments[n] for n in numbers)
+    return tuple({one.number: None for one in given if isinstance(one, Slot)})
+
+
+def _writable(step: Step) -> list[int]:
+    """Return the numbers of the arguments whose memory a launch may write."""
+    parameters = enumerate(step.function.kernel.parameters)
+    return [n for n, p in parameters if p.memory is not None and p.memory.writable]
 
 
 def _following(driver: Any) -> Any:
@@ -133,25 +164,32 @@ class DriverGraph:
 class Graph(DriverGraph):
     """Launches in order, whose arguments may change.
 
-    ``overlapping``: whether the kernels wait for the launch before theirs themselves.
+    ``overlapping``: whether the kernels wait for the launch before theirs themselves, but those of
+    the launches ``late``.
     """
 
     def __init__(
-        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], overlapping: bool
+        self,
+        launches: Sequence[tuple[int, ...]],
+        handles: tuple[int, ...],
+        overlapping: bool,
+        late: frozenset[int] = frozenset(),
     ) -> None:
         from cuda.bindings import driver
 
         follow = _following(driver) if overlapping else None
         super().__init__(driver, handles)
+        self.late = late
         self._change = driver.cuGraphExecKernelNodeSetParams
         self.parameters: list[Any] = []
         self.nodes: list[Any] = []
-        for launch in launches:
+        for number, launch in enumerate(launches):
             said = node_of(driver, launch)
             after = self.nodes[-1:]
-            given = after if follow is None else []
+            waits = follow is None or number in late
+            given = after if waits else []
             node = self._made(driver.cuGraphAddKernelNode(self.graph, given, len(given), said))
-            if follow is not None and after:
+            if follow is not None and after and not waits:
                 self._made(follow(self.graph, after, [node]))
             self.parameters.append(said)
             self.nodes.append(node)
