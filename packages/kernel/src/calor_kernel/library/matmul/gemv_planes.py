@@ -2,9 +2,10 @@
 
 Requirements: any types, strides and sizes. Lanes of a plane read adjacent accesses of B, along the
 K axis or along the columns, wherever it is dense; the other lanes and the planes of a cube divide
-the K axis, and so do cubes if there are few columns. Several accesses of a unit are in flight. A matrix
-that the registers hold is read before the launch before this one ends. What follows the product is
-read with A, not behind the sums. The order of a sum depends on the plan and on the parts alone.
+the K axis, and so do cubes if there are few columns. Several accesses of a unit are in flight. A
+matrix that the registers hold is read before the launch before this one ends. What follows the
+product is read with A, not behind the sums. The order of a sum depends on the plan and on the parts
+alone.
 """
 
 from __future__ import annotations
