@@ -32,12 +32,23 @@ GEMV = [
     (bfloat16, (65536, 64, 3), (True, True)),
     (float32, (4096, 1023, 1), (True, False)),
 ]
+# Matrices that the registers of all cores hold.
+HELD = [
+    (bfloat16, (1, 3072, 768), (True, True)),
+    (bfloat16, (4, 768, 3072), (True, True)),
+    (float16, (2, 770, 2304), (True, True)),
+    (float16, (4, 4096, 768), (True, True)),
+    (float32, (1, 768, 2304), (True, True)),
+    (float32, (8, 512, 1000), (True, True)),
+]
 AFTER_NORMS = [
     *GEMV[:2],
     (float16, (4, 1021, 3072), (True, True)),
     (bfloat16, (2, 4096, 1024), (True, False)),
     (float32, (4, 1024, 4096), (True, True)),
     (float32, (8, 300, 768), (True, False)),
+    *HELD[1:3],
+    *HELD[4:],
 ]
 PREDICATED = [
     (dtype, shape, along)
@@ -115,7 +126,7 @@ def check_text(compiler: Any, launch: Launch, info: DeviceInfo) -> str:
     return text
 
 
-@pytest.mark.parametrize(("dtype", "shape", "along"), GEMV, ids=str)
+@pytest.mark.parametrize(("dtype", "shape", "along"), GEMV + HELD, ids=str)
 def test_gemv(compiler: Any, dtype: DType, shape: Any, along: Any) -> None:
     check(compiler, request(dtype, shape, along, False), "gemv_planes")
 
