@@ -403,7 +403,9 @@ def attend_split(
         kl.registers((plan.rows,), dtype),
         kl.registers((plan.rows, plan.values), dtype, plan.access),
     )
-    for begin in kl.loop_range(start, stop, plan.teams * plan.unroll):
+    begins = kl.loop_range(start, stop, plan.teams * plan.unroll)
+    # Without a loop the keys are loaded with the queries.
+    for begin in [start] if plan.once else begins:
         at = [begin + (u * plan.teams + team) for u in range(plan.unroll)]
         there = [True if plan.even else key < stop for key in at]
         # All loads are issued before the first is used.

@@ -143,6 +143,7 @@ def add_splits(
     plan = replace(plan, unroll=int(_steps(length, plan.teams, plan.unroll)))
     step = plan.teams * plan.unroll
     even = not p.causal and blocks == 1 and p.keys == splits * length and length % step == 0
+    once = even and length == step
     index = index_of(p, request)
     turned = p.steps(0, p.heads, p.queries, p.values, plan.access)
     own: dict[str, Bound | None] = {"sums": None, "numbers": None}
@@ -165,7 +166,7 @@ def add_splits(
         steps=turned,
         caches=caches,
         g=operands_of(p, plan.access),
-        plan=replace(plan, split=split, even=even),
+        plan=replace(plan, split=split, even=even, once=once),
         form=ScoreForm(p.kinds, p.causal, contiguous=contiguous(p)),
         flags=Bound(Flags(heads), uint32) if joins else None,
         **own,

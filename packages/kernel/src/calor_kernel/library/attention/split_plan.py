@@ -24,7 +24,8 @@ class SplitPlan:
     ``values``: the vectors of a lane, for keys and values. ``full``: whether these are no more than
     there are, for each. ``fast``: whether powers need the precision of half types only.
     ``together``: the rows whose planes are joined at a time. ``split``: whether there are several
-    splits. ``even``: whether all keys of each step exist, and one cube has all rows of a split.
+    splits. ``even``: whether all keys of each step exist, and one cube has all rows of a split;
+    ``once``: whether a split is one step then.
     """
 
     teams: int
@@ -39,6 +40,7 @@ class SplitPlan:
     together: int
     split: bool = False
     even: bool = False
+    once: bool = False
 
     @property
     def units(self) -> int:
