@@ -58,7 +58,7 @@ def test_launches_begin_early_or_late(fake: Any, imitated: Any, name: str) -> No
         memory.copy_in(piece, 0, host)
     steps = [Step(function, (1, 1, 1), (Slot(a), Slot(b), 32)) for a, b in pairs]
     recorded = queue.record(steps, len(handles))
-    assert recorded.late(handles) == late
+    assert recorded.early.late(handles) == late
     for _ in range(2):
         queue.run(recorded, handles)
     assert fake.calls.count("cuGraphAddDependencies") == len(pairs) - 1 - len(late)

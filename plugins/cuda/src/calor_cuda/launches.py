@@ -9,12 +9,12 @@ before (programmatic dependent launch; NVIDIA, CUDA C++ Programming Guide).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from calor_cupy.driver.launches import Recorded
-from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.ir.passes.early import EARLY
+from calor_kernel.device.early_reads import EarlyReads
+from calor_kernel.device.protocol import Step
 
 from .bindings import failure
 from .maps import NBYTES, Tensor, encoded, tensors
@@ -26,6 +26,8 @@ LEAST: Final = 4
 GRAPHS: Final = 3
 # Switches launches that start while the one before ends off, to find out what they gain.
 OVERLAP: Final = "CALOR_CUDA_OVERLAP"
+# The launches of a list that do not start early; None if none does.
+Late = frozenset[int] | None
 
 
 class Repeated(Recorded):
@@ -40,10 +42,7 @@ class Repeated(Recorded):
         self.graph_launch = graph_launch
         self.overlapping = overlapping
         self.runs = 0
-        kept = [step for step in steps if 0 not in step.cubes]
-        # The slots that each launch reads before it waits for others, and those that it writes.
-        self.early = [_slots(step, step.function.kernel.attributes.get(EARLY, ())) for step in kept]
-        self.written = [_slots(step, _writable(step)) for step in kept] if any(self.early) else []
+        self.early = EarlyReads(steps, [step.function.kernel for step in steps])
         # Programs that keep results for a while alternate between a few sets of buffers, each with
         # a graph.
         self.graphs: list[Graph] = []
@@ -72,39 +71,14 @@ class Repeated(Recorded):
                     self.graphs.insert(0, self.graphs.pop(place))
                 return graph
         self.put(given)
-        late = self.late(given) if self.overlapping else frozenset()
+        late = self.early.late(given) if self.overlapping else None
         known = self.graphs.pop() if len(self.graphs) == GRAPHS else None
-        if known is not None and known.late == late:
-            graph = known
-            graph.update(self.changed(graph.handles, given), given)
+        if known is None or known.late != late:
+            known = Graph(self.launches, given, late)
         else:
-            graph = Graph(self.launches, given, self.overlapping, late)
-        self.graphs.insert(0, graph)
-        return graph
-
-    def late(self, given: Sequence[int]) -> frozenset[int]:
-        """Return the launches that begin when those before have ended, for these buffers.
-
-        They read at once what an earlier launch of the list writes. Two slots may be one buffer.
-        """
-        found, written = [], set[int]()
-        for number, (slots, targets) in enumerate(zip(self.early, self.written, strict=False)):
-            if not written.isdisjoint(given[slot] for slot in slots):
-                found.append(number)
-            written.update(given[slot] for slot in targets)
-        return frozenset(found)
-
-
-def _slots(step: Step, numbers: Iterable[int]) -> tuple[int, ...]:
-    """Return the slots of a launch's arguments by their numbers."""
-    given = (step.arguments[n] for n in numbers)
-    return tuple({one.number: None for one in given if isinstance(one, Slot)})
-
-
-def _writable(step: Step) -> list[int]:
-    """Return the numbers of the arguments whose memory a launch may write."""
-    parameters = enumerate(step.function.kernel.parameters)
-    return [n for n, p in parameters if p.memory is not None and p.memory.writable]
+            known.update(self.changed(known.handles, given), given)
+        self.graphs.insert(0, known)
+        return known
 
 
 def _following(driver: Any) -> Any:
@@ -164,20 +138,16 @@ class DriverGraph:
 class Graph(DriverGraph):
     """Launches in order, whose arguments may change.
 
-    ``overlapping``: whether the kernels wait for the launch before theirs themselves, but those of
-    the launches ``late``.
+    Kernels wait for the launch before theirs themselves, but those of the launches ``late``; none
+    does if this is None.
     """
 
     def __init__(
-        self,
-        launches: Sequence[tuple[int, ...]],
-        handles: tuple[int, ...],
-        overlapping: bool,
-        late: frozenset[int] = frozenset(),
+        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], late: Late
     ) -> None:
         from cuda.bindings import driver
 
-        follow = _following(driver) if overlapping else None
+        follow = None if late is None else _following(driver)
         super().__init__(driver, handles)
         self.late = late
         self._change = driver.cuGraphExecKernelNodeSetParams
@@ -186,11 +156,11 @@ class Graph(DriverGraph):
         for number, launch in enumerate(launches):
             said = node_of(driver, launch)
             after = self.nodes[-1:]
-            waits = follow is None or number in late
-            given = after if waits else []
+            early = follow if late is not None and number not in late else None
+            given = after if early is None else []
             node = self._made(driver.cuGraphAddKernelNode(self.graph, given, len(given), said))
-            if follow is not None and after and not waits:
-                self._made(follow(self.graph, after, [node]))
+            if early is not None and after:
+                self._made(early(self.graph, after, [node]))
             self.parameters.append(said)
             self.nodes.append(node)
         self._instantiate(driver)
