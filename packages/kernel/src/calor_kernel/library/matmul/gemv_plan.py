@@ -252,7 +252,9 @@ def _shared(
 
 
 def gemv_parts(product: Product, plan: GemvPlan, info: DeviceInfo) -> int:
-    """Return the parts of the K axis, 1 if there are cubes enough."""
+    """Return the parts of the K axis, 1 if there are cubes enough, or if they hold B."""
+    if plan.held:
+        return 1
     cubes = -(-product.n // plan.columns) * -(-product.m // plan.rows) * product.batches
     # Each unit has several turns, so that a part costs more than its sums.
     turns = product.k // (plan.deep * plan.shares * plan.terms * plan.unroll)

@@ -11,7 +11,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor.dtypes import int32, int64
 from calor_kernel import language as kl
@@ -305,6 +305,8 @@ def gemv_launches(
     """
     product = task.product
     parts = Parts.of(product.k, count, plan.terms)
+    # A part has fewer terms than a row.
+    plan = replace(plan, even=plan.even and parts.count == 1)
     task, target, after = in_parts(task, parts, turned)
     a, b = product.a, product.b
     by_b, by_a = plan.width, plan.a_width
