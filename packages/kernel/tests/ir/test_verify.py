@@ -386,10 +386,17 @@ BROKEN: dict[str, tuple[Spoil, str, str]] = {
     ),
 }
 
+
+def read_early(m: Made) -> None:
+    early = m.op("load", m.n, type=F, memory=m.r)
+    m.body.operations[:0] = [early, m.op("await_launches")]
+
+
 # The same where all units of the scope decide alike.
 GOOD: dict[str, Spoil] = {
     "nothing": lambda m: None,
     "loop": loop,
+    "a load of memory that is only read before other launches end": read_early,
     "barrier of a cube": lambda m: under(
         m, is_zero(m, position(m, "cube_position", axis=0)), m.op("barrier", scope="cube")
     ),

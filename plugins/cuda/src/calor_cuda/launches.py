@@ -3,8 +3,8 @@
 Requirements: a list that runs again is one call of the driver, a graph whose nodes take new
 arguments by address, so buffers may differ between runs. A list that runs once creates no graph.
 From compute capability 9.0 on a launch starts while the one before it ends: each kernel waits for
-the earlier launch at its first instruction (programmatic dependent launch; NVIDIA, CUDA C++
-Programming Guide).
+the earlier launch at its first instruction, or after it has read what no launch of the list wrote
+before (programmatic dependent launch; NVIDIA, CUDA C++ Programming Guide).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from calor_cupy.driver.launches import Recorded
+from calor_kernel.device.early_reads import EarlyReads
 from calor_kernel.device.protocol import Step
 
 from .bindings import failure
@@ -25,6 +26,8 @@ LEAST: Final = 4
 GRAPHS: Final = 3
 # Switches launches that start while the one before ends off, to find out what they gain.
 OVERLAP: Final = "CALOR_CUDA_OVERLAP"
+# The launches of a list that do not start early; None if none does.
+Late = frozenset[int] | None
 
 
 class Repeated(Recorded):
@@ -39,6 +42,7 @@ class Repeated(Recorded):
         self.graph_launch = graph_launch
         self.overlapping = overlapping
         self.runs = 0
+        self.early = EarlyReads(steps, [step.function.kernel for step in steps])
         # Programs that keep results for a while alternate between a few sets of buffers, each with
         # a graph.
         self.graphs: list[Graph] = []
@@ -67,13 +71,14 @@ class Repeated(Recorded):
                     self.graphs.insert(0, self.graphs.pop(place))
                 return graph
         self.put(given)
-        if len(self.graphs) < GRAPHS:
-            graph = Graph(self.launches, given, self.overlapping)
+        late = self.early.late(given) if self.overlapping else None
+        known = self.graphs.pop() if len(self.graphs) == GRAPHS else None
+        if known is None or known.late != late:
+            known = Graph(self.launches, given, late)
         else:
-            graph = self.graphs.pop()
-            graph.update(self.changed(graph.handles, given), given)
-        self.graphs.insert(0, graph)
-        return graph
+            known.update(self.changed(known.handles, given), given)
+        self.graphs.insert(0, known)
+        return known
 
 
 def _following(driver: Any) -> Any:
@@ -133,26 +138,29 @@ class DriverGraph:
 class Graph(DriverGraph):
     """Launches in order, whose arguments may change.
 
-    ``overlapping``: whether the kernels wait for the launch before theirs themselves.
+    Kernels wait for the launch before theirs themselves, but those of the launches ``late``; none
+    does if this is None.
     """
 
     def __init__(
-        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], overlapping: bool
+        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], late: Late
     ) -> None:
         from cuda.bindings import driver
 
-        follow = _following(driver) if overlapping else None
+        follow = None if late is None else _following(driver)
         super().__init__(driver, handles)
+        self.late = late
         self._change = driver.cuGraphExecKernelNodeSetParams
         self.parameters: list[Any] = []
         self.nodes: list[Any] = []
-        for launch in launches:
+        for number, launch in enumerate(launches):
             said = node_of(driver, launch)
             after = self.nodes[-1:]
-            given = after if follow is None else []
+            early = follow if late is not None and number not in late else None
+            given = after if early is None else []
             node = self._made(driver.cuGraphAddKernelNode(self.graph, given, len(given), said))
-            if follow is not None and after:
-                self._made(follow(self.graph, after, [node]))
+            if early is not None and after:
+                self._made(early(self.graph, after, [node]))
             self.parameters.append(said)
             self.nodes.append(node)
         self._instantiate(driver)

@@ -10,6 +10,7 @@ from calor_interpreter.rules import OPERATION_RULES, Complaints, Found
 from calor_kernel.errors import VerificationError
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Value
 from calor_kernel.ir.ops import OPS
+from calor_kernel.ir.passes.early import AWAIT
 from calor_kernel.ir.uniformity import Level, Uniformity, conditions
 
 
@@ -100,7 +101,6 @@ def _memories(kernel: Kernel) -> Iterator[Found]:
                 yield operation, f"{memory!r} belongs to another kernel"
 
 
-_AWAIT: Final = "await_launches"
 # What names memory and neither reads nor writes it.
 _EARLY: Final = frozenset(("prefetch", "select_memory"))
 _DIVERGES = (
@@ -129,13 +129,14 @@ def _together(kernel: Kernel) -> Iterator[Found]:
 def _awaited(kernel: Kernel) -> Iterator[Found]:
     """What precedes the wait for other launches accesses no memory that these may write."""
     operations = kernel.body.operations
-    places = [i for i, one in enumerate(operations) if one.name == _AWAIT]
+    places = [i for i, one in enumerate(operations) if one.name == AWAIT]
     for operation in kernel.body.walk():
-        if operation.name == _AWAIT and all(operation is not operations[i] for i in places):
+        if operation.name == AWAIT and all(operation is not operations[i] for i in places):
             yield operation, "some units may never wait; move it out of the if or the loop"
     for operation in Block((), list(operations[: places[0] if places else 0])).walk():
         of = (operation.memory, operation.attributes.get("source"))
-        if operation.name not in _EARLY and any(m is not None and m.space == "global" for m in of):
+        early = _EARLY | {"load"} if all(m is None or not m.writable for m in of) else _EARLY
+        if operation.name not in early and any(m is not None and m.space == "global" for m in of):
             yield operation, "it comes before the launches that may write the memory are awaited"
 
 

@@ -20,6 +20,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.beside import Beside
 from calor_kernel.ir.passes.cubes import COUNTS, fold_cubes
+from calor_kernel.ir.passes.early import with_early_reads
 from calor_kernel.ir.passes.guard import GUARD, guard
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
@@ -127,7 +128,7 @@ class Build:
         )
         made = made if self.beside is None else self.beside.kernel(made)
         made = fold_cubes(made) if self.folded else made
-        return guard(made) if self.guarded else made
+        return with_early_reads(guard(made) if self.guarded else made)
 
 
 # Guarded builds by the identity of a build, which families keep. It is held beside them.

@@ -199,8 +199,9 @@ def fence(scope: Scope | Literal["device"] = "device", order: str = "acq_rel") -
 def await_launches() -> None:
     """Wait for the launches before this one, if the device starts it while these end.
 
-    Without this a kernel waits at its first instruction. What precedes the call may prefetch and
-    compute, but reads and writes no memory.
+    Without this a kernel waits at its first instruction. What precedes the call may prefetch,
+    compute, and read memory that is only read; a device then starts the kernel early only if no
+    launch of the list before it writes that memory.
     """
     builder = current()
     if "overlap" in builder.features:

@@ -95,6 +95,28 @@ def test_batches(backend, taken, orders):
     assert taken
 
 
+HELD = [(1, 512, 40), (1, 520, 41), (2, 1024, 24), (4, 256, 96), (1, 200, 300), (8, 64, 64)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", HELD, ids=str)
+@pytest.mark.parametrize("count", [1, 3])
+def test_matrices_that_registers_hold(monkeypatch, shape, dtype, count):
+    """Also with parts of the K axis, which such a plan does not ask for."""
+    m, k, n = shape
+    plans = []
+
+    def launches(task, plan, parts, turned, made=gpu_ways.gemv_launches):
+        assert parts == 1 or not plan.held
+        plans.append(plan)
+        return made(task, plan, count if plan.held else parts, turned)
+
+    monkeypatch.setattr(gpu_ways, "gemv_launches", launches)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(DEVICES[1]))
+    check(backend, ((m, k), (k, n), ONE, NONE, (None, (1, 0))), dtype, dtype)
+    assert any(plan.held for plan in plans)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_random_shapes(backend, taken, seed):
     rng = np.random.default_rng(seed)

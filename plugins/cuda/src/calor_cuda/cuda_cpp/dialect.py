@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from calor.dtypes import DType, bool_, float32, float64, int32, int64, uint32
+from calor.dtypes import DType, bfloat16, bool_, float32, float64, int32, int64, uint32
 from calor_cuda.cuda_cpp import tables, tma
 from calor_cuda.cuda_cpp.statements import STATEMENTS
 from calor_cupy.gpu_cpp import GpuCpp
@@ -58,13 +58,17 @@ class CudaCpp(GpuCpp):
     def vector_operation(
         self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
     ) -> Expression | None:
-        """Return a rounding to halves, two of them per instruction."""
-        source, target = operation.operands[0].type, operation.result.type
-        rounds = operation.name == "cast" and source.dtype is float32
-        if not rounds or target.dtype not in tables.HALVES or target.width % 2:
+        """Return a rounding to halves or a widening of bfloat16, in pairs."""
+        if operation.name != "cast":
             return None
+        source, target = operation.operands[0].type, operation.result.type
         types = self.vector_type(target), self.vector_type(source)
-        name, text = tables.rounded_pairs(target.dtype, target.width, *types)
+        if source.dtype is float32 and target.dtype in tables.HALVES and target.width % 2 == 0:
+            name, text = tables.rounded_pairs(target.dtype, target.width, *types)
+        elif source.dtype is bfloat16 and target.dtype is float32 and target.width % 2 == 0:
+            name, text = tables.widened_pairs(target.width, *types)
+        else:
+            return None
         return ex.call(helpers.add(name, text), *operands)
 
     def barrier(self, scope: str, name: int, count: int) -> str:
@@ -130,8 +134,11 @@ class CudaCpp(GpuCpp):
     def whole(self, kernel: Kernel, declared: Sequence[str], body: str, helpers: str) -> str:
         """Return the kernel, with its tensor maps as parameters."""
         maps = tma.declared_maps(kernel)
-        if not kernel.attributes.get("awaits"):
-            body = f"{tables.BEGIN}{body}"
+        awaits = kernel.attributes.get("awaits")
+        body = f"{tables.READY if awaits else tables.BEGIN}{body}"
+        if awaits:
+            # The assembler moves loads of memory that it knows to be constant across the wait.
+            declared = [one.replace(self.restrict, "") for one in declared]
         if maps:
             helpers, body = f"{tma.TYPE}\n{helpers}", f"{tma.fetched_maps(len(maps))}{body}"
         return super().whole(kernel, [*declared, *maps], body, helpers)

@@ -28,7 +28,7 @@ def _arrive(printer: Printer, operation: Operation, block: Block) -> None:
 def _await(printer: Printer, operation: Operation, block: Block) -> None:
     """Print the wait for the launches before."""
     printer.settle()
-    for line in tables.BEGIN.splitlines():
+    for line in tables.AWAITED.splitlines():
         printer.lines.append(line)
 
 

@@ -36,12 +36,13 @@ ALL_LANES: Final = "0xffffffffu"
 FENCES: Final = MappingProxyType(
     dict.fromkeys(("unit", "plane", "warpgroup", "cube"), "_block") | {"system": "_system"}
 )
-# A kernel begins when the launch before it ends, and lets the next one get ready.
-BEGIN: Final = """#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-"""
+# A kernel begins when the launch before it ends, and lets the next one get ready. One that waits
+# itself lets the next one get ready first: all launches wait for those before, so none overtakes.
+_WAIT: Final = '  asm volatile("griddepcontrol.wait;" ::: "memory");\n'
+_LAUNCH: Final = '  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");\n'
+AWAITED, READY, BEGIN = (
+    f"#if __CUDA_ARCH__ >= 900\n{lines}#endif\n" for lines in (_WAIT, _LAUNCH, _WAIT + _LAUNCH)
+)
 # Of the sixteen named barriers, kernels use the first eight, warp groups the others.
 BARRIERS: Final = MappingProxyType(
     {
@@ -116,6 +117,21 @@ def rounded_pairs(dtype: DType, count: int, result: str, source: str) -> tuple[s
         f"static __device__ __forceinline__ {result} {name}({source} x) {{\n"
         f"  {result} y;\n  uint32 w[{count // 2}];\n{lines}"
         f"  memcpy(&y, w, sizeof y);\n  return y;\n}}"
+    )
+
+
+def widened_pairs(count: int, result: str, source: str) -> tuple[str, str]:
+    """Return the name and text of a function that widens a vector of bfloat16 to float32."""
+    name = f"float32x{count}_of_bfloat16"
+    lines = "".join(
+        f"  y.v[{2 * i}] = __uint_as_float(w[{i}] << 16);\n"
+        f"  y.v[{2 * i + 1}] = __uint_as_float(w[{i}] & 0xffff0000u);\n"
+        for i in range(count // 2)
+    )
+    return name, (
+        f"static __device__ __forceinline__ {result} {name}({source} x) {{\n"
+        f"  {result} y;\n  uint32 w[{count // 2}];\n  memcpy(w, &x, sizeof w);\n{lines}"
+        f"  return y;\n}}"
     )
 
 

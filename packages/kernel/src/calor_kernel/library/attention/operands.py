@@ -7,6 +7,7 @@ What changes a kernel's text is a build-time argument, and the rest is given at 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Generic, TypeVar
 
@@ -229,6 +230,26 @@ def finite(x: kl.Number) -> kl.Number:
 
 
 @kl.helper
+def extras_of(
+    there: kl.Mask,
+    g: KernelOperands,
+    form: ScoreForm,
+    n: kl.Index,
+    head: kl.Index,
+    i: kl.Index,
+    j: kl.Index,
+) -> list[kl.Number]:
+    """Return the biases and the elements of masks of query i and key j if it is ``there``."""
+    made = []
+    for kind, extra in zip(form.kinds, g.extras, strict=True):
+        steps = extra.strides
+        at = n * steps[0] + head * steps[1] + i * steps[2] + j * steps[3]
+        mask, other = None if there is True else there, 0 if kind == "bias" else False
+        made.append(extra.memory.load(at, mask=mask, other=other))
+    return made
+
+
+@kl.helper
 def visible(
     x: kl.Number,
     there: kl.Mask,
@@ -238,16 +259,19 @@ def visible(
     head: kl.Index,
     i: kl.Index,
     j: kl.Index,
+    extras: Sequence[kl.Number] | None = None,
 ) -> kl.Number:
-    """Return the score of query i and key j with biases; −inf if hidden, or not ``there``."""
+    """Return the score of query i and key j with biases; −inf if hidden, or not ``there``.
+
+    ``extras``: what :func:`extras_of` returned, if it was called before.
+    """
     seen = there
-    for kind, extra in zip(form.kinds, g.extras, strict=True):
-        steps = extra.strides
-        at = n * steps[0] + head * steps[1] + i * steps[2] + j * steps[3]
+    extras = extras_of(there, g, form, n, head, i, j) if extras is None else extras
+    for kind, extra in zip(form.kinds, extras, strict=True):
         if kind == "bias":
-            x = x + extra.memory.load(at, mask=there).to(x.dtype)
+            x = x + extra.to(x.dtype)
         else:
-            seen = seen & extra.memory.load(at, mask=there, other=False)
+            seen = seen & extra
     if form.causal:
         seen = seen & (j <= i)
-    return kl.select(seen, x, -math.inf)
+    return x if seen is True else kl.select(seen, x, -math.inf)

@@ -28,12 +28,12 @@ from calor_kernel.library.attention.operands import (
 from calor_kernel.library.attention.problem import ResultSteps
 from calor_kernel.library.attention.split_keys import (
     HeadRows,
-    SplitPlan,
     is_last,
     over_lanes,
     product,
     taken_rows,
 )
+from calor_kernel.library.attention.split_plan import SplitPlan
 
 # Splits that are read together.
 _TOGETHER = 16

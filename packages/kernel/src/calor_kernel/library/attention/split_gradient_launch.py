@@ -30,8 +30,8 @@ from calor_kernel.library.attention.split_gradient import (
     gradient_split,
     join_gradients,
 )
-from calor_kernel.library.attention.split_keys import SplitPlan
 from calor_kernel.library.attention.split_keys_launch import access_of
+from calor_kernel.library.attention.split_plan import SplitPlan
 from calor_kernel.library.steps import Steps
 
 # By the rows of a block: the maximum of elements of an access, the keys of a team in a step, and

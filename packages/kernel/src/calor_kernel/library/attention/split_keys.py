@@ -18,11 +18,11 @@ from typing import Annotated, Any, Generic, TypeVar
 from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.language.declared import CHANGES, READS
-from calor_kernel.library.attention.mma_tiles import LOG2_E, power_of_two
 from calor_kernel.library.attention.operands import (
     KernelOperands,
     Rows,
     ScoreForm,
+    extras_of,
     finite,
     key_rows,
     query_rows,
@@ -30,75 +30,15 @@ from calor_kernel.library.attention.operands import (
     visible,
 )
 from calor_kernel.library.attention.problem import ResultSteps
-from calor_kernel.library.math import exp, log
+from calor_kernel.library.attention.split_plan import SplitPlan
+from calor_kernel.library.math import log
 
 M = TypeVar("M")
 N = TypeVar("N")
-# Splits that a unit reads together, since one after the other would take as long as the sums, and
-# the most units that share the splits of a vector.
+# Splits that a unit reads together, since one after the other would take as long as the sums.
 _TOGETHER = 8
-_NEIGHBOURS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class SplitPlan:
-    """Cubes of ``teams`` of ``lanes``; a lane has vectors of ``access`` features.
-
-    ``rows``: the queries of a cube. ``unroll``: the keys of a team in a step. ``features`` and
-    ``values``: the vectors of a lane, for keys and values. ``full``: whether these are no more than
-    there are, for each. ``fast``: whether powers need the precision of half types only.
-    ``together``: the rows whose planes are joined at a time. ``split``: whether there are several
-    splits.
-    """
-
-    teams: int
-    lanes: int
-    access: int
-    rows: int
-    unroll: int
-    features: int
-    values: int
-    full: tuple[bool, bool]
-    fast: bool
-    together: int
-    split: bool = False
-
-    @property
-    def units(self) -> int:
-        """The units of a cube."""
-        return self.teams * self.lanes
-
-    @property
-    def joined(self) -> int:
-        """The values of a row that a unit joins."""
-        return min(self.access, 4)
-
-    @property
-    def joining(self) -> int:
-        """The neighbours that share the splits of a vector."""
-        vectors, lanes = self.rows * self.room // self.joined, 1
-        while lanes < _NEIGHBOURS and 2 * lanes * vectors <= self.units:
-            lanes *= 2
-        return lanes
-
-    @property
-    def room(self) -> int:
-        """The places for the values of a row."""
-        return self.lanes * self.values * self.access
-
-    @kl.helper
-    def weight(self, x: kl.Number) -> kl.Number:
-        """Return e**x."""
-        if not self.fast:
-            return exp(x)
-        made = power_of_two(x * LOG2_E)
-        assert made is not None
-        return made
-
-    @kl.helper
-    def place(self, v: int) -> kl.Number:
-        """Return the first feature of a lane's vector."""
-        return (kl.unit_position() % self.lanes + v * self.lanes) * self.access
+# Bytes of a line of the cache, and the most lines that a unit fetches early.
+_LINE, _FETCHED = 128, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,21 +221,18 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class NewRow:
-    """A row of a cache that is read from other memory, from ``at`` on, and its place."""
+    """A lane's vectors of a row that its cache does not have yet, and its place there."""
 
-    rows: Rows
+    vectors: Sequence[kl.Number]
     place: kl.Number
 
     @kl.helper
-    def store(
-        self, cache: Rows, start: kl.Number, end: kl.Number, count: int, plan: SplitPlan
-    ) -> None:
+    def store(self, cache: Rows, start: kl.Number, end: kl.Number, plan: SplitPlan) -> None:
         """Write the row to the cache if it is between two places."""
         if (self.place >= start) & (self.place < end) & (kl.unit_position() < plan.lanes):
-            for v in range(count):
+            for v, value in enumerate(self.vectors):
                 feature = plan.place(v)
-                value = row_vector(self.rows, self.rows.at, v, True, False, plan)
-                if feature < self.rows.width:
+                if feature < cache.width:
                     cache.memory.store(cache.at + self.place * cache.row_step + feature, value)
 
 
@@ -321,16 +258,25 @@ def taken_rows(
     """Return the vectors of a lane of some rows, all of the first row first."""
     made = []
     for place, seen in zip(places, there, strict=True):
-        old = seen if new is None else seen & (place != new.place)
+        old = seen if new is None or plan.even else seen & (place != new.place)
         for v in range(count):
             made.append(row_vector(rows, rows.at + place * rows.row_step, v, old, full, plan))
+    return made
+
+
+@kl.helper
+def wide_rows(
+    taken: Sequence[kl.Number], places: Sequence[kl.Number], new: NewRow | None, dtype: DType
+) -> list[kl.Number]:
+    """Return the vectors of rows in the dtype of sums, with those of a new row in its place."""
+    made = [x.to(dtype) for x in taken]
     if new is not None:
-        for i, (place, seen) in enumerate(zip(places, there, strict=True)):
+        count = len(new.vectors)
+        fresh = [x.to(dtype) for x in new.vectors]
+        for i, place in enumerate(places):
             for v in range(count):
-                value = made[i * count + v]
-                if seen & (place == new.place):
-                    value = row_vector(new.rows, new.rows.at, v, True, full, plan)
-                made[i * count + v] = value
+                here = i * count + v
+                made[here] = kl.select(place == new.place, fresh[v], made[here])
     return made
 
 
@@ -421,6 +367,9 @@ def attend_split(
     ``flags`` counts the finished cubes of each block of rows, the last of which joins the splits.
     With ``caches``, keys and values are those but for one row, which the cube of its place writes.
     """
+    if kl.has("overlap"):
+        # The compiler otherwise loads one key after another rather than take more registers.
+        kl.launch_attributes(cubes_per_core=max(1, 512 // plan.units))
     dtype, n, position = total.dtype, kl.cube_position(2), kl.cube_position(1)
     key_head = position // blocks
     mine = HeadRows(g, n, key_head, (position - key_head * blocks) * plan.rows)
@@ -428,46 +377,82 @@ def attend_split(
     keys = key_rows(g, n, key_head, form.contiguous[1])
     values = value_rows(g, n, key_head, value_width, form.contiguous[2])
     places = [mine.place(r) for r in range(plan.rows)]
-    queries = scaled_queries(g, n, places, form.contiguous[0], dtype, plan)
-    softmax = Softmax(
-        kl.registers((plan.rows,), dtype, fill=-math.inf),
-        kl.registers((plan.rows,), dtype),
-        kl.registers((plan.rows, plan.values), dtype, plan.access),
-    )
     split, team = kl.cube_position(0), kl.unit_position() // plan.lanes
     start = split * length
     stop = kl.min(start + length, g.keys)
     if form.causal:
         stop = kl.min(stop, g.queries)
-    new_key, new_value = None, None
+    fresh_key, fresh_value, place = keys, values, kl.constant(0, g.keys.dtype)
     if caches is not None:
         start_at = caches.place[0]
         last = (g.keys - 1).to(start_at.dtype)
         place = kl.max(kl.min(start_at, last), 0).to(g.keys.dtype)
-        new_key, new_value = NewRow(keys, place), NewRow(values, place)
         keys = cached_rows(caches.keys, keys, g, n, key_head)
         values = cached_rows(caches.values, values, g, n, key_head)
-        if mine.first == 0:
-            new_key.store(keys, start, start + length, plan.features, plan)
-            new_value.store(values, start, start + length, plan.values, plan)
-    for begin in kl.loop_range(start, stop, plan.teams * plan.unroll):
+    if kl.has("overlap"):
+        fetch_rows(keys, start, stop, form.contiguous[1], plan)
+        fetch_rows(values, start, stop, form.contiguous[2], plan)
+        kl.await_launches()
+    queries = scaled_queries(g, n, places, form.contiguous[0], dtype, plan)
+    new_key, new_value = None, None
+    if caches is not None:
+        new_key = new_row(fresh_key, place, plan.features, plan.full[0], plan)
+        new_value = new_row(fresh_value, place, plan.values, plan.full[1], plan)
+    softmax = Softmax(
+        kl.registers((plan.rows,), dtype, fill=-math.inf),
+        kl.registers((plan.rows,), dtype),
+        kl.registers((plan.rows, plan.values), dtype, plan.access),
+    )
+    begins = kl.loop_range(start, stop, plan.teams * plan.unroll)
+    # Without a loop the keys are loaded with the queries.
+    for begin in [start] if plan.once else begins:
         at = [begin + (u * plan.teams + team) for u in range(plan.unroll)]
-        there = [key < stop for key in at]
+        there = [True if plan.even else key < stop for key in at]
         # All loads are issued before the first is used.
         of_keys = taken_rows(keys, at, there, plan.features, plan.full[0], plan, new_key)
         of_values = taken_rows(values, at, there, plan.values, plan.full[1], plan, new_value)
-        scores = scores_of(queries, [x.to(dtype) for x in of_keys], plan)
-        weighted = [x.to(dtype) for x in of_values]
+        extras = [
+            extras_of(there[u], g, form, n, *places[r], at[u]) if plan.rows == 1 else None
+            for r in range(plan.rows)
+            for u in range(plan.unroll)
+        ]
+        scores = scores_of(queries, wide_rows(of_keys, at, new_key, dtype), plan)
+        weighted = wide_rows(of_values, at, new_value, dtype)
         for r in range(plan.rows):
-            seen = [
-                visible(scores[r * plan.unroll + u], there[u], g, form, n, *places[r], at[u])
-                for u in range(plan.unroll)
-            ]
+            seen = []
+            for u in range(plan.unroll):
+                k, one = r * plan.unroll + u, (n, *places[r], at[u])
+                seen.append(visible(scores[k], there[u], g, form, *one, extras[k]))
             softmax.follow(r, seen, weighted, plan)
     softmax.join_teams(plan)
     write_rows(softmax, mine, to, split, steps, plan)
+    if new_key is not None and new_value is not None:
+        # Nothing waits for the caches, as the rows are at hand.
+        end = kl.select(mine.first == 0, start + length, start)
+        new_key.store(keys, start, end, plan)
+        new_value.store(values, start, end, plan)
     if flags is not None:
         join_if_last(flags, mine, to, steps, plan)
+
+
+@kl.helper
+def fetch_rows(
+    rows: Rows, start: kl.Number, stop: kl.Number, contiguous: bool, plan: SplitPlan
+) -> None:
+    """Fetch rows into the cache that all cores share, a line a unit, if their elements adjoin."""
+    if contiguous:
+        line = _LINE // int(rows.memory.dtype.itemsize)
+        each = (rows.width + (line - 1)) // line
+        count = kl.min((stop - start) * each, _FETCHED * plan.units)
+        for i in kl.loop_range(kl.unit_position(), count, plan.units):
+            row = start + i // each
+            rows.memory.prefetch(rows.at + row * rows.row_step + i % each * line)
+
+
+@kl.helper
+def new_row(rows: Rows, place: kl.Number, count: int, full: bool, plan: SplitPlan) -> NewRow:
+    """Return the only one of some rows, and its place in a cache."""
+    return NewRow([row_vector(rows, rows.at, v, True, full, plan) for v in range(count)], place)
 
 
 @kl.helper

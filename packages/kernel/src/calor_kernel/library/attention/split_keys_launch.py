@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import uint32
-from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.choices import choice, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Flags, Output, Request, Work
@@ -26,10 +26,10 @@ from calor_kernel.library.attention.operands import (
 from calor_kernel.library.attention.problem import Attention
 from calor_kernel.library.attention.split_keys import (
     Caches,
-    SplitPlan,
     attend_split,
     join_splits,
 )
+from calor_kernel.library.attention.split_plan import SplitPlan
 from calor_kernel.library.steps import Steps
 
 # Maximum of queries, and of rows of a cube.
@@ -140,6 +140,10 @@ def add_splits(
     heads = p.batch * p.key_heads * blocks
     length = _length(p.keys, -(-_CUBES * info.cores // heads), plan)
     splits = greatest(1, -(-p.keys // length))
+    plan = replace(plan, unroll=int(_steps(length, plan.teams, plan.unroll)))
+    step = plan.teams * plan.unroll
+    even = not p.causal and blocks == 1 and p.keys == splits * length and length % step == 0
+    once = even and length == step
     index = index_of(p, request)
     turned = p.steps(0, p.heads, p.queries, p.values, plan.access)
     own: dict[str, Bound | None] = {"sums": None, "numbers": None}
@@ -162,7 +166,7 @@ def add_splits(
         steps=turned,
         caches=caches,
         g=operands_of(p, plan.access),
-        plan=replace(plan, split=split),
+        plan=replace(plan, split=split, even=even, once=once),
         form=ScoreForm(p.kinds, p.causal, contiguous=contiguous(p)),
         flags=Bound(Flags(heads), uint32) if joins else None,
         **own,
@@ -183,6 +187,16 @@ def add_splits(
             plan=plan,
             **own,
         )
+
+
+@choice(low=1)
+def _steps(length: int, teams: int, most: int) -> int:
+    """Return the keys of a team in a step, no more than a split has for it.
+
+    >>> _steps(64, 32, 4), _steps(1000, 32, 4)
+    (2, 4)
+    """
+    return max(1, min(most, -(-length // teams)))
 
 
 def _length(keys: int, wanted: int, plan: SplitPlan) -> int:

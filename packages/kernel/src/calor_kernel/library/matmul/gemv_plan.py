@@ -1,7 +1,8 @@
 """Plans of products of few rows by cubes of many units: who reads what of B.
 
 Requirements: lanes read adjacent accesses, a plane's lines are at least 64 bytes, and there are
-accesses in flight on every core.
+accesses in flight on every core. Where launches overlap, a matrix that fits in the registers of all
+cores is read before the launch before ends, so its cubes run at a time and beside that launch's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ _ACCESS, _AHEAD = 16, 32
 _PLANES = 12
 # Rows of C that share what is read of B.
 ROWS = (1, 2, 4, 8)
+# Planes of a cube whose units hold all that they read of B, the most accesses of such a unit, and
+# the most cubes and bytes of B on a core, which leave registers for the launch before.
+_HOLDING, _HELD, _CUBES, _SHARE = 8, 10, 3, 72 << 10
+# The most sums of a unit.
+_SUMS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,8 @@ class GemvPlan:
     The other units of a plane divide the K axis, and so do ``shares`` of the planes. ``along``:
     whether an access of ``width`` elements of B lies along the K axis; then a unit has ``each``
     columns, else those of an access. ``a_width``: the elements of an access of A. ``rows`` rows of
-    C are computed together. ``unroll``: the accesses along the K axis that are in flight.
+    C are computed together. ``unroll``: the accesses along the K axis that are in flight, which are
+    all of a unit if B is ``held``; ``even``: whether all units have as many then.
     """
 
     accumulate: DType
@@ -44,6 +51,8 @@ class GemvPlan:
     planes: int
     shares: int
     unroll: int
+    held: bool = False
+    even: bool = False
 
     @property
     def deep(self) -> int:
@@ -113,9 +122,58 @@ def _lanes_deep(k: int, width: int, lanes: int) -> int:
 def _columns_each(n: int, wide: int, cubes: int, cores: int, rows: int) -> int:
     """Return the columns of a unit: several, which share what is read of A, if there are many."""
     for each in (4, 2):
-        if -(-n // (wide * each)) * cubes >= _PLANES * cores and each * rows <= 16:
+        if -(-n // (wide * each)) * cubes >= _PLANES * cores and each * rows <= _SUMS:
             return each
     return 1
+
+
+@choice()
+def _holding(
+    n: int,
+    k: int,
+    blocks: int,
+    nbytes: int,
+    cores: int,
+    width: int,
+    deep: int,
+    wide: int,
+    planes: int,
+    rows: int,
+) -> int:
+    """Return the columns of a unit and the planes that share them, as one number; 0 for none.
+
+    ``blocks``: the cubes that read the same columns, each by accesses of ``nbytes``. The sums of a
+    core take as long as those of a unit, times the cubes that the core has.
+
+    >>> def columns_and_shares(*sizes):
+    ...     found = _holding(*sizes[:2], 1, 16, 132, 8, 32, 1, 8, 1)
+    ...     return found % 11, found // 11
+    >>> columns_and_shares(2304, 768), columns_and_shares(768, 3072)
+    ((3, 1), (3, 4))
+    >>> columns_and_shares(50257, 768)
+    (0, 0)
+    """
+    if n * k * blocks * nbytes > _SHARE * cores * width:
+        return 0
+    found: list[tuple[int, int, int]] = []
+    shares = 1
+    while planes % shares == 0:
+        turns = -(-k // (width * deep * shares))
+        for each in range(1, min(_HELD // max(turns, 1), _SUMS // rows) + 1):
+            cubes = -(-n // (planes // shares * wide * each)) * blocks
+            if cubes <= _CUBES * cores:
+                found.append((-(-cubes // cores) * turns * each, shares, -each))
+        shares *= 2
+    if not found:
+        return 0
+    _, shares, each = min(found)
+    return shares * (_HELD + 1) - each
+
+
+@choice(low=1)
+def _accesses(k: int, step: int) -> int:
+    """Return the accesses along the K axis that a unit has."""
+    return max(1, -(-k // step))
 
 
 def gemv_plan(product: Product, info: DeviceInfo) -> GemvPlan:
@@ -138,6 +196,17 @@ def gemv_plan(product: Product, info: DeviceInfo) -> GemvPlan:
     a_width = a_width if product.a.depth == 1 else 1
     deep = int(_lanes_deep(product.k, width, lanes))
     wide = lanes // deep
+    if info.has("overlap"):
+        planes = max(1, min(info.max_units // lanes, _HOLDING))
+        plan = GemvPlan(accumulate, rows, True, width, a_width, lanes, wide, 1, planes, 1, 1)
+        sizes = (product.n, product.k, blocks, width * int(b.dtype.itemsize), info.cores)
+        coded = int(_holding(*sizes, width, deep, wide, planes, rows))
+        if coded:
+            each, shares = coded % (_HELD + 1), coded // (_HELD + 1)
+            step = width * deep * shares
+            unroll = int(_accesses(product.k, step))
+            even = product.k == unroll * step
+            return replace(plan, each=each, shares=shares, unroll=unroll, held=True, even=even)
     each = int(_columns_each(product.n, wide, blocks, info.cores, rows))
     planes = max(1, min(info.max_units // lanes, 4))
     shares = planes if _shared(product, wide, each, blocks, width * deep, info) else 1
@@ -168,6 +237,8 @@ def _turns(k: int, step: int, most: int) -> int:
 
 def briefly(plan: GemvPlan, product: Product) -> GemvPlan:
     """Return a plan with no more accesses in flight than a unit has: registers are for others."""
+    if plan.held:
+        return plan
     step = plan.deep * plan.shares * plan.terms
     return replace(plan, unroll=min(plan.unroll, int(_turns(product.k, step, plan.unroll))))
 
@@ -181,7 +252,9 @@ def _shared(
 
 
 def gemv_parts(product: Product, plan: GemvPlan, info: DeviceInfo) -> int:
-    """Return the parts of the K axis, 1 if there are cubes enough."""
+    """Return the parts of the K axis, 1 if there are cubes enough, or if they hold B."""
+    if plan.held:
+        return 1
     cubes = -(-product.n // plan.columns) * -(-product.m // plan.rows) * product.batches
     # Each unit has several turns, so that a part costs more than its sums.
     turns = product.k // (plan.deep * plan.shares * plan.terms * plan.unroll)

@@ -2,14 +2,16 @@
 
 Requirements: any types, strides and sizes. Lanes of a plane read adjacent accesses of B, along the
 K axis or along the columns, wherever it is dense; the other lanes and the planes of a cube divide
-the K axis, and so do cubes if there are few columns. Several accesses of a unit are in flight. The
-order of a sum depends on the plan and on the parts alone.
+the K axis, and so do cubes if there are few columns. Several accesses of a unit are in flight. A
+matrix that the registers hold is read before the launch before this one ends. What follows the
+product is read with A, not behind the sums. The order of a sum depends on the plan and on the parts
+alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor.dtypes import int32, int64
 from calor_kernel import language as kl
@@ -53,8 +55,9 @@ def gemv_planes(
     ``before``: of what A is computed, which then has no memory. ``c_row``, ``c_column``: the
     strides of the result. ``turned``: whether an epilogue has columns where this product has rows.
     """
-    if prologue is not None:
-        # The compiler otherwise spills some registers rather than take more.
+    if plan.held or prologue is not None:
+        # The compiler otherwise spills some registers, or loads one access after another, rather
+        # than take more.
         kl.launch_attributes(cubes_per_core=max(1, (512 if plan.rows == 1 else 256) // plan.units))
     m, n = sizes.m, sizes.n
     number = kl.cube_position(2)
@@ -68,34 +71,51 @@ def gemv_planes(
     first_row = kl.cube_position(1) * plan.rows
     column = kl.cube_position(0) * plan.columns + group * plan.span + across * plan.each
     right = Right(b, b_start, column, n, strides.b_depth, strides.b_column, plan)
-    if kl.has("overlap"):
+    step = plan.deep * plan.shares * plan.terms
+    first = begin + (share * plan.deep + deep) * plan.terms
+    reach = step * plan.unroll
+    beyond = None if plan.even else end
+    ahead: list[list[kl.Number]] = []
+    if plan.held:
+        ahead = [right.take(first + u * step, beyond) for u in range(plan.unroll)]
+        kl.await_launches()
+    elif kl.has("overlap"):
         first_column = kl.cube_position(0) * plan.columns
         line = kl.cube_position(1) + kl.cube_count(1) * number
         if kl.cube_position(0) + kl.cube_count(0) * line < early:
             fetch_columns(right, first_column, begin, end)
         kl.await_launches()
+    ends = writer(epilogue, after, c, batch)
+    whole = plan.groups * plan.rows * plan.span
+    turns = -(-whole // plan.units)
+    read: list[kl.Number] | None = None
+    if ends is not None and turns == 1:
+        # Units without a result read that of another.
+        *_, row, there = result_of(plan, first_row, kl.unit_index())
+        row, there = kl.min(row, m - 1), kl.min(there, n - 1)
+        read = ends.operands(*((there, row) if turned else (row, there)), 1)
     sums = kl.registers((plan.rows, plan.each), plan.accumulate)
-    step = plan.deep * plan.shares * plan.terms
-    first = begin + (share * plan.deep + deep) * plan.terms
-    reach = step * plan.unroll
     if before is None or prologue is None:
         assert a is not None
         rows = [a_start + kl.min(first_row + r, m - 1) * strides.a_row for r in range(plan.rows)]
         left = Left(a, rows, strides.a_depth, plan)
     else:
-        # The first accesses of B are on their way while the rows are computed.
-        ahead = [right.take(first + u * step, end) for u in range(plan.unroll)]
+        if not ahead:
+            # The first accesses of B are on their way while the rows are computed.
+            ahead = [right.take(first + u * step, end) for u in range(plan.unroll)]
         room = rows_in_shared(before, prologue, first_row, m, plan.rows)
         lines = [0] + [kl.min(first_row + r, m - 1) - first_row for r in range(1, plan.rows)]
         left = Left(room, [line * prologue.capacity for line in lines], 1, plan)
-        add_taken(sums, left, right, ahead, first, step, end)
+    if ahead:
+        add_taken(sums, left, right, ahead, first, step, beyond)
         first = first + reach
-    rest: kl.Number = first
-    for p in kl.loop_range(first, end - (reach - step), reach):
-        add_terms(sums, left, right, p, step, None)
-        rest = p + reach
-    for p in kl.loop_range(rest, end, reach):
-        add_terms(sums, left, right, p, step, end)
+    if not plan.held:
+        rest: kl.Number = first
+        for p in kl.loop_range(first, end - (reach - step), reach):
+            add_terms(sums, left, right, p, step, None)
+            rest = p + reach
+        for p in kl.loop_range(rest, end, reach):
+            add_terms(sums, left, right, p, step, end)
     add_lanes(sums, plan)
     memory = kl.shared(plan.planes * plan.rows * plan.span, plan.accumulate)
     if deep == 0:
@@ -103,14 +123,9 @@ def gemv_planes(
             for j in range(plan.each):
                 memory[(plane * plan.rows + r) * plan.span + across * plan.each + j] = sums[r, j]
     kl.barrier()
-    whole = plan.groups * plan.rows * plan.span
-    ends = writer(epilogue, after, c, batch)
-    for turn in range(-(-whole // plan.units)):
+    for turn in range(turns):
         at = kl.unit_index() + turn * plan.units
-        place, line = at % plan.span, at // plan.span % plan.rows
-        of = at // (plan.span * plan.rows)
-        there = kl.cube_position(0) * plan.columns + of * plan.span + place
-        row = first_row + line
+        of, line, place, row, there = result_of(plan, first_row, at)
         if (at < whole) & (row < m) & (there < n):
             total = kl.constant(0, plan.accumulate)
             for one in range(plan.shares):
@@ -119,8 +134,21 @@ def gemv_planes(
             to = number * (m * n) + row * c_row + there * c_column
             if ends is None:
                 c[to] = total.to(c.dtype)
-            else:
+            elif read is None:
                 ends.write(to, total, *((there, row) if turned else (row, there)))
+            else:
+                ends.store(to, ends.results(total, read))
+
+
+@kl.helper
+def result_of(
+    plan: GemvPlan, first_row: kl.Number, at: kl.Number
+) -> tuple[kl.Number, kl.Number, kl.Number, kl.Number, kl.Number]:
+    """Return a cube's sum by its number: group, line, place, and the result's row and column."""
+    place, line = at % plan.span, at // plan.span % plan.rows
+    of = at // (plan.span * plan.rows)
+    column = kl.cube_position(0) * plan.columns + of * plan.span + place
+    return of, line, place, first_row + line, column
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +166,8 @@ class Left:
         plan, source = self.plan, self.source
         if plan.a_width > 1:
             vectors = [taken(source, row + p, plan.a_width, p, end) for row in self.rows]
-            return [[vector[i] for i in range(plan.a_width)] for vector in vectors]
+            wide = [vector.to(plan.accumulate) for vector in vectors]
+            return [[vector[i] for i in range(plan.a_width)] for vector in wide]
         places = [[row + (p + i) * self.depth for i in range(plan.terms)] for row in self.rows]
         return [[taken(source, at, 1, p, end) for at in row] for row in places]
 
@@ -230,13 +259,16 @@ def add_taken(
 ) -> None:
     """Add the products of accesses of B that were loaded before."""
     plan, wide = right.plan, right.plan.accumulate
+    # Of few rows all accesses are issued before the first is used.
+    several = [left.take(p + u * step, end) for u in range(len(rights) if plan.held else 0)]
     for u, vectors in enumerate(rights):
         term = p + u * step
         if plan.along:
-            factors = [[vector[i].to(wide) for i in range(plan.width)] for vector in vectors]
+            factors = [[v[i] for i in range(plan.width)] for v in [x.to(wide) for x in vectors]]
         else:
-            factors = [[vectors[0][j].to(wide)] for j in range(plan.width)]
-        for r, row in enumerate(left.take(term, end)):
+            across = vectors[0].to(wide)
+            factors = [[across[j]] for j in range(plan.width)]
+        for r, row in enumerate(several[u] if plan.held else left.take(term, end)):
             values = [value.to(wide) for value in row]
             for j, column in enumerate(factors):
                 for value, factor in zip(values, column, strict=True):
@@ -273,6 +305,8 @@ def gemv_launches(
     """
     product = task.product
     parts = Parts.of(product.k, count, plan.terms)
+    # A part has fewer terms than a row.
+    plan = replace(plan, even=plan.even and parts.count == 1)
     task, target, after = in_parts(task, parts, turned)
     a, b = product.a, product.b
     by_b, by_a = plan.width, plan.a_width

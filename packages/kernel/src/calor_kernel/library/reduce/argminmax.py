@@ -314,7 +314,6 @@ def argminmax_teams(
     along: bool,
 ) -> None:
     """Find indices; ``team`` units share one, neighbours along the axis or across it."""
-    op = plan.op
     unit, span = kl.unit_position(), kl.cube_size() // team
     across, mine = (unit // team, unit % team) if along else (unit % span, unit // span)
     task = kl.cube_position() * span + across
@@ -323,38 +322,71 @@ def argminmax_teams(
     base = kl.offset_of(kl.unravel(row, over.sizes), over.strides)
     begin = part * over.chunk
     end = kl.min(begin + over.chunk, over.terms)
+    found = unit_best(x, plan, base, (begin + mine, end), over.step, team)
+    found = over_units(plan, found, team, 1 if along else span)
+    if (mine == 0) & (task < over.tasks):
+        write_best(values, indices, task, found, None)
+
+
+@kl.helper
+def unit_best(
+    x: kl.Pointer,
+    plan: ArgPlan,
+    base: kl.Number,
+    terms: tuple[kl.Number, kl.Number],
+    step: kl.Number,
+    team: int,
+) -> Best:
+    """Return the best value of a unit of a team and its index, of the ``terms`` from its first."""
+    op, (first, end) = plan.op, terms
     best = op.neutral()
     index = ReductionOp("min", plan.index).neutral()
-    first = begin + mine
     if first < end:
-        best, index = plan.element(x, base + first * over.step), kl.cast(first, plan.index)
+        best, index = plan.element(x, base + first * step), kl.cast(first, plan.index)
     for t in kl.loop_range(first + team, end, team, unroll=_UNROLL):
-        value = plan.element(x, base + t * over.step)
+        value = plan.element(x, base + t * step)
         better = op.beats(value, best)
         best, index = (
             kl.select(better, value, best),
             kl.select(better, kl.cast(t, plan.index), index),
         )
-    best, index = over_units(plan, (best, index), team, 1 if along else span)
-    if (mine == 0) & (task < over.tasks):
-        write_best(values, indices, task, (best, index), None)
+    return best, index
 
 
 @kl.helper
 def over_units(plan: ArgPlan, found: Best, team: int, apart: int) -> Best:
-    """Return the best value of a team's units and its first index; every unit calls it."""
+    """Return the best value of a team's units and its first index; every unit calls it.
+
+    Neighbours in a plane exchange values without shared memory, if they are of 32 bits.
+    """
     op, unit = plan.op, kl.unit_position()
     best, index = found
-    values, indices = kl.shared(kl.cube_size(), op.dtype), kl.shared(kl.cube_size(), plan.index)
-    distance = team // 2
-    while distance:
-        values[unit], indices[unit] = best, index
-        kl.barrier()
-        other = unit ^ (distance * apart)
-        value, number = values[other], indices[other]
-        kl.barrier()
-        better, worse = op.beats(value, best), op.beats(best, value)
-        taken = better | (~worse & (number < index))
-        best, index = kl.select(taken, value, best), kl.select(taken, number, index)
-        distance //= 2
+    distance, plane = 1, 1
+    if apart == 1 and op.dtype.itemsize == plan.index.itemsize == 4:
+        plane = kl.plane_size()
+    while distance < kl.min(team, plane):
+        value = kl.plane_shuffle(best, distance, "xor")
+        number = kl.plane_shuffle(index, distance, "xor")
+        best, index = better_of(op, (best, index), (value, number))
+        distance *= 2
+    if distance < team:
+        size = kl.cube_size()
+        values, indices = kl.shared(size, op.dtype), kl.shared(size, plan.index)
+        while distance < team:
+            values[unit], indices[unit] = best, index
+            kl.barrier()
+            other = unit ^ (distance * apart)
+            value, number = values[other], indices[other]
+            kl.barrier()
+            best, index = better_of(op, (best, index), (value, number))
+            distance *= 2
     return best, index
+
+
+@kl.helper
+def better_of(op: ReductionOp, one: Best, other: Best) -> Best:
+    """Return the better one of two values with their indices, or the first of equals."""
+    (best, index), (value, number) = one, other
+    better, worse = op.beats(value, best), op.beats(best, value)
+    taken = better | (~worse & (number < index))
+    return kl.select(taken, value, best), kl.select(taken, number, index)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from calor.dtypes import int64
-from calor_kernel.contract.choices import exceeds
+from calor.dtypes import int64, uint32
+from calor_kernel.contract.choices import choice, exceeds
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.ways import Way, serves
-from calor_kernel.contract.work import Output, Request, Work, row_major
+from calor_kernel.contract.work import Flags, Output, Request, Work, row_major
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.argminmax import (
@@ -25,6 +25,7 @@ from calor_kernel.library.reduce.argminmax import (
     argminmax_teams,
     join_indices,
 )
+from calor_kernel.library.reduce.argminmax_joined import argminmax_joined
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan
 from calor_kernel.library.reduce.general import general_work
 from calor_kernel.library.reduce.job import Layout, Strides
@@ -38,6 +39,8 @@ _BLOCK: Final = 64
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 # Maximum of units of a cube, and of one if there are no more results than cores.
 _UNITS, _ALONE = 128, 1024
+# Units of a cube that joins parts, and the least terms of each of them.
+_WHOLE, _TERMS = 256, 4
 
 
 class ArgProblem:
@@ -54,6 +57,11 @@ class ArgProblem:
         self.plan = ArgPlan(self.op, source, index_type(self.terms))
         self.widest = max(self.op.dtype.itemsize, self.plan.index.itemsize)
         self.width = max(self.info.vector_bytes // self.widest, 1)
+
+    @property
+    def along(self) -> bool:
+        """Whether neighbouring units read neighbouring terms, not terms of neighbouring results."""
+        return abs(self.step) <= abs(self.kept.strides[-1]) or self.results == 1
 
     def divided(self, cubes: int, each: int) -> tuple[int, int]:
         """Return the number of parts of each cube's terms, and the terms of a part."""
@@ -143,8 +151,7 @@ def _columns(one: ArgProblem, request: Request) -> list[Work]:
 
 
 def _teams(one: ArgProblem, request: Request) -> list[Work]:
-    along = abs(one.step) <= abs(one.kept.strides[-1]) or one.results == 1
-    size = one.x.dtype.itemsize
+    along, size = one.along, one.x.dtype.itemsize
     whole = one.divided(one.results, size)[0] == 1
     few = whole and not exceeds(one.results, one.info.cores)
     units = min(one.info.max_units, _ALONE if few else _UNITS)
@@ -162,7 +169,61 @@ def _teams(one: ArgProblem, request: Request) -> list[Work]:
     return [one.work(argminmax_teams, grid, parts, **given)]
 
 
+@choice(low=1)
+def _parts(results: int, terms: int, units: int, cores: int) -> int:
+    """Return the parts of a result for a cube each, which it joins at once: some terms a unit.
+
+    >>> _parts(1, 50257, 256, 132), _parts(8, 50257, 256, 132), _parts(1, 1000, 256, 132)
+    (50, 16, 1)
+    """
+    return max(1, min(units, cores // max(results, 1), -(-terms // (units * _TERMS))))
+
+
+def _joined_parts(one: ArgProblem) -> tuple[int, int]:
+    """Return the parts of each result for cubes that join them, and the units of a cube."""
+    units = _WHOLE
+    while units > one.info.max_units:
+        units //= 2
+    return int(_parts(one.results, one.terms, units, one.info.cores)), units
+
+
+def _few_long_rows(one: ArgProblem, request: Request) -> str | None:
+    if not one.many:
+        return "a cube has one unit"
+    if not all(map(one.info.has, ("barrier", "atomics", "forward_progress"))):
+        return "a cube does not see what others wrote before"
+    if not one.along:
+        return "adjacent results are nearer than adjacent terms"
+    return "rows are short or many" if _joined_parts(one)[0] < 2 else None
+
+
+def _joined(one: ArgProblem, request: Request) -> list[Work]:
+    parts, units = _joined_parts(one)
+    chunk = -(-one.terms // parts)
+    tasks, terms, steps = one.results * parts, one.results * one.terms, Steps()
+    effort = Effort(
+        f"reduce.{one.op.kind} joined", terms, terms * one.x.dtype.itemsize + 8 * one.results
+    )
+    sizes, strides = one.kept.sizes, one.kept.strides
+    steps.add(
+        argminmax_joined,
+        Grid.line(tasks, units, one.info.planes[0] if one.info.has("planes") else 1),
+        effort,
+        x=operand(0, one.x),
+        values=steps.room(tasks, stored(one.op.dtype)),
+        indices=steps.room(tasks, one.plan.index),
+        out=Bound(Output(0), int64),
+        flags=Bound(Flags(one.results), uint32),
+        over=ArgTasks(one.results, tasks, one.terms, chunk, one.step, sizes, strides),
+        parts=parts,
+        plan=one.plan,
+        units=units,
+    )
+    return [steps.work()]
+
+
 ARGMINMAX: Final[tuple[Way[ArgProblem], ...]] = (
+    Way("argminmax joined", _few_long_rows, _joined),
     Way("argminmax teams", _many_units, _teams),
     Way("argminmax rows", _dense_rows, _rows),
     Way("argminmax columns", _dense_columns, _columns),

@@ -1,0 +1,80 @@
+"""Plans of attention whose keys are split among cubes: who holds what of a row.
+
+Requirements: a team of lanes holds a row, a vector or several a lane, with the same lanes for its
+features and its values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calor_kernel import language as kl
+from calor_kernel.library.attention.mma_tiles import LOG2_E, power_of_two
+from calor_kernel.library.math import exp
+
+# The most units that share the splits of a vector.
+_NEIGHBOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """Cubes of ``teams`` of ``lanes``; a lane has vectors of ``access`` features.
+
+    ``rows``: the queries of a cube. ``unroll``: the keys of a team in a step. ``features`` and
+    ``values``: the vectors of a lane, for keys and values. ``full``: whether these are no more than
+    there are, for each. ``fast``: whether powers need the precision of half types only.
+    ``together``: the rows whose planes are joined at a time. ``split``: whether there are several
+    splits. ``even``: whether all keys of each step exist, and one cube has all rows of a split;
+    ``once``: whether a split is one step then.
+    """
+
+    teams: int
+    lanes: int
+    access: int
+    rows: int
+    unroll: int
+    features: int
+    values: int
+    full: tuple[bool, bool]
+    fast: bool
+    together: int
+    split: bool = False
+    even: bool = False
+    once: bool = False
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return self.teams * self.lanes
+
+    @property
+    def joined(self) -> int:
+        """The values of a row that a unit joins."""
+        return min(self.access, 4)
+
+    @property
+    def joining(self) -> int:
+        """The neighbours that share the splits of a vector."""
+        vectors, lanes = self.rows * self.room // self.joined, 1
+        while lanes < _NEIGHBOURS and 2 * lanes * vectors <= self.units:
+            lanes *= 2
+        return lanes
+
+    @property
+    def room(self) -> int:
+        """The places for the values of a row."""
+        return self.lanes * self.values * self.access
+
+    @kl.helper
+    def weight(self, x: kl.Number) -> kl.Number:
+        """Return e**x."""
+        if not self.fast:
+            return exp(x)
+        made = power_of_two(x * LOG2_E)
+        assert made is not None
+        return made
+
+    @kl.helper
+    def place(self, v: int) -> kl.Number:
+        """Return the first feature of a lane's vector."""
+        return (kl.unit_position() % self.lanes + v * self.lanes) * self.access
