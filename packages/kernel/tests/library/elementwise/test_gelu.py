@@ -1,5 +1,7 @@
 """Is GELU as near to the exact results as it says, in its tails and for every half, on machines?"""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -52,7 +54,7 @@ def test_single_precision(machine):
     x = np.linspace(-12, 12, count).astype(np.float32)
     found, _ = run_op("gelu", [x], machine)
     wrong = units("gelu", x, found, float32)
-    for (start, bound), (end, _) in zip(SINGLE[:-1], SINGLE[1:], strict=True):
+    for (start, bound), (end, _) in pairwise(SINGLE):
         assert wrong[(x >= start) & (x <= end)].max() <= bound
     assert (np.abs(found[x < -6]) < 1e-8).all()
 

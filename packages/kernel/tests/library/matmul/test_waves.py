@@ -35,6 +35,8 @@ def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
         # Within 2 % of 128 by 256.
         ((2048, 768, 3072), "boxes 192x128"),
         ((2048, 768, 768), "boxes 128x128"),
+        # One wave, whose tiles are as many as the cores.
+        ((2048, 768, 2304), "boxes 192x192"),
         ((1024, 1024, 1024), "boxes 64x128"),
         ((256, 4096, 4096), "boxes 64x128"),
         ((512, 8192, 2048), "boxes 64x128"),
