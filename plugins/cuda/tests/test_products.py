@@ -86,7 +86,7 @@ PLANS = [(bfloat16, bfloat16, made, False) for made in (LARGE, HIGH)]
 PLANS += [(float32, float32, LARGE, True)]
 PLANS += [(float32, float32, made, False) for made in (LARGE, SMALL)]
 # Warp groups in turns, which hold the sums of whole tiles.
-PINGPONG, *_ = tma_ways._PINGPONG
+PINGPONG = next(made for made in tma_ways._BOXES if made[4:])
 PLANS += [(bfloat16, bfloat16, PINGPONG, False), (float32, float32, PINGPONG, False)]
 PLANS += [(uint8, bfloat16, LARGE, True), (int8, int32, LARGE, True)]
 

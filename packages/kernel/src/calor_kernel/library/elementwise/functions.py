@@ -83,7 +83,7 @@ def _silu(x: kl.Number) -> kl.Number:
     return x * _sigmoid(x)
 
 
-@row("gelu", weight=25, context=True)
+@row("gelu", weight=21, context=True)
 def _gelu(context: Context, x: kl.Number) -> kl.Number:
     if context.output in HALVES:
         return gelu.by_tail(x, gelu.NORMAL_OF_HALVES)
@@ -92,7 +92,7 @@ def _gelu(context: Context, x: kl.Number) -> kl.Number:
     return x * ((math.erf(x * root(0.5)) + 1.0) * 0.5)
 
 
-@row("gelu_tanh", weight=30, context=True)
+@row("gelu_tanh", weight=25, context=True)
 def _gelu_tanh(context: Context, x: kl.Number) -> kl.Number:
     if context.output in HALVES:
         return gelu.by_tail(x, gelu.BY_TANH_OF_HALVES)

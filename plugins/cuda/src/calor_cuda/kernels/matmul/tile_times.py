@@ -2,7 +2,8 @@
 
 Requirements: the choice counts whole waves, since the core with the most tiles ends last, and what
 follows the sums, since units that write do not multiply. Warp groups that compute tiles in turns
-(ping-pong) hide it behind each other's products, all but the last. Constants are those of an H200.
+(ping-pong) hide it behind each other's products, all but the last. Constants are fitted to times of
+an H100 and an H200.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import lack
 
 # Bytes that a core multiplies in a cycle with as many others, at the rate of the largest tile.
-_BYTES = 4096
+_BYTES = 3700
 # Instructions for each sum that is written, beside those of an epilogue, and the lanes of a core.
 _WRITING, _LANES = 4, 128
 # Cycles from the last product of a tile to the first of the next, beside its instructions.
-_BETWEEN = 1000
+_BETWEEN = 1500
+# An epilogue of one warp group, which waits for its own results, beside that of several; products
+# beside an epilogue, which takes part of the accesses to shared memory.
+_ALONE, _BESIDE = 3.5, 1.15
 # Rows and columns of a tile, the rate of its products, and whether it is ping-pong.
 Tiles = tuple[tuple[int, int, float, bool], ...]
 
@@ -50,11 +54,12 @@ def _cycles(
     count = -(-m // rows) * -(-n // columns) * batches
     waves, sums = -(-count // cores), rows * columns
     products = sums * nbytes / (_BYTES * rate)
-    end = sums * (weight + _WRITING) / _LANES + _BETWEEN
-    if pingpong:
-        # Of two tiles, one is written while the other is multiplied.
-        return products + (waves - 1) * max(products, (products + end) / 2) + end
-    return waves * (products + end)
+    if not pingpong:
+        return waves * (products + sums * (weight + _WRITING) / _LANES + _BETWEEN)
+    end = sums * (_ALONE * weight + _WRITING) / _LANES + _BETWEEN
+    # Of two tiles, one is written while the other is multiplied.
+    longer = _BESIDE * products
+    return products + (waves - 1) * max(longer, (longer + end) / 2) + end
 
 
 @choice(cost=_cycles)
