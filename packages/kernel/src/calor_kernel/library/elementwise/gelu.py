@@ -53,7 +53,7 @@ BY_TANH_OF_HALVES: Final = Tail(
 
 
 def by_tail(x: kl.Number, tail: Tail) -> kl.Number:
-    """Return max(x, 0) − |x| · q(|x|) for float32."""
+    """Return max(x, 0) − |x| · q(|x|) for float32, NaN at −∞."""
     form = format_of(x)
     size = kl.min(abs(x), kl.constant(tail.end, x.dtype))
     logarithm = polynomial(size, tail.logarithm)
@@ -62,4 +62,6 @@ def by_tail(x: kl.Number, tail: Tail) -> kl.Number:
     rest = logarithm - (total - form.magic)
     power = kl.fma(rest, polynomial(rest, tail.power), kl.constant(1.0, x.dtype, x.width))
     scaled = bits_of(power) + (bits_of(total) << form.fraction)
-    return kl.fma(-size, kl.bitcast(scaled, x.dtype), kl.max(x, kl.constant(-0.0, x.dtype)))
+    # max(x, 0), with the sign of a zero, and NaN at −∞ as the product of x and 0.
+    above = x * kl.select(x > 0.0, kl.constant(1.0, x.dtype, x.width), 0.0)
+    return kl.fma(-size, kl.bitcast(scaled, x.dtype), above)
