@@ -32,6 +32,8 @@ LEVELS = {
     "cube": (lambda x, n: cube_position() * n, Level.CUBE),
     "plane": (lambda x, n: plane_position() + n, Level.PLANE),
     "unit": (lambda x, n: unit_position() + n, Level.UNIT),
+    "number of a plane": (lambda x, n: unit_position() // 8 + n, Level.PLANE),
+    "number of half a plane": (lambda x, n: unit_position() // 2, Level.UNIT),
     "lane": (lambda x, n: lane_position(), Level.UNIT),
     "load at an argument": (lambda x, n: x[n], Level.LAUNCH),
     "load at a cube": (lambda x, n: x[cube_position()], Level.CUBE),
@@ -69,6 +71,28 @@ def test_levels(name: str) -> None:
         assert found(4, 4) == (Level.CUBE if level == Level.PLANE else Level.UNIT)
     if "scan" not in name and "ballot" not in name:
         assert found(1, 1) >= Level.CUBE
+
+
+@pytest.mark.parametrize(
+    ("cube", "divisor", "level"),
+    [
+        ((64, 1, 1), 16, Level.WARPGROUP),
+        ((64, 1, 1), 48, Level.WARPGROUP),
+        ((64, 1, 1), 12, Level.PLANE),
+        ((32, 2, 1), 16, Level.UNIT),
+    ],
+    ids=str,
+)
+def test_numbers_of_groups(cube: tuple[int, int, int], divisor: int, level: Level) -> None:
+    """Units of one axis are numbered plane by plane, and four planes of four are a group."""
+
+    @kernel
+    def k(x, n):
+        x[n] = cast(unit_position(0) // divisor, int64)
+
+    built = k.build([Buffer(int64), Scalar(int64)], cube=cube, plane=4)
+    *_, store = built.body.walk()
+    assert Uniformity(built).level(store.operands[1]) == level
 
 
 def carried(x, n):

@@ -5,7 +5,7 @@ operation must be uniform over its scope. The answer is "differs" in doubt.
 
 Memory shared by units is read without a race, so a load at one index gives all units the same
 value. A load with an order observes other units and differs. A unit's private memory, atomics and
-scans differ. Planes are full.
+scans differ. Planes are full, and units of a cube with one axis are numbered plane by plane.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class Uniformity:
         self.kernel = kernel
         self.within: dict[Block, Level] = {}
         self._levels: dict[Value, Level] = {}
+        # Numbers of units in their cube.
+        self._numbers: set[Value] = set()
         self._alone = kernel.units == 1
         self._one_plane = kernel.units <= kernel.plane
         for parameter in kernel.parameters:
@@ -130,8 +132,12 @@ class Uniformity:
     def _simple(self, operation: Operation) -> Level:
         name = operation.name
         if name in _POSITIONS:
+            if name == "unit_position" and tuple(self.kernel.cube[1:]) == (1, 1):
+                self._numbers.update(operation.results)
             return _POSITIONS[name]
         among = self.meet(operation.operands)
+        if name in ("quotient", "shr") and operation.operands[0] in self._numbers:
+            return max(self._quotient(operation), among)
         if name == "load":
             memory = operation.memory
             private = memory is not None and memory.space == "private"
@@ -143,6 +149,16 @@ class Uniformity:
             to_all = operation.attributes.get("kind") == "index" and lane >= Level.PLANE
             return max(Level.PLANE, value) if to_all else value if value >= Level.PLANE else among
         return among if OPS[name].pure else Level.UNIT
+
+    def _quotient(self, operation: Operation) -> Level:
+        """Return the level of a unit's number, divided by a number known when it is built."""
+        by = operation.operands[1].known
+        if not isinstance(by, int):
+            return Level.UNIT
+        units = 1 << by if operation.name == "shr" else by
+        if units % (WARPGROUP * self.kernel.plane) == 0:
+            return Level.WARPGROUP
+        return Level.PLANE if units % self.kernel.plane == 0 else Level.UNIT
 
 
 def conditions(uniformity: Uniformity, block: Block) -> Iterator[tuple[Operation, Level]]:

@@ -237,7 +237,9 @@ def test_no_terms():
 
 # Products by TMA: the tile and split, a chain with few or many instructions, and a type.
 @pytest.mark.parametrize("chain", ["bias gelu", "scale, residual, two results"])
-@pytest.mark.parametrize("plan", [(64, 64, 2, 2), (128, 192, 2, 2), (192, 128, 2, 2)], ids=str)
+@pytest.mark.parametrize(
+    "plan", [(64, 64, 2, 2), (128, 192, 2, 2), (192, 128, 2, 2), (64, 128, 3, 2, True)], ids=str
+)
 @pytest.mark.parametrize(
     ("dtype", "precision", "turned"),
     [(bfloat16, "highest", False), (float32, "high", False), (float32, "high", True)],

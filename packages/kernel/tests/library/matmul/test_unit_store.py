@@ -22,7 +22,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("plan", [(64, 64, 2, 2), (128, 128, 2, 2)], ids=str)
+@pytest.mark.parametrize("plan", [(64, 64, 2, 2), (128, 128, 2, 2), (64, 64, 3, 2, True)], ids=str)
 @pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.parametrize(
     "types",

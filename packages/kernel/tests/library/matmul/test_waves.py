@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
+from calor_cuda.kernels.matmul import ways as tma_ways
+from calor_cuda.kernels.matmul.tile_times import first_plan
 from calor_kernel.contract.sizes import Trace
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.ranking import first_tile
 
-from .test_units import INFO, SEVERAL, offered
+from .test_units import INFO, NORMAL, SEVERAL, offered
 
 H200 = replace(SEVERAL, cores=132, max_units=1024, max_cube=(1024, 1024, 64))
 
@@ -34,7 +36,11 @@ def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
         ((1536, 1536, 1536), "boxes 192x128"),
         # Within 2 % of 128 by 256.
         ((2048, 768, 3072), "boxes 192x128"),
-        ((2048, 768, 768), "boxes 128x128"),
+        # On an H100; tiles of 64 by 192 are nearly as many as the cores.
+        ((2048, 768, 768), "boxes 64x192 ping-pong"),
+        ((2048, 3072, 768), "boxes 64x192 ping-pong"),
+        # One wave, whose tiles are as many as the cores.
+        ((2048, 768, 2304), "boxes 192x192"),
         ((1024, 1024, 1024), "boxes 64x128"),
         ((256, 4096, 4096), "boxes 64x128"),
         ((512, 8192, 2048), "boxes 64x128"),
@@ -56,6 +62,27 @@ def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
 )
 def test_halves(sizes, label, wanted):
     assert first(*sizes, bfloat16, wanted=wanted) == label
+
+
+@pytest.mark.parametrize(
+    ("sizes", "weight", "chosen"),
+    [
+        # Epilogues of one warp group wait for their own results, so ping-pong does not hide all.
+        ((2048, 768, 3072), 22, (192, 128, False)),
+        ((8192, 768, 3072), 22, (128, 256, False)),
+        ((8192, 768, 3072), 26, (128, 256, False)),
+        ((256, 768, 3072), 22, (64, 128, False)),
+        ((2048, 768, 2304), 1, (192, 192, False)),
+    ],
+    ids=str,
+)
+def test_epilogues_count(sizes, weight, chosen):
+    """Of products with a bias and GELU, as timed on an H100, and of those with none."""
+    m, k, n = sizes
+    product = Product((1, 1), m, n, k, NORMAL, NORMAL, bfloat16)
+    rates = {tma_ways._boxes(product, made): rate for made, rate in tma_ways._BOXES.items()}
+    plan = first_plan(rates, product, weight, H200)
+    assert (plan.rows, plan.columns, plan.pingpong) == chosen
 
 
 @pytest.mark.parametrize(

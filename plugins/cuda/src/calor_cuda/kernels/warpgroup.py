@@ -71,10 +71,12 @@ class Ring:
         stage: kl.Number,
         parity: kl.Number,
         left_factors: LeftFactors,
+        issued: Callable[[], None] | None = None,
     ) -> tuple[kl.Number, kl.Number]:
         """Add the products of ``length`` and return the stage that follows.
 
-        ``step``: the share of a stage in ``length``, 1 or the terms of a stage.
+        ``step``: the share of a stage in ``length``, 1 or the terms of a stage. ``issued`` is
+        called when all products are on their way, or done.
         """
         before = stage
         for at in range(0, length, step):
@@ -93,6 +95,8 @@ class Ring:
                 release(self.empty, before, at > 0)
             before = stage
             stage, parity = following(stage, parity, self.stages)
+        if issued is not None:
+            issued()
         kl.wait_mma(sums)
         release(self.empty, before, not self.registers)
         return stage, parity
@@ -104,6 +108,16 @@ def following(stage: kl.Number, parity: kl.Number, stages: int) -> tuple[kl.Numb
     later = stage + 1
     last = later == stages
     return kl.select(last, 0, later), kl.select(last, parity ^ 1, parity)
+
+
+@kl.helper
+def passed(
+    stage: kl.Number, parity: kl.Number, count: kl.Number, stages: int
+) -> tuple[kl.Number, kl.Number]:
+    """Return the stage of a ring ``count`` stages later, and the parity of its phase."""
+    later = stage + count
+    rounds = kl.quotient(later, stages)
+    return later - rounds * stages, (parity + rounds) % 2
 
 
 @kl.helper

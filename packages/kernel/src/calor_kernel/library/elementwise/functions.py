@@ -13,12 +13,14 @@ from math import e, log2, pi
 from math import sqrt as root
 from typing import Any, Final
 
+from calor.dtypes import float32
 from calor.reference.error_functions import END, ERFCX, ERFCX_FLOAT32, FAR
 from calor_kernel import language
 from calor_kernel import language as kl
 from calor_kernel.library import math
-from calor_kernel.library.elementwise.operations import row
-from calor_kernel.library.elementwise.values import Complex
+from calor_kernel.library.elementwise import gelu
+from calor_kernel.library.elementwise.operations import Context, row
+from calor_kernel.library.elementwise.values import HALVES, Complex
 from calor_kernel.library.math import complex_functions
 from calor_kernel.library.math.base import (
     INFINITY,
@@ -81,13 +83,19 @@ def _silu(x: kl.Number) -> kl.Number:
     return x * _sigmoid(x)
 
 
-@row("gelu", weight=45)
-def _gelu(x: kl.Number) -> kl.Number:
+@row("gelu", weight=21, context=True)
+def _gelu(context: Context, x: kl.Number) -> kl.Number:
+    if context.output in HALVES:
+        return gelu.by_tail(x, gelu.NORMAL_OF_HALVES)
+    if x.dtype is float32:
+        return gelu.by_tail(x, gelu.NORMAL)
     return x * ((math.erf(x * root(0.5)) + 1.0) * 0.5)
 
 
-@row("gelu_tanh", weight=40)
-def _gelu_tanh(x: kl.Number) -> kl.Number:
+@row("gelu_tanh", weight=25, context=True)
+def _gelu_tanh(context: Context, x: kl.Number) -> kl.Number:
+    if context.output in HALVES:
+        return gelu.by_tail(x, gelu.BY_TANH_OF_HALVES)
     turn = math.tanh((x * x * 0.044715 + 1.0) * x * root(2 / pi))
     return x * ((turn + 1.0) * 0.5)
 

@@ -69,7 +69,7 @@ class End:
         """Return row and column of the unit's piece in the result."""
         _, row, column = self.there
         line, within = self.line(turn), self.unit % _PIECES * self.wide
-        top, start, size = self.group * 64, part * self.plan.part, self.plan.part
+        top, start, size = self.plan.top(self.group), part * self.plan.part, self.plan.part
         if not self.plan.transposed:
             return row + top + line, column + start + within
         # Boxes of columns of the product, each a line along its rows.

@@ -40,7 +40,7 @@ def write_part(
     """Write a part of a warp group's columns, while ``pending`` copies may be in flight."""
     unit, part_size = kl.unit_index() % 128, 64 * plan.part
     batch, row, column = there
-    top, start = group * 64, part * plan.part
+    top, start = plan.top(group), part * plan.part
     place = parts.at((group * PARTS + part % PARTS) * part_size)
     kl.wait_puts(pending, read=True)
     kl.barrier("warpgroup")

@@ -32,7 +32,7 @@ def write_rows(
     ``there``: the product, row and column of the tile.
     """
     (m, n), (batch, row, column) = sizes, there
-    top = row + group * _ROWS
+    top = row + plan.top(group)
     wide = [number.to(int64) for number in (batch, m, n, top)]  # type: ignore[union-attr]
     first = (wide[0] * wide[1] + wide[3]) * wide[2] + column.to(int64)  # type: ignore[union-attr]
     unit = kl.unit_index() % _GROUP

@@ -22,7 +22,7 @@ from calor_cuda.kernels.matmul.summed_parts import Summed, SummedParts, add_slic
 from calor_cuda.kernels.matmul.tma_store import write_tile
 from calor_cuda.kernels.matmul.unit_store import write_rows
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
-from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
+from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring, passed, release
 from calor_kernel import language as kl
 from calor_kernel.language.declared import Quantity
 from calor_kernel.language.tensor_maps import TensorMap
@@ -30,6 +30,7 @@ from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.task import Sizes
 
 N = TypeVar("N")
+D = TypeVar("D")
 Pair = tuple[kl.Index, kl.Index]
 LeftFactor = kl.Fragment | kl.SharedMatrix
 
@@ -48,6 +49,20 @@ class Products(Generic[N]):
     inner_stride: WideOf[N]
 
 
+@dataclass(frozen=True, slots=True)
+class Places(Generic[D]):
+    """Divisors that find a tile's place: before the first copies, quotients take long.
+
+    ``product``: the tiles of a product. ``band``: those of a band of rows of tiles, of which
+    ``last`` are in the last band. ``inner``: the products along the inner batch axis.
+    """
+
+    product: kl.DivisorOf[D]
+    band: kl.DivisorOf[D]
+    last: kl.DivisorOf[D]
+    inner: kl.DivisorOf[D]
+
+
 @kl.kernel
 def matmul_tma(
     a: kl.In,
@@ -59,7 +74,7 @@ def matmul_tma(
     c_stride: Wide,
     c_pitch: kl.Size | None,
     batches: kl.Size,
-    inner: kl.Size,
+    places: Places[kl.FastDivmod],
     of_a: Products[kl.Number],
     of_b: Products[kl.Number],
     sums: kl.InOut | None,
@@ -73,8 +88,8 @@ def matmul_tma(
 ) -> None:
     """Compute tiles of c. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
-    ``c_pitch``: the elements from row to row of c, if it is not dense. ``batches``: the products,
-    ``inner`` of them along the inner batch axis. ``sums``, ``flags``, ``split``: the memory of
+    ``c_pitch``: the elements from row to row of c, if it is not dense. ``batches``: the products.
+    ``sums``, ``flags``, ``split``: the memory of
     split-K, and the parts of each tile. ``summed``: parts of the sum over all products, which
     the last cubes add.
     """
@@ -101,18 +116,21 @@ def matmul_tma(
     right = kl.shared(plan.stages * b_size, plan.dtype, align=1024)
     parts = kl.shared(PARTS * plan.groups * part_size, plan.result, align=1024)
     full = kl.Mbarriers(plan.stages, 1, meet=False)
-    empty = kl.Mbarriers(plan.stages, 4 * plan.groups)
+    # Of two warp groups in turns: the other one has taken all stages of its tile. A stage's parity
+    # does not tell apart phases two rounds from each other.
+    own_turn = kl.Mbarriers(2, 4, meet=False) if plan.pingpong else None
+    empty = kl.Mbarriers(plan.stages, 4 * plan.sharing)
     ring = Ring(
         left, right, (a_size, b_size), right_at, full, empty, plan.stages, plan.depth,
         plan.transposed,
     )  # fmt: skip
-    down, across = -(-m // plan.rows), -(-n // plan.columns)
-    whole = down * across
+    down = -(-m // plan.rows)
     first = kl.cube_position(0)
-    tiles, step = whole * batches, kl.cube_count(0)
+    tiles, step = places.product.divisor * batches, kl.cube_count(0)
     # At least one step, so that sums always come from products. If the compiler sees another way to
     # them, it reads them early and serialises the products.
     deep = kl.max(k, 1)
+    kl.await_launches()
     with kl.role(0, registers=ASKING[plan.groups]):
         if kl.unit_index() == 0:
             nbytes = (a_size + b_size) * plan.dtype.itemsize
@@ -134,36 +152,48 @@ def matmul_tma(
             stage, parity = first * 0, first * 0 + 1
             for turn in schedule.turns():
                 piece = schedule.piece(turn)
-                row, column, batch = place_of_tile(piece.tile, whole, down, across, plan)
-                outer, within = batch // inner, batch % inner
+                row, column, batch = place_of_tile(piece.tile, down, places, plan)
+                outer, within = places.inner.divmod(batch)
                 a_from = (kl.min(outer, of_a.outer - 1), kl.min(within, of_a.inner - 1))
                 b_from = (kl.min(outer, of_b.outer - 1), kl.min(within, of_b.inner - 1))
                 for ahead in kl.range(0, piece.length, plan.depth):
                     begin = piece.start + ahead
                     if isinstance(schedule, SummedParts):
                         batch, begin = schedule.term(piece.start + kl.quotient(ahead, plan.depth))
-                        a_from = b_from = (batch // inner, batch % inner)
+                        a_from = b_from = places.inner.divmod(batch)
                     stage, parity = ring.load(
                         stage, parity, nbytes, copy, a_from, row, b_from, column, begin
                     )
-    with kl.role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
+    with kl.role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.pingpong):
         shape = plan.shape
         unit = kl.unit_index() % 128
         group = kl.unit_index() // 128 - 1
-        top = group * 64
+        top = plan.top(group)
         schedule = schedule_of(first, step, tiles, deep, sums, flags, split, summed, plan)
         stage, parity = first * 0, first * 0
+        steps = kl.quotient(deep + (plan.depth - 1), plan.depth)
+        waited = 1 - group
+        if plan.pingpong:
+            schedule = WholeTiles(first + group * step, 2 * step, tiles, deep)
+            stage, parity = passed(stage, parity, group * steps, plan.stages)
 
         def left_of(stage: kl.Number) -> Callable[[int], LeftFactor]:
             lefts = left_factors(left, stage * a_size, left_at, top, plan)
             return lambda p: lefts[p // shape.k]
 
+        def hand_on() -> None:
+            if own_turn is not None:
+                release(own_turn, 1 - group, True)
+
         for turn in schedule.turns():
             piece = schedule.piece(turn)
-            row, column, batch = place_of_tile(piece.tile, whole, down, across, plan)
+            row, column, batch = place_of_tile(piece.tile, down, places, plan)
             made = kl.fragment(shape, "c")
+            if own_turn is not None:
+                own_turn.wait(group, waited)
+                waited = waited ^ 1
             stage, parity = ring.multiply(
-                made, shape, piece.length, plan.depth, stage, parity, left_of
+                made, shape, piece.length, plan.depth, stage, parity, left_of, hand_on
             )
             if isinstance(schedule, SummedParts | TileParts) and not piece.ends:
                 hand_over(schedule, made, group, unit, plan)
@@ -178,11 +208,13 @@ def matmul_tma(
                     write_rows(c, (m, n), parts, made, (batch, row, column), group, plan, ends)
                 else:
                     write_tile(c_map, parts, made, (batch, row, column), group, plan)
+            if plan.pingpong:
+                stage, parity = passed(stage, parity, steps, plan.stages)
         if isinstance(schedule, SummedParts):
             number = first - schedule.parts
             if number >= 0:
                 tile = kl.quotient(number, schedule.of.slices)
-                row, column, _ = place_of_tile(tile, whole, down, across, plan)
+                row, column, _ = place_of_tile(tile, down, places, plan)
                 add_slice(schedule, c, (m, n), (number, row, column), group, unit)
         if c_map is not None:
             kl.wait_puts()
@@ -262,12 +294,13 @@ def fetch(
 
 @kl.helper
 def place_of_tile(
-    tile: kl.Index, whole: kl.Index, down: kl.Index, across: kl.Index, plan: TmaPlan
+    tile: kl.Index, down: kl.Index, places: Places[kl.FastDivmod], plan: TmaPlan
 ) -> tuple[kl.Index, kl.Index, kl.Index]:
     """Return a tile's row, column and product: bands of rows, from top to bottom."""
-    batch, number = tile // whole, tile % whole
-    of_band = across * plan.band
-    first = number // of_band * plan.band
-    rows = kl.min(down - first, plan.band)
-    place = number % of_band
-    return (first + place % rows) * plan.rows, place // rows * plan.columns, batch
+    batch, number = places.product.divmod(tile)
+    band, place = places.band.divmod(number)
+    first = band * plan.band
+    column, row = kl.divide(place, plan.band)
+    if first + plan.band > down:
+        column, row = places.last.divmod(place)
+    return (first + row) * plan.rows, column * plan.columns, batch

@@ -14,7 +14,7 @@ from calor.dtypes import int32, uint32
 from calor_cuda.kernels.matmul.split_k_launch import Parts
 from calor_cuda.kernels.matmul.split_k_two_pass import sums_of
 from calor_cuda.kernels.matmul.summed_parts import Summed
-from calor_cuda.kernels.matmul.warpgroup_tma import Products, matmul_tma
+from calor_cuda.kernels.matmul.warpgroup_tma import Places, Products, matmul_tma
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import FOUR, TmaPlan
 from calor_kernel.contract.choices import least
 from calor_kernel.contract.info import DeviceInfo
@@ -121,6 +121,8 @@ def tma_launch(
     tiles = -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
     cubes = parts.cubes if parts else least(tiles, max(info.cores, 1))
     label = f"matmul boxes {plan.rows}x{plan.columns}{' tf32' if product.tf32 else ''}"
+    if plan.pingpong:
+        label = f"{label} ping-pong"
     sums = flags = split = None
     if parts is not None:
         label = f"{label} in shares of {cubes}"
@@ -149,11 +151,18 @@ def tma_launch(
         b_stride=Multiple(b.free if plan.b_along else b.depth, count),
         c_stride=Multiple(product.m * (product.pitch or product.n), wide),
         c_pitch=Multiple(product.pitch, wide) if product.pitch else None, batches=batches,
-        inner=product.batch[1], of_a=_products(a, product, count),
+        places=_places(product, plan), of_a=_products(a, product, count),
         of_b=_products(b, product, count), sums=sums, flags=flags, split=split, summed=summed,
         plan=plan,
         **task.following(wide),
     )  # fmt: skip
+
+
+def _places(product: Product, plan: TmaPlan) -> Places[Given]:
+    """Return the divisors that find the place of a tile."""
+    down, across = -(-product.m // plan.rows), -(-product.n // plan.columns)
+    last = (down - 1) % plan.band + 1
+    return Places(down * across, across * plan.band, last, product.batch[1])
 
 
 def _from(place: object, operand: Operand) -> Input | Scratch:

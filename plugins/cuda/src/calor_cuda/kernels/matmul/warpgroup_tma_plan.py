@@ -22,8 +22,10 @@ class TmaPlan:
 
     A step is a line of the K axis, and ``stages`` of them are in shared memory. ``a_along``,
     ``b_along``: whether the operand is dense along that axis. ``band``: the rows of tiles that are
-    computed at the same time. ``result``: the dtype of c. ``formats``: the float8 formats of bytes.
-    ``by_units``: whether units write c, since its rows do not begin at multiples of 16 bytes.
+    computed at the same time. ``pingpong``: whether two warp groups compute tiles of 64 rows in
+    turns, so that the sums of one are written while the other multiplies. ``result``: the dtype of
+    c. ``formats``: the float8 formats of bytes. ``by_units``: whether units write c, since its rows
+    do not begin at multiples of 16 bytes.
     """
 
     dtype: DType
@@ -34,6 +36,7 @@ class TmaPlan:
     a_along: bool
     b_along: bool
     band: int
+    pingpong: bool = False
     formats: tuple[DType, DType] | None = None
     by_units: bool = False
 
@@ -46,7 +49,8 @@ class TmaPlan:
     def title(self) -> str:
         """The plan's name among the candidates."""
         size = f"{self.rows}x{self.columns}x{self.depth}"
-        return f"{self.kind} {size} by {self.units} in {self.band}"
+        how = " ping-pong" if self.pingpong else ""
+        return f"{self.kind} {size} by {self.units} in {self.band}{how}"
 
     @property
     def depth(self) -> int:
@@ -61,6 +65,11 @@ class TmaPlan:
     @property
     def groups(self) -> int:
         """The consumer warp groups."""
+        return 2 if self.pingpong else self.rows // 64
+
+    @property
+    def sharing(self) -> int:
+        """The consumer warp groups that multiply a tile together."""
         return self.rows // 64
 
     @property
@@ -87,7 +96,12 @@ class TmaPlan:
     @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
-        return LINE * (self.stages * (self.rows + self.columns) + PARTS * self.rows) + 1024
+        written = PARTS * 64 * self.groups
+        return LINE * (self.stages * (self.rows + self.columns) + written) + 1024
+
+    def top(self, group: kl.Index) -> kl.Index:
+        """Return the first of a warp group's rows in a tile."""
+        return 0 if self.pingpong else group * 64
 
     def swizzle(self, dtype: DType) -> kl.Swizzle:
         """Return the swizzle of a line's pieces of 16 bytes."""

@@ -14,6 +14,7 @@ from calor.dtypes import DType, float32
 from calor_cuda.kernels.matmul.operand_transpose import turned
 from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
 from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of, sums_of
+from calor_cuda.kernels.matmul.tile_times import first_plan
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import lines_of_result, tma_launch, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel.contract.choices import exceeds
@@ -22,15 +23,15 @@ from calor_kernel.contract.ways import Row, Way
 from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.matmul.operand_padding import padded, ready
 from calor_kernel.library.matmul.problem import Product
-from calor_kernel.library.matmul.ranking import by_plan, by_waves, chosen, cubes_of, lack, too_small
+from calor_kernel.library.matmul.ranking import by_plan, chosen, cubes_of, lack, too_small
 from calor_kernel.library.matmul.task import Task
 
 _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
 # With fewer rows or columns a product is faster than a transpose of its operands.
 _WORTH = 512
-# Rows and columns of a tile, stages, and the rows of tiles that are computed at the same time.
-# Stages fill the shared memory: loads in flight bound the speed of small tiles. The value is the
-# rate, measured in bfloat16 on an H200.
+# Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and
+# whether it is ping-pong. Stages fill the shared memory: loads in flight bound the speed of small
+# tiles. The value is the rate, measured in bfloat16 on an H200, of the last four on an H100.
 _BOXES: Final[Mapping[tuple[int, ...], float]] = {
     (128, 256, 4, 16): 1.0,
     (192, 128, 4, 16): 0.966,
@@ -38,6 +39,10 @@ _BOXES: Final[Mapping[tuple[int, ...], float]] = {
     (128, 128, 6, 16): 0.941,
     (64, 128, 8, 16): 0.763,
     (64, 64, 8, 16): 0.523,
+    (192, 192, 3, 16): 0.95,
+    (64, 256, 4, 16, True): 0.9,
+    (64, 192, 5, 16, True): 0.85,
+    (64, 128, 7, 16, True): 0.763,
 }
 # Tiles for split-K in one launch.
 _SHARED = ((128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16))
@@ -132,9 +137,9 @@ def _along(product: Product) -> bool:
 
 
 def _boxes(product: Product, made: tuple[int, ...]) -> TmaPlan:
-    rows, columns, stages, band = made
+    rows, columns, stages, band, *pingpong = made
     types, along = (product.a.dtype, product.dtype), product.along
-    plan = TmaPlan(*types, rows, columns, stages, *along, band, product.formats)
+    plan = TmaPlan(*types, rows, columns, stages, *along, band, bool(pingpong), product.formats)
     return replace(plan, by_units=not lines_of_result(product, plan.transposed))
 
 
@@ -157,10 +162,12 @@ def _tma(task: Task, request: Request) -> Works:
         launch = tma_launch(made, plan, parts=parts)
         yield made.work(launch, name=name, group=0 if plan == usual else 1)
     rates = {_boxes(product, tile): rate for tile, rate in _BOXES.items()}
+    weight = 0 if task.tail is None else task.tail.expression.weight
     if task.tail is not None and task.tail.matrices * product.dtype.itemsize > _CROWDED:
         # The registers of three warp groups do not hold the addresses of several operands.
         rates = {plan: rate for plan, rate in rates.items() if plan.groups < 3}
-    yield from chosen(by_waves(rates, product, info), rates, (), info, by_plan(task, tma_launch))
+    first = first_plan(rates, product, weight, info)
+    yield from chosen(first, rates, (), info, by_plan(task, tma_launch))
 
 
 def _sparse(product: Product, plan: TmaPlan) -> bool:
