@@ -25,7 +25,7 @@ from imitated_cuda import H200
 _PROCESSOR = ("avx512vnni", "avx512bf16", "avx512vbmi")
 _TILES = ("amx-tile", "amx-bf16", "amx-int8")
 # Devices for which cases have the sizes of processors.
-PROCESSORS = ("cpu", "xeon")
+PROCESSORS = ("avx2", "cpu", "xeon")
 _MI300X = {
     "name": "MI300X, described",
     "gcnArchName": "gfx942",
@@ -290,12 +290,17 @@ def xeon() -> DescribedDevice:
     return _processor("a processor with AMX, described", (*_PROCESSOR, *_TILES))
 
 
-def _processor(description: str, flags: Sequence[str]) -> DescribedDevice:
+def avx2() -> DescribedDevice:
+    """Return a processor of x86-64 with AVX2 alone: half the registers, half as wide."""
+    return _processor("a processor with AVX2, described", (), "x86-64-v3")
+
+
+def _processor(description: str, flags: Sequence[str], level: str = "x86-64-v4") -> DescribedDevice:
     from calor_cpu.host import describe
     from calor_cpu.target import target_of
     from calor_cpu.toolchain import LlvmToolchain
 
-    known = target_of("x86_64-unknown-linux-gnu:x86-64-v4")
+    known = target_of(f"x86_64-unknown-linux-gnu:{level}")
     target = replace(known, flags=known.flags | frozenset(flags))
     info = replace(
         describe(target),
@@ -310,6 +315,7 @@ def _processor(description: str, flags: Sequence[str]) -> DescribedDevice:
 
 DEVICES: dict[str, Callable[[], DescribedDevice]] = {
     "a100": a100,
+    "avx2": avx2,
     "cpu": cpu,
     "cuda": cuda,
     "hip": hip,

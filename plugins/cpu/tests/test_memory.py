@@ -56,6 +56,15 @@ def test_lanes_without_a_mask_are_not_touched(dtype: DType, width: int, target: 
     np.testing.assert_array_equal(y[13:], np.ones(3, dtype.numpy))
 
 
+def test_whole_vectors_are_stored_whole_where_masks_are_slow() -> None:
+    """Targets with masks in registers of their own have one store; others have two and a branch."""
+    built = masked_copy.build([Buffer(float32, writable=False), Buffer(float32), N], width=8)
+    for target, whole in (("x86-64-v3", 1), ("x86-64-v4", 0), ("x86-64", 1)):
+        text = LlvmToolchain(f"x86_64-unknown-linux-gnu:{target}").source(built)
+        assert len(re.findall(r"store <8 x float>", text)) == whole
+        assert len(re.findall(r"call void @llvm\.masked\.store", text)) == 1
+
+
 @kernel
 def other_lanes(x, y, n):
     at = cube_position(0) * 4

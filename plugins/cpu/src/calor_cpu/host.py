@@ -51,6 +51,8 @@ def _features(target: Target) -> frozenset[str]:
         found.add("gather")
     if target.has("avx512f"):
         found.add("compress")
+    if target.masked_access:
+        found.add("masked_access")
     if target.has("avx512vnni") or target.has("avxvnni"):
         found.add("dot_8")
     if target.has("avx512bf16"):

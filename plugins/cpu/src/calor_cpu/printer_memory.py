@@ -159,16 +159,33 @@ def _store(w: Writer, operation: Operation) -> None:
         w.line(f"store {of} {name}, ptr {place}, align {align}{_notes(w, operation)}")
         w.jump(after)
         w.block(after)
+    elif masked and w.target.masked_access:
+        _store_lanes(w, type, name, place, align, masked[0])
     elif masked:
-        w.call(
-            "void",
-            f"llvm.masked.store.{suffix(stored(type.dtype), type.width)}.p0",
-            (of, name),
-            (f"ptr align {align}", place),
-            w.pair(masked[0]),
-        )
+        # Stores of selected lanes are slow, and most vectors are whole.
+        width, every = type.width, f"llvm.vector.reduce.and.v{type.width}i1"
+        whole, some, after = w.fresh("whole"), w.fresh("some"), w.fresh("after")
+        w.choose(w.call("i1", every, (vector("i1", width), w.use(masked[0]))), whole, some)
+        w.block(whole)
+        w.line(f"store {of} {name}, ptr {place}, align {align}{_notes(w, operation)}")
+        w.jump(after)
+        w.block(some)
+        _store_lanes(w, type, name, place, align, masked[0])
+        w.jump(after)
+        w.block(after)
     else:
         w.line(f"store {of} {name}, ptr {place}, align {align}{_notes(w, operation)}")
+
+
+def _store_lanes(w: Writer, type: Type, name: str, place: str, align: int, mask: Value) -> None:
+    """Write the lanes of a vector that a mask selects."""
+    w.call(
+        "void",
+        f"llvm.masked.store.{suffix(stored(type.dtype), type.width)}.p0",
+        (vector(stored(type.dtype), type.width), name),
+        (f"ptr align {align}", place),
+        w.pair(mask),
+    )
 
 
 @prints("select_memory")

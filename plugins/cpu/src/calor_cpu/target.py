@@ -61,7 +61,7 @@ class Target:
     @property
     def vector_bytes(self) -> int:
         """The width of a vector register in bytes."""
-        if self.has("avx512bw") and self.has("avx512vl"):
+        if self.masked_access:
             return 64
         return 32 if self.has("avx2") else 16
 
@@ -69,6 +69,11 @@ class Target:
     def vector_registers(self) -> int:
         """The number of vector registers."""
         return 32 if self.vector_bytes == 64 or self.architecture == "aarch64" else 16
+
+    @property
+    def masked_access(self) -> bool:
+        """Whether selected lanes of a vector are loaded and stored as fast as all."""
+        return self.has("avx512bw") and self.has("avx512vl")
 
     @property
     def converts_half(self) -> bool:

@@ -16,6 +16,7 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "fma": "a fused multiply-add in one instruction",
         "gather": "loads by a vector of indices in one instruction",
         "compress": "compaction of a vector's selected lanes in one instruction",
+        "masked_access": "loads and stores of a vector's selected lanes as fast as of all",
         "dot_8": "products of 8-bit integers summed in 32 bits, four a lane",
         "dot_bfloat16": "products of bfloat16 summed in float32, two a lane",
         "tile_8": "products of tiles of 8-bit integers in memory, summed in 32 bits",

@@ -245,7 +245,7 @@ WIDE = ((2, 20, 9, 40), (26, 20, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 DEPTHWISE = ((2, 5, 11, 37), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5)
 
 
-PANELS = {"weight panels": "the device has no dot products of its dtype"}
+PANELS = {"weight panels": "the device reads selected lanes as fast as packed ones"}
 PLANES = {"small width": "its images are no planes, or their rows are longer than a vector"}
 
 
@@ -271,6 +271,27 @@ def test_ways_of_weight_gradients(row, way, dropped):
     works = LOWERINGS["conv_weight_gradient"](replace(request, candidates=True))
     assert [work.variant for work in works] == [way]
     assert {one.variant: one.reason for one in works.dropped} == dropped
+
+
+# Blocks of rows and rows left over, whole vectors and ends of rows, strides, dilation, big windows.
+DEPTHS = [
+    ((2, 3, 9, 40), (3, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 3),
+    ((1, 2, 11, 23), (4, 1, 3, 3), (2, 2), ((1, 1), (0, 1)), (1, 1), 2),
+    ((1, 2, 6, 19), (2, 1, 2, 3), (1, 2), ((0, 1), (2, 2)), (2, 2), 2),
+    ((1, 2, 7, 17), (2, 1, 5, 5), (1, 1), ((2, 2), (2, 2)), (1, 1), 2),
+    ((1, 2, 5, 5), (2, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 2),
+    ((1, 2, 9, 50), (2, 1, 3, 3), (3, 3), ((1, 1), (1, 1)), (1, 1), 2),
+]
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", DEPTHS, ids=str)
+def test_depthwise(op, row, registers):
+    info = replace(ONE_UNIT, vector_bytes=2 * registers, native={"vector_registers": registers})
+    if registers == 16:
+        info = replace(info, features=info.features - {"masked_access"})
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, "float32")
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,10 @@ DOTS = replace(
     ONE_UNIT, dtypes=MANY_UNITS.dtypes, features=ONE_UNIT.features | {"dot_bfloat16"},
     vector_bytes=32,
 )  # fmt: skip
+PACKED = replace(
+    ONE_UNIT, features=ONE_UNIT.features - {"masked_access"}, vector_bytes=32,
+    native={"vector_registers": 16},
+)  # fmt: skip
 TILES = replace(DOTS, features=DOTS.features | {"tile_bfloat16"}, vector_bytes=64)
 ROWS = {
     "one unit": (ONE_UNIT, float32, "highest"),
@@ -106,6 +110,19 @@ def test_windows(info, label, chain):
     near(same_bits(graph, arrays, info, ""), function, arrays, bfloat16, "highest")
     _, launches = run(graph, arrays, info, (ProductFuser(),))
     assert launches[-1].label.startswith(f"conv {label}")
+
+
+@pytest.mark.parametrize("way", ["_WINDOWS", "_COLUMNS"])
+@pytest.mark.parametrize("chain", ["scale, shift, residual", "groups", "deep, odd"])
+def test_windows_of_float32(way, chain, monkeypatch):
+    """Panels of pixels, and squares of channels that are transposed; short and long epilogues."""
+    for table in ("_FORWARD", "_FORWARD_FEW"):
+        monkeypatch.setattr(lowering, table, (getattr(lowering, way), lowering._DIRECT))
+    function, shapes = CHAINS[chain]
+    graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
+    near(same_bits(graph, arrays, PACKED, ""), function, arrays, float32, "highest")
+    _, launches = run(graph, arrays, PACKED, (ProductFuser(),))
+    assert launches[-1].label.startswith("conv window")
 
 
 def test_channel_vectors(monkeypatch):

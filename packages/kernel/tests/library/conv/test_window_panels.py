@@ -1,4 +1,4 @@
-"""Are convolutions by dot products of packed windows what the reference says?"""
+"""Are convolutions by products of packed windows what the reference says?"""
 
 from dataclasses import replace
 
@@ -8,16 +8,27 @@ from calor.dtypes import bfloat16, float32
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import LOWERINGS, Request, View
-from calor_kernel.library.conv import weight_gradient_launch, window_panels_launch
+from calor_kernel.library.conv import (
+    lowering,
+    weight_gradient_launch,
+    window_columns_launch,
+    window_panels_launch,
+)
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
 
-from .test_conv import NONE, check, output_shape
+from .test_conv import NAMES, NONE, check, output_shape
 
 INFO = replace(
     ONE_UNIT, dtypes=MANY_UNITS.dtypes, features=ONE_UNIT.features | {"dot_bfloat16"},
     vector_bytes=32, cores=1,
 )  # fmt: skip
+# Without fast masks, float32 is packed too.
+FLOATS = replace(
+    ONE_UNIT, features=ONE_UNIT.features - {"masked_access"}, vector_bytes=32, cores=1,
+    native={"vector_registers": 16},
+)  # fmt: skip
+INFOS = {"bfloat16": INFO, "float32": FLOATS}
 TILES = replace(INFO, features=INFO.features | {"tile_bfloat16"}, vector_bytes=64)
 # Padding, odd windows, windows of several images in a vector, groups, strides, dilation, lines,
 # volumes, one tap, cropping.
@@ -28,18 +39,22 @@ ROWS = [
     ((1, 3, 12, 12), (9, 3, 7, 7), (2, 2), ((3, 3), (3, 3)), (1, 1), 1),
     ((2, 6, 19), (10, 6, 3), (1,), ((2, 0),), (1,), 1),
     ((1, 2, 3, 4, 5), (8, 2, 2, 2, 2), (1, 1, 1), ((0, 1),) * 3, (1, 1, 1), 1),
-    ((2, 17, 4, 4), (9, 17, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
-    ((1, 16, 9, 9), (8, 16, 1, 1), (2, 2), (NONE, NONE), (1, 1), 1),
+    ((2, 17, 4, 4), (25, 17, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((1, 16, 9, 9), (24, 16, 1, 1), (2, 2), (NONE, NONE), (1, 1), 1),
     ((1, 4, 8, 8), (8, 4, 2, 3), (1, 1), ((-1, 2), (1, -2)), (1, 1), 1),
 ]
 
 
 @pytest.fixture(scope="module")
-def backend():
-    return KernelBackend("lanes", lambda index: LanesDevice(INFO))
+def backends():
+    return {name: backend_of(info) for name, info in INFOS.items()}
 
 
-def first(op, row, info=INFO, dtype=bfloat16):
+def backend_of(info):
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+def first(op, row, info=INFO, dtype=bfloat16, kept=frozenset()):
     """The variant and the labels of the first choice."""
     load_families()
     x, w, stride, padding, dilation, groups = row
@@ -52,35 +67,71 @@ def first(op, row, info=INFO, dtype=bfloat16):
         shapes = [x, shapes[2], w]
         given["weight_shape"] = w
     views = tuple(View.dense(spec(s, dtype)) for s in shapes[:2])
-    request = Request(op, given, views, (spec(shapes[2], dtype),), info)
+    request = Request(op, given, views, (spec(shapes[2], dtype),), info, kept=kept)
     work = LOWERINGS[op](request)[0]
     return work.variant, [launch.label for launch in work.launches]
 
 
+@pytest.mark.parametrize("name", INFOS)
 @pytest.mark.parametrize("reordered", [False, True])
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_convolutions(backend, row, reordered):
-    assert first("conv", row)[0] == "windows"
-    check(backend, "conv", row, "bfloat16", reordered)
+def test_convolutions(backends, row, reordered, name):
+    assert first("conv", row, INFOS[name], NAMES[name])[0] == "windows"
+    check(backends[name], "conv", row, name, reordered)
+
+
+# Rows of pixels that are shorter than a vector and longer than a panel, several images, groups,
+# strides of two and three, more channels than a panel, one tap, volumes.
+COLUMNS = [
+    ((1, 3, 7, 7), (35, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 6, 5, 9), (80, 3, 3, 3), (2, 2), ((1, 1), (1, 0)), (1, 1), 2),
+    ((1, 16, 3, 50), (70, 16, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((3, 17, 9, 9), (33, 17, 1, 1), (2, 2), (NONE, NONE), (1, 1), 1),
+    ((3, 4, 2, 3), (32, 4, 2, 2), (1, 1), ((1, 0), (0, 1)), (1, 1), 1),
+    ((1, 5, 40), (34, 5, 5), (3,), ((2, 3),), (2,), 1),
+    ((1, 4, 3, 4, 5), (32, 4, 2, 2, 2), (1, 1, 1), ((0, 1),) * 3, (1, 1, 1), 1),
+]
+
+
+@pytest.mark.parametrize("row", COLUMNS, ids=str)
+def test_few_windows_with_kept_weights(monkeypatch, row):
+    """Vectors run along channels; terms are those of several passes."""
+    kept = frozenset((1,))
+    assert first("conv", row, FLOATS, float32)[0] == "windows"
+    variant, labels = first("conv", row, FLOATS, float32, kept)
+    assert variant == "window columns"
+    assert labels[-2:] == ["conv pack", labels[-1]]
+    monkeypatch.setattr(window_columns_launch, "near_floats", lambda info: 256)
+    for table in ("_FORWARD", "_FORWARD_FEW"):
+        monkeypatch.setattr(lowering, table, (lowering._COLUMNS,))
+    check(backend_of(FLOATS), "conv", row, "float32")
+
+
+def test_panels_share_weights_that_do_not_fit_a_cache(monkeypatch):
+    info = replace(FLOATS, caches=(4 << 10, 8 << 10))
+    monkeypatch.setattr(window_panels_launch, "_TALL", 12)
+    row = ((2, 12, 6, 11), (50, 12, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    check(backend_of(info), "conv", row, "float32")
 
 
 GRADIENTS = [
     ((2, 9, 5, 7), (4, 9, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
     ((1, 16, 6, 6), (6, 8, 2, 3), (1, 1), ((1, 0), (0, 2)), (1, 2), 2),
-    ((2, 8, 4, 5), (17, 8, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((2, 24, 4, 5), (17, 24, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
     ((1, 8, 19), (5, 8, 5), (1,), ((2, 3),), (1,), 1),
     # Strided: phases of unequal sizes, without taps, dilated, of lines and volumes.
     ((2, 9, 7, 9), (16, 9, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
-    ((1, 16, 6, 7), (40, 8, 1, 1), (2, 2), (NONE, NONE), (1, 1), 2),
+    ((1, 48, 6, 7), (40, 24, 1, 1), (2, 2), (NONE, NONE), (1, 1), 2),
     ((1, 8, 31), (12, 8, 5), (3,), ((2, 3),), (2,), 1),
     ((1, 8, 5, 6, 7), (16, 8, 2, 3, 2), (2, 1, 2), ((0, 1),) * 3, (1, 1, 1), 1),
 ]
 
 
+@pytest.mark.parametrize("name", INFOS)
 @pytest.mark.parametrize("row", GRADIENTS, ids=str)
-def test_input_gradients(backend, row):
-    assert first("conv_input_gradient", row)[0] == "windows"
-    check(backend, "conv_input_gradient", row, "bfloat16")
+def test_input_gradients(backends, row, name):
+    assert first("conv_input_gradient", row, INFOS[name], NAMES[name])[0] == "windows"
+    check(backends[name], "conv_input_gradient", row, name)
 
 
 # Of the two dimensions of weights one or the other is odd; rows of a half, one and several tiles.
@@ -102,10 +153,12 @@ def test_tile_registers(op, row):
     check(KernelBackend("lanes", lambda index: LanesDevice(TILES)), op, row, "bfloat16")
 
 
-def test_sums_of_many_terms_are_kept_between_their_parts(backend, monkeypatch):
+@pytest.mark.parametrize("name", INFOS)
+def test_sums_of_many_terms_are_kept_between_their_parts(name, monkeypatch):
     monkeypatch.setattr(window_panels_launch, "_DEPTH", 5)
-    check(KernelBackend("lanes", lambda index: LanesDevice(INFO)), "conv", ROWS[0], "bfloat16")
-    check(KernelBackend("lanes", lambda index: LanesDevice(INFO)), "conv", ROWS[6], "bfloat16")
+    monkeypatch.setattr(window_panels_launch, "near_floats", lambda info: 100)
+    check(backend_of(INFOS[name]), "conv", ROWS[0], name)
+    check(backend_of(INFOS[name]), "conv", ROWS[6], name)
 
 
 # Odd and even rows of pixels, strides, dilation, groups, lines, volumes, few weights and channels.
@@ -131,15 +184,18 @@ LONG = [
 ]
 
 
+@pytest.mark.parametrize("name", INFOS)
 @pytest.mark.parametrize("row", WEIGHTS, ids=str)
-def test_weight_gradients(backend, row):
-    assert first("conv_weight_gradient", row)[0] == "weight panels"
-    check(backend, "conv_weight_gradient", row, "bfloat16")
+def test_weight_gradients(backends, row, name):
+    found = first("conv_weight_gradient", row, INFOS[name], NAMES[name])
+    assert found[0] == "weight panels"
+    check(backends[name], "conv_weight_gradient", row, name)
 
 
+@pytest.mark.parametrize("name", INFOS)
 @pytest.mark.parametrize("row", [WEIGHTS[0], WEIGHTS[3], WEIGHTS[7]], ids=str)
-def test_weight_gradients_with_channels_last(backend, row):
-    check(backend, "conv_weight_gradient", row, "bfloat16", True)
+def test_weight_gradients_with_channels_last(backends, row, name):
+    check(backends[name], "conv_weight_gradient", row, name, True)
 
 
 @pytest.mark.parametrize("row", [*WEIGHTS, *LONG], ids=str)
@@ -149,11 +205,13 @@ def test_weight_gradients_by_tile_registers(row):
     check(backend, "conv_weight_gradient", row, "bfloat16")
 
 
-def test_weight_gradients_of_many_pixels_are_sums_of_passes(backend, monkeypatch):
+@pytest.mark.parametrize("name", INFOS)
+def test_weight_gradients_of_many_pixels_are_sums_of_passes(name, monkeypatch):
     monkeypatch.setattr(weight_gradient_launch, "_PAIRS", 5)
+    monkeypatch.setattr(weight_gradient_launch, "near_floats", lambda info: 100)
     monkeypatch.setattr(weight_gradient_launch, "ROOM", 16)
-    check(backend, "conv_weight_gradient", WEIGHTS[0], "bfloat16")
-    check(backend, "conv_weight_gradient", WEIGHTS[2], "bfloat16")
+    check(backend_of(INFOS[name]), "conv_weight_gradient", WEIGHTS[0], name)
+    check(backend_of(INFOS[name]), "conv_weight_gradient", WEIGHTS[2], name)
 
 
 def test_what_needs_no_copy_has_none():
@@ -168,9 +226,16 @@ def test_what_needs_no_copy_has_none():
     [
         ("conv", ROWS[0], ONE_UNIT, float32),
         ("conv", ROWS[0], INFO, float32),
+        ("conv", ((2, 17, 4, 4), (9, 17, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1), FLOATS, float32),
+        (
+            "conv",
+            ((16, 17, 1, 1), (40, 17, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+            FLOATS,
+            float32,
+        ),
         ("conv", ((2, 8, 6, 6), (8, 1, 3, 3), (1, 1), (NONE, NONE), (1, 1), 8), INFO, bfloat16),
     ],
-    ids=["no dot products", "float32", "depthwise"],
+    ids=["no dot products", "float32", "few rows", "single pixels", "depthwise"],
 )
 def test_other_problems_have_other_ways(op, row, info, dtype):
     assert first(op, row, info, dtype)[0] != "windows"

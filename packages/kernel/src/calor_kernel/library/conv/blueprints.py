@@ -26,6 +26,8 @@ _NARROW: dict[int, dict[int, Tile]] = {
     32: {1: (16, 1), 2: (12, 2), 3: (8, 3), 4: (6, 4)},
     16: {1: (8, 1), 2: (5, 2), 3: (4, 3), 4: (2, 4)},
 }
+# The most rows of a tile of three vectors, which fills 16 registers.
+_WIDE = {3: 4}
 # Minimum and maximum of operations of a cube, as far as sizes allow.
 _LEAST, _MOST = 1 << 19, 6 << 20
 
@@ -116,6 +118,25 @@ def pair_tile(rows: int, columns: int, lanes: int, info: DeviceInfo) -> Tile:
     # Low tiles load more than they multiply.
     some = [t for t in fit if 2 * t[0] * t[1] >= _registers(info)] or fit
     return min(some, key=lambda tile: _pair_cost(tile, rows, columns, lanes))
+
+
+def fma_tile(rows: int, columns: int, lanes: int, info: DeviceInfo) -> Tile:
+    """Return the rows and vectors of sums by FMA with the least cost for packed columns.
+
+    A step loads the vectors and broadcasts the rows, as many a cycle as it multiplies. The fewer
+    sums there are, the more often they wait for each other.
+    """
+    many = _registers(info)
+    tiles = TILES[many] | (_WIDE if many == 16 else {})
+    fit = [(height, vectors) for vectors, most in tiles.items() for height in HEIGHTS]
+
+    def cost(tile: Tile) -> float:
+        height, vectors = tile
+        covered = -(-rows // height) * -(-columns // (vectors * lanes))
+        products = height * vectors
+        return float(covered * (max(products, height + vectors) + 2))
+
+    return min((t for t in fit if t[0] <= tiles[t[1]]), key=cost)
 
 
 @dataclass(frozen=True, slots=True)

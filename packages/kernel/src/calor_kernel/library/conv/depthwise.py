@@ -57,12 +57,14 @@ def depthwise_rows(
     rows: int,
     outputs: int,
     lanes: int,
+    masked: bool,
     accumulate: DType,
 ) -> None:
     """Compute blocks of ``rows`` rows of pixels of ``outputs`` output channels each.
 
     Each input is read once for all rows of a block; a plane has ``blocks`` of them. The inner axis
-    of x is its rows. The axes of w are groups, output channels and rows of taps.
+    of x is its rows. The axes of w are groups, output channels and rows of taps. ``masked``:
+    whether selected lanes are stored as fast as all.
     """
     high, alike = over.high, windows_of_rows(down, rows)
 
@@ -98,7 +100,9 @@ def depthwise_rows(
                                 scale = kl.splat(scale, lanes)
                                 acc[i, r] = multiply_add(scale, wider, acc[i, r])
 
-        for o in kl.range(0, wide.count, lanes):
+        for begin in kl.range(0, wide.count, lanes):
+            # Where masks are slow, the last vector overlaps the one before.
+            o = begin if masked else kl.min(begin, kl.max(wide.count - lanes, 0))
             left = o * along.stride + wide.start
             acc = kl.registers((rows, outputs), accumulate, lanes)
             ask_ahead(x, at + left, x_steps.inner, rows * down.stride, along, lanes)
@@ -139,36 +143,68 @@ def depthwise_weight_rows(
     *,
     along: Along,
     down: Along,
+    rows: int,
     lanes: int,
     accumulate: DType,
 ) -> None:
     """Compute the weight gradient of output channel y and its input channel x.
 
-    The inner axis of x is its rows. An output row reads ``down.taps`` rows of it.
+    The inner axis of x is its rows. An output row reads ``down.taps`` rows of it; each is read once
+    for ``rows`` output rows.
     """
     group, output = kl.cube_position(0), kl.cube_position(1)
     acc = kl.registers((down.taps, along.taps), accumulate, lanes)
-    for image in kl.range(images):
-        x_at, g_at = x_steps.at(image, group), g_steps.at(image, group) + output * g_steps.inner
-        for y in kl.range(high.count):
-            top = y * down.stride + high.start
-            for o in kl.range(0, wide.count, lanes):
-                left = o * along.stride + wide.start
-                g_place = g_at + y * g_steps.line + o
-                value = g.load(g_place, lanes, mask=below(wide.count - o, lanes)).to(accumulate)
+
+    def add(
+        count: int,
+        top: kl.Number,
+        at: kl.Number,
+        g_at: kl.Number,
+        inside: kl.Mask | None,
+        masks: list[list[kl.Mask]] | None,
+    ) -> None:
+        """Add the products of a vector of each of ``count`` output rows."""
+        values = [
+            g.load(g_at + i * g_steps.line, lanes, mask=inside).to(accumulate)
+            for i in kl.range(count)
+        ]
+        for far, windows in windows_of_rows(down, count).items():
+            row = top + far
+            if (row >= 0) & (row < high.size):
+                seen = read_taps(x, at + far * x_steps.inner, along, lanes, masks)
+                for j, value in enumerate(list(seen)):
+                    wider = value.to(accumulate)
+                    for i, k in windows:
+                        acc[k, j] = multiply_add(values[i], wider, acc[k, j])
+
+    def block(count: int, x_at: kl.Number, g_at: kl.Number, y: kl.Number) -> None:
+        """Add the products of ``count`` output rows from y on."""
+        top = y * down.stride + high.start
+        for o in kl.range(0, wide.count, lanes):
+            left = o * along.stride + wide.start
+            g_place = g_at + y * g_steps.line + o
+            start = x_at + top * x_steps.inner + left
+            ask_ahead(x, start, x_steps.inner, count * down.stride, along, lanes)
+            for i in kl.range(count):
+                g.prefetch(g_place + i * g_steps.line + AHEAD // g.dtype.itemsize)
+            spread = along.spread(lanes)
+            if (left >= 0) and (left + spread <= wide.size) and (o + lanes <= wide.count):
+                add(count, top, start, g_place, None, None)
+            else:
                 # For the last, partial vector of an output row only the inputs of its pixels are
                 # read.
                 limit = kl.min(wide.count - o, lanes) * along.stride
                 masks = masks_of(left, along, lanes, wide.size, limit)
-                start = x_at + top * x_steps.inner + left
-                ask_ahead(x, start, x_steps.inner, down.stride, along, lanes)
-                g.prefetch(g_place + AHEAD // g.dtype.itemsize)
-                for k in kl.range(down.taps):
-                    row = top + k * down.dilation
-                    if (row >= 0) & (row < high.size):
-                        at = x_at + row * x_steps.inner + left
-                        for j, seen in enumerate(list(read_taps(x, at, along, lanes, masks))):
-                            acc[k, j] = multiply_add(value, seen.to(accumulate), acc[k, j])
+                add(count, top, start, g_place, below(wide.count - o, lanes), masks)
+
+    for image in kl.range(images):
+        x_at, g_at = x_steps.at(image, group), g_steps.at(image, group) + output * g_steps.inner
+        main = high.count // rows * rows
+        for y in kl.range(0, main, rows):
+            block(rows, x_at, g_at, y)
+        if rows > 1:
+            for y in kl.range(main, high.count):
+                block(1, x_at, g_at, y)
     to = (group * outputs + output) * (down.taps * along.taps)
     for number, total in enumerate(sums(list(acc))):
         c[to + number] = total.to(c.dtype)
@@ -210,7 +246,12 @@ def depthwise_input_rows(
                     ):
                         windows = at + r * g_steps.inner + place // down.stride * g_steps.line
                         of = group * w_steps.outer + r * w_steps.middle + k * w_steps.inner
-                        add_windows(acc, g, windows, j, over.out_width, w, of, w_steps.line, back)
+                        near, far = back.reach()
+                        if (j + near >= 0) and (j + far + lanes <= over.out_width):
+                            add_windows(acc, g, windows, j, None, w, of, w_steps.line, back)
+                        else:
+                            end = over.out_width
+                            add_windows(acc, g, windows, j, end, w, of, w_steps.line, back)
             write_phases(list(acc), c, line * over.width + j * span, over.width - j * span)
 
     each_row(over, high.size, groups, row)
@@ -221,19 +262,22 @@ def add_windows(
     g: kl.Pointer,
     windows: kl.Number,
     j: kl.Number,
-    out_width: kl.Number,
+    end: kl.Number | None,
     w: kl.Pointer,
     of: kl.Number,
     w_width: kl.Number,
     back: Back,
 ) -> None:
-    """Add an output row's part to each stride phase of the elements from ``stride * j`` on."""
+    """Add an output row's part to each stride phase of the elements from ``stride * j`` on.
+
+    ``end``: the windows of the row, if some that are read are not among them.
+    """
     lanes, wide = acc.type.width, acc.type.dtype
     read: dict[int, kl.Number] = {}
     for phase in kl.range(back.stride):
         for k, further in back.phase(phase):
             if further not in read:
-                inside = within(j + further, lanes, out_width)
+                inside = None if end is None else within(j + further, lanes, end)
                 read[further] = g.load(windows + j + further, lanes, mask=inside).to(wide)
             weight = kl.splat(w[of + k * w_width].to(wide), lanes)
             acc[phase] = multiply_add(weight, read[further], acc[phase])
@@ -245,6 +289,8 @@ _OUTPUTS, _TAPS = 4, 31
 _WEIGHTED = 2
 # Vectors of sums in the registers of a unit.
 _SUMS = 25
+# Maximum of output rows that a weight gradient reads together.
+_ROWS = 4
 # Maxima of the rows of a block, and of its products with a vector.
 _BLOCK, _UNROLLED = 8, 400
 # Maximum of weights that stay in registers; others are read when they are multiplied.
@@ -311,6 +357,7 @@ def depthwise_forward(
         outputs=outputs.size,
         accumulate=accumulate,
         lanes=lanes,
+        masked=info.has("masked_access"),
     )
 
 
@@ -336,6 +383,8 @@ def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
     _, high, wide = three(forward)
     dtype = forward.a.dtype
     accumulate, lanes = vectors(forward, info)
+    # Registers beside the sums hold a vector of each row, and one of the input.
+    rows = info.native.get("vector_registers", 16) - high.terms * wide.terms - 3
     products = (
         images.size * groups.size * outputs.size * prod(a.count * a.terms for a in (high, wide))
     )
@@ -355,6 +404,7 @@ def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
         wide=_extent(wide),
         along=Along(wide.terms, wide.result, wide.summed),
         down=Along(high.terms, high.result, high.summed),
+        rows=min(max(rows, 1), _ROWS),
         lanes=lanes,
         accumulate=accumulate,
     )

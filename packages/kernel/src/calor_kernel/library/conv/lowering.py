@@ -73,6 +73,7 @@ from calor_kernel.library.conv.weight_gradient_rows import (
     weight_rows_refusal,
     weight_rows_steps,
 )
+from calor_kernel.library.conv.window_columns_launch import columns_refusal, columns_steps
 from calor_kernel.library.conv.window_panels_launch import windows_refusal, windows_steps
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
@@ -124,6 +125,9 @@ _MANY = 256
 
 _GEMV: Final[Way[Convolution]] = Way("gemv", _refused(gemv_refusal), _made(gemv_steps), tier=1)
 _WINDOWS: Final[Way[Convolution]] = Way("windows", _refused(windows_refusal), _ended(windows_steps))
+_COLUMNS: Final[Way[Convolution]] = Way(
+    "window columns", _refused(columns_refusal), _ended(columns_steps), paired=True
+)
 _SMALL_WIDTH: Final[Way[Convolution]] = Way(
     "small width", _refused(small_width_refusal), _ended(small_width_steps), tier=1, paired=True
 )
@@ -168,9 +172,11 @@ _DIRECT: Final[Way[Convolution]] = Way(
     "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
 )
 _PATCHES: Final[Way[Convolution]] = Way("patches", alone_refusal, patches_works)
-_FORWARD: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
-_FORWARD_FEW: Final = (_GEMV, _WINDOWS, _ROWS, _CHANNEL_VECTORS, _SMALL_WIDTH, _DIRECT)
-_FORWARD_PACKED: Final = (_GEMV, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT)
+_FORWARD: Final = (_GEMV, _WINDOWS, _COLUMNS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
+_FORWARD_FEW: Final = (_GEMV, _WINDOWS, _COLUMNS, _ROWS, _CHANNEL_VECTORS, _SMALL_WIDTH, _DIRECT)
+_FORWARD_PACKED: Final = (
+    _GEMV, _COLUMNS, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT
+)  # fmt: skip
 # Ways for results with channels last.
 _LAST: Final = (
     Way("depthwise pixels", _refused(depthwise_pixels_refusal), _ended(depthwise_pixels_steps)),

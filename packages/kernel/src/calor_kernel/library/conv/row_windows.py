@@ -65,6 +65,11 @@ class Back:
                 found.append((k, place // self.stride))
         return found
 
+    def reach(self) -> tuple[int, int]:
+        """Return the nearest and the farthest window that an element's phases read."""
+        found = [window for phase in range(self.stride) for _, window in self.phase(phase)]
+        return min(found, default=0), max(found, default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Extent(Generic[N]):

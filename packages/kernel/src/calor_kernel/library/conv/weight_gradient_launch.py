@@ -1,4 +1,4 @@
-"""Launches of weight gradients by packed panels, for dot instructions or tile registers."""
+"""Launches of weight gradients by packed panels, for FMA, dot instructions or tile registers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Input, Output, row_major
 from calor_kernel.language.tiles import TILE
-from calor_kernel.library.conv.blueprints import pair_tile
+from calor_kernel.library.conv.blueprints import fma_tile, pair_tile
 from calor_kernel.library.conv.padded_images import padded
 from calor_kernel.library.conv.padded_rows import effort, lines_copied, pad, three
 from calor_kernel.library.conv.problem import Axis, Correlation
@@ -29,7 +29,11 @@ from calor_kernel.library.conv.weight_gradient_panels import (
 from calor_kernel.library.conv.weight_gradient_rows import forward_of
 from calor_kernel.library.conv.weight_gradient_tiles import PASS, SHARE, SIDE, multiply_line_tiles
 from calor_kernel.library.conv.window_packing import PAIR
-from calor_kernel.library.conv.window_panels_launch import TILE_RATE
+from calor_kernel.library.conv.window_panels_launch import (
+    TILE_RATE,
+    near_floats,
+    packing_refusal,
+)
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.matmul.blueprints import packed
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -42,13 +46,14 @@ _PAIRS: Final = 512
 
 
 def weight_panels_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
-    """Return why dot products of pairs of pixels do not suit a weight gradient, or None.
+    """Return why packed panels do not suit a weight gradient, or None.
 
     ``problem`` is the result of ``for_weight``.
     """
     dtype = problem.a.dtype
-    if dtype is not bfloat16 or problem.b.dtype is not dtype or not info.has("dot_bfloat16"):
-        return "the device has no dot products of its dtype"
+    reason = packing_refusal(dtype, info)
+    if reason is not None or problem.b.dtype is not dtype:
+        return reason or "its operands have two dtypes"
     forward = forward_of(problem)
     if min(forward.leads[2].size, forward.terms) < _FEWEST:
         return f"a group has fewer than {_FEWEST} output channels, or weights of a channel"
@@ -73,18 +78,25 @@ def weight_panels_steps(problem: Correlation, steps: Steps, info: DeviceInfo) ->
     g_starts = _table(steps, lines, sizes, [g_image, *[0] * more, *g_steps[:-1]])
     rows = forward.terms
     offsets = _taps(seen, rows, forward.depth.size, steps)
-    tiles = _by_tiles(rows, outputs.size, info)
-    line, turns, room = _passes(wide, lines) if tiles else _lines(wide, lines)
-    of = Pixels(lines, wide, line, room, rows, outputs.size, seen.group)
-    a, b = Operand((0, 0), 1, 1, 0, bfloat16), Operand((0, 0), 1, 0, 0, bfloat16)
-    product = Product((1, groups.size), rows, outputs.size, lines * wide, a, b, bfloat16)
+    dtype = problem.a.dtype
+    together = PAIR if dtype is bfloat16 else 1
+    tiles = together > 1 and _by_tiles(rows, outputs.size, info)
+    a, b = Operand((0, 0), 1, 1, 0, dtype), Operand((0, 0), 1, 0, 0, dtype)
+    product = Product((1, groups.size), rows, outputs.size, lines * wide, a, b, dtype)
     plan = packed(product, info)
-    high, vectors = pair_tile(rows, outputs.size, plan.lanes, info)
+    choose = pair_tile if together > 1 else fma_tile
+    high, vectors = choose(rows, outputs.size, plan.lanes, info)
     plan = replace(plan, rows=high, vectors=vectors)
     width = SIDE if tiles else plan.width
     count = -(-outputs.size // width)
-    nbytes = groups.size * count * room * line * width * PAIR * bfloat16.itemsize
-    panels = Bound(steps.memory(nbytes), bfloat16)
+    if tiles:
+        line, turns, room = _passes(wide, lines)
+    else:
+        most = _PAIRS if together > 1 else near_floats(info) // width
+        line, turns, room = _lines(wide, lines, together, most)
+    of = Pixels(lines, wide, line, room, rows, outputs.size, seen.group)
+    nbytes = groups.size * count * room * line * width * together * dtype.itemsize
+    panels = Bound(steps.memory(nbytes), dtype)
     many = least(room, greatest(1, 2 * _PAIRS // line))
     steps.add(
         pack_lines,
@@ -99,9 +111,10 @@ def weight_panels_steps(problem: Correlation, steps: Steps, info: DeviceInfo) ->
         turns=many,
         width=width,
         lanes=plan.lanes,
+        together=together,
     )
     given: dict[str, object] = {"x": seen.memory, "offsets": offsets, "starts": x_starts}
-    given |= {"panels": panels, "c": Bound(Output(), bfloat16), "of": of, "turns": turns}
+    given |= {"panels": panels, "c": Bound(Output(), dtype), "of": of, "turns": turns}
     if tiles:
         high = -(-rows // SIDE)
         share = least(count, SHARE, greatest(1, high * count * groups.size // (4 * info.cores)))
@@ -123,7 +136,8 @@ def weight_panels_steps(problem: Correlation, steps: Steps, info: DeviceInfo) ->
         **given,
         block=block,
         plan=replace(plan, pack_a=False, pack_b=True, depth=0, block_rows=0, block_panels=0),
-        odd=wide % PAIR > 0,
+        together=together,
+        odd=wide % together > 0,
     )
 
 
@@ -135,10 +149,13 @@ def _by_tiles(rows: int, columns: int, info: DeviceInfo) -> bool:
     return whole <= TILE_RATE * rows * columns
 
 
-def _lines(wide: int, lines: int) -> tuple[int, int, int]:
-    """Return the pairs of a line of panels, the lines of a pass, and the lines of a panel."""
-    line = -(-wide // PAIR)
-    return line, least(lines, greatest(1, _PAIRS // line)), lines
+def _lines(wide: int, lines: int, together: int, most: int) -> tuple[int, int, int]:
+    """Return the groups of a line of panels, the lines of a pass, and the lines of a panel.
+
+    ``most``: the groups of a pass, if a line has fewer.
+    """
+    line = -(-wide // together)
+    return line, least(lines, greatest(1, most // line)), lines
 
 
 def _passes(wide: int, lines: int) -> tuple[int, int, int]:
@@ -202,7 +219,7 @@ def _seen(
         )
         moves = tuple(a.result * a.a for a in axes)
         ones = (1, 1, 1)
-        memory = images.typed(bfloat16)
+        memory = images.typed(forward.a.dtype)
         return _Seen(memory, images.image, images.group, images.channel, moves, numbers, ones)
     lines = lines_copied(forward, axes, False)
     source = operand(0, as_bits(forward.a, info))
@@ -211,7 +228,7 @@ def _seen(
     moves = (lines.rows * lines.length, lines.length, 1)
     at = lines.steps
     made = lines.numbers(axes).axes
-    memory = replace(bits, dtype=bfloat16)
+    memory = replace(bits, dtype=forward.a.dtype)
     return _Seen(memory, at.outer, at.middle, at.inner, moves, made, strides)
 
 

@@ -1,10 +1,11 @@
-"""Weight gradients by dot instructions of half types on CPUs: sums over pairs of pixels.
+"""Weight gradients from packed panels on CPUs: sums over pixels, or pairs of half types.
 
-Requirements: an instruction adds two products a lane, and pairs of adjacent pixels lie side by side
-in both operands. The result's gradient is packed to panels of output channels, whose lines are the
-rows of pixels; the input is read in place, a pair for all channels of a panel, shifted by a tap. So
-nothing is copied for each tap. A row of an odd number of pixels ends with a single one: a zero
-beside it would make NaN of an infinite neighbour.
+Requirements: a dot instruction adds two products a lane, and pairs of adjacent pixels lie side by
+side in both operands; FMA takes single pixels. The result's gradient is packed to panels of output
+channels, whose lines are the rows of pixels; the input is read in place, a group for all channels
+of a panel, shifted by a tap. So nothing is copied for each tap, and no vector reads padding. A row
+of an odd number of pixels ends with a single one: a zero beside it would make NaN of an infinite
+neighbour.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.row_axes import AxisNumbers, LineAxis
 from calor_kernel.library.conv.vector_tiles import below, store_transposed
-from calor_kernel.library.conv.window_packing import PAIR
 from calor_kernel.library.conv.window_panels import add_last
 from calor_kernel.library.matmul.blueprints import Packed
 from calor_kernel.library.matmul.packed import Tile
@@ -29,7 +29,7 @@ ROOM: Final = 96
 
 @dataclass(frozen=True, slots=True)
 class Pixels(Generic[N]):
-    """Rows of pixels of all images: ``lines`` of ``wide`` pixels, and ``line`` pairs in a panel.
+    """Rows of pixels of all images: ``lines`` of ``wide`` pixels, ``line`` groups in a panel.
 
     A panel has ``room`` lines. ``rows`` weights for each of ``columns`` channels of a group.
     ``x_group``: the stride of groups.
@@ -47,10 +47,12 @@ class Pixels(Generic[N]):
         """Return the panels of a group, of ``width`` channels."""
         return (self.columns + (width - 1)) // width
 
-    def start(self: Pixels[kl.Number], group: kl.Number, panel: kl.Number, width: int) -> kl.Number:
-        """Return where a panel begins in memory."""
+    def start(
+        self: Pixels[kl.Number], group: kl.Number, panel: kl.Number, width: int, together: int
+    ) -> kl.Number:
+        """Return where a panel of groups of ``together`` pixels begins in memory."""
         number = group * self.panels(width) + panel
-        return number * self.room * self.line * (width * PAIR)
+        return number * self.room * self.line * (width * together)
 
 
 @kl.kernel
@@ -96,27 +98,28 @@ def pack_lines(
     *,
     width: int,
     lanes: int,
+    together: int,
 ) -> None:
     """Pack ``turns`` rows of pixels from y on of panel x of channels, which are ``step`` apart.
 
-    A row is pairs of each channel, and zeros up to the panel's line; lines beyond the last row are
-    zeros. Elements of g are bits.
+    A row is groups of ``together`` pixels of each channel, and zeros up to the panel's line; lines
+    beyond the last row are zeros. Elements of g are bits.
     """
     panel, group = kl.cube_position(0), kl.cube_position(2)
     first = kl.cube_position(1) * turns
-    base = of.start(group, panel, width)
+    base = of.start(group, panel, width, together)
     for v in kl.loop_range(0, width, lanes):
         column = panel * width + v
         for number in kl.loop_range(first, kl.min(first + turns, of.room)):
             at = group * group_step + starts[kl.min(number, of.lines - 1)]
-            to = base + number * of.line * (width * PAIR) + v * PAIR
+            to = base + number * of.line * (width * together) + v * together
             wide = kl.select(number < of.lines, of.wide, kl.constant(0, of.wide.dtype))
             for p in kl.loop_range(0, of.line, lanes):
-                inside = below(wide - p * PAIR, lanes * PAIR)
+                inside = below(wide - p * together, lanes * together)
                 square = []
                 for i in kl.range(lanes):
                     place = kl.min(column + i, of.columns - 1) * step
-                    taken = g.load(at + place + p * PAIR, lanes * PAIR, mask=inside)
+                    taken = g.load(at + place + p * together, lanes * together, mask=inside)
                     word = kl.bitcast(taken, uint32)
                     zero = kl.constant(0, uint32, lanes)
                     square.append(kl.select(column + i < of.columns, word, zero))
@@ -124,7 +127,7 @@ def pack_lines(
                 for i in kl.range(lanes):
                     if p + i < of.line:
                         pair = kl.bitcast(square[i], panels.dtype)
-                        panels.store(to + (p + i) * (width * PAIR), pair)
+                        panels.store(to + (p + i) * (width * together), pair)
 
 
 @kl.kernel
@@ -139,20 +142,21 @@ def multiply_lines(
     turns: kl.Size,
     *,
     plan: Packed,
+    together: int,
     odd: bool,
 ) -> None:
     """Compute ``block`` weights from y on, for panel x of output channels of group z.
 
-    ``turns`` rows of pixels are a pass.
+    ``turns`` rows of pixels are a pass. ``together``: the pixels of an instruction.
     """
     panel, group = kl.cube_position(0), kl.cube_position(2)
     rows, lanes, width = plan.rows, plan.lanes, plan.width
     sums = kl.private((ROOM + rows) * width, plan.accumulate, align=64)
-    line = of.line * (width * PAIR)
-    right = of.start(group, panel, width)
+    line = of.line * (width * together)
+    right = of.start(group, panel, width, together)
     first = kl.cube_position(1) * block
     last = kl.min(first + block, of.rows)
-    tile = Tile(x, panels, [None] * plan.vectors, lanes, PAIR)
+    tile = Tile(x, panels, [None] * plan.vectors, lanes, together)
     for begin in kl.loop_range(0, kl.max(of.lines, 1), turns):
         end = kl.min(begin + turns, of.lines)
         for row in kl.loop_range(first, last, rows):
@@ -167,7 +171,7 @@ def multiply_lines(
             for number in kl.loop_range(begin, end):
                 start = starts[number]
                 at = [shift + start for shift in shifts]
-                add_line(tile, acc, at, right + number * line, of.wide // PAIR, plan, odd)
+                add_line(tile, acc, at, right + number * line, of.wide // together, plan, odd)
             for r in kl.range(rows):
                 for v in kl.range(plan.vectors):
                     sums.store((row - first + r) * width + v * lanes, acc[r, v])
@@ -205,17 +209,19 @@ def add_line(
     acc: kl.Registers,
     at: list[kl.Number],
     right: kl.Number,
-    pairs: kl.Number,
+    groups: kl.Number,
     plan: Packed,
     odd: bool,
 ) -> None:
     """Add the products of a row of pixels: of the input from ``at`` on, and a panel's lines."""
-    step = plan.width * PAIR
-    main = pairs // plan.unroll * plan.unroll
+    group = tile.group
+    step = plan.width * group
+    main = groups // plan.unroll * plan.unroll
     for p in kl.loop_range(0, main, plan.unroll):
         for u in kl.range(plan.unroll):
-            tile.multiply(acc, at, (p + u) * PAIR, right + (p + u) * step)
-    for p in kl.loop_range(main, pairs):
-        tile.multiply(acc, at, p * PAIR, right + p * step)
+            tile.multiply(acc, at, (p + u) * group, right + (p + u) * step)
+    if plan.unroll > 1:
+        for p in kl.loop_range(main, groups):
+            tile.multiply(acc, at, p * group, right + p * step)
     if odd:
-        add_last(tile, acc, at, pairs * PAIR, right + pairs * step)
+        add_last(tile, acc, at, groups * group, right + groups * step)

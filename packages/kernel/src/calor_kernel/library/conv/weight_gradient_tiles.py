@@ -72,7 +72,7 @@ def multiply_line_tiles(
             pairs = (end - begin - 1) * of.line + kl.min(of.line - part // PAIR, PASS // PAIR)
             steps = (pairs + (TILE - 1)) // TILE
             for panel in kl.loop_range(count):
-                at = of.start(group, first_panel + panel, SIDE)
+                at = of.start(group, first_panel + panel, SIDE, PAIR)
                 at = at + (begin * of.line + part // PAIR) * (SIDE * PAIR)
                 kl.tile_product(
                     product, left, pitch, panels.at(at), SIDE * PAIR, steps, rows=2, columns=2

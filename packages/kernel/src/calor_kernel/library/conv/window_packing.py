@@ -1,8 +1,10 @@
-"""Packing the windows of adjacent output pixels to panels, whose pairs of terms are adjacent.
+"""Packing the windows of adjacent output pixels to panels, in groups of terms of an instruction.
 
 Requirements: a panel is written once and read for every row of weights, so its cost shows where
 rows are few. Windows of a row of pixels that lie side by side, or two apart, are read in vectors;
 those of a panel that is inside of a row, several vectors at a time. Other windows are gathered.
+Where a term stands alone, no vector is stored in part: some processors store the selected lanes of
+a vector slowly.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from calor.dtypes import int64, uint32
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.language.tiles import TILE
-from calor_kernel.library.conv.vector_tiles import below
+from calor_kernel.library.conv.vector_tiles import below, within
 from calor_kernel.library.matmul.packing import interleave
 
 PAIR = 2
-"""The terms of an instruction, which are adjacent in a panel."""
+"""The terms of a dot instruction of half types, which are adjacent in a panel."""
 _BITS = 16
 
 
@@ -103,25 +105,30 @@ def window_offsets(
 class Packing:
     """A panel of ``width`` windows in vectors of ``lanes``.
 
-    ``unit``: the distance of adjacent windows if it is 1 or 2, else 0. ``odd``: whether the last
-    term has no partner. ``tiles``: whether the pairs are filled up to whole steps of tiles.
+    ``group``: the terms of an instruction, which are adjacent in a panel: a pair or one. ``unit``:
+    the distance of adjacent windows if it is 1 or 2, else 0. ``odd``: whether the last term of a
+    pair has no partner. ``tiles``: whether the pairs are filled up to whole steps of tiles.
     """
 
     width: int
     lanes: int
+    group: int
     unit: int
     odd: bool
     tiles: bool
 
-    def pairs(self, terms: kl.Number) -> kl.Number:
-        """Return the pairs of a panel in memory."""
-        pairs = terms // PAIR + self.odd
-        return (pairs + (TILE - 1)) // TILE * TILE if self.tiles else pairs
+    def groups(self, terms: kl.Number) -> kl.Number:
+        """Return the groups of terms of a panel in memory."""
+        groups = terms // self.group + self.odd
+        return (groups + (TILE - 1)) // TILE * TILE if self.tiles else groups
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The operand of windows as bits, the positions of terms, and the panels in memory."""
+    """The operand of windows, the positions of terms, and the panels in memory.
+
+    The elements of pairs are bits.
+    """
 
     x: kl.Pointer
     offsets: kl.Pointer
@@ -145,14 +152,34 @@ class Terms:
         found = self.x.load(at + self.offsets[term], how.lanes * how.unit, mask=mask)
         return found.to(uint32) if how.unit == 1 else kl.bitcast(found, uint32)
 
+    def vector(
+        self, at: kl.Number, term: kl.Number, how: Packing, masks: list[kl.Mask] | None
+    ) -> kl.Number:
+        """Return a term of adjacent windows; nothing beyond the last window is read."""
+        lanes, place = how.lanes, at + self.offsets[term]
+        low, high = masks or (None, None)
+        first = self.x.load(place, lanes, mask=low)
+        if how.unit == 1:
+            return first
+        second = self.x.load(place + (lanes - 1), lanes, mask=high)
+        order = [*kl.range(0, lanes, 2), *kl.range(lanes + 1, 2 * lanes, 2)]
+        return kl.shuffle(first, order, second)
+
 
 @kl.helper
 def pack_windows(
-    of_terms: Terms, to: kl.Number, first: kl.Number, of: Windows[kl.Number], how: Packing
+    of_terms: Terms,
+    to: kl.Number,
+    first: kl.Number,
+    of: Windows[kl.Number],
+    terms: kl.Number,
+    how: Packing,
 ) -> None:
-    """Write the panel of the windows from ``first`` on to element ``to``."""
+    """Write ``terms`` of the panel of the windows from ``first`` on to element ``to``."""
     if how.unit == 0:
-        gather_windows(of_terms, to, first, of, how)
+        gather_windows(of_terms, to, first, of, terms, how)
+    elif how.group == 1:
+        pack_vectors(of_terms, to, first, of, terms, how)
     else:
         stop = kl.min(first + how.width, of.count)
         for number in kl.loop_range(first // of.wide, (stop + (of.wide - 1)) // of.wide):
@@ -160,16 +187,16 @@ def pack_windows(
             end = kl.min(stop, (number + 1) * of.wide)
             at = of.line(number) + (begin - number * of.wide) * how.unit
             if end - begin == how.width:
-                pack_row(of_terms, to, at, of.terms, None, how)
+                pack_row(of_terms, to, at, terms, None, how)
             else:
                 for i in kl.loop_range(0, end - begin, how.lanes):
                     column = begin - first + i
                     left = end - begin - i
                     to_row = to + column * PAIR
-                    pack_row(of_terms, to_row, at + i * how.unit, of.terms, left, how)
+                    pack_row(of_terms, to_row, at + i * how.unit, terms, left, how)
     if how.tiles:
         fill = kl.constant(0, of_terms.panels.dtype, how.lanes * PAIR)
-        for p in kl.loop_range((of.terms + (PAIR - 1)) // PAIR, how.pairs(of.terms)):
+        for p in kl.loop_range((terms + (PAIR - 1)) // PAIR, how.groups(terms)):
             for v in kl.range(0, how.width, how.lanes):
                 of_terms.panels.store(to + (p * how.width + v) * PAIR, fill)
 
@@ -196,7 +223,7 @@ def pack_row(
             word = of_terms.word(at + v * how.unit, p * PAIR, how, inside, False)
             place = to + (p * how.width + v) * PAIR
             panels.store(place, kl.bitcast(word, panels.dtype), mask=store)
-    if how.odd:
+    if how.odd and terms % PAIR > 0:
         for v in vectors:
             word = of_terms.word(at + v * how.unit, pairs * PAIR, how, inside, True)
             place = to + (pairs * how.width + v) * PAIR
@@ -204,24 +231,96 @@ def pack_row(
 
 
 @kl.helper
+def pack_vectors(
+    of_terms: Terms,
+    to: kl.Number,
+    first: kl.Number,
+    of: Windows[kl.Number],
+    terms: kl.Number,
+    how: Packing,
+) -> None:
+    """Write the panel of single terms: vectors begin at multiples of their lanes in the panel."""
+    lanes, width, unit, panels = how.lanes, how.width, how.unit, of_terms.panels
+    column = first % of.wide
+    if column + width <= of.wide:
+        at = of.line(first // of.wide) + column * unit
+        for k in kl.loop_range(terms):
+            for v in kl.range(0, width, lanes):
+                panels.store(to + k * width + v, of_terms.vector(at + v * unit, k, how, None))
+    else:
+        for v in kl.loop_range(0, width, lanes):
+            begin = first + v
+            stop = kl.min(begin + lanes, of.count)
+            number = begin // of.wide
+            if stop <= (number + 1) * of.wide and stop - begin == lanes:
+                at = of.line(number) + (begin - number * of.wide) * unit
+                for k in kl.loop_range(terms):
+                    panels.store(to + v + k * width, of_terms.vector(at, k, how, None))
+            else:
+                rows = (stop + (of.wide - 1)) // of.wide
+                for two in kl.loop_range(number, rows, 2):
+                    pack_lanes(of_terms, to + v, begin, two, of, terms, how)
+
+
+@kl.helper
+def pack_lanes(
+    of_terms: Terms,
+    to: kl.Number,
+    begin: kl.Number,
+    number: kl.Number,
+    of: Windows[kl.Number],
+    terms: kl.Number,
+    how: Packing,
+) -> None:
+    """Write the windows of two rows of pixels to a vector that begins with window ``begin``.
+
+    Lanes of rows before are kept.
+    """
+    lanes, width, unit, panels = how.lanes, how.width, how.unit, of_terms.panels
+    places, masks, inside = [], [], []
+    for row in kl.range(2):
+        moved = (number + row) * of.wide - begin
+        low = kl.max(moved, 0)
+        count = kl.max(kl.min(kl.min(moved + of.wide, lanes), of.count - begin) - low, 0)
+        places.append(of.line(number + row) - moved * unit)
+        seen = count * unit - (unit - 1)
+        masks.append([within(i - low * unit, lanes, seen) for i in (0, lanes - 1)])
+        inside.append(within(-low, lanes, count))
+    some = inside[0] | inside[1]
+    for k in kl.loop_range(terms):
+        first, second = (
+            of_terms.vector(at, k, how, mask) for at, mask in zip(places, masks, strict=True)
+        )
+        value = kl.select(inside[0], first, second)
+        if number * of.wide > begin:
+            value = kl.select(some, value, panels.load(to + k * width, lanes))
+        panels.store(to + k * width, value)
+
+
+@kl.helper
 def gather_windows(
-    of_terms: Terms, to: kl.Number, first: kl.Number, of: Windows[kl.Number], how: Packing
+    of_terms: Terms,
+    to: kl.Number,
+    first: kl.Number,
+    of: Windows[kl.Number],
+    terms: kl.Number,
+    how: Packing,
 ) -> None:
     """Write the panel of windows at any distances, element by element."""
-    lanes, width, panels = how.lanes, how.width, of_terms.panels
+    lanes, width, group, panels = how.lanes, how.width, how.group, of_terms.panels
     windows = of.seen(first, width)
     places = [windows[v : v + lanes] for v in kl.range(0, width, lanes)]
-    pairs = of.terms // PAIR
-    for p in kl.loop_range(pairs):
-        ends = [of_terms.x.at(of_terms.offsets[p * PAIR + i]) for i in kl.range(PAIR)]
+    groups = terms // group
+    for p in kl.loop_range(groups):
+        ends = [of_terms.x.at(of_terms.offsets[p * group + i]) for i in kl.range(group)]
         for v, some in enumerate(places):
             parts = [kl.pack([end[place] for place in some]) for end in ends]
-            place = to + (p * width + v * lanes) * PAIR
+            place = to + (p * width + v * lanes) * group
             panels.store(place, kl.bitcast(interleave(parts), panels.dtype))
-    if how.odd:
-        end = of_terms.x.at(of_terms.offsets[of.terms - 1])
+    if how.odd and terms % PAIR > 0:
+        end = of_terms.x.at(of_terms.offsets[terms - 1])
         for v, some in enumerate(places):
             alone = kl.pack([end[place] for place in some])
             parts = [alone, kl.constant(0, of_terms.x.dtype, lanes)]
-            place = to + (pairs * width + v * lanes) * PAIR
+            place = to + (groups * width + v * lanes) * PAIR
             panels.store(place, kl.bitcast(interleave(parts), panels.dtype))

@@ -1,9 +1,10 @@
-"""Convolutions as products of weights and windows, by dot instructions or tiles of half types.
+"""Convolutions as products of weights and windows, by FMA, dot instructions or tiles.
 
-Requirements: an instruction of a CPU adds two products a lane, so pairs of terms of a window are
-adjacent. A cube packs the windows of a panel of pixels, which stay in its second-level cache, and
-multiplies them with its rows of weights (Goto and van de Geijn, 2008; Chellapilla et al., 2006:
-im2col). So memory for windows is that of a few panels. Tile registers take the same panels.
+Requirements: tiles have the rate of a matrix product, whatever taps read. So the terms of a window
+are adjacent in memory, for an instruction of half types in pairs. A cube packs the windows of some
+panels of pixels, which stay in its second-level cache, and multiplies them with its rows of weights
+(Goto and van de Geijn, 2008; Chellapilla et al., 2006: im2col). So memory for windows is that of a
+few panels. Tile registers take the same panels.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def multiply_windows(
     of_x: kl.Stride,
     of_w: tuple[kl.Stride, ...],
     block: kl.Size,
+    share: kl.Size,
     cubes: kl.Size,
     after: After | None,
     *,
@@ -39,38 +41,57 @@ def multiply_windows(
     how: Packing,
     epilogue: Epilogue | None = None,
 ) -> None:
-    """Compute blocks x, x + ``cubes``, … of all groups: a panel's products with ``block`` rows.
+    """Compute blocks x, x + ``cubes``, … of all groups: of ``share`` panels and ``block`` rows.
 
-    ``of_x``: the stride of groups; ``of_w``: those of groups and rows. Elements of x are bits.
+    ``of_x``: the stride of groups; ``of_w``: those of groups and rows. The elements of pairs are
+    bits.
     """
-    width = plan.width
-    mine = kl.cube_position(0) * (how.pairs(of.terms) * width * PAIR)
-    tall = 1 if how.tiles else (block + (plan.rows - 1)) // plan.rows
+    width, tall = plan.width, 1 if how.tiles else (block + (plan.rows - 1)) // plan.rows
     line = tall * (plan.rows * width)
+    room = panel_room(of, plan, how)
     panel_count, blocks = (of.count + (width - 1)) // width, (of.rows + (block - 1)) // block
-    for item in kl.loop_range(kl.cube_position(0), of.groups * panel_count * blocks, cubes):
-        group, rest = item // (panel_count * blocks), item % (panel_count * blocks)
-        panel, first = rest // blocks, rest % blocks * block
-        pack_windows(Terms(x.at(group * of_x), offsets, panels), mine, panel * width, of, how)
+    shares = (panel_count + (share - 1)) // share
+    for item in kl.loop_range(kl.cube_position(0), of.groups * shares * blocks, cubes):
+        group, rest = item // (shares * blocks), item % (shares * blocks)
+        number, first = rest // blocks * share, rest % blocks * block
         place = Place(
-            mine, kl.cube_position(0) * line, group, panel, first, kl.min(first + block, of.rows)
+            kl.cube_position(0) * share * room,
+            room,
+            kl.cube_position(0) * share * line,
+            line,
+            group,
+            (number, kl.min(number + share, panel_count)),
+            first,
+            kl.min(first + block, of.rows),
         )
         results = Results(c, of, after, epilogue, plan.lanes)
+        source = Terms(x.at(group * of_x), offsets, panels)
         left = group * of_w[0], of_w[1]
         if how.tiles:
+            pack_windows(source, place.panel, number * width, of, of.terms, how)
             add_tiles(w, panels, sums, left, place, results, plan, how)
         else:
-            add_rows(w, panels, sums, left, place, results, plan, how)
+            add_rows(source, w, sums, left, place, results, plan, how)
+
+
+def panel_room(of: Windows[kl.Number], plan: Packed, how: Packing) -> kl.Number:
+    """Return the elements of a panel in memory: of all terms for tiles, else of those of a pass."""
+    groups = how.groups(of.terms)
+    if not how.tiles:
+        groups = kl.min(groups, plan.depth + how.odd)
+    return groups * (plan.width * how.group)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A block: the starts of its panel and sums, its group, the number of its panel, its rows."""
+    """A block: its panels' and their sums' starts and distances, its group, panels and rows."""
 
     panel: kl.Number
+    room: kl.Number
     sums: kl.Number
+    line: kl.Index
     group: kl.Number
-    number: kl.Number
+    numbers: tuple[kl.Number, kl.Number]
     first: kl.Number
     last: kl.Number
 
@@ -158,8 +179,8 @@ class Results:
 
 @kl.helper
 def add_rows(
+    source: Terms,
     w: kl.Pointer,
-    panels: kl.Pointer,
     sums: kl.Pointer,
     left: tuple[kl.Number, kl.Number],
     place: Place,
@@ -167,45 +188,93 @@ def add_rows(
     plan: Packed,
     how: Packing,
 ) -> None:
-    """Write the products of a packed panel with rows of weights, by dot instructions.
+    """Write the products of panels with rows of weights, by FMA or dot instructions.
 
-    ``left``: the start of the weights, and the stride of rows. Sums of all rows are in memory
-    between parts of the terms.
+    ``left``: the start of the weights, and the stride of rows. A pass packs a part of the terms of
+    all panels; sums of all rows are in memory between passes.
     """
-    rows, lanes, width, of = plan.rows, plan.lanes, plan.width, results.of
-    pairs = of.terms // PAIR
-    tile = Tile(w, panels, [None] * plan.vectors, lanes, PAIR)
-    for begin in kl.loop_range(0, kl.max(pairs, 1), plan.depth):
-        end = kl.min(begin + plan.depth, pairs)
+    rows, width, of, group = plan.rows, plan.width, results.of, how.group
+    groups = of.terms // group
+    for begin in kl.loop_range(0, kl.max(groups, 1), plan.depth):
+        end = kl.min(begin + plan.depth, groups)
+        terms = kl.select(end < groups, end * group, of.terms) - begin * group
+        some = Terms(source.x, source.offsets.at(begin * group), source.panels)
+        for number in kl.loop_range(*place.numbers):
+            to = place.panel + (number - place.numbers[0]) * place.room
+            pack_windows(some, to, number * width, of, terms, how)
         for row in kl.loop_range(place.first, place.last, rows):
-            a_at = [left[0] + kl.min(row + r, place.last - 1) * left[1] for r in kl.range(rows)]
-            to = place.sums + (row - place.first) * width
-            acc = kl.registers((rows, plan.vectors), plan.accumulate, lanes)
-            if begin > 0:
-                for r in kl.range(rows):
-                    for v in kl.range(plan.vectors):
-                        acc[r, v] = sums.load(to + r * width + v * lanes, lanes)
-            main = begin + (end - begin) // plan.unroll * plan.unroll
-            for p in kl.loop_range(begin, main, plan.unroll):
-                for u in kl.range(plan.unroll):
-                    at = place.panel + (p + u) * (width * PAIR)
-                    tile.multiply(acc, a_at, (p + u) * PAIR, at)
-            for p in kl.loop_range(main, end):
-                tile.multiply(acc, a_at, p * PAIR, place.panel + p * (width * PAIR))
-            if end >= pairs and how.odd:
-                add_last(tile, acc, a_at, of.terms - 1, place.panel + pairs * (width * PAIR))
-            if end < pairs or results.heavy:
-                for r in kl.range(rows):
-                    for v in kl.range(plan.vectors):
-                        sums.store(to + r * width + v * lanes, acc[r, v])
-            if end >= pairs:
-                if results.heavy:
-                    some = row, kl.min(row + rows, place.last)
-                    results.write_sums(sums, to, some, place, place.number * width, width)
-                else:
-                    for v in kl.range(plan.vectors):
-                        column = [acc[r, v] for r in kl.range(rows)]
-                        results.write(column, place, row, place.number * width + v * lanes)
+            a_at = [
+                left[0] + kl.min(row + r, place.last - 1) * left[1] + begin * group
+                for r in kl.range(rows)
+            ]
+            for number in kl.loop_range(*place.numbers):
+                own = number - place.numbers[0]
+                panel = place.panel + own * place.room
+                to = place.sums + own * place.line + (row - place.first) * width
+                acc = kl.registers((rows, plan.vectors), plan.accumulate, plan.lanes)
+                if begin > 0:
+                    load_sums(acc, sums, to)
+                steps = group, width * group
+                add_panel(w, source.panels, acc, a_at, panel, end - begin, plan, steps, group)
+                if end >= groups and how.odd:
+                    tile = Tile(w, source.panels, [], plan.lanes, group)
+                    odd = panel + (end - begin) * (width * group)
+                    add_last(tile, acc, a_at, terms - 1, odd)
+                if end < groups or results.heavy:
+                    store_sums(acc, sums, to)
+                if end >= groups:
+                    window = number * width
+                    if results.heavy:
+                        here = row, kl.min(row + rows, place.last)
+                        results.write_sums(sums, to, here, place, window, width)
+                    else:
+                        for v in kl.range(plan.vectors):
+                            column = [acc[r, v] for r in kl.range(rows)]
+                            results.write(column, place, row, window + v * plan.lanes)
+
+
+@kl.helper
+def add_panel(
+    a: kl.Pointer,
+    b: kl.Pointer,
+    acc: kl.Registers,
+    a_at: list[kl.Number],
+    b_at: kl.Number,
+    count: kl.Number,
+    plan: Packed,
+    steps: tuple[int, int],
+    group: int = 1,
+) -> None:
+    """Add the products of ``count`` groups of terms of rows of a and of vectors of b.
+
+    ``steps``: the distances of groups in both.
+    """
+    tile = Tile(a, b, [None] * plan.vectors, plan.lanes, group)
+    main = count // plan.unroll * plan.unroll
+    for p in kl.loop_range(0, main, plan.unroll):
+        for u in kl.range(plan.unroll):
+            tile.multiply(acc, a_at, (p + u) * steps[0], b_at + (p + u) * steps[1])
+    if plan.unroll > 1:
+        for p in kl.loop_range(main, count):
+            tile.multiply(acc, a_at, p * steps[0], b_at + p * steps[1])
+
+
+@kl.helper
+def load_sums(acc: kl.Registers, sums: kl.Pointer, at: kl.Number) -> None:
+    """Read a tile of sums from memory."""
+    (rows, vectors), lanes = acc.shape, acc.type.width
+    for r in kl.range(rows):
+        for v in kl.range(vectors):
+            acc[r, v] = sums.load(at + (r * vectors + v) * lanes, lanes)
+
+
+@kl.helper
+def store_sums(acc: kl.Registers, sums: kl.Pointer, at: kl.Number) -> None:
+    """Write a tile of sums to memory."""
+    (rows, vectors), lanes = acc.shape, acc.type.width
+    for r in kl.range(rows):
+        for v in kl.range(vectors):
+            sums.store(at + (r * vectors + v) * lanes, acc[r, v])
 
 
 @kl.helper
@@ -239,7 +308,7 @@ def add_tiles(
     The last tile of rows overlaps the one before; the terms of weights are whole steps.
     """
     height, width = plan.rows, plan.width
-    steps = how.pairs(results.of.terms) // TILE
+    steps = how.groups(results.of.terms) // TILE
     for begin in kl.loop_range(place.first, place.last, height):
         row = kl.min(begin, results.of.rows - height)
         kl.tile_product(
@@ -249,4 +318,4 @@ def add_tiles(
         )  # fmt: skip
         some = begin, kl.min(begin + height, place.last)
         at = place.sums + (begin - row) * width
-        results.write_sums(sums, at, some, place, place.number * width, width)
+        results.write_sums(sums, at, some, place, place.numbers[0] * width, width)

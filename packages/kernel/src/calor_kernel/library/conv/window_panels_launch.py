@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from calor.dtypes import bfloat16, float32, int64
+from calor.dtypes import DType, bfloat16, float32, int64
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Input, Scratch, View
 from calor_kernel.language.tiles import TILE, terms
-from calor_kernel.library.conv.blueprints import pair_tile
+from calor_kernel.library.conv.blueprints import fma_tile, pair_tile
 from calor_kernel.library.conv.direct_rows_launch import merge_phases, of_phases
 from calor_kernel.library.conv.padded_images import Images, padded
 from calor_kernel.library.conv.padded_rows import Placement, adjacent, effort, three
@@ -30,25 +30,54 @@ from calor_kernel.library.steps import Steps
 
 # Output channels and terms of a window from which packing pays.
 _ROWS, _TERMS = 8, 16
+# Rows of weights from which packing float32 pays for windows of one tap.
+_POINTWISE = 24
 # Pairs of terms of a panel that stay in the first-level cache.
 _DEPTH = 128
+# Panels of a cube whose weights do not fit the second-level cache, and its rows of weights.
+_TOGETHER, _TALL = 6, 512
 # Panels in memory at a time, for each core.
 _PANELS = 2
 TILE_RATE = 8
 """The products of a tile instruction in the time of one of a dot instruction."""
 
 
+def packing_refusal(dtype: DType, info: DeviceInfo) -> str | None:
+    """Return why a device multiplies what is read in place, None if it packs operands first.
+
+    Dot products take pairs of terms. Where selected lanes of a vector are loaded slower than all,
+    reads of padding in place are slow.
+    """
+    if dtype is not float32:
+        dots = dtype is bfloat16 and info.has("dot_bfloat16")
+        return None if dots else "the device has no dot products of its dtype"
+    masked = info.has("masked_access")
+    return "the device reads selected lanes as fast as packed ones" if masked else None
+
+
+def near_floats(info: DeviceInfo) -> int:
+    """Return the elements of float32 in half of the first-level cache."""
+    return (info.caches[0] if info.caches else 32 << 10) // 8
+
+
 def windows_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
-    """Return why dot products of windows do not suit a convolution or input gradient, or None."""
+    """Return why packed windows do not suit a convolution or input gradient, or None."""
     dtype = problem.a.dtype
-    if dtype is not bfloat16 or problem.b.dtype is not dtype or not info.has("dot_bfloat16"):
-        return "the device has no dot products of its dtype"
+    reason = packing_refusal(dtype, info)
+    if reason is not None or problem.b.dtype is not dtype:
+        return reason or "its operands have two dtypes"
     rows, divided = problem.leads[2].size, prod(axis.divide for axis in problem.axes)
     # Of a strided gradient, the phase with the most taps.
     deep = problem.depth.size * prod(-(-axis.terms // axis.divide) for axis in problem.axes)
     if rows < _ROWS or deep < _TERMS:
         return f"it has fewer than {_ROWS} rows of weights, or windows of {_TERMS} terms"
     lanes = info.vector_bytes // 4
+    if lanes < 4:
+        return "the device has no vectors of float32"
+    if dtype is float32 and rows < _POINTWISE and prod(axis.terms for axis in problem.axes) == 1:
+        return f"windows of one tap, read in place, suit fewer than {_POINTWISE} rows of weights"
+    if dtype is float32 and prod(axis.count for axis in problem.axes) == 1:
+        return "its images have one pixel"
     if problem.leads[0].size * prod(axis.count for axis in problem.axes) < lanes * divided:
         return f"its images have fewer than {lanes} pixels"
     return None
@@ -108,67 +137,85 @@ def _part(
 ) -> None:
     """Add the launches of a problem without divisors, whose operand is padded."""
     images, groups, rows = problem.leads
-    axes, depth, count = seen.parts[number], problem.depth, problem.terms
+    axes, count = seen.parts[number], problem.terms
+    dtype, group = problem.a.dtype, PAIR if problem.a.dtype is bfloat16 else 1
     pixels = prod(a.count for a in axes)
     tiles = _by_tiles(problem, info)
     weights = _weights(problem, three(problem), steps, info)
     if tiles:
         weights = _whole(problem, weights, steps, info)
     plan = _plan(problem, images.size * pixels, weights, tiles, info)
-    offsets = Bound(steps.memory(max(count, 1) * int64.itemsize), int64)
-    table = launch(
-        window_offsets,
-        Grid((1, 1, 1)),
-        Effort("conv offsets", nbytes=count * int64.itemsize),
-        offsets=offsets,
-        depth=depth.size,
-        channel=seen.channel,
-        taps=tuple(a.terms for a in axes),
-        steps=tuple(a.summed * a.a for a in axes),
-    )
-    steps.launches.append(replace(table, prepares=True))
-    (_, high, wide), distances = _merged(axes)
-    unit = distances[2] if wide > 1 else 1
-    how = Packing(plan.width, plan.lanes, unit if unit in (1, PAIR) else 0, count % PAIR > 0, tiles)
-    panels = groups.size * -(-images.size * pixels // plan.width)
+    offsets, of, unit = packed_windows(problem, seen, number, to, steps)
+    how = Packing(plan.width, plan.lanes, group, unit, count % group > 0, tiles)
+    across = -(-images.size * pixels // plan.width)
+    share = 1 if group > 1 else _share(rows.size, across, groups.size, weights, plan, info)
+    panels = groups.size * -(-across // share)
     block = _block(rows.size, panels, plan.rows, info)
+    if share > 1:
+        block = least(block, -(-_TALL // plan.rows) * plan.rows)
     cubes = least(panels * -(-rows.size // block), _PANELS * info.cores)
     lines = plan.rows if tiles else -(-block // plan.rows) * plan.rows
-    pairs = -(-count // PAIR)
-    room = cubes * (-(-pairs // TILE) * TILE if tiles else pairs) * PAIR * plan.width
+    long = -(-count // group)
+    long = -(-long // TILE) * TILE if tiles else least(long, plan.depth + count % group)
+    room = cubes * share * long * group * plan.width
     target, following = ending(Bound(to.memory, problem.a.dtype), tail)
     label = f"conv {'window tiles' if tiles else 'windows'} {plan.rows}x{plan.width}"
     steps.add(
         multiply_windows,
         Grid((cubes, 1, 1)),
         effort(problem, label),
-        x=seen.memory,
+        x=seen.memory if group > 1 else seen.typed(dtype),
         offsets=offsets,
         w=weights.memory,
-        panels=Bound(steps.memory(max(room, 1) * bfloat16.itemsize), bfloat16),
-        sums=Bound(steps.memory(cubes * lines * plan.width * float32.itemsize), float32),
+        panels=Bound(steps.memory(max(room, 1) * dtype.itemsize), dtype),
+        sums=Bound(steps.memory(cubes * share * lines * plan.width * float32.itemsize), float32),
         c=target,
-        of=Windows(
-            images=images.size,
-            groups=groups.size,
-            rows=rows.size,
-            pixels=pixels,
-            terms=count,
-            high=high,
-            wide=wide,
-            steps=tuple(distances),
-            start=sum(a.start * a.a for a in axes),
-            image=seen.image,
-            to=to.leads,
-        ),
+        of=of,
         of_x=seen.group,
         of_w=(weights.group, weights.row),
         block=block,
+        share=share,
         cubes=cubes,
         plan=plan,
         how=how,
         **following,
     )
+
+
+def packed_windows(
+    problem: Correlation, seen: Images, number: int, to: Placement, steps: Steps
+) -> tuple[Bound, Windows[int], int]:
+    """Return the positions of a window's terms, the windows, and their distance for packing."""
+    images, groups, rows = problem.leads
+    axes, count = seen.parts[number], problem.terms
+    offsets = Bound(steps.memory(max(count, 1) * int64.itemsize), int64)
+    table = launch(
+        window_offsets,
+        Grid((1, 1, 1)),
+        Effort("conv offsets", nbytes=count * int64.itemsize),
+        offsets=offsets,
+        depth=problem.depth.size,
+        channel=seen.channel,
+        taps=tuple(a.terms for a in axes),
+        steps=tuple(a.summed * a.a for a in axes),
+    )
+    steps.launches.append(replace(table, prepares=True))
+    (_, high, wide), distances = _merged(axes)
+    of = Windows(
+        images=images.size,
+        groups=groups.size,
+        rows=rows.size,
+        pixels=prod(a.count for a in axes),
+        terms=count,
+        high=high,
+        wide=wide,
+        steps=tuple(distances),
+        start=sum(a.start * a.a for a in axes),
+        image=seen.image,
+        to=to.leads,
+    )
+    unit = distances[2] if wide > 1 else 1
+    return offsets, of, unit if unit in (1, 2) else 0
 
 
 def _by_tiles(problem: Correlation, info: DeviceInfo) -> bool:
@@ -184,17 +231,30 @@ def _by_tiles(problem: Correlation, info: DeviceInfo) -> bool:
 def _plan(
     problem: Correlation, columns: int, weights: _Weights, tiles: bool, info: DeviceInfo
 ) -> Packed:
-    """Return the tiles of sums: of registers for dot instructions, or of tile registers."""
+    """Return the tiles of sums: of registers for FMA or dot instructions, or of tile registers."""
     _, groups, rows = problem.leads
-    a = Operand((0, weights.group), weights.row, 1, 0, bfloat16)
-    b = Operand((0, 0), 1, 0, 0, bfloat16)
-    product = Product((1, groups.size), rows.size, columns, problem.terms, a, b, bfloat16)
+    dtype = problem.a.dtype
+    a = Operand((0, weights.group), weights.row, 1, 0, dtype)
+    b = Operand((0, 0), 1, 0, 0, dtype)
+    product = Product((1, groups.size), rows.size, columns, problem.terms, a, b, dtype)
     plan = packed(product, info)
-    tile = pair_tile(rows.size, columns, plan.lanes, info)
+    choose = pair_tile if dtype is bfloat16 else fma_tile
+    tile = choose(rows.size, columns, plan.lanes, info)
     if tiles:
         tile = (2 * TILE if rows.size >= 2 * TILE else TILE), 2 * TILE // plan.lanes
-    plan = replace(plan, rows=tile[0], vectors=tile[1])
-    return replace(plan, pack_a=False, pack_b=True, depth=_DEPTH, block_rows=0, block_panels=0)
+    depth = _DEPTH if dtype is bfloat16 else near_floats(info) // (tile[1] * plan.lanes)
+    plan = replace(plan, rows=tile[0], vectors=tile[1], pack_a=False, pack_b=True, depth=depth)
+    return replace(plan, block_rows=0, block_panels=0)
+
+
+def _share(
+    rows: int, across: int, groups: int, weights: _Weights, plan: Packed, info: DeviceInfo
+) -> int:
+    """Return the panels that rows of weights are read for: one if the weights stay in a cache."""
+    nbytes = rows * weights.row * 4
+    if nbytes <= (info.caches[-1] if info.caches else 256 << 10) // 2:
+        return 1
+    return least(greatest(1, across * groups // (_PANELS * info.cores)), _TOGETHER)
 
 
 def _block(rows: int, panels: int, height: int, info: DeviceInfo) -> int:
@@ -220,14 +280,14 @@ def _weights(
         return _Weights(operand(1, problem.b), groups.b, rows.b)
     sizes = (groups.size, rows.size, problem.depth.size, *(a.terms for a in axes))
     strides = (groups.b, rows.b, problem.depth.b, *(a.b for a in axes))
-    target = steps.memory(max(prod(sizes), 1) * bfloat16.itemsize)
+    target = steps.memory(max(prod(sizes), 1) * problem.b.dtype.itemsize)
     if problem.terms:
         before = len(steps.launches)
-        view = View(sizes, strides, bfloat16, problem.b.offset)
+        view = View(sizes, strides, problem.b.dtype, problem.b.offset)
         steps.copy(view, Input(1), target, info)
         made = [replace(one, prepares=True) for one in steps.launches[before:]]
         steps.launches[before:] = made
-    return _Weights(Bound(target, bfloat16), rows.size * problem.terms, problem.terms)
+    return _Weights(Bound(target, problem.b.dtype), rows.size * problem.terms, problem.terms)
 
 
 def _whole(problem: Correlation, weights: _Weights, steps: Steps, info: DeviceInfo) -> _Weights:
