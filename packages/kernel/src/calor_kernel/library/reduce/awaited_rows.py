@@ -44,7 +44,7 @@ class Following:
     """The program that writes along rows, and its plan.
 
     ``read``, ``joined``: for each operand, of the program and of the joining, the result of the
-    parts that it is, or OWN.
+    parts that it is, or OWN. ``resident``: cubes that a core shall have registers for.
     """
 
     program: Program
@@ -52,6 +52,7 @@ class Following:
     joining: Joining
     read: tuple[int, ...]
     joined: tuple[int, ...]
+    resident: int | None
 
 
 @kl.kernel
@@ -87,6 +88,7 @@ def await_rows(
     joining. ``flags``: the ticket, then for each row the teams that left a part, then for each row
     the cubes that saw all.
     """
+    kl.launch_attributes(cubes_per_core=following.resident)
     cube = ticket(flags, kl.shared(1, int32)).to(order.cubes.dtype)
     if cube < order.parts:
         row, alone = team_rows(Run(program, plan, (sources, targets, numbers), over, views), cube)

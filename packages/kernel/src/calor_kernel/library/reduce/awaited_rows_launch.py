@@ -21,6 +21,9 @@ from calor_kernel.library.reduce.launches import rows_given
 # Vectors that a unit reads before it writes. Parts take registers, so a core has fewer cubes than
 # of a launch that only writes.
 _UNROLL: Final = 2
+# Operands of a part from which its registers would leave a core one cube, which is too little to
+# write along rows.
+_MANY: Final = 2
 _NEEDED: Final = ("barrier", "atomics", "forward_progress")
 
 
@@ -71,6 +74,7 @@ def awaited_launch(first: Parts, then: Applied) -> Launch | None:
             joined.form,
             read,
             known,
+            2 if sum(problem.along[: len(given.program.memory)]) >= _MANY else None,
         ),
     )
     alone = then.launch()
