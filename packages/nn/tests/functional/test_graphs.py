@@ -36,3 +36,19 @@ def test_the_gradient_of_attention_makes_no_scores() -> None:
     graph = calor.trace(calor.grad(loss, argnums=(0, 1, 2)), *operands)
     assert "attention_gradient" in [node.op.name for node in graph.nodes]
     assert not [s for s in graph.specs if s.shape[-2:] in ((5, 7), (10, 7))], graph.text()
+
+
+@pytest.mark.parametrize("pool", [f.adaptive_avg_pool2d, f.avg_pool2d, f.lp_pool2d])
+def test_windows_of_whole_images_are_reductions(pool: Any) -> None:
+    """So they are fused as such, and their gradients are broadcasts."""
+
+    def loss(x: Any, size: int) -> Any:
+        given = {f.adaptive_avg_pool2d: (1,), f.avg_pool2d: (size,), f.lp_pool2d: (2.0, size)}
+        return pool(x, *given[pool]).sum()
+
+    def names(size: int) -> set[str]:
+        graph = calor.trace(calor.grad(lambda x: loss(x, size)), calor.ones((1, 2, 6, 6)))
+        return {node.op.name for node in graph.nodes}
+
+    assert not {"window_reduce", "window_gradient"} & names(6)
+    assert pool is f.adaptive_avg_pool2d or {"window_reduce", "window_gradient"} & names(3)

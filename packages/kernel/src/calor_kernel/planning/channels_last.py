@@ -25,7 +25,7 @@ ORDER: Final = (0, 2, 3, 1)
 """The order of the axes of a result with channels last."""
 _CONVOLUTIONS: Final = ("conv", "conv_chain")
 _CHAIN: Final = "elementwise_chain"
-_REDUCTIONS: Final = ("window_reduce", "sum", "max")
+_REDUCTIONS: Final = ("window_reduce", "sum", "max", "row_program")
 # Ops whose values are few numbers, spread over a shape.
 _SPREAD: Final = ("full", "expand")
 # With fewer output channels, a result with channels first is not computed from channels last.
@@ -146,7 +146,9 @@ class _Search:
         """Return whether an op reads a value with channels last well."""
         if unit.op in _REDUCTIONS:
             # Sums of all pixels of a channel read adjacent channels together.
-            return prod(self._shape(unit.outputs[0])) == prod(self._shape(value)[:2])
+            shape = self._shape(value)
+            alike = all(v in self.last for v in unit.inputs if self._shape(v) == shape)
+            return alike and all(prod(self._shape(v)) == prod(shape[:2]) for v in unit.outputs)
         stays = all(v in self.last for v in unit.outputs)
         if unit.op not in _CONVOLUTIONS or unit.inputs[0] != value or self.depthwise(unit):
             return stays

@@ -7,6 +7,7 @@ from calor.dtypes import float32, float64
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.matmul import ProductFuser
+from calor_kernel.library.reduce import RowFuser
 from calor_nn import functional
 
 from ..matmul.test_epilogues import graph_of, near, operands, run
@@ -32,6 +33,16 @@ def gated(x, a, b, c, gate):
     wide = functional.silu(each(conv(x, a), b, padding=1))
     weights = functional.sigmoid(conv(calor.mean(wide, axis=(2, 3), keepdims=True), gate))
     return conv(wide * weights, c)
+
+
+def weighted(x, a, b, c, gate):
+    wide = each(conv(x, a), b, padding=1)
+    return conv(wide * conv(calor.mean(wide, axis=(2, 3), keepdims=True), gate), c)
+
+
+def shared(x):
+    """Return each pixel's share of its row."""
+    return x / (1.0 + calor.sum(abs(x), axis=-1, keepdims=True))
 
 
 def residual(x, a, b, c, shift):
@@ -112,3 +123,31 @@ def test_channels_first(case):
     found, launches = run(graph, arrays, info, FUSERS)
     near(found, function, arrays, dtype, "highest")
     assert not any(launch.label.startswith(PIXELS) for launch in launches)
+
+
+# Functions whose reductions are row programs, and whether these read channels last.
+PROGRAMS = {
+    "a mean of pixels": (weighted, True),
+    "pixels as a distribution": (
+        lambda x, a, b, c, gate: conv(shared(each(conv(x, a), b, padding=1)), c),
+        False,
+    ),
+    "an operand with channels first": (
+        lambda x, a, b, c, gate: calor.mean(
+            each(conv(x, a), b, padding=1) * calor.tile(x, (1, 8, 1, 1)), axis=(2, 3)
+        ),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_row_programs(case):
+    function, last = PROGRAMS[case]
+    sizes = [*shapes(2, 5, 40, (3, 4), (3, 3)), (40, 40, 1, 1)]
+    graph, arrays = graph_of(function, float32, sizes), operands(sizes, float32)
+    found, launches = run(graph, arrays, ONE_UNIT, (*FUSERS, RowFuser()))
+    near(found, function, arrays, float32, "highest")
+    labels = [launch.label for launch in launches]
+    assert "rows.program" in labels
+    assert any(label.startswith(PIXELS) for label in labels) == last

@@ -59,7 +59,9 @@ def test_products_of_places(row, dtype, waits, monkeypatch):
     made = [launch.build.function.name for launch in work.launches]
     many = not work.variant.endswith(" in 1")
     alone = work.variant.endswith(", one launch")
-    assert made == ["unfold", "unfold", "matmul_tma"] + ["add_transposed"] * (many and not alone)
+    # The operands of windows of one tap are copied alike, so each launch may join others.
+    copies = ["unfold"] * (1 if any(n > 1 for n in row[1][2:]) else 2)
+    assert made == [*copies, "matmul_tma"] + ["add_transposed"] * (many and not alone)
     assert many or row is not ROWS[-1]
     assert alone == (many and waits)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))

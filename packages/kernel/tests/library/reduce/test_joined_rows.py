@@ -83,21 +83,22 @@ def _turned(x, y):
 
 
 N, C = (40, 3, 6, 8), (3,)
-# The function, shapes of its operands, and launches with and without those of joinings alone.
+# The function, shapes of its operands, and launches: of devices whose cubes may wait for others, of
+# those whose cubes may not, and with launches that only join.
 CASES = {
-    "batch norm": (_batch_norm, [N, C, C], 2, 3),
-    "batch norm, odd lines": (_batch_norm, [(40, 3, 7, 7), C, C], 2, 3),
-    "batch norm of volumes": (_batch_norm, [(16, 2, 3, 8, 8), (2,), (2,)], 2, 3),
-    "batch norms beside each other": (_both, [N, N, C], 2, 3),
-    "batch norm's gradient": (_gradient, [N, N, C], 2, 3),
-    "gradient, one channel": (_gradient, [(40, 1, 9, 12), (40, 1, 9, 12), (1,)], 2, 3),
-    "group norm": (_group_norm, [(3, 48, 8, 10), (48,)], 3, 4),
-    "softmax": (_softmax, [(3, 4000)], 3, 5),
-    "softmax, odd rows": (_softmax, [(3, 4003)], 3, 5),
-    "softmax of one odd row": (_softmax, [(1, 9001)], 3, 5),
-    "layer norm": (_norm, [(2, 6000), (6000,), (6000,)], 3, 5),
-    "maximum": (_counted, [(3, 5000)], 2, 3),
-    "turned": (_turned, [(3, 4000), (4000, 3)], 3, 5),
+    "batch norm": (_batch_norm, [N, C, C], 1, 2, 3),
+    "batch norm, odd lines": (_batch_norm, [(40, 3, 7, 7), C, C], 1, 2, 3),
+    "batch norm of volumes": (_batch_norm, [(16, 2, 3, 8, 8), (2,), (2,)], 1, 2, 3),
+    "batch norms beside each other": (_both, [N, N, C], 1, 2, 3),
+    "batch norm's gradient": (_gradient, [N, N, C], 1, 2, 3),
+    "gradient, one channel": (_gradient, [(40, 1, 9, 12), (40, 1, 9, 12), (1,)], 1, 2, 3),
+    "group norm": (_group_norm, [(3, 48, 8, 10), (48,)], 2, 3, 4),
+    "softmax": (_softmax, [(3, 4000)], 3, 3, 5),
+    "softmax, odd rows": (_softmax, [(3, 4003)], 3, 3, 5),
+    "softmax of one odd row": (_softmax, [(1, 9001)], 3, 3, 5),
+    "layer norm": (_norm, [(2, 6000), (6000,), (6000,)], 3, 3, 5),
+    "maximum": (_counted, [(3, 5000)], 1, 2, 3),
+    "turned": (_turned, [(3, 4000), (4000, 3)], 3, 3, 5),
 }
 
 
@@ -144,15 +145,23 @@ TYPED += [("softmax, odd rows", float16, WIDE), ("batch norm", float64, ALONE)]
 )
 def test_same_bits_in_fewer_launches(case, dtype, info, monkeypatch):
     graph, arrays = _graph(case, dtype), _arrays(case, dtype)
-    found, names = _run(graph, arrays, info)
+    waiting, fewest = _run(graph, arrays, info)
+    found, names = _run(graph, arrays, _impatient(info))
     monkeypatch.setattr(joined_rows_launch, "_AGAIN", 0)
     apart, others = _run(graph, arrays, info)
-    assert [a.tobytes() for a in found] == [b.tobytes() for b in apart]
+    for some in (found, waiting):
+        assert [a.tobytes() for a in some] == [b.tobytes() for b in apart]
     if dtype is float32 and info is MANY_UNITS:
-        assert (len(names), len(others)) == CASES[case][2:], (names, others)
+        assert (len(fewest), len(names), len(others)) == CASES[case][2:], (fewest, names, others)
     assert "apply_rows" in names
-    assert not {"apply_rows", "continue_rows"}.intersection(others)
+    assert "await_rows" in fewest or len(fewest) == len(names)
+    assert not {"apply_rows", "continue_rows", "await_rows"}.intersection(others)
     _check(case, found, arrays)
+
+
+def _impatient(info):
+    """A device whose cubes may not wait for others."""
+    return replace(info, features=info.features - {"forward_progress"})
 
 
 def _check(case, found, arrays):
@@ -163,14 +172,18 @@ def _check(case, found, arrays):
 
 # Devices that take few buffers, and operands that are strided along rows.
 REFUSED = {
-    "few buffers": ("batch norm's gradient", replace(MANY_UNITS, arguments=6), {"apply_rows"}),
+    "few buffers": (
+        "batch norm's gradient",
+        replace(MANY_UNITS, arguments=6),
+        {"apply_rows", "await_rows"},
+    ),
     "few buffers for two norms": (
         "batch norms beside each other",
         replace(MANY_UNITS, arguments=9),
-        {"apply_rows"},
+        {"apply_rows", "await_rows"},
     ),
-    "strides": ("turned", MANY_UNITS, {"apply_rows"}),
-    "one unit": ("softmax", ONE_UNIT, {"apply_rows", "continue_rows"}),
+    "strides": ("turned", MANY_UNITS, {"apply_rows", "await_rows"}),
+    "one unit": ("softmax", ONE_UNIT, {"apply_rows", "continue_rows", "await_rows"}),
 }
 
 
@@ -189,7 +202,7 @@ def test_what_is_no_number_stays_in_its_channel(value, image):
     x, *rest = _arrays("batch norm", float32)
     x[image, 1, 2, 2] = value
     (y, mean, variance), names = _run(_graph("batch norm", float32), [x, *rest], MANY_UNITS)
-    assert "apply_rows" in names
+    assert "await_rows" in names
     np.testing.assert_array_equal(mean[1], np.float32(value))
     assert np.isnan(variance).tolist() == [False, True, False]
     assert np.isfinite(y[:, [0, 2]]).all()

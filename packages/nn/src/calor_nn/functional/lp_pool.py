@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from calor.errors import ArgumentError
 from calor.functions.activation import floating
 from calor.functions.operands import pair, single
-from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.composites import relu
 from calor_nn.functional.conv import Sizes, batched, unbatched
@@ -130,6 +129,6 @@ def _lp_pool(
     x, added = batched(floating(x, what), rank, what)
     windows = Windows(x, kernel, stride, 0, 1, ceil_mode, rank, what)
     powers = pair(e.power, x, float(norm_type))
-    total = rows.window_reduce(powers, **windows.attributes("sum"))
+    total = windows.sums(powers)
     root = pair(e.power, single(relu, total), 1.0 / norm_type)
     return unbatched(root, added)

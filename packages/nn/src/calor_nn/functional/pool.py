@@ -481,7 +481,7 @@ def _avg_pool(
         raise ArgumentError(f"{what}: divisor_override must not be 0")
     x, added = batched(floating(x, what), rank, what)
     windows = Windows(x, kernel, stride, padding, 1, ceil_mode, rank, what)
-    total = rows.window_reduce(x, **windows.attributes("sum"))
+    total = windows.sums(x)
     counts = windows.divisors(count_include_pad)
     if divisor is not None:
         total = pair(e.div, total, float(divisor))

@@ -11,6 +11,8 @@ import numpy as np
 
 from calor.device_selection import on_device
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.reductions import sum
+from calor.ops import contraction as rows
 from calor.ops.sources import HostArray, constant
 from calor_nn.functional.conv import per_axis
 
@@ -66,6 +68,17 @@ class Windows:
         before = self.padding[axis]
         used = (self.counts[axis] - 1) * self.stride[axis] + self._reach(axis)
         return before, max(used - self.sizes[axis] - before, before)
+
+    def sums(self, x: Tensor) -> Tensor:
+        """Return the sums of the windows of x.
+
+        That of a whole image is a plain reduction: it is fused as such, and its gradient is a
+        broadcast.
+        """
+        if self.kernel == self.sizes and not any(map(any, self.pairs)):
+            return sum(x, axis=tuple(range(-len(self.sizes), 0)), dtype=x.dtype, keepdims=True)
+        made: Tensor = rows.window_reduce(x, **self.attributes("sum"))
+        return made
 
     def attributes(self, kind: str) -> dict[str, Any]:
         """Return the attributes of the rows that work on these windows."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calor_kernel import language as kl
+from calor_kernel.library.arrivals import is_last
 from calor_kernel.library.attention.operands import (
     KernelOperands,
     ScoreForm,
@@ -28,7 +29,6 @@ from calor_kernel.library.attention.operands import (
 from calor_kernel.library.attention.problem import ResultSteps
 from calor_kernel.library.attention.split_keys import (
     HeadRows,
-    is_last,
     over_lanes,
     product,
     taken_rows,

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.language.declared import CHANGES, READS
+from calor_kernel.library.arrivals import is_last
 from calor_kernel.library.attention.operands import (
     KernelOperands,
     Rows,
@@ -527,27 +528,6 @@ def join_if_last(
             column = (i - r * each) * plan.joined
             at = mine.start(r, steps, to.width)
             to.join(mine.index(r), at, column, number < rows * each, plan, lanes)
-
-
-@kl.helper
-def is_last(flags: kl.Pointer, number: kl.Number, count: kl.Number) -> kl.Mask:
-    """Return whether all other cubes of ``count`` have come here; what they wrote is seen then.
-
-    Flag ``number`` counts the cubes, and is 0 again at the end.
-    """
-    slot = kl.shared(1, flags.dtype)
-    unit = kl.unit_position()
-    kl.barrier()
-    if unit == 0:
-        kl.fence("device", "release")
-        slot[0] = flags.atomic("add", number, kl.constant(1, flags.dtype))
-    kl.barrier()
-    last = slot[0].to(count.dtype) == count - 1
-    if last:
-        kl.fence("device", "acquire")
-        if unit == 0:
-            flags.store(number, kl.constant(0, flags.dtype), order="relaxed", scope="device")
-    return last
 
 
 @kl.kernel

@@ -7,6 +7,7 @@ waits for another. The index is that of the first extreme, whichever cube ends l
 from __future__ import annotations
 
 from calor_kernel import language as kl
+from calor_kernel.library.arrivals import is_last
 from calor_kernel.library.reduce.argminmax import (
     ArgPlan,
     ArgTasks,
@@ -14,7 +15,6 @@ from calor_kernel.library.reduce.argminmax import (
     unit_best,
     write_best,
 )
-from calor_kernel.library.reduce.columns_joined import is_last
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 

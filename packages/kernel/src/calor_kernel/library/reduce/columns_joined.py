@@ -6,8 +6,8 @@ No cube waits for another. The words that count the cubes are 0 before and after
 
 from __future__ import annotations
 
-from calor.dtypes import int32
 from calor_kernel import language as kl
+from calor_kernel.library.arrivals import is_last
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, ColumnProgram, one_block
 from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Program
@@ -47,22 +47,3 @@ def reduce_columns_joined(
         one_block(
             ColumnProgram(joining_plan, parts, joined, joining, read, results, more, ()), place
         )
-
-
-@kl.helper
-def is_last(flags: kl.Pointer, place: kl.Number, count: kl.Number) -> kl.Number:
-    """Return whether a cube is the last of ``count`` that come here, and sees what they stored.
-
-    ``flags[place]`` counts them, and is 0 again after the last.
-    """
-    slot = kl.shared(1, int32)
-    kl.barrier()
-    if kl.unit_index() == 0:
-        kl.fence("device", "release")
-        before = flags.atomic("add", place, kl.constant(1, flags.dtype)).to(int32)
-        kl.fence("device", "acquire")
-        if before == count.to(int32) - 1:
-            flags.store(place, kl.constant(0, flags.dtype), order="relaxed", scope="device")
-        slot[0] = before
-    kl.barrier()
-    return slot[0] == count.to(int32) - 1

@@ -186,6 +186,13 @@ class Problem:
         return max(self.info.vector_bytes // widest, 1)
 
     @cached_property
+    def numbers(self) -> list[Typed]:
+        """The scalar operands, as arguments of a launch."""
+        operands = self.program.operands
+        pairs = zip(self.job.numbers, self.program.numbers, strict=True)
+        return [Typed(n, operands[i].dtype) for n, i in pairs]
+
+    @cached_property
     def compensated(self) -> bool:
         """Whether a reduction rounds so that its blocks are set aside."""
         return any(self.program.fold(n).op.compensated for n in self.program.folds)
@@ -202,7 +209,6 @@ class Problem:
     ) -> Launch:
         """Return a launch of a kernel of programs."""
         job, found = self.job, self.layout
-        numbers = zip(job.numbers, program.numbers, strict=True)
         flops = found.kept.count * found.along.count * len(program.steps)
         return launch(
             kernel,
@@ -210,7 +216,7 @@ class Problem:
             Effort(job.label, flops, sum(p.nbytes for p in job.placed)),
             sources=[p.bound for p in job.sources],
             targets=[p.bound for p in job.targets],
-            numbers=[Typed(n, program.operands[i].dtype) for n, i in numbers],
+            numbers=self.numbers,
             program=program,
             **given,
         )

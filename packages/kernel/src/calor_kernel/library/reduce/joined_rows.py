@@ -8,7 +8,7 @@ cube of a row writes what has one value a row. (Reading parts once more takes le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor_kernel import language as kl
 from calor_kernel.library.reduce.job import Strides
@@ -87,25 +87,48 @@ def apply_rows(
     row, part = kl.divide(kl.cube_position(), over.parts)
     known = Run(joining.program, joining.plan, (joined, written, more), whole, places)
     found = joined_values(known, joining, (row, part), kl.unit_position() == 0)
-    run = Run(program, plan, (sources, targets, numbers), over, views, found)
+    write_part(
+        Run(program, plan, (sources, targets, numbers), over, views, found), (row, part), lengths
+    )
+
+
+@kl.helper
+def write_part(run: Run, at: Sequence[kl.Number], lengths: Sequence[kl.FastDivmod]) -> None:
+    """Write the values of a cube's part of a row; ``at``: the row, and the part."""
+    (row, part), plan, over = at, run.plan, run.over
     run.begin([row])
     length = over.lengths[0]
     for n in over.lengths[1:]:
         length = length * n
     begin = part * over.chunk
     end = kl.min(begin + over.chunk, length)
-    first = begin + kl.unit_position() * plan.width
-    for i in kl.loop_range(first, end, kl.cube_size() * plan.width):
-        position = kl.unravel(i, lengths)
-        starts = [
-            start + kl.offset_of(position[:-1], view.along[:-1]) if view.along else start
-            for start, view in zip(run.starts[0], run.views, strict=True)
-        ]
-        rest = end - i
+    far, step = kl.unit_position() * plan.width, kl.cube_size() * plan.width
+    if plan.unroll > 1:
+        several = step * plan.unroll
+        whole = begin + kl.quotient(end - begin, several) * several
+        for i in kl.loop_range(begin + far, whole, several):
+            # All loads are issued before the first value is written.
+            vectors = [_vector(run, lengths, i + u * step) for u in range(plan.unroll)]
+            made = [run.made(vector) for vector in vectors]
+            for vector, values in zip(vectors, made, strict=True):
+                run.put(vector, values)
+        begin = whole
+    for i in kl.loop_range(begin + far, end, step):
+        vector, rest = _vector(run, lengths, i), end - i
         if plan.short and rest < plan.width:
-            run.write(Vector(0, 0, starts, position[-1], rest))
+            run.write(replace(vector, rest=rest))
         else:
-            run.write(Vector(0, 0, starts, position[-1]))
+            run.write(vector)
+
+
+def _vector(run: Run, lengths: Sequence[kl.FastDivmod], i: kl.Number) -> Vector:
+    """Return the vector at a position along a row."""
+    position = kl.unravel(i, lengths)
+    starts = [
+        start + kl.offset_of(position[:-1], view.along[:-1]) if view.along else start
+        for start, view in zip(run.starts[0], run.views, strict=True)
+    ]
+    return Vector(0, 0, starts, position[-1])
 
 
 @kl.helper

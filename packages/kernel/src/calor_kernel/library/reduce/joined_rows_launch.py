@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import exceeds, greatest, least
-from calor_kernel.contract.launching import Grid, Typed
-from calor_kernel.contract.work import Input, Launch, Output, Scratch
-from calor_kernel.library.reduce.job import Placed, Problem
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Grid
+from calor_kernel.contract.work import Flags, Input, Launch, Output, Scratch
+from calor_kernel.library.reduce.job import Placed, Problem, Strides
 from calor_kernel.library.reduce.joined_rows import Joining, apply_rows, continue_rows
 from calor_kernel.library.reduce.launches import (
     holding,
@@ -38,13 +39,47 @@ _TURNS: Final = 16
 _CUBES: Final = 8
 
 
-class _Joined(NamedTuple):
-    """A problem whose joined operands come from parts, and the kernel's arguments for these."""
+class Joined(NamedTuple):
+    """A problem whose joined operands come from parts, the joining, and the arguments for it."""
 
     problem: Problem
-    team: int
+    joining: Problem
+    form: Joining
     nbytes: int
     given: dict[str, object]
+
+
+class Applied(NamedTuple):
+    """A launch of :func:`.joined_rows.apply_rows`, with its rows, strides and plan."""
+
+    joined: Joined
+    grid: Grid
+    over: Rows[int]
+    views: tuple[Strides[int], ...]
+    plan: RowPlan
+
+    @property
+    def problem(self) -> Problem:
+        """What is written along rows."""
+        return self.joined.problem
+
+    def positions(self, *others: Problem) -> DType:
+        """Return the type of positions, which are those of rows and of parts."""
+        return _index(self.problem, self.joined.joining, *others)
+
+    def launch(self) -> Launch:
+        """Return the launch."""
+        return self.problem.launch(
+            apply_rows,
+            replace(self.grid, index=self.positions()),
+            self.problem.program,
+            over=self.over,
+            views=self.views,
+            plan=self.plan,
+            lengths=self.problem.layout.along.sizes,
+            joining=self.joined.form,
+            **self.joined.given,
+        )
 
 
 def _plan(joining: Problem) -> RowPlan | None:
@@ -59,7 +94,7 @@ def _plan(joining: Problem) -> RowPlan | None:
     return None if team is None else holding(joining, team)
 
 
-def _joined(problem: Problem, joining: Problem, kept: Collection[int]) -> _Joined | None:
+def _joined(problem: Problem, joining: Problem, kept: Collection[int]) -> Joined | None:
     """Return a problem that reads results of a joining, so that its cubes join; None if none does.
 
     ``kept``: the indices of those results that are written.
@@ -87,19 +122,18 @@ def _joined(problem: Problem, joining: Problem, kept: Collection[int]) -> _Joine
     inner = Problem(left, written, joining.info)
     layout = inner.layout
     rows = layout.kept.count
-    numbers = zip(written.numbers, left.numbers, strict=True)
     given: dict[str, object] = {
         "joined": [p.bound for p in written.sources],
         "written": [p.bound for p in written.targets],
-        "more": [Typed(n, left.operands[i].dtype) for n, i in numbers],
+        "more": inner.numbers,
         "whole": Rows(rows, 1, 1, 0, layout.kept.sizes, layout.along.sizes),
         "places": tuple(inner.views()),
-        "joining": Joining(left, _of_views(plan, inner), tuple(values)),
     }
     nbytes = sum(
         p.nbytes for p, varies in zip(written.sources, inner.along, strict=False) if varies
     )
-    return _Joined(Problem(made, job, problem.info), plan.team, nbytes, given)
+    form = Joining(left, _of_views(plan, inner), tuple(values))
+    return Joined(Problem(made, job, problem.info), inner, form, nbytes, given)
 
 
 def _of_views(plan: RowPlan, problem: Problem) -> RowPlan:
@@ -112,10 +146,10 @@ def _index(*problems: Problem) -> DType:
     return kl.index_dtype(*(span_of(one.view) for p in problems for one in p.job.placed))
 
 
-def _fits(made: Launch, problem: Problem) -> bool:
+def fits(made: Launch, info: DeviceInfo) -> bool:
     """Return whether a device takes so many buffers."""
-    buffers = [a for a in made.arguments if isinstance(a, (Input, Output, Scratch))]
-    return len(buffers) <= problem.info.arguments
+    buffers = [a for a in made.arguments if isinstance(a, (Input, Output, Scratch, Flags))]
+    return len(buffers) <= info.arguments
 
 
 def continued_launch(problem: Problem, joining: Problem, parts: int, chunk: int) -> Launch | None:
@@ -127,16 +161,18 @@ def continued_launch(problem: Problem, joining: Problem, parts: int, chunk: int)
     if found is None:
         return None
     grid, given = rows_given(found.problem, parts, chunk)
-    if found.team > given.plan.team or given.plan.together > 1:
+    if found.form.plan.team > given.plan.team or given.plan.together > 1:
         return None
     if exceeds(found.nbytes * parts, _AGAIN):
         return None
     grid = replace(grid, index=_index(problem, joining))
-    made = found.problem.launch(continue_rows, grid, given.program, **given.rest, **found.given)
-    return made if _fits(made, problem) else None
+    made = found.problem.launch(
+        continue_rows, grid, given.program, **given.rest, joining=found.form, **found.given
+    )
+    return made if fits(made, problem.info) else None
 
 
-def applied_launch(problem: Problem, joining: Problem, needed: Sequence[Placed]) -> Launch | None:
+def applied(problem: Problem, joining: Problem, needed: Sequence[Placed]) -> Applied | None:
     """Return the launch that writes results along rows, whose cubes join the parts before it.
 
     None if a launch should join them. Of the joining's results only the ``needed`` are written.
@@ -149,7 +185,7 @@ def applied_launch(problem: Problem, joining: Problem, needed: Sequence[Placed])
     inner, info = found.problem, problem.info
     units, layout = min(info.max_units, _UNITS), inner.layout
     steps = steps_of(inner)
-    if found.team > units or any(
+    if found.form.plan.team > units or any(
         varies and s < 0 for varies, s in zip(inner.along, steps, strict=True)
     ):
         return None
@@ -161,17 +197,14 @@ def applied_launch(problem: Problem, joining: Problem, needed: Sequence[Placed])
     if exceeds(found.nbytes * parts, _AGAIN):
         return None
     plan = RowPlan(steps, width, team=units, even=width > 1, short=short)
-    made = inner.launch(
-        apply_rows,
-        Grid.line(rows * parts, units, info.planes[0], _index(problem, joining)),
-        inner.program,
-        over=Rows(rows, 1, parts, step * turns, layout.kept.sizes, layout.along.sizes),
-        views=tuple(inner.views()),
-        plan=plan,
-        lengths=layout.along.sizes,
-        **found.given,
+    made = Applied(
+        found,
+        Grid.line(rows * parts, units, info.planes[0]),
+        Rows(rows, 1, parts, step * turns, layout.kept.sizes, layout.along.sizes),
+        tuple(inner.views()),
+        plan,
     )
-    return made if _fits(made, problem) else None
+    return made if fits(made.launch(), info) else None
 
 
 def _vectors(problem: Problem) -> tuple[int, bool]:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from calor.dtypes import int64, uint32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice, exceeds, greatest, least
-from calor_kernel.contract.launching import Bound, Grid, Typed
+from calor_kernel.contract.launching import Bound, Grid
 from calor_kernel.contract.work import Flags, Input, Launch, Output, View
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
@@ -486,7 +486,6 @@ def columns_joined_launch(
     tile = tile_of(problem)
     grid, given = _columns(problem, tile, parts, chunk)
     _, joining = _columns(joined, tile)
-    numbers = zip(joined.job.numbers, joined.program.numbers, strict=True)
     return problem.launch(
         reduce_columns_joined,
         grid,
@@ -494,7 +493,7 @@ def columns_joined_launch(
         **given._asdict(),
         others=[p.bound for p in joined.job.sources[folds:]],
         results=[p.bound for p in joined.job.targets],
-        more=[Typed(n, joined.program.operands[i].dtype) for n, i in numbers],
+        more=joined.numbers,
         parts=joining.over,
         joined=joining.views,
         flags=Bound(Flags(given.over.blocks * given.over.outers), uint32),

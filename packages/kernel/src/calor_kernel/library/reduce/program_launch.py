@@ -30,11 +30,9 @@ from calor_kernel.contract.work import (
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
+from calor_kernel.library.reduce.awaited_rows_launch import Parts, awaited_launch
 from calor_kernel.library.reduce.job import Job, Placed, Problem
-from calor_kernel.library.reduce.joined_rows_launch import (
-    applied_launch,
-    continued_launch,
-)
+from calor_kernel.library.reduce.joined_rows_launch import applied, continued_launch
 from calor_kernel.library.reduce.launches import (
     columns_joined_launch,
     columns_launch,
@@ -103,8 +101,10 @@ class _Plan(Steps):
         super().__init__()
         self.info = info
         self.in_place: tuple[tuple[int, int], ...] = ()
-        # The joining of parts, by the next launch or by one of its own.
+        # The joining of parts, by the next launch or by one of its own, and how the last launch
+        # left them.
         self.waiting: Problem | None = None
+        self.left: Parts | None = None
 
     def put(self, *launches: Launch) -> None:
         """Add launches behind the joining that waits, if there is one."""
@@ -261,11 +261,12 @@ class _Plan(Steps):
             return 0
         beside = problem.many and not exceeds(shape[at], _PIECES)
         if beside:
-            # The pieces of a row are adjacent, as its cubes read them that join them.
-            strides = [n * shape[at] for n in row_major(job.rows)]
-            strides.insert(at, 1)
-            rooms = [replace(r, view=View(shape, tuple(strides), dtype)) for r in rooms]
-            first = Problem(part, replace(piece, targets=tuple(rooms)), self.info)
+            # The pieces of a row are adjacent, as its cubes read them that join them, and those
+            # that compute them.
+            kept = [a for a in range(len(job.shape)) if a not in job.axes]
+            shape, at = (*job.rows, shape[at]), len(kept)
+            rooms = [replace(r, view=View(shape, row_major(shape), dtype)) for r in rooms]
+            first = Problem(part, _turned(first, (*kept, outer, *inner), rooms), self.info)
         self.put(rows_launch(first))
         rest = problem.part(others, places, known)
         lone = View(job.rows, _without(rooms[0].view.strides, at), dtype)
@@ -278,21 +279,27 @@ class _Plan(Steps):
             numbers=(float(shape[at]), float(terms), 0.0, *rest.numbers),
         )
         if beside:
-            self._join(Problem(both, second, self.info))
+            self._join(Problem(both, second, self.info), Parts(first, 1, 0, shape[at]))
         else:
             self.run(both, second)
         known.update(zip(wanted, places, strict=True))
         return 2
 
-    def _join(self, joining: Problem) -> None:
-        """Leave the joining of parts to the next launch, or to one of its own before that."""
+    def _join(self, joining: Problem, left: Parts | None) -> None:
+        """Leave the joining of parts to the next launch, or to one of its own before that.
+
+        ``left``: how the last launch left them, if it waits for no others.
+        """
         self.put()
-        self.waiting = joining
+        self.waiting, self.left = joining, left
 
     def _applied(
         self, problem: Problem, known: Mapping[int, Placed], left: Collection[int]
     ) -> bool:
-        """Add the launch that joins parts and writes along rows; return whether there is one."""
+        """Add the launch that joins parts and writes along rows; return whether there is one.
+
+        Where cubes may wait for others, it is that of the parts too.
+        """
         if self.waiting is None:
             return False
         program, job = problem.program, problem.job
@@ -301,11 +308,15 @@ class _Plan(Steps):
         places = {n: placed for n, placed in known.items() if n not in program.numbers}
         part, operands = part_of(program, list(wanted), places)
         given = problem.part(operands, list(wanted.values()), places)
-        made = applied_launch(Problem(part, given, self.info), self.waiting, job.targets)
+        made = applied(Problem(part, given, self.info), self.waiting, job.targets)
         if made is None:
             return False
         self.waiting = None
-        self.launches.append(made)
+        both = None if self.left is None else awaited_launch(self.left, made)
+        if both is None:
+            self.launches.append(made.launch())
+        else:
+            self.launches[-1] = both
         return True
 
     def _write(self, problem: Problem, known: Mapping[int, Placed], left: Collection[int]) -> None:
@@ -347,7 +358,8 @@ class _Plan(Steps):
         if made is not None:
             self.waiting = None
         self.put(made or rows_launch(inner, parts, chunk))
-        self._join(self._joining(problem, job, rooms, len(job.rows)))
+        left = None if made else Parts(inner, parts, chunk, parts)
+        self._join(self._joining(problem, job, rooms, len(job.rows)), left)
 
     def _columns(self, problem: Problem) -> None:
         """Add the launches of a pass across rows."""
@@ -444,6 +456,29 @@ class _Plan(Steps):
         others = problem.part(operands, targets)
         shape, sources = rooms[0].view.shape, (*rooms, *others.sources)
         return Problem(part, replace(others, shape=shape, axes=(axis,), sources=sources), self.info)
+
+
+def _turned(problem: Problem, order: Sequence[int], targets: Sequence[Placed]) -> Job:
+    """Return a job with its axes in another order, those of a row last, and other targets."""
+    job = problem.job
+    kept = order[: len(order) - len(job.axes)]
+    ranks = [sorted(kept).index(a) for a in kept]
+
+    def turned(view: View) -> View:
+        axes = order if len(view.shape) == len(order) else ranks
+        return replace(
+            view,
+            shape=tuple(view.shape[a] for a in axes),
+            strides=tuple(view.strides[a] for a in axes),
+        )
+
+    return replace(
+        job,
+        shape=tuple(job.shape[a] for a in order),
+        axes=tuple(range(len(kept), len(order))),
+        sources=tuple(replace(p, view=turned(p.view)) for p in job.sources),
+        targets=tuple(targets),
+    )
 
 
 def _whole(problem: Problem) -> Launch:

@@ -35,21 +35,32 @@ def reduce_rows(
     """Run a program on rows; ``views``: the strides of sources and targets."""
     run = Run(program, plan, (sources, targets, numbers), over, views)
     if kl.cube_size() > 1:
-        row = kl.cube_position() * (kl.cube_size() // plan.team) + kl.unit_position() // plan.team
-        # Teams beyond the last row have an empty range.
-        inside = row < over.rows
-        run.lengths[-1] = kl.select(inside, run.lengths[-1], 0)
-        if plan.held:
-            held_row(run, kl.min(row, over.rows - 1), inside)
-        else:
-            inside = inside & (kl.unit_position() % plan.team == 0)
-            some_rows(run, [kl.min(row, over.rows - 1)], inside, None)
+        team_rows(run, kl.cube_position())
     else:
         first = kl.cube_position() * over.turns
         last = kl.min(first + over.turns, over.rows)
         for row in kl.loop_range(first, last, plan.together):
             rows = [kl.min(row + j, last - 1) for j in range(plan.together)]
             some_rows(run, rows, None, last - row if plan.transposed else None)
+
+
+@kl.helper
+def team_rows(run: Run, cube: kl.Number) -> tuple[kl.Number, kl.Mask]:
+    """Compute the rows of a cube of many units, one a team.
+
+    Return the row, and whether this unit is the one that writes what has one value a row.
+    """
+    plan, over = run.plan, run.over
+    row = cube * (kl.cube_size() // plan.team) + kl.unit_position() // plan.team
+    # Teams beyond the last row have an empty range.
+    inside = row < over.rows
+    run.lengths[-1] = kl.select(inside, run.lengths[-1], 0)
+    alone = inside & (kl.unit_position() % plan.team == 0)
+    if plan.held:
+        held_row(run, kl.min(row, over.rows - 1), inside)
+    else:
+        some_rows(run, [kl.min(row, over.rows - 1)], alone, None)
+    return row, alone
 
 
 @kl.helper

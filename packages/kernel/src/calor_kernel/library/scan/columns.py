@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from calor.dtypes import int32
 from calor_kernel import language as kl
+from calor_kernel.library.arrivals import ticket
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.chunks import scan_offset
-from calor_kernel.library.scan.decoupled_look_back import Tickets, Words, look_back, ticket
+from calor_kernel.library.scan.decoupled_look_back import Tickets, Words, look_back
 
 # Words that a unit reads at a time while it looks back; their loads are in flight together.
 AHEAD = 8

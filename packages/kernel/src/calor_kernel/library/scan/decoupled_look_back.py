@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from calor.dtypes import DType, int32, int64, uint32, uint64
+from calor.dtypes import DType, int32, uint32, uint64
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch
@@ -41,17 +41,6 @@ def clear(words: Bound, count: int, effort: Effort) -> Launch:
     """Return the launch that clears words."""
     grid = Grid.line(-(-count // _CLEARING), _CLEARING)
     return launch(clear_words, grid, effort, words=words, count=count)
-
-
-@kl.helper
-def ticket(tickets: kl.Pointer, slot: kl.Pointer) -> kl.Number:
-    """Return the number of a cube in the order of starts; ``slot``: an int32 of shared memory."""
-    if kl.unit_index() == 0:
-        slot[0] = tickets.atomic("add", 0, kl.constant(1, tickets.dtype)).to(int32)
-    kl.barrier()
-    item = slot[0].to(int64)
-    kl.barrier()
-    return item
 
 
 @kl.helper

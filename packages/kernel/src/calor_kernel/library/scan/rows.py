@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from calor.dtypes import int32
 from calor_kernel import language as kl
+from calor_kernel.library.arrivals import ticket
 from calor_kernel.library.reduce.reduction_ops import ReductionOp, over_team
 from calor_kernel.library.scan.decoupled_look_back import (
     Tickets,
     Words,
     look_back_by_plane,
     publish,
-    ticket,
 )
 from calor_kernel.library.scan.tiles import (
     TilePlan,

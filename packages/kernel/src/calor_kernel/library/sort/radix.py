@@ -12,8 +12,9 @@ from __future__ import annotations
 from calor.dtypes import int32, int64
 from calor_kernel import language as kl
 from calor_kernel.ir.types import UNSIGNED
+from calor_kernel.library.arrivals import ticket
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
-from calor_kernel.library.scan.decoupled_look_back import look_back, ticket
+from calor_kernel.library.scan.decoupled_look_back import look_back
 from calor_kernel.library.sort.keys import infinity_bits, key_of, value_of
 from calor_kernel.library.sort.ranks import (
     Bins,

@@ -1,23 +1,26 @@
 """im2col: the inputs of each tap, as lines of the output pixels of all images.
 
-Requirements: a row of the copy is a channel and a tap, in the order of the weights, and begins at a
+Requirements: a row of a copy is a channel and a tap, in the order of the weights, and begins at a
 multiple of 16 bytes. Padding of images and of lines is zeros. A unit computes its pixels'
-coordinates once for several channels and all taps.
+coordinates once for several channels and all taps. Both operands of a product are copied by one
+launch, whose first cubes have the first of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Generic
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.language.declared import N
+from calor_kernel.language.declared import READS, WRITES, N
 from calor_kernel.library.conv.problem import Lead
 
+M = TypeVar("M")
 _UNITS, _ACCESS = 128, 16
 # Channels of a unit for windows of one tap, and of more.
 _ALONE, _SEVERAL = 4, 2
@@ -36,95 +39,165 @@ class SightAxis(Generic[N]):
     move: kl.StrideOf[N]
 
 
-def _taps(count: int, shared: bool) -> Any:
-    """Return the taps of this cube."""
-    if not shared:
-        return range(count)
-    return kl.loop_range(kl.cube_position(2), count, kl.cube_count(2))
+@dataclass(frozen=True, slots=True)
+class Unfolded(Generic[M, N]):
+    """A copy of the ``channels`` of ``x`` to ``y``.
+
+    ``outer`` and ``channel``: the strides of images and channels. ``blocks``: cubes that share the
+    channels; ``turns``: those that share the taps.
+    """
+
+    x: Annotated[M, READS]
+    y: Annotated[M, WRITES]
+    channels: kl.SizeOf[N]
+    outer: kl.StrideOf[N]
+    channel: kl.StrideOf[N]
+    down: SightAxis[N]
+    across: SightAxis[N]
+    blocks: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The ``taps`` of a window, down and across, and the channels of a unit.
+
+    ``shared``: whether cubes share the taps.
+    """
+
+    taps: tuple[int, int]
+    deep: int
+    shared: bool
 
 
 @kl.kernel
 def unfold(
-    x: kl.In,
-    y: kl.Out,
-    channels: kl.Size,
+    copies: tuple[Unfolded[kl.Pointer, kl.Number], ...],
     terms: kl.Size,
     room: kl.Size,
-    outer: kl.Stride,
-    channel: kl.Stride,
-    down: SightAxis[kl.Number],
-    across: SightAxis[kl.Number],
+    cubes: kl.Size,
     pixels: kl.FastDivmod,
     pixel_row: kl.FastDivmod,
     *,
-    taps: tuple[int, int],
+    windows: tuple[Window, ...],
     access: int,
-    deep: int,
-    shared: bool,
 ) -> None:
-    """Copy output pixels, some for each unit along x, of ``deep`` channels along y.
+    """Copy output pixels, some for each unit, of operands that follow each other along x.
 
-    ``terms``: the output pixels of all images; a row of the copy has ``room`` for them. ``outer``
-    and ``channel``: the strides of images and channels. Divisors: the pixels of an image and a row.
-    ``shared``: cubes along z share the taps.
+    ``terms``: the output pixels of all images; a row of a copy has ``room`` for them, of which
+    ``cubes`` have a part. Divisors: the pixels of an image and a row.
     """
-    first = (kl.cube_position(0) * _UNITS + kl.unit_index()) * access
-    begin = kl.cube_position(1) * deep
-    count = taps[0] * taps[1]
-    if first < room:
-        seen = []
-        for e in kl.range(access):
-            image, place = pixels.divmod(first + e)
-            row, column = pixel_row.divmod(place)
-            top, left = down.start + row * down.step, across.start + column * across.step
-            seen.append((first + e < terms, image * outer, top, left))
-        for c in kl.range(begin, kl.min(begin + deep, channels)):
-            for tap in _taps(count, shared):
-                i, j = tap // taps[1], tap % taps[1]
-                values = []
-                for there, start, top, left in seen:
-                    r, q = top + i * down.move, left + j * across.move
-                    there = there & (r >= 0) & (r < down.size) & (q >= 0) & (q < across.size)
-                    at = start + c * channel + r * down.stride + q * across.stride
-                    # A mask would be a branch for each element.
-                    value = x[kl.select(there, at, 0)]
-                    values.append(kl.select(there, value, kl.constant(0, x.dtype)))
-                to = (c * count + tap) * room + first
-                y.store(kl.assume_multiple(to, access), kl.pack(values))
+    rest = kl.cube_position(0)
+    for one, window in zip(copies, windows, strict=True):
+        count = cubes * one.blocks * one.turns
+        if (rest >= 0) & (rest < count):
+            block, place = kl.divide(rest, cubes)
+            turn, block = kl.divide(block, one.blocks)
+            first = (place * _UNITS + kl.unit_index()) * access
+            if first < room:
+                seen = []
+                for e in kl.range(access):
+                    seen.append(_sight(one, first + e, terms, pixels, pixel_row))
+                _copy(one, window, seen, (block, turn), (first, room))
+        rest = rest - count
+
+
+@kl.helper
+def _sight(
+    one: Unfolded[kl.Pointer, kl.Number],
+    term: kl.Number,
+    terms: kl.Number,
+    pixels: kl.FastDivmod,
+    pixel_row: kl.FastDivmod,
+) -> tuple[kl.Mask, kl.Number, kl.Number, kl.Number]:
+    """Return whether a pixel exists, its image's start, and the row and column of its first tap."""
+    image, place = pixels.divmod(term)
+    row, column = pixel_row.divmod(place)
+    top = one.down.start + row * one.down.step
+    return term < terms, image * one.outer, top, one.across.start + column * one.across.step
+
+
+@kl.helper
+def _copy(
+    one: Unfolded[kl.Pointer, kl.Number],
+    window: Window,
+    seen: Sequence[tuple[kl.Mask, kl.Number, kl.Number, kl.Number]],
+    part: tuple[kl.Number, kl.Number],
+    at: tuple[kl.Number, kl.Number],
+) -> None:
+    """Copy pixels of some channels and taps; ``part``: the number of both.
+
+    ``at``: the first pixel, and the room of a row.
+    """
+    (block, turn), (first, room), count = part, at, prod(window.taps)
+    begin = block * window.deep
+    for c in kl.range(begin, kl.min(begin + window.deep, one.channels)):
+        for tap in _taps(count, window.shared, turn, one.turns):
+            i, j = tap // window.taps[1], tap % window.taps[1]
+            values = []
+            for there, start, top, left in seen:
+                r, q = top + i * one.down.move, left + j * one.across.move
+                there = there & (r >= 0) & (r < one.down.size) & (q >= 0) & (q < one.across.size)
+                at = start + c * one.channel + r * one.down.stride + q * one.across.stride
+                # A mask would be a branch for each element.
+                value = one.x[kl.select(there, at, 0)]
+                values.append(kl.select(there, value, kl.constant(0, one.x.dtype)))
+            to = (c * count + tap) * room + first
+            one.y.store(kl.assume_multiple(to, len(values)), kl.pack(values))
+
+
+def _taps(count: int, shared: bool, turn: kl.Number, turns: kl.Number) -> Any:
+    """Return the taps of a cube."""
+    return kl.loop_range(turn, count, turns) if shared else range(count)
+
+
+class Viewed(NamedTuple):
+    """An operand to copy: its images and channels, axes, taps, and memory before and after."""
+
+    source: Bound
+    target: Bound
+    images: Lead[int]
+    channels: Lead[int]
+    axes: tuple[SightAxis[int], SightAxis[int]]
+    taps: tuple[int, int]
 
 
 def unfold_launch(
-    source: Bound,
-    target: Bound,
-    leads: tuple[Lead[int], Lead[int]],
-    places: tuple[int, int],
-    taps: tuple[int, int],
-    axes: tuple[SightAxis[int], SightAxis[int]],
-    room: int,
-    info: DeviceInfo,
+    operands: Sequence[Viewed], places: tuple[int, int], room: int, info: DeviceInfo
 ) -> Launch:
-    """Return the launch that copies ``leads``, images and channels, to lines of ``room`` pixels.
+    """Return the launch that copies operands to lines of ``room`` pixels.
 
-    ``places``: the output pixels of the copy, down and across, with ``taps`` each.
+    ``places``: the output pixels of each copy, down and across.
     """
-    images, channels = leads
-    item = source.dtype.itemsize
-    access, lines = _ACCESS // item, channels.size * prod(taps)
-    deep = _SEVERAL if taps != (1, 1) else _ALONE
-    reach = sum(axis.size * abs(axis.stride) for axis in axes)
-    reach += sum(lead.size * abs(lead.a) for lead in leads)
-    index = kl.index_dtype(reach, lines * room, room + _UNITS * access)
-    across, down, count = -(-room // (_UNITS * access)), -(-channels.size // deep), prod(taps)
-    # Few cubes with many taps leave cores idle.
-    turns = max(1, min(count, _BUSY * info.cores // max(across * down, 1)))
-    cubes = (across, down, turns)
-    nbytes = (channels.size * images.size * prod(axis.size for axis in axes) + lines * room) * item
-    grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0], index)
+    item = operands[0].source.dtype.itemsize
+    access = _ACCESS // item
+    across = -(-room // (_UNITS * access))
+    copies, windows, cubes, nbytes, spans = [], [], 0, 0, [room + _UNITS * access]
+    for one in operands:
+        taps, channels = prod(one.taps), one.channels.size
+        deep = _SEVERAL if taps > 1 else _ALONE
+        blocks = -(-channels // deep)
+        # Few cubes with many taps leave cores idle.
+        turns = max(1, min(taps, _BUSY * info.cores // max(across * blocks, 1)))
+        cubes += across * blocks * turns
+        spans += [
+            sum(axis.size * abs(axis.stride) for axis in one.axes)
+            + sum(lead.size * abs(lead.a) for lead in (one.images, one.channels)),
+            channels * taps * room,
+        ]
+        read = channels * one.images.size * prod(axis.size for axis in one.axes)
+        nbytes += (read + channels * taps * room) * item
+        windows.append(Window(one.taps, deep, turns > 1))
+        copies.append(
+            Unfolded(
+                one.source, one.target.aligned(_ACCESS), channels, one.images.a, one.channels.a,
+                *one.axes, blocks, turns,
+            )
+        )  # fmt: skip
+    index = kl.index_dtype(*spans, cubes)
+    grid = Grid.line(cubes, _UNITS, info.planes[0], index)
     return launch(
-        unfold, grid, Effort("conv unfold", 0, nbytes),
-        x=source, y=target.aligned(_ACCESS), channels=channels.size,
-        terms=images.size * prod(places), room=Multiple(room, access), outer=images.a,
-        channel=channels.a, down=axes[0], across=axes[1], pixels=prod(places),
-        pixel_row=places[1], access=access, deep=deep, taps=taps,
-        shared=turns > 1,
+        unfold, grid, Effort("conv unfold", 0, nbytes), copies=copies,
+        terms=operands[0].images.size * prod(places), room=Multiple(room, access), cubes=across,
+        pixels=prod(places), pixel_row=places[1], windows=tuple(windows), access=access,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
-from calor_cuda.kernels.conv.im2col import SightAxis, unfold_launch
+from calor_cuda.kernels.conv.im2col import SightAxis, Viewed, unfold_launch
 from calor_cuda.kernels.matmul.summed_parts import Summed
 from calor_cuda.kernels.matmul.summed_parts_launch import (
     COMPUTED,
@@ -197,14 +197,13 @@ def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) ->
     seen = [SightAxis(a.size, a.a, a.start, a.summed, a.result) for a in axes]
     of_g = Lead(images.size, images.b, 0), Lead(outputs.size, outputs.b, 0)
     g, x, taps = operand(1, p.b), operand(0, p.a), (axes[0].count, axes[1].count)
-    steps.launches += [
-        unfold_launch(
-            g, Bound(left, dtype), of_g, places, (1, 1), (whole[0], whole[1]), room, info
-        ),
-        unfold_launch(
-            x, Bound(right, dtype), (images, channels), places, taps, (seen[0], seen[1]), room, info
-        ),
-        launch,
-    ]
+    both = (
+        Viewed(g, Bound(left, dtype), *of_g, (whole[0], whole[1]), (1, 1)),
+        Viewed(x, Bound(right, dtype), images, channels, (seen[0], seen[1]), taps),
+    )
+    # Copies of one form can be one launch with those of other gradients, copies of two cannot.
+    copied = [both] if taps != (1, 1) else [(one,) for one in both]
+    steps.launches += [unfold_launch(some, places, room, info) for some in copied]
+    steps.launches.append(launch)
     launch_sum(steps, target, dtype, (1, 1, count, count), made.parts, count, info)
     return steps.work()
