@@ -26,8 +26,6 @@ LEAST: Final = 4
 GRAPHS: Final = 3
 # Switches launches that start while the one before ends off, to find out what they gain.
 OVERLAP: Final = "CALOR_CUDA_OVERLAP"
-# The launches of a list that do not start early; None if none does.
-Late = frozenset[int] | None
 
 
 class Repeated(Recorded):
@@ -143,7 +141,10 @@ class Graph(DriverGraph):
     """
 
     def __init__(
-        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], late: Late
+        self,
+        launches: Sequence[tuple[int, ...]],
+        handles: tuple[int, ...],
+        late: frozenset[int] | None,
     ) -> None:
         from cuda.bindings import driver
 
