@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from calor_cupy.driver.launches import Recorded
-from calor_kernel.device.early_reads import EarlyReads
+from calor_kernel.device.early_reads import EarlyReads, Late
 from calor_kernel.device.protocol import Step
 
 from .bindings import failure
@@ -141,10 +141,7 @@ class Graph(DriverGraph):
     """
 
     def __init__(
-        self,
-        launches: Sequence[tuple[int, ...]],
-        handles: tuple[int, ...],
-        late: frozenset[int] | None,
+        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], late: Late
     ) -> None:
         from cuda.bindings import driver
 
@@ -155,9 +152,8 @@ class Graph(DriverGraph):
         self.parameters: list[Any] = []
         self.nodes: list[Any] = []
         for number, launch in enumerate(launches):
-            said = node_of(driver, launch)
-            after = self.nodes[-1:]
-            early = follow if late is not None and number not in late else None
+            said, after = node_of(driver, launch), self.nodes[-1:]
+            early = None if late is None or number in late else follow
             given = after if early is None else []
             node = self._made(driver.cuGraphAddKernelNode(self.graph, given, len(given), said))
             if early is not None and after:

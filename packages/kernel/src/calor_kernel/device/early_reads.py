@@ -14,6 +14,9 @@ from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.early import EARLY
 
+Late = frozenset[int] | None
+"""The launches of a list that do not begin early; None if none does."""
+
 
 class EarlyReads:
     """The slots that each launch reads before it waits for others, and those that it may write.

@@ -95,10 +95,11 @@ class Engine(engine.Engine):
             self.forget()
 
     def forget(self) -> None:
-        """Forget what depends on which ops want candidates, and on the choices among them."""
+        """Forget what depends on the fusers, on which ops want candidates, and on their choice."""
         self.lowerings.forget()
         self.replanning.forget()
         self.bodies.clear()
+        self.__dict__.pop("coverings", None)
 
     @cached_property
     def ceilings(self) -> Ceilings:

@@ -168,12 +168,17 @@ def turns_of(vectors: int, units: int, info: DeviceInfo) -> int:
 
 
 def as_bits(view: View, info: DeviceInfo) -> View:
-    """Return a view as unsigned integers of the same bits, several for elements of 16 bytes."""
+    """Return a view as unsigned integers of the same bits, several for elements of 16 bytes.
+
+    A device without such integers copies the elements as they are.
+    """
     size = view.dtype.itemsize
     whole: DType | None = UNSIGNED.get(size)
     if whole is not None and whole in info.dtypes:
         return View(view.shape, view.strides, whole, view.offset)
-    part = next(d for d in (uint64, uint32) if d in info.dtypes)
+    part = next((d for d in (uint64, uint32) if d in info.dtypes and d.itemsize <= size), None)
+    if part is None:
+        return view
     count = size // part.itemsize
     strides = (*(s * count for s in view.strides), 1)
     return View((*view.shape, count), strides, part, view.offset * count)
