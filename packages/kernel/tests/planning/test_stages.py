@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import calor
+from calor.backends.device import device_of
 from calor.graph.graph import Graph
 from calor.graph.interpreter import interpret
 from calor.graph.segments import Segment, cut
+from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.movement import MOVEMENTS
 from calor_kernel.planning.parts import places_of
 from calor_kernel.planning.stages import PARTS, PLANNED, stages_of
+from calor_kernel.runtime.backend import KernelBackend
 
 FLOWS = frozenset(("cond", "while_loop", "scan"))
 ROWS, WIDTH = 6, 4
@@ -25,8 +28,11 @@ def loop(x: Any, weight: Any) -> Any:
     return calor.scan(lambda h, row: ((h + row) @ weight, h * 2), x[0], x)[1]
 
 
-def program(seed: int) -> Any:
-    """Return a function of a matrix, a square matrix and a row, made of random steps."""
+def program(seed: int, every: bool = False) -> Any:
+    """Return a function of a matrix, a square matrix and a row, made of random steps.
+
+    ``every``: whether all steps are results.
+    """
 
     def run(x: Any, weight: Any, row: Any) -> list[Any]:
         drawn = np.random.default_rng(seed)
@@ -51,7 +57,7 @@ def program(seed: int) -> Any:
                 values.append(calor.full((ROWS, WIDTH), 0.25))
             else:
                 rows.append(calor.tanh(one.mT.reshape((ROWS, WIDTH))[2]) + line)
-        return [*values[-3:], rows[-1], row * 0.9 + rows[-1]]
+        return [*values[0 if every else -3 :], rows[-1], row * 0.9 + rows[-1]]
 
     return run
 
@@ -101,6 +107,22 @@ def test_stages_compute_the_graph(seed: int, align: int) -> None:
     counts = [Counter(node.op.name for node in g.nodes) for g in (graph, found)]
     more = {name for name in counts[1] if counts[1][name] > counts[0][name]}
     assert more <= {*MOVEMENTS, "full", "constant", "iota"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_plans_of_stages_compute_the_graph(seed: int) -> None:
+    """All steps are results, so a stage reads what the graph returns too."""
+    device = device_of(
+        KernelBackend("stages", lambda index: LanesDevice(ONE_UNIT, checks=False)), 0
+    )
+    given = arguments()
+    found = []
+    for place in (device, "numpy"):
+        with calor.device(place):
+            made = calor.jit(program(seed, every=True))(*map(calor.asarray, given))
+            found.append([one.numpy() for one in made])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -362,7 +362,7 @@ class ControlPlan:
         self.places = places_of(self.graph, align)
         self.stages = [self._stage(segment, build) for segment in self._parts]
         last = {v: n for n, stage in enumerate(self.stages) for v in stage[0]}
-        kept = {*graph.outputs, *graph.inputs}
+        kept = {*self.graph.outputs, *self.graph.inputs}
         self.ends = [
             [v for v, n in last.items() if n == number and v not in kept]
             for number in range(len(self.stages))
