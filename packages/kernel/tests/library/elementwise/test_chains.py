@@ -101,6 +101,10 @@ CHAINS = {
     "part-of-a-part": (_part_of_a_part, [(37,), (37,)]),
     **{f"joined-{k}": (_joined(k), [(3, 4, 16), (3, 4, 16)]) for k in range(3)},
     "joined-odd": (_joined(1), [(5, 37), (5, 37)]),
+    # Elements of a part are apart.
+    "joined-single": (_joined(1), [(7, 1), (7, 1)]),
+    "joined-single-spread": (_joined(2), [(9, 7, 1), (7, 1)]),
+    "joined-single-rows": (_joined(2), [(3, 70, 1), (70, 1)]),
     "joined-short": (_joined(1), [(50, 3), (50, 3)]),
     "joined-twice": (_joined_twice, [(5, 36), (5, 36)]),
     "joined-spread": (_joined_spread, [(5, 40), (40,)]),
@@ -161,6 +165,7 @@ COUNTS = {
     "unequal-parts": [2, 2, 2],
     "part-of-a-part": [4],
     **{f"joined-{k}": [6] for k in (0, 1, 2, "odd", "short", "spread", "turned", "and-reduced")},
+    **{f"joined-single{k}": [6] for k in ("", "-spread", "-rows")},
     "joined-twice": [6],
 }
 # Concats whose parts are results of one chain are written by it.
@@ -202,6 +207,24 @@ def test_no_way_leads_out_and_back():
     np.testing.assert_allclose(
         fused[0], np.exp(backend_rows) * np.exp(backend_rows).sum(), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS], ids=["one-unit", "many-units"])
+@pytest.mark.parametrize("shape", [(5, 1), (3, 7, 1), (4, 16), (5, 37)], ids=str)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_parts_of_complex_numbers(axis, shape, info):
+    def function(x, y):
+        return F.concat([x * y, x - y, x * x + y], axis=axis)
+
+    graph = _graph(function, complex64, shape, shape[1:])
+    rng = np.random.default_rng(0)
+    arrays = [
+        (rng.normal(size=s) + 1j * rng.normal(size=s)).astype(np.complex64)
+        for s in (shape, shape[1:])
+    ]
+    fused = _run(graph, arrays, (ElementwiseFuser(),), info)
+    plain = _run(graph, arrays, (), info)
+    assert fused[0].tobytes() == plain[0].tobytes()
 
 
 def test_complex_chains():

@@ -54,6 +54,7 @@ _TURNS: Final = 4  # of a unit at most
 _CUBES: Final = 2  # of a core, from which units take several turns
 _ACCESS: Final = 16  # bytes that a unit reads or writes at once
 _PARTS: Final = "results are parts of larger ones"
+_APART_RESULTS: Final = "elements of a result are not adjacent"
 
 
 class Target(NamedTuple):
@@ -104,6 +105,11 @@ class Problem:
         """Whether operands are dense, or single values."""
         dense = all(s == (1,) for s in self.joins)
         return dense and len(self.sizes) == 1 and all(s[0] in (0, 1) for s in self.strides)
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether results are adjacent along the last axis, as parts of one element are not."""
+        return all(s[-1] == 1 for s in self.joins)
 
     @property
     def value_bytes(self) -> int:
@@ -355,6 +361,8 @@ def _layout(down: int, along: int, length: int) -> str:
 def _rows_refusal(p: Problem, request: Request) -> str | None:
     if p.many:
         return "units of large cubes are lanes"
+    if not p.in_rows:
+        return _APART_RESULTS
     return _long_refusal(p) if p.sizes[-1] < _LONG_ROW else None
 
 
@@ -403,6 +411,8 @@ def _vectors_refusal(p: Problem, request: Request) -> str | None:
         return "units of the cube are no lanes, or have one value at a time"
     if p.sizes[-1] % width:
         return "the last axis is no whole vectors"
+    if not p.in_rows:
+        return _APART_RESULTS
     for strides, view in zip(p.strides, p.views, strict=True):
         if strides[-1] not in (0, 1):
             return "an operand is strided along the last axis"

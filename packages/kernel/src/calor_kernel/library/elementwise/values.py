@@ -160,13 +160,21 @@ def store(
     align: int = 0,
     nontemporal: bool = False,
 ) -> None:
-    """Write a value's lanes to adjacent elements from value ``index`` on, as load reads them."""
+    """Write a value's lanes to adjacent elements from value ``index`` on, as load reads them.
+
+    An index of lanes is the position of each.
+    """
     width = (value.real if isinstance(value, Complex) else value).width
     align = _align(width, dtype, align)
     if isinstance(value, Complex):
         if width == 1:
             target[index * 2] = value.real
             target[index * 2 + 1] = value.imag
+            return
+        if isinstance(index, kl.Number) and index.width > 1:
+            apart = _mask(rest, width, 1)
+            target.store(index * 2, value.real, mask=apart)
+            target.store(index * 2 + 1, value.imag, mask=apart)
             return
         order = [i // 2 + (i % 2) * width for i in range(2 * width)]
         number = kl.shuffle(value.real, order, value.imag)
