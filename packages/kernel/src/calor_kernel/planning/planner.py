@@ -301,17 +301,11 @@ def renewed_last(tasks: Sequence[Task], outputs: Collection[Piece]) -> list[Task
     for number, task in enumerate(tasks):
         given = [value.piece for value in task.inputs]
         renews = all(piece in kept and piece not in read for piece in task.outputs)
-        if (
-            not renews
-            or not any(piece.kind == "input" for piece in given)
-            or any(work.failures for work in task.works)
-        ):
-            continue
-        if all(piece.kind in ("input", "constant", "host") for piece in given):
-            end = max(last[piece] for piece in given if piece.kind == "input")
-            if end > number:
-                after.setdefault(end, []).append(task)
-                stay[number] = None
+        made = any(piece.kind in ("made", "kept") for piece in given)
+        end = max((last[piece] for piece in given if piece.kind == "input"), default=number)
+        if renews and not made and end > number and not any(w.failures for w in task.works):
+            after.setdefault(end, []).append(task)
+            stay[number] = None
     found = []
     for number, one in enumerate(stay):
         found += [] if one is None else [one]

@@ -105,6 +105,16 @@ def test_other_products_take_another_way(backend, labels, m, k, why):
     assert not any("tile registers" in label for label in labels), why
 
 
+def test_an_infinite_last_term_stays_in_its_column(backend):
+    """What fills a step up is zero, whatever the terms before it are."""
+    a, b = (np.ones(s, bfloat16.numpy) for s in ((32, 65), (65, 32)))
+    b[64, 0] = np.inf
+    attributes = {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": bfloat16}
+    (found,), _ = run_op(backend, "dot_general", [a, b], attributes, (None, None))
+    assert np.isinf(found[:, 0].astype(np.float32)).all()
+    assert (found[:, 1:].astype(np.float32) == 65).all()
+
+
 def test_other_sizes_are_planned_alike(backend):
     made = []
     for m, k, n in ((64, 64, 40), (96, 128, 70), (50, 192, 33), (96, 128, 71)):

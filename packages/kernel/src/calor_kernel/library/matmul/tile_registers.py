@@ -139,11 +139,11 @@ def copy_lines(
 ) -> None:
     """Copy a panel's lines behind the last whole step, and lines of zeros."""
     line, group, part = plan.line, terms(plan.dtype) // TILE, terms(plan.dtype)
-    last = (rest + group - 1) // group - 1
+    last, zeros = (rest + group - 1) // group - 1, kl.splat(kl.constant(0, plan.dtype), part)
     for g in kl.loop_range(TILE):
         for v in kl.range(0, line, part):
             value = source.load(kl.min(g, last) * stride + v, part)
-            target.store(g * line + v, kl.select(g <= last, value, kl.splat(value[0] * 0, part)))
+            target.store(g * line + v, kl.select(g <= last, value, zeros))
 
 
 def tile_refusal(task: Task, request: Request) -> str | None:
