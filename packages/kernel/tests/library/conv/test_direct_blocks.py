@@ -13,6 +13,8 @@ from .test_conv import NONE, OPS, check
 from .test_implicit_gemm_mma import LOWERINGS, request_of
 
 ONE = (1, 1)
+# Cubes of too few units for staged tiles.
+BLOCKS = replace(MANY_UNITS, max_units=128)
 # shapes of x and w, stride, padding, dilation, groups.
 ROWS = [
     ((2, 5, 11, 37), (10, 1, 3, 3), ONE, (ONE, ONE), ONE, 5),
@@ -54,7 +56,7 @@ PATCHES = [
     ("conv_input_gradient", ((1, 4, 9, 6, 7), (5, 4, 3, 3, 3), (2, 2, 2), (ONE,) * 3, (1,) * 3, 1)),
 ]
 # Many pixels of few channels: sums in parts.
-PARTED = ((8, 2, 40, 33), (2, 1, 3, 3), ONE, (ONE, ONE), ONE, 2)
+PARTED = ((8, 2, 40, 33), (4, 1, 3, 3), ONE, (ONE, ONE), ONE, 2)
 
 
 def drawn(seed):
@@ -75,13 +77,13 @@ def drawn(seed):
 
 @pytest.fixture(scope="module")
 def backend():
-    return KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    return KernelBackend("lanes", lambda index: LanesDevice(BLOCKS))
 
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_shapes(backend, op, row):
-    work, *_ = LOWERINGS[op](request_of(op, row, dtypes.float32, MANY_UNITS))
+    work, *_ = LOWERINGS[op](request_of(op, row, dtypes.float32, BLOCKS))
     assert work.way.name == "direct blocks"
     check(backend, op, row, "float32")
 
@@ -93,7 +95,7 @@ def test_shapes(backend, op, row):
     ids=str,
 )
 def test_one_group(backend, way, op, row, dtype):
-    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), MANY_UNITS))
+    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), BLOCKS))
     assert work.way.name == way
     check(backend, op, row, dtype)
     check(backend, op, row, dtype, reordered=True)
@@ -123,7 +125,7 @@ GROUPS = [
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_few_groups_of_many_channels(backend, op, row, dtype, monkeypatch):
     monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", 1000)
-    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), MANY_UNITS))
+    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), BLOCKS))
     assert work.way.name == "each group"
     check(backend, op, row, dtype)
     check(backend, op, row, dtype, reordered=True)
@@ -156,6 +158,6 @@ def test_parts_of_a_weight_gradient_are_added(dtype):
 def test_blocks_grow_with_the_work(op, images, block):
     """Many outputs are in blocks of rows; few are in small ones, so that all units have work."""
     row = ((images, 96, 56, 56), (96, 1, 3, 3), ONE, (ONE, ONE), ONE, 96)
-    request = request_of(op, row, dtypes.float32, replace(MANY_UNITS, cores=132))
+    request = request_of(op, row, dtypes.float32, replace(BLOCKS, cores=132))
     (work,) = LOWERINGS[op](request)
     assert work.launches[0].label.endswith(block)

@@ -23,6 +23,10 @@ from calor_kernel.library.conv.depthwise_pixels import (
     depthwise_pixels_refusal,
     depthwise_pixels_steps,
 )
+from calor_kernel.library.conv.depthwise_tiles_launch import (
+    depthwise_tiles_refusal,
+    depthwise_tiles_works,
+)
 from calor_kernel.library.conv.direct import direct_work
 from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal, blocks_works
 from calor_kernel.library.conv.direct_channel_vectors import (
@@ -203,6 +207,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("patches", patches_refusal, patches_works),
     Way("each group", each_group_refusal, each_group_works),
     Way("planes of volumes", volumes_refusal, volumes_works),
+    Way("depthwise tiles", depthwise_tiles_refusal, depthwise_tiles_works),
     Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way(

@@ -1,0 +1,284 @@
+"""Depthwise convolutions and their gradients on GPUs, from tiles in shared memory.
+
+Requirements: a window of many taps reads each input many times, so a cube stages a tile of its
+channels once, computed as it is summed and with zeros for padding; units then read at constant
+distances, without masks. Units stage along the axis whose elements are adjacent, pixels or
+channels, and compute along columns, whatever the layout. A unit has a block of rows, for which it
+reads each staged value once (see :mod:`.direct_blocks`, whose blocks these are). A weight gradient
+sums over a unit's pixels in registers, then over units and parts in a fixed order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from calor.dtypes import DType
+from calor_kernel import language as kl
+from calor_kernel.library.conv.direct_blocks import Block, Line
+from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
+from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
+
+# Loads of a unit that are under way together while it stages.
+_AHEAD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Staged positions along an axis: ``count`` from ``low`` on, and ``step`` for each block."""
+
+    low: int
+    count: int
+    step: int
+
+    @staticmethod
+    def of(block: Block, blocks: int) -> Span:
+        """Return what adjacent blocks read."""
+        places = list(block.pairs())
+        low = min(places, default=0)
+        high = max(places, default=0)
+        return Span(low, (blocks - 1) * block.step + high - low + 1, block.step)
+
+    @staticmethod
+    def outputs(block: Block, blocks: int) -> Span:
+        """Return the outputs of adjacent blocks."""
+        return Span(0, blocks * block.outputs, block.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A staged tile: channels with their spans of rows and columns.
+
+    ``last``: whether the channels of the operand are adjacent.
+    """
+
+    channels: int
+    rows: Span
+    columns: Span
+    last: bool
+
+    @property
+    def plane(self) -> int:
+        """The distance between channels: odd, so that adjacent channels meet other banks."""
+        return self.rows.count * self.columns.count | 1
+
+    @property
+    def size(self) -> int:
+        """The number of staged elements."""
+        return self.channels * self.plane
+
+    @kl.helper
+    def stage(
+        self,
+        held: kl.Pointer,
+        x: kl.Pointer,
+        at: kl.Number,
+        channel_step: kl.Number,
+        channels: kl.Number,
+        tops: tuple[kl.Number, kl.Number],
+        limits: tuple[kl.Number, kl.Number],
+        steps: tuple[kl.Number, kl.Number],
+        units: int,
+        wide: DType,
+    ) -> None:
+        """Copy the tile of the blocks at ``tops``; ``limits``: the sizes of the axes.
+
+        ``at``: the first channel of the tile. There are ``channels`` from it on.
+        """
+        area = self.rows.count * self.columns.count
+        total = self.channels * area
+        first = [top * span.step + span.low for top, span in zip(tops, self.spans, strict=True)]
+        for begin in kl.loop_range(kl.unit_index(), total, units * _AHEAD):
+            found = []
+            for turn in range(_AHEAD):
+                e = begin + turn * units
+                # Units beyond the end load the first element again and store nothing.
+                e = kl.select(e < total, e, 0)
+                if self.last:
+                    channel, pixel = e % self.channels, e // self.channels
+                else:
+                    channel, pixel = e // area, e % area
+                row, column = pixel // self.columns.count, pixel % self.columns.count
+                places = first[0] + row, first[1] + column
+                inside = channel < channels
+                for place, limit in zip(places, limits, strict=True):
+                    inside = inside & (place >= 0) & (place < limit)
+                near = places[0] * steps[0] + places[1] * steps[1] + channel * channel_step
+                value = x[at + kl.select(inside, near, 0)].to(wide)
+                value = kl.select(inside, value, kl.constant(0, wide))
+                found.append((channel * self.plane + pixel, value))
+            for turn, (to, value) in enumerate(found):
+                if begin + turn * units < total:
+                    held[to] = value
+
+    @property
+    def spans(self) -> tuple[Span, Span]:
+        """The spans of both axes."""
+        return self.rows, self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The blocks of a unit among those of a cube: down, across, for each channel."""
+
+    down: int
+    across: int
+
+    @kl.helper
+    def of_unit(self) -> tuple[kl.Number, kl.Number, kl.Number]:
+        """Return the channel and the numbers of the unit's block down and across."""
+        unit = kl.unit_index()
+        here = unit % (self.down * self.across)
+        return unit // (self.down * self.across), here // self.across, here % self.across
+
+
+@kl.kernel
+def depthwise_tiles(
+    x: kl.In,
+    w: kl.In,
+    c: kl.Out,
+    groups: kl.Size,
+    parts: tuple[kl.FastDivmod, ...],
+    x_steps: Strides[kl.Number],
+    w_step: kl.Stride,
+    c_steps: Strides[kl.Number],
+    lines: tuple[Line[kl.Number], ...],
+    after: After | None,
+    *,
+    blocks: tuple[Block, Block],
+    tile: Tile,
+    share: Share,
+    units: int,
+    together: int,
+    accumulate: DType,
+    epilogue: Epilogue | None = None,
+) -> None:
+    """Compute a tile of each of a cube's channels; a convolution or its input gradient.
+
+    ``parts``: the tiles of an image, by channels, down and across. The axes of the strides are
+    images, channels, and none.
+    """
+    kl.launch_attributes(cubes_per_core=together)
+    image, chunk, *numbers = kl.unravel(kl.cube_position(0), (0, *parts))
+    first = chunk * tile.channels
+    tops = numbers[0] * share.down, numbers[1] * share.across
+    held = kl.shared(tile.size, accumulate)
+    tile.stage(
+        held, x, x_steps.at(image, first), x_steps.middle, groups - first, tops,
+        (lines[0].size, lines[1].size), (lines[0].a, lines[1].a), units, accumulate,
+    )  # fmt: skip
+    kl.barrier()
+    near, down, across = share.of_unit()
+    channel = first + near
+    if (near < tile.channels) & (channel < groups):
+        of = channel * w_step
+        weights = [
+            [w[of + i * lines[0].b + j * lines[1].b].to(accumulate)
+             for j in kl.range(blocks[1].taps)]
+            for i in kl.range(blocks[0].taps)
+        ]  # fmt: skip
+        acc = kl.registers((blocks[0].outputs, blocks[1].outputs), accumulate)
+        at = near * tile.plane + down * (tile.rows.step * tile.columns.count)
+        at = at + across * tile.columns.step
+        beside = blocks[1].pairs()
+        for row, rows in blocks[0].pairs().items():
+            for column, columns in beside.items():
+                far = (row - tile.rows.low) * tile.columns.count + column - tile.columns.low
+                value = held[at + far]
+                for r, i in rows:
+                    for s, j in columns:
+                        acc[r, s] = multiply_add(weights[i][j], value, acc[r, s])
+        to = c_steps.at(image, channel)
+        ends = writer(epilogue, after, c, image)
+        for r in kl.range(blocks[0].outputs):
+            high = (tops[0] + down) * blocks[0].outputs + r
+            for s in kl.range(blocks[1].outputs):
+                wide = (tops[1] + across) * blocks[1].outputs + s
+                if (high < lines[0].count) & (wide < lines[1].count):
+                    pixel = high * lines[0].c + wide * lines[1].c
+                    if ends is None:
+                        c[to + pixel] = acc[r, s].to(c.dtype)
+                    else:
+                        ends.write(to + pixel, acc[r, s], channel, pixel)
+
+
+@kl.kernel
+def depthwise_weight_tiles(
+    x: kl.In,
+    g: kl.In,
+    c: kl.Out,
+    groups: kl.Size,
+    items: kl.Size,
+    turns: kl.Size,
+    part_step: kl.Size,
+    parts: tuple[kl.FastDivmod, ...],
+    x_steps: Strides[kl.Number],
+    g_steps: Strides[kl.Number],
+    lines: tuple[Line[kl.Number], ...],
+    *,
+    blocks: tuple[Block, Block],
+    tile: Tile,
+    given: Tile,
+    share: Share,
+    units: int,
+    together: int,
+    accumulate: DType,
+) -> None:
+    """Compute a part of the weight gradients of a cube's channels: channels from x, parts from y.
+
+    An item is a tile of an image, ``parts``: tiles down and across. A cube adds ``turns`` of all
+    ``items``. ``given``: the tile of the output gradient. The axes of the strides are images,
+    channels, and none.
+    """
+    kl.launch_attributes(cubes_per_core=together)
+    first, split = kl.cube_position(0) * tile.channels, kl.cube_position(1)
+    taps = blocks[0].taps, blocks[1].taps
+    held, outputs = kl.shared(tile.size, accumulate), kl.shared(given.size, accumulate)
+    near, down, across = share.of_unit()
+    acc = kl.registers(taps, accumulate)
+    line, pitch = tile.columns.count, given.columns.count
+    for item in kl.loop_range(split * turns, kl.min((split + 1) * turns, items)):
+        image, *numbers = kl.unravel(item, (0, *parts))
+        tops = numbers[0] * share.down, numbers[1] * share.across
+        tile.stage(
+            held, x, x_steps.at(image, first), x_steps.middle, groups - first, tops,
+            (lines[0].size, lines[1].size), (lines[0].a, lines[1].a), units, accumulate,
+        )  # fmt: skip
+        given.stage(
+            outputs, g, g_steps.at(image, first), g_steps.middle, groups - first, tops,
+            (lines[0].count, lines[1].count), (lines[0].c, lines[1].c), units, accumulate,
+        )  # fmt: skip
+        kl.barrier()
+        if near < tile.channels:
+            at = near * tile.plane + down * (tile.rows.step * line) + across * tile.columns.step
+            of = near * given.plane + down * (given.rows.step * pitch) + across * given.columns.step
+            factors = [
+                [outputs[of + r * pitch + s] for s in kl.range(blocks[1].outputs)]
+                for r in kl.range(blocks[0].outputs)
+            ]
+            beside = blocks[1].pairs()
+            for row, rows in blocks[0].pairs().items():
+                for column, columns in beside.items():
+                    far = (row - tile.rows.low) * line + column - tile.columns.low
+                    value = held[at + far]
+                    for r, i in rows:
+                        for s, j in columns:
+                            acc[i, j] = multiply_add(factors[r][s], value, acc[i, j])
+        kl.barrier()
+    # Units' sums of a row of taps at a time.
+    mine = share.down * share.across
+    sums = kl.shared(units * taps[1], accumulate)
+    for i in kl.range(taps[0]):
+        for j in kl.range(taps[1]):
+            sums[j * units + kl.unit_index()] = acc[i, j]
+        kl.barrier()
+        for e in kl.loop_range(kl.unit_index(), tile.channels * taps[1], units):
+            channel, tap = e // taps[1], e % taps[1]
+            place = tap * units + channel * mine
+            total = sums[place]
+            for unit in kl.loop_range(1, mine):
+                total = total + sums[place + unit]
+            if first + channel < groups:
+                to = split * part_step + (first + channel) * prod(taps) + i * taps[1] + tap
+                c[to] = total.to(c.dtype)
+        kl.barrier()

@@ -1,0 +1,231 @@
+"""Launches of depthwise tiles: which problems they suit, and the choice of tiles and parts.
+
+Requirements: a tile is large enough that its border is a small share of it, and small enough that
+several cubes share a core, and that all cores have work. Where channels are adjacent, a cube has as
+many of them as make a memory transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from calor.dtypes import float32
+from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, hinted, least
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, Effort, Grid, operand
+from calor_kernel.contract.work import Output, Request, View, Work, row_major
+from calor_kernel.library.conv.depthwise_tiles import (
+    Share,
+    Span,
+    Tile,
+    depthwise_tiles,
+    depthwise_weight_tiles,
+)
+from calor_kernel.library.conv.direct_blocks import Block, Line
+from calor_kernel.library.conv.implicit_gemm_operands import two_axes
+from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
+from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.steps import Steps
+
+# Units of a cube at most, and cubes of a core.
+_UNITS, _TOGETHER = 256, 2
+# Maxima: taps of a window and stride phases of a block, which are unrolled; rows of a block.
+_TAPS, _PHASES, _ROWS = 63, 16, 14
+# Bytes of shared memory of a cube at most, and of a memory transaction.
+_BYTES, _TRANSACTION = 40960, 32
+# What a unit does beside its products: for a staged value, and for a block.
+_STAGED, _FIXED = 12, 64
+# Cubes of a core for a weight gradient.
+_CUBES = 4
+
+
+def depthwise_tiles_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a problem is not computed from staged tiles, None if it is."""
+    p, info = one.seen, one.info
+    if len(p.axes) > 2:
+        return "it has more than two spatial axes"
+    groups, outputs, _ = (p.leads[role] for role in p.roles)
+    inputs = p.leads[2] if p.by_weight else p.depth
+    if groups.size == 1 or outputs.size != 1 or inputs.size != 1:
+        return "it is not depthwise"
+    if info.max_units < _UNITS or not info.has("barrier"):
+        return f"cubes have no {_UNITS} units that meet"
+    words = max(accumulator(p.a.dtype).itemsize // 4, 1)
+    taps = prod(axis.count if p.by_weight else axis.terms for axis in p.axes)
+    if taps * words > _TAPS or prod(axis.divide for axis in p.axes) > _PHASES:
+        return f"its window has more than {_TAPS} taps, or its stride {_PHASES} phases"
+    if _plan(p, info) is None:
+        return "no tile fits shared memory"
+    return None
+
+
+def depthwise_tiles_works(one: Convolution, request: Request) -> list[Work]:
+    """Return the work of a problem that :func:`depthwise_tiles_refusal` accepts."""
+    steps, plan = Steps(), _plan(one.seen, one.info)
+    assert plan is not None
+    (_weights if one.seen.by_weight else _pixels)(one, plan, steps)
+    return [steps.work()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """The tiles of a launch: blocks, the tile of x, that of a weight gradient's g, and shares."""
+
+    axes: tuple[Axis[int], Axis[int]]
+    blocks: tuple[Block, Block]
+    tile: Tile
+    given: Tile
+    share: Share
+    units: int
+
+    @property
+    def counts(self) -> list[int]:
+        """The tiles of an image down and across."""
+        wanted = zip(self.axes, self.blocks, (self.share.down, self.share.across), strict=True)
+        return [-(-axis.count // (block.outputs * blocks)) for axis, block, blocks in wanted]
+
+
+def _block(axis: Axis[int], outputs: int) -> Block:
+    return Block(outputs, axis.terms, axis.result, axis.summed, axis.start, axis.divide)
+
+
+def _oriented(p: Correlation) -> tuple[Axis[int], Axis[int]]:
+    """Return the axes of outputs; for a weight gradient, pixels of g; taps are summed."""
+    down, across = two_axes(p)
+    if not p.by_weight:
+        return down, across
+    turned = [
+        Axis(a.terms, a.count, a.summed, a.result, a.start, 1, a.size, a.a, a.b)
+        for a in (down, across)
+    ]
+    return turned[0], turned[1]
+
+
+def _adjacent_channels(channel: int, axis: Axis[int], step: int) -> bool:
+    """Return whether channels lie nearer than columns."""
+    return abs(channel) < abs(step) or axis.size == 1
+
+
+def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
+    """Return the tiles with the least estimated time, None if none fits."""
+    axes = _oriented(p)
+    images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
+    last = _adjacent_channels(groups.a, axes[1], axes[1].a)
+    of_g = p.by_weight and _adjacent_channels(groups.b, axes[1], axes[1].b)
+    whole = _TRANSACTION // p.a.dtype.itemsize if last or of_g else 1
+    wide, size = axes[1].divide, accumulator(p.a.dtype).itemsize
+    counts = [hinted(axis.count) for axis in axes]
+    across = _block(axes[1], wide)
+    found: list[tuple[float, _Tiles]] = []
+    for n in range(1, max(_ROWS // axes[0].divide, 1) + 1):
+        down = _block(axes[0], n * axes[0].divide)
+        blocks = -(-counts[0] // down.outputs), -(-counts[1] // across.outputs)
+        if n > 1 and (n - 1) * axes[0].divide >= counts[0]:
+            break
+        for columns in _shares(blocks[1]):
+            for rows in _shares(blocks[0]):
+                each = rows * columns
+                if each > _UNITS:
+                    continue
+                channels = min(max(_UNITS // each, 1), hinted(groups.size))
+                tile = Tile(channels, Span.of(down, rows), Span.of(across, columns), last)
+                given = Tile(
+                    channels, Span.outputs(down, rows), Span.outputs(across, columns), of_g
+                )
+                units = -(-each * channels // 32) * 32
+                held = tile.size + (given.size + units * axes[1].terms if p.by_weight else 0)
+                if held * size > min(_BYTES, info.shared_bytes):
+                    continue
+                made = _Tiles(axes, (down, across), tile, given, Share(rows, columns), units)
+                tiles = prod(made.counts) * -(-hinted(groups.size) // channels)
+                total = tiles * hinted(images.size) * units
+                staged = (tile.size + (given.size if p.by_weight else 0)) / units
+                reads = len(down.pairs()) * len(across.pairs())
+                products = down.taps * across.taps * down.outputs * across.outputs
+                products //= axes[0].divide * axes[1].divide
+                # Transactions of which a part is used are moved whole.
+                staged *= max(1, whole / channels)
+                weights = 2 * down.taps * across.taps if not p.by_weight else down.outputs
+                cost = staged * _STAGED + reads + products + weights + _FIXED
+                found.append((max(total, info.cores * _UNITS) * cost, made))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _shares(blocks: int) -> Sequence[int]:
+    """Return counts of adjacent blocks to choose from: equal shares of all."""
+    return sorted({-(-blocks // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128)})
+
+
+def _reach(view: View) -> int:
+    return sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
+
+
+def _name(kind: str, plan: _Tiles) -> str:
+    down, across = plan.blocks
+    return (
+        f"depthwise {kind} {down.outputs}x{across.outputs} by "
+        f"{plan.share.down}x{plan.share.across}x{plan.tile.channels}"
+    )
+
+
+def _pixels(one: Convolution, plan: _Tiles, steps: Steps) -> None:
+    """Add the launch of a convolution or of an input gradient."""
+    p, info = one.seen, one.info
+    images, groups, _ = p.leads
+    dtype, axes = p.a.dtype, plan.axes
+    counts = [-(-groups.size // plan.tile.channels), *plan.counts]
+    strides = row_major([*(lead.size for lead in p.leads), *(axis.count for axis in axes)])
+    cubes = images.size * prod(counts)
+    index = kl.index_dtype(_reach(p.a), _reach(p.b), p.size, cubes)
+    nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
+    flops = 2 * p.size * p.terms // prod(axis.divide for axis in axes)
+    target, following = ending(Bound(Output(0), dtype), one.tail)
+    steps.add(
+            depthwise_tiles,
+            Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], index),
+            Effort(_name("tiles", plan), flops, nbytes),
+            x=operand(0, p.a), w=operand(1, p.b), c=target, groups=groups.size,
+            parts=counts, x_steps=Strides(images.a, groups.a, 0), w_step=groups.b,
+            c_steps=Strides(strides[0], strides[1], strides[2]),
+            lines=[
+                Line(axis.count, axis.size, axis.a, axis.b, to)
+                for axis, to in zip(axes, strides[3:], strict=True)
+            ],
+            blocks=plan.blocks, tile=plan.tile, share=plan.share, units=plan.units,
+            together=_TOGETHER, accumulate=accumulator(dtype), **following,
+        )  # fmt: skip
+
+
+def _weights(one: Convolution, plan: _Tiles, steps: Steps) -> None:
+    """Add the launches of a weight gradient."""
+    p, info = one.seen, one.info
+    groups, images, dtype = p.leads[0], p.depth, p.a.dtype
+    chunks = -(-groups.size // plan.tile.channels)
+    items, accumulate = images.size * prod(plan.counts), accumulator(dtype)
+    splits = 1
+    if accumulate is float32:
+        splits = greatest(1, least(_CUBES * info.cores // greatest(chunks, 1), items))
+    turns = greatest(-(-items // splits), 1)
+    size = p.size
+    step = -(-size // WHOLE) * WHOLE
+    target = Bound(Output(0), dtype)
+    if splits > 1:
+        target = target_of(steps, dtype, splits * step)
+    index = kl.index_dtype(_reach(p.a), _reach(p.b), splits * step, items)
+    nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
+    steps.add(
+            depthwise_weight_tiles,
+            Grid((chunks, splits, 1), (plan.units, 1, 1), info.planes[0], index),
+            Effort(_name("weight tiles", plan), 2 * size * p.terms, nbytes),
+            x=operand(0, p.a), g=operand(1, p.b), c=target, groups=groups.size,
+            items=items, turns=turns, part_step=step, parts=plan.counts,
+            x_steps=Strides(images.a, groups.a, 0), g_steps=Strides(images.b, groups.b, 0),
+            lines=[Line(a.count, a.size, a.a, 0, a.b) for a in plan.axes],
+            blocks=plan.blocks, tile=plan.tile, given=plan.given, share=plan.share,
+            units=plan.units, together=_TOGETHER, accumulate=accumulate,
+        )  # fmt: skip
+    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)

@@ -1,0 +1,56 @@
+"""Are depthwise convolutions and their gradients right from staged tiles, in every layout?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor import dtypes
+from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_kernel.runtime.backend import KernelBackend
+
+from .test_conv import OPS, check
+from .test_direct_blocks import ONE, drawn
+from .test_implicit_gemm_mma import LOWERINGS, request_of
+
+INFO = replace(MANY_UNITS, max_units=256)
+# Many pixels of few channels: sums in parts.
+PARTED = ((8, 2, 40, 33), (2, 1, 3, 3), ONE, (ONE, ONE), ONE, 2)
+
+
+def named(op, row, dtype, info=INFO):
+    works = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), info))
+    return next((work for work in works if work.way.name == "depthwise tiles"), None)
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return KernelBackend("lanes", lambda index: LanesDevice(INFO))
+
+
+def single(seed):
+    """Return a drawn convolution with one output channel for each group."""
+    x, w, *rest = drawn(seed)
+    return x, (x[1], *w[1:]), *rest
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("reordered", [False, True])
+def test_random_shapes(backend, op, seed, reordered):
+    row, dtype = single(seed + 100), ("float32", "bfloat16", "float64", "float16")[seed % 4]
+    assert named(op, row, dtype) is not None
+    check(backend, op, row, dtype, reordered=reordered)
+
+
+@pytest.mark.parametrize("reordered", [False, True])
+def test_parts_of_a_weight_gradient_are_added(reordered):
+    op, info = "conv_weight_gradient", replace(INFO, cores=2)
+    work = named(op, PARTED, "bfloat16", info)
+    assert work.launches[1].label == "conv parts"
+    check(
+        KernelBackend("lanes", lambda index: LanesDevice(info)),
+        op,
+        PARTED,
+        "bfloat16",
+        reordered=reordered,
+    )
