@@ -5,6 +5,7 @@ pyproject.toml is checked, built and installed by every session without a change
 """
 
 import json
+import os
 import platform
 import shutil
 import sys
@@ -16,6 +17,9 @@ import nox
 
 # What the sessions share; nox itself does not look for modules beside this file.
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
+
+# Tests start hundreds of processes, and each would compile the sources anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from environments import WHEELHOUSE, apart, beside, install, shared
 from part_times import PartTimes
