@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent / "tools"))
 # Tests start hundreds of processes, and each would compile the sources anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-from environments import WHEELHOUSE, apart, beside, install, shared
+from beside import run_beside
+from environments import WHEELHOUSE, apart, install, installed_beside, shared
 from part_times import PartTimes
 from projects import (
     CORE,
@@ -57,7 +58,11 @@ DIST = ROOT / "dist"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(WHEELHOUSE)}
 
 
-PARTS = ("lint", "types", "unit", "conformance", "intel", "wheels", "third_party", "docs")
+# Parts of `tests` that use all processors, one after the other.
+WIDE = ("lint", "unit", "conformance", "docs")
+# Parts that use one processor, beside each other; the longest first.
+NARROW = ("wheels", "third_party", "intel", "types")
+PARTS = (*WIDE, *NARROW)
 TIMES = PartTimes()
 
 
@@ -70,8 +75,15 @@ def part(function: Callable[[nox.Session], None]) -> Callable[..., Any]:
 def tests(session: nox.Session) -> None:
     """Is everything in order? Runs every check that a change has to pass, and says their times."""
     TIMES.print_at_exit(PARTS)
-    for name in PARTS:
+    for name in (*WIDE, "narrow"):
         session.notify(name)
+
+
+@nox.session(venv_backend="none")
+def narrow(session: nox.Session) -> None:
+    """Do the parts of `tests` hold that use one processor? Runs them beside each other."""
+    shared(session)
+    run_beside(session, NARROW, TIMES.part)
 
 
 @part
@@ -193,7 +205,9 @@ def self_test(session: nox.Session) -> None:
 
 def imitating(session: nox.Session) -> str:
     """Return the shared environment's interpreter, which finds the devices that imitate GPUs."""
-    folder = beside(session, Path(session.create_tmp()).resolve() / "host_shim", HOST_SHIM)
+    folder = installed_beside(
+        session, Path(session.create_tmp()).resolve() / "host_shim", HOST_SHIM
+    )
     session.env["PYTHONPATH"] = str(folder)
     return shared(session)
 

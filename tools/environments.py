@@ -127,7 +127,7 @@ def apart(session: nox.Session, folder: Path, *requirements: str) -> str:
     return python
 
 
-def beside(session: nox.Session, folder: Path, *arguments: str) -> Path:
+def installed_beside(session: nox.Session, folder: Path, *arguments: str) -> Path:
     """Return a new folder with a project that a session alone sees, for its search path."""
     python = shared(session)
     shutil.rmtree(folder, ignore_errors=True)

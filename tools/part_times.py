@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 Argument = TypeVar("Argument")
@@ -24,14 +25,20 @@ class PartTimes:
 
         @functools.wraps(function)
         def timed(argument: Argument) -> None:
-            start, note = self._clock(), "did not pass"
-            try:
+            with self.part(function.__name__):
                 function(argument)
-                note = ""
-            finally:
-                self._rows[function.__name__] = self._clock() - start, note
 
         return timed
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Note the time of the block under a name; also where it raises."""
+        start, note = self._clock(), "did not pass"
+        try:
+            yield
+            note = ""
+        finally:
+            self._rows[name] = self._clock() - start, note
 
     def table(self, names: Iterable[str]) -> str:
         """Return a line for each part, in order, and one for the whole run so far."""
