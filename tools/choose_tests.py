@@ -1,10 +1,12 @@
 """Choose the tests that only full runs have, from what `pytest --costs FILE` measured.
 
-    python tools/choose_tests.py FILE
+    python tools/choose_tests.py FILE [--part]
 
 A test is left to full runs where it takes at least a tenth of a second and the tests that stay
 cover what it covers: its function, the values of its simple parameters in its file, and the kernels
-that it runs on lanes, each with the types of its buffers, checked or not. The costliest go first.
+that it runs on lanes, each with the types of its buffers and the kinds of its operations, checked
+or not. The costliest go first. With ``--part``, a measurement of some tests, others keep what was
+chosen for them.
 """
 
 from __future__ import annotations
@@ -58,10 +60,16 @@ def main(arguments: list[str] | None = None, stored: Path = STORED) -> None:
     """Store the choice, and print what it saves."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="what pytest --costs wrote")
+    parser.add_argument("--part", action="store_true", help="keep the choice of all other tests")
     given = parser.parse_args(arguments)
     tests = read(given.file.read_text("utf-8").splitlines())
     gone = choose(tests)
-    told = {"what": WHAT, "seconds": {test.name: test.seconds for test in gone}}
+    seconds = {test.name: test.seconds for test in gone}
+    if given.part:
+        measured = {test.name for test in tests}
+        former = json.loads(stored.read_text("utf-8"))["seconds"]
+        seconds.update((name, s) for name, s in former.items() if name not in measured)
+    told = {"what": WHAT, "seconds": dict(sorted(seconds.items()))}
     stored.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
     saved, whole = sum(test.seconds for test in gone), sum(test.seconds for test in tests)
     print(f"{len(gone)} of {len(tests)} tests, {saved:.0f} of {whole:.0f} s, are left to full runs")

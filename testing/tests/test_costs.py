@@ -10,6 +10,7 @@ import choose_tests
 import costs
 from calor.dtypes import float32, int64
 from calor_interpreter.launch import run_on_lanes
+from calor_kernel import language as kl
 from calor_kernel.language import Buffer, Scalar
 from calor_kernel.library.attention.bias_gradient import sum_parts
 from choose_tests import Measured
@@ -53,6 +54,19 @@ def test_files_may_move_and_namesakes_are_run() -> None:
         ["new/test_1.py::test_a[x]", "p.py::test_b[y]", "q.py::test_b[y]"], stored
     )
     assert found == {"new/test_1.py::test_a[x]"}
+
+
+def test_a_measurement_of_a_part_keeps_the_choice_of_others(tmp_path: Path) -> None:
+    stored, measured = tmp_path / "stored.json", tmp_path / "costs.jsonl"
+    stored.write_text(json.dumps({"seconds": {"test_a[1]": 3, "test_other": 2}}))
+    rows = [
+        {"test": f"t.py::test_a[{n}]", "seconds": n, "covers": ["t.py::test_a"]} for n in (1, 2)
+    ]
+    measured.write_text("\n".join(map(json.dumps, rows)))
+    choose_tests.main([str(measured), "--part"], stored)
+    assert json.loads(stored.read_text())["seconds"] == {"test_a[2]": 2, "test_other": 2}
+    choose_tests.main([str(measured)], stored)
+    assert json.loads(stored.read_text())["seconds"] == {"test_a[2]": 2}
 
 
 FILE = """
@@ -111,6 +125,23 @@ def test_checked_kernels_are_told_from_others(
     for checks in (True, False):
         run_on_lanes(built, (2, 1, 1), [x, y, 2, 2, 3, 2, 1], checks=checks)
     assert {name.split()[-1] for name in measured.kernels} == {"checked", "unchecked"}
+
+
+@kl.kernel
+def copy(x: kl.In, y: kl.InOut, n: kl.Size, *, edge: bool) -> None:
+    """Copy elements, with a comparison at the edge."""
+    i = kl.absolute_position()
+    if edge:
+        if i < n:
+            y[i] = x[i]
+    else:
+        y[i] = x[i]
+
+
+def test_kernels_of_one_name_are_told_by_the_kinds_of_their_operations() -> None:
+    floats, size = Buffer(float32), Scalar(int64, nonnegative=True)
+    forms = [costs.form(copy.build([floats, floats, size], edge=e)) for e in (False, True, False)]
+    assert forms[0] == forms[2] != forms[1]
 
 
 def test_the_stored_choice_can_be_read() -> None:
