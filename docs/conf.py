@@ -20,6 +20,10 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
+# Sphinx copies the list of contents for each page, with every name of the reference.
+if tags.has("lean"):  # noqa: F821  (Sphinx gives this name)
+    extensions.remove("sphinx.ext.viewcode")
+    toc_object_entries = False
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["README.md"]
