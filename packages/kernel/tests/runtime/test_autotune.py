@@ -10,7 +10,7 @@ import pytest
 
 import calor
 from calor.backends.device import device_of
-from calor.dtypes import float32, int64
+from calor.dtypes import bfloat16, float32, int64
 from calor.errors import CompileError, UnsupportedError
 from calor.specs import spec
 from calor_interpreter.device import ONE_UNIT, LanesDevice
@@ -267,6 +267,16 @@ def task(*shapes, strides=None, offset=0):
 )
 def test_keys_are_anchored(a, b, alike):
     assert (task_key(a) == task_key(b)) == alike
+
+
+def test_keys_have_what_a_task_is_beside_its_operands():
+    one = task((4, 8))
+    others = [
+        replace(one, op="abs"),
+        replace(one, attributes={"axis": 0}),
+        replace(one, results=(spec((4, 8), bfloat16),)),
+    ]
+    assert len({task_key(each) for each in (one, *others)}) == 4
 
 
 def test_results_are_kept_unless_nothing_is(monkeypatch, own_cache):
