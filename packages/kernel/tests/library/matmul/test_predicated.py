@@ -96,23 +96,7 @@ def test_few_tiles_are_divided(taken):
     for types in TYPES:
         checked(backend, ((72, 1024), (1024, 64), ONE, NONE, (None, None)), types)
     assert len(taken) == len(TYPES)
-    assert all(launches[0].cubes[2] > 1 for _, launches in taken)
-
-
-@pytest.mark.parametrize("joins", [True, False])
-def test_parts_are_added_by_the_last_cube_of_a_tile(taken, joins):
-    """Or by another launch, where devices cannot count cubes."""
-    features = INFO.features - (set() if joins else {"forward_progress"})
-    backend = KernelBackend(
-        "lanes", lambda index: LanesDevice(replace(INFO, cores=100, features=features))
-    )
-    for seed, (m, k, n) in enumerate(((20, 650, 67), (5, 512, 130), (3, 700, 40))):
-        axes = ((3, m, k), (3, k, n), ((2,), (1,)), ((0,), (0,)), (None, None))
-        if seed < 2:
-            axes = ((m, k), (k, n), ONE, NONE, ORDERS[seed])
-        checked(backend, axes, TYPES[seed])
-    assert taken
-    assert all(len(launches) == (1 if joins else 2) for _, launches in taken)
+    assert all(len(launches) == 2 for _, launches in taken)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -12,17 +12,15 @@ from types import MappingProxyType
 from typing import Final
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, end_sums, writer
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan, store
-from calor_kernel.library.matmul.joined_sums import MOST, Joined, add_if_last, joins, parts_added
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.ranking import cubes_of
-from calor_kernel.library.matmul.split_sums import Parts, SplitK, fewest_parts
+from calor_kernel.library.matmul.split_sums import Parts, SplitK, fewest_parts, in_parts
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 # Planes down and across by the rows and columns of a tile, small tiles first.
@@ -63,7 +61,6 @@ def predicated_mma(
     b_stride: kl.Stride,
     batches: Batches[kl.Number],
     split: SplitK[kl.Number],
-    joined: Joined | None,
     after: After | None,
     *,
     plan: MmaPlan,
@@ -96,12 +93,6 @@ def predicated_mma(
     plan.accumulate(sums, pipe, (load,), row, column, begin, end)
     top, start = first_row + row, first_column + column
     ends = writer(epilogue, after, c, batch)
-    if joined is not None:
-        limits = (m - top, n - start)
-        store(sums, joined.parts, (number * m + top) * n + start, n, limits)
-        tile = plan.rows, plan.columns
-        add_if_last(joined, ends, c, batch, (first_row, first_column), (m, n), tile, plan.units)
-        return
     if ends is not None:
         end_sums(ends, sums, batch, (top, start), (m, n))
         return
@@ -195,16 +186,7 @@ def _full(product: Product, tile: tuple[int, int]) -> bool:
 def mma_parts(product: Product, plan: MmaPlan, info: DeviceInfo) -> int:
     """Return the parts of the K axis that fill the device with tiles of a plan; 1: no split."""
     steps = -(-product.k // plan.depth)
-    parts = fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
-    # Longer parts of half types cost less than a launch that adds them.
-    if product.halves and joins(info, MOST, _elements(plan)):
-        return least(parts, MOST)
-    return parts
-
-
-def _elements(plan: MmaPlan) -> int:
-    """Return the elements of a tile for each unit."""
-    return plan.rows * plan.columns // plan.units
+    return fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
 
 
 def idle(product: Product, info: DeviceInfo) -> bool:
@@ -231,14 +213,12 @@ def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
     plan, accesses = mma_plan(product, info)
     a, b = product.a, product.b
     parts = Parts.of(product.k, mma_parts(product, plan, info), plan.depth)
-    columns, rows, _ = task.tiles(plan.rows, plan.columns)
-    task, target, after, joined = parts_added(
-        task, parts, columns * rows * product.batches, _elements(plan)
-    )
+    task, target, after = in_parts(task, parts)
     strides = (o.free if o.depth == 1 else o.depth for o in (a, b))
     a_stride, b_stride = (Multiple(s, n) for s, n in zip(strides, accesses, strict=True))
     item = int(a.dtype.itemsize)
     left, right = task.operands(accesses[0] * item, accesses[1] * item)
+    columns, rows, _ = task.tiles(plan.rows, plan.columns)
     # The dense axes of operands are read in whole accesses.
     m, n, k = divisors(product, accesses)
     grid = Grid((columns, rows, parts.count * product.batches), (plan.units, 1, 1), info.planes[0])
@@ -247,8 +227,8 @@ def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
         a=left, b=right, c=Bound(target.place, target.dtype, ACCESS),
         sizes=Sizes(Multiple(product.m, m), Multiple(product.n, n), Multiple(product.k, k)),
         a_stride=a_stride, b_stride=b_stride, batches=task.batches(*accesses),
-        split=parts.across(product.batches, plan.depth), joined=joined, plan=plan,
-        accesses=accesses, ahead=min(accesses) * item >= _COPIED, **task.following(),
+        split=parts.across(product.batches, plan.depth), plan=plan, accesses=accesses,
+        ahead=min(accesses) * item >= _COPIED, **task.following(),
     )  # fmt: skip
     return task, [made, *after]
 

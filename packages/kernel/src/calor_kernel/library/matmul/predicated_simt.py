@@ -16,11 +16,10 @@ from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.gemm.simt import multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
-from calor_kernel.library.matmul.joined_sums import Joined, add_if_last, parts_added
 from calor_kernel.library.matmul.problem import Operand, Product, narrow
 from calor_kernel.library.matmul.ranking import cubes_of, too_much
 from calor_kernel.library.matmul.simt_gemm import end_tile
-from calor_kernel.library.matmul.split_sums import Parts, SplitK, fewest_parts
+from calor_kernel.library.matmul.split_sums import Parts, SplitK, fewest_parts, in_parts
 from calor_kernel.library.matmul.task import Batches, Sizes, Strides, Task
 
 # Units down and across, register tiles of each down and across, terms of a step: large tiles first.
@@ -46,7 +45,6 @@ def predicated_simt(
     strides: Strides[kl.Number],
     batches: Batches[kl.Number],
     split: SplitK[kl.Number],
-    joined: Joined | None,
     after: After | None,
     *,
     plan: SimtPlan,
@@ -75,17 +73,13 @@ def predicated_simt(
 
     multiply(tile, pipe, (load,), begin, end)
     ends = writer(epilogue, after, c, batch)
-    if ends is not None and joined is None:
+    if ends is not None:
         end_tile(ends, tile, batch, (first_row, first_column), (m, n), run)
         return
-    target = c if joined is None else joined.parts
     for i, row in tile.rows(first_row):
         for j, column in tile.columns(first_column, run):
             if (row < m) & (column < n):
-                target.store((number * m + row) * n + column, tile.value(i, j, run))
-    if joined is not None:
-        size = plan.rows, plan.columns
-        add_if_last(joined, ends, c, batch, (first_row, first_column), (m, n), size, plan.units)
+                c.store((number * m + row) * n + column, tile.value(i, j, run))
 
 
 @kl.helper
@@ -162,12 +156,10 @@ def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Lau
     a, b = product.a, product.b
     accesses = access_of(a, product.m, product.k), access_of(b, product.n, product.k)
     parts = Parts.of(product.k, simt_parts(product, plan, info), plan.depth)
-    columns, rows, _ = task.tiles(plan.rows, plan.columns)
-    task, target, after, joined = parts_added(
-        task, parts, columns * rows * product.batches, plan.rows * plan.columns // plan.units
-    )
+    task, target, after = in_parts(task, parts)
     run = FOUR if product.n % FOUR == 0 else 1
     by_a, by_b = accesses
+    columns, rows, _ = task.tiles(plan.rows, plan.columns)
     left, right = task.operands(by_a * FOUR, by_b * FOUR)
     strides = Strides(
         a.free, Multiple(a.depth, by_a) if by_a > 1 else a.depth,
@@ -183,7 +175,7 @@ def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Lau
         a=left, b=right, c=Bound(target.place, target.dtype, ACCESS),
         sizes=Sizes(product.m, Multiple(product.n, run), product.k), strides=strides,
         batches=task.batches(by_a, by_b), split=parts.across(product.batches, plan.depth),
-        joined=joined, plan=plan, accesses=accesses, run=run,
+        plan=plan, accesses=accesses, run=run,
         **task.following(run),
     )  # fmt: skip
     return task, [made, *after]
