@@ -10,6 +10,7 @@ from fuzzing.cases import DTYPES, Sample, Work
 from fuzzing.families import work_of
 from fuzzing.families._common import library
 from fuzzing.graphs import NotCaptured
+from fuzzing.launch_floor import Launches, launches_of
 from fuzzing.operands import array
 from fuzzing.sides import HOSTS, Calor, CalorBeside, Side, Torch
 
@@ -24,7 +25,8 @@ class Measured:
     """What is known of a case; times in seconds.
 
     ``problem``: why there is no time: an error, or our wrong results. ``note``: what a reader of
-    the times should know.
+    the times should know. ``launches``: of both sides, where both are devices of calor and the
+    device's clock counted.
     """
 
     ours_s: float | None = None
@@ -34,6 +36,7 @@ class Measured:
     problem: str = ""
     wrong: bool = False
     note: str = ""
+    launches: Launches | None = None
 
 
 def measure(sample: Sample, device: str, peer: str) -> Measured:
@@ -59,6 +62,8 @@ def measure(sample: Sample, device: str, peer: str) -> Measured:
     times, why = _times(ours, theirs)
     measured.ours_s, measured.peer_s = times["ours"], times["peer"]
     measured.note = "; ".join(filter(None, (note, why)))
+    if isinstance(theirs, CalorBeside) and not (ours.on_host or why):
+        measured.launches = launches_of(ours, theirs)
     return measured
 
 
