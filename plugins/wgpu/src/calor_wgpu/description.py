@@ -25,8 +25,9 @@ from .wgsl import MOST_CUBES, WGSL, probe
 _UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too few
 # Default number of GPU cores, which adapters do not report; timed kernels count them if possible.
 _CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
-# Vendors with planes of 32 units, whatever their drivers list.
-_OF_32: Final = frozenset((0x10DE, 0x106B))
+_NVIDIA: Final = 0x10DE
+# Vendors with planes of 32 units, whatever their drivers list: with Apple.
+_OF_32: Final = frozenset((_NVIDIA, 0x106B))
 _ALWAYS: Final = words("barrier atomics float_atomics")
 
 
@@ -50,6 +51,7 @@ def language(device: Any, number: int) -> WGSL:
         **shown,
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
         float_atomics="shader-float32-atomic" in features,
+        coherent="memory-decoration-coherent" in features and info["backend_type"] == "Vulkan",
         diverges="subgroup-barrier" in features and not processor,
         buffers=limits["max-storage-buffers-per-shader-stage"],
         shared_bytes=limits["max-compute-workgroup-storage-size"],
@@ -59,7 +61,15 @@ def language(device: Any, number: int) -> WGSL:
 def describe(device: Any, dialect: WGSL) -> DeviceInfo:
     """Return the device description."""
     limits, info = device.limits, device.adapter.info
-    optional = {"atomics_64": dialect.atomics_64, "fma": dialect.fused, "planes": dialect.lanes > 1}
+    optional = {
+        "atomics_64": dialect.atomics_64,
+        "fma": dialect.fused,
+        "planes": dialect.lanes > 1,
+        # NVIDIA's cubes run until they end. A driver that cuts off loops cuts off waiting.
+        "forward_progress": dialect.coherent
+        and info["vendor_id"] == _NVIDIA
+        and not dialect.limited,
+    }
     # Without 64-bit integers, 32-bit ones replace them, which suffice for sizes only.
     computed = {dtype for dtype in dialect.types if dialect.wide or dtype is not int64}
     units = min(limits["max-compute-invocations-per-workgroup"], _UNITS)

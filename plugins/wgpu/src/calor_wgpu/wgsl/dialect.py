@@ -97,7 +97,8 @@ class WGSL(Dialect):
     with the assumption that there are no infinities and one zero. ``rounded``: float32 quotients
     and roots are correctly rounded. ``flushes``: float32 arithmetic flushes denormals. ``limited``:
     long loops are cut off, so kernels check for it. ``diverges``: units of a plane reconverge only
-    at barriers. ``atomics_64``, ``float_atomics``: available atomics. ``lanes``: the plane size, 1
+    at barriers. ``atomics_64``, ``float_atomics``: available atomics. ``coherent``: memory may be
+    declared coherent, and a barrier orders what all cubes see of it. ``lanes``: the plane size, 1
     for none. ``buffers``: the limit of buffers in a kernel. ``shared_bytes``: the shared memory of
     a cube.
     """
@@ -112,6 +113,7 @@ class WGSL(Dialect):
     diverges: bool = False
     atomics_64: bool = True
     float_atomics: bool = True
+    coherent: bool = False
     lanes: int = 32
     buffers: int = 8
     shared_bytes: int = 16384
@@ -296,6 +298,12 @@ class WGSL(Dialect):
         if name or count or scope != "cube":
             self.refuse("named barriers" if scope == "cube" else f"barriers of a {scope}")
         return "workgroupBarrier();"
+
+    def fence(self, scope: str, order: str) -> str:
+        """Return nothing: a pass has found the barriers beside a fence."""
+        if scope == "device" and not self.coherent:
+            self.refuse("fences for other cubes")
+        return ""
 
     def ordered(self, memory: Memory, place: Expression) -> Expression:
         """Return an element of an array of atomics."""
