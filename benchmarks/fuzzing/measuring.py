@@ -18,6 +18,8 @@ from fuzzing.sides import HOSTS, Calor, CalorBeside, Side, Torch
 _CACHES, _SETS = 1.5e8, 6
 # Seconds that the samples of one case take.
 _BUDGET = 0.35
+# Calls that tell how long one takes, roughly.
+_TIMES = 8
 
 
 @dataclass
@@ -96,16 +98,20 @@ def _least(ours: Any, theirs: Any, guess: float, captured: bool) -> dict[str, fl
 
 def _rough(side: Any) -> float:
     """Return the seconds of a call, roughly, after the first: they decide what a graph holds."""
+    times = 1
     if isinstance(side, Calor):
         (call, *_) = side.calls()
+        # Of one call the waiting would count too, and short calls would be too few.
+        times = 1 if side.on_host else _TIMES
     else:
         call = lambda: side.call(side.sets[0])  # noqa: E731 - the shortest there is
     call()
     side.wait()
     begin = perf_counter()
-    call()
+    for _ in range(times):
+        call()
     side.wait()
-    return perf_counter() - begin
+    return (perf_counter() - begin) / times
 
 
 def _rounded(array: Any, sample: Sample) -> Any:
