@@ -110,7 +110,7 @@ def test_same_bits(name, device):
     [
         ("momentum", "many-units", 1),
         ("momentum", "few-arguments", 2),
-        ("momentum", "no-pointers", 2),
+        ("momentum", "no-pointers", 1),
         ("singles", "many-units", 1),
         ("parts", "many-units", 1),
         ("rates", "many-units", 1),

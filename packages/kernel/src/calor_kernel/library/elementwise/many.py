@@ -27,7 +27,7 @@ N = TypeVar("N")
 # Steps of a unit of many; fewer would cost less than finding the tensor.
 _STEPS: Final = 8
 # Tensors of a launch whose bodies are compiled one by one.
-_BODIES: Final = 4
+_BODIES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
