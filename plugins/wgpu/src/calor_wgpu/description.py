@@ -85,8 +85,8 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         max_cube=(min(x, units), min(y, units), min(z, units)),
         planes=(dialect.lanes,),
         shared_bytes=dialect.shared_bytes,
-        # Numbers share one buffer, so counting them with the buffers errs towards fewer. Each buffer
-        # costs the host and the device time, the device 25 ns on an H200.
+        # Numbers share one buffer, so counting them with the buffers errs towards fewer. Each
+        # buffer costs time: the device 25 ns on an H200.
         arguments=min(_ARGUMENTS, dialect.buffers - dialect.limited),
         cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(1 << 17,),
