@@ -29,7 +29,9 @@ _CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
 _NVIDIA: Final = 0x10DE
 # Vendors with planes of 32 units, whatever their drivers list: with Apple.
 _OF_32: Final = frozenset((_NVIDIA, 0x106B))
-_ALWAYS: Final = words("barrier atomics float_atomics")
+_ALWAYS: Final = words("barrier atomics float_atomics pointers")
+# A kernel has a body for each buffer that a number chooses.
+_CHOICES: Final = 16
 
 
 def language(device: Any, number: int) -> WGSL:
@@ -88,6 +90,7 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         # Numbers share one buffer, so counting them with the buffers errs towards fewer. Each
         # buffer costs time: the device 25 ns on an H200.
         arguments=min(_ARGUMENTS, dialect.buffers - dialect.limited),
+        choices=_CHOICES,
         cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(1 << 17,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),

@@ -5,6 +5,7 @@ compilers read loops better whose counts are constants or in a variable.
 """
 
 from calor_wgpu.passes.accesses import atomics_of, handed_over, lower_accesses
+from calor_wgpu.passes.choosing import choose_memory
 from calor_wgpu.passes.counting import count_vectors
 from calor_wgpu.passes.fencing import check_fences, has_fences
 from calor_wgpu.passes.joining import flag_unjoined
@@ -13,6 +14,7 @@ from calor_wgpu.passes.unroll import unroll_loops
 __all__ = [
     "atomics_of",
     "check_fences",
+    "choose_memory",
     "count_vectors",
     "flag_unjoined",
     "handed_over",

@@ -19,6 +19,7 @@ from calor_kernel.printers.c import KernelPrinter
 from calor_kernel.printers.expressions import Expression
 from calor_wgpu.passes import (
     check_fences,
+    choose_memory,
     count_vectors,
     flag_unjoined,
     handed_over,
@@ -51,7 +52,7 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     CompileError
         If WGSL cannot express the kernel.
     """
-    made = optimize(kernel)
+    made = choose_memory(optimize(kernel))
     if dialect.coherent:
         check_fences(made)
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
