@@ -251,7 +251,9 @@ def wgpu() -> DescribedDevice:
         "max-buffer-size": 2**50,
         "min-storage-buffer-offset-alignment": 32,
     }
-    dialect = WGSL(buffers=1 << 19, shared_bytes=48 << 10, diverges=True, coherent=True)
+    dialect = WGSL(
+        buffers=1 << 19, shared_bytes=48 << 10, diverges=True, coherent=True, runs_on=True
+    )
     device = SimpleNamespace(limits=limits, adapter=SimpleNamespace(info=info), features=set())
     described = replace(describe(device, dialect), cores=128, native={})
     return DescribedDevice(described, WgpuToolchain(dialect, "wgpu"))

@@ -122,3 +122,10 @@ def test_a_fence_has_a_barrier_beside_it(body: Callable[..., None], where: str) 
         return
     with pytest.raises(CompileError, match=f"put a barrier of the cube {where} it"):
         print_wgsl(made, COHERENT)
+
+
+@pytest.mark.parametrize("lacks", ["", "coherent", "runs_on", "unlimited"])
+def test_cubes_wait_where_they_hand_over_and_run_on(lacks: str) -> None:
+    has = {name: name != lacks for name in ("coherent", "runs_on")}
+    dialect = WGSL(limited=lacks == "unlimited", **has)
+    assert ("forward_progress" in dialect.features) == (not lacks)

@@ -17,16 +17,7 @@ from calor_kernel.ir.passes import optimize, split_vectors, sweep
 from calor_kernel.ir.types import Type
 from calor_kernel.printers.c import KernelPrinter
 from calor_kernel.printers.expressions import Expression
-from calor_wgpu.passes import (
-    check_fences,
-    choose_memory,
-    count_vectors,
-    flag_unjoined,
-    handed_over,
-    has_fences,
-    lower_accesses,
-    unroll_loops,
-)
+from calor_wgpu import passes
 from calor_wgpu.structs import COUNTS
 
 from . import memory
@@ -52,12 +43,12 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     CompileError
         If WGSL cannot express the kernel.
     """
-    made = choose_memory(optimize(kernel))
+    made = passes.choose_memory(optimize(kernel))
     if dialect.coherent:
-        check_fences(made)
+        passes.check_fences(made)
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
-    made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
-    made = count_vectors(lower_accesses(made), memory.width_of)
+    made = split_vectors(made if dialect.limited else passes.unroll_loops(made), dialect.widths)
+    made = passes.count_vectors(passes.lower_accesses(made), memory.width_of)
     sweep(made)
     return WGSLPrinter(made, dialect).text()
 
@@ -74,10 +65,10 @@ class WGSLPrinter(KernelPrinter):
         self.helpers = functions or Functions(dialect, WGSLPrinter, dialect.wide and dialect.double)
         self.scalars = WGSLScalars(dialect, self.helpers)
         self.elements = memory.WGSLElements(self, dialect, self.scalars)
-        handed = handed_over(kernel)
+        handed = passes.handed_over(kernel)
         self.hands_over = bool(handed) and kernel.units > 1
-        self.coherent = handed if has_fences(kernel) else set()
-        flag_unjoined(kernel)
+        self.coherent = handed if passes.has_fences(kernel) else set()
+        passes.flag_unjoined(kernel)
         # The block in which units converged last, and its number of lines.
         self.met: tuple[list[str], int] = [], 0
 
