@@ -10,6 +10,7 @@ from fuzzing.cases import DTYPES, Sample, Work
 from fuzzing.families import work_of
 from fuzzing.families._common import library
 from fuzzing.graphs import NotCaptured
+from fuzzing.launch_floor import Launches, launches_of
 from fuzzing.operands import array
 from fuzzing.sides import HOSTS, Calor, CalorBeside, Side, Torch
 
@@ -17,6 +18,8 @@ from fuzzing.sides import HOSTS, Calor, CalorBeside, Side, Torch
 _CACHES, _SETS = 1.5e8, 6
 # Seconds that the samples of one case take.
 _BUDGET = 0.35
+# Calls that tell how long one takes, roughly.
+_TIMES = 8
 
 
 @dataclass
@@ -24,7 +27,8 @@ class Measured:
     """What is known of a case; times in seconds.
 
     ``problem``: why there is no time: an error, or our wrong results. ``note``: what a reader of
-    the times should know.
+    the times should know. ``launches``: of both sides, where both are devices of calor and the
+    device's clock counted.
     """
 
     ours_s: float | None = None
@@ -34,6 +38,7 @@ class Measured:
     problem: str = ""
     wrong: bool = False
     note: str = ""
+    launches: Launches | None = None
 
 
 def measure(sample: Sample, device: str, peer: str) -> Measured:
@@ -59,6 +64,8 @@ def measure(sample: Sample, device: str, peer: str) -> Measured:
     times, why = _times(ours, theirs)
     measured.ours_s, measured.peer_s = times["ours"], times["peer"]
     measured.note = "; ".join(filter(None, (note, why)))
+    if isinstance(theirs, CalorBeside) and not (ours.on_host or why):
+        measured.launches = launches_of(ours, theirs)
     return measured
 
 
@@ -91,16 +98,20 @@ def _least(ours: Any, theirs: Any, guess: float, captured: bool) -> dict[str, fl
 
 def _rough(side: Any) -> float:
     """Return the seconds of a call, roughly, after the first: they decide what a graph holds."""
+    times = 1
     if isinstance(side, Calor):
         (call, *_) = side.calls()
+        # Of one call the waiting would count too, and short calls would be too few.
+        times = 1 if side.on_host else _TIMES
     else:
         call = lambda: side.call(side.sets[0])  # noqa: E731 - the shortest there is
     call()
     side.wait()
     begin = perf_counter()
-    call()
+    for _ in range(times):
+        call()
     side.wait()
-    return perf_counter() - begin
+    return (perf_counter() - begin) / times
 
 
 def _rounded(array: Any, sample: Sample) -> Any:

@@ -2,7 +2,8 @@
 
 Requirements: the launches of the calls and their buffers are collected once. A sample queues them
 all before the device begins the first, so the host's time for a launch hides nothing and is no
-part of it. In a pass of wgpu that is so; OpenCL's queue gets other work first.
+part of it. In a pass of wgpu that is so; OpenCL's queue gets other work first. The times of a
+sample's begin and end take the device microseconds, so short calls are repeated in a sample.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,9 @@ from fuzzing.graphs import Call, NotCaptured, engine_of
 Launches = tuple[Any, tuple[Any, ...]]
 # The first side of the product that keeps an OpenCL device busy, and its seconds; how often it is
 # repeated at most, as a power of 2.
-_SIDE, _BUSY, _DOUBLED = 64, 3e-4, 6
+_SIDE, _BUSY, _DOUBLED = 64, 3e-4, 9
+# Launches that are queued for a sample at most, if calls are repeated: more make the host wait.
+_QUEUED = 512
 
 
 class Timer(Protocol):
@@ -36,6 +39,7 @@ class QueueRunner:
         self, timer: Timer, lists: Sequence[Launches], units: int, kept: Sequence[Any]
     ) -> None:
         self.timer, self.lists, self.units = timer, lists, units
+        self.launches = sum(len(recorded.steps) for recorded, _ in lists)
         # The buffers of the lists belong to these.
         self.kept = kept
         self.close: Callable[[], Any] = self._drop
@@ -45,7 +49,10 @@ class QueueRunner:
 
     def seconds(self, runs: int) -> float:
         """Return the device's seconds of some runs."""
-        return sum(self.timer(self.lists) for _ in range(runs))
+        most, found = max(1, _QUEUED // self.launches), 0.0
+        for done in range(0, runs, most):
+            found += self.timer(list(self.lists) * min(most, runs - done))
+        return found
 
 
 def calor_queue(device: str, calls: Sequence[Call], copies: int) -> QueueRunner:
@@ -105,24 +112,26 @@ class OpenCLTimer:
         self.queue = engine.device.queue
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self.own = cl.CommandQueue(self.queue.context, properties=profiling)
-        self.event = cl.Event
+        self.event, self.complete = cl.Event, cl.command_execution_status.COMPLETE
         self.work, self.times = self._busy(device, engine), 1
 
     def __call__(self, lists: Sequence[Launches]) -> float:
         """Return the device's seconds from the first launch to the end of the last."""
         self.queue.synchronize()
         for _ in range(_DOUBLED):
-            self._queue(self.work * self.times)
+            _, busy = self._queue(self.work * self.times)
             first, last = self._queue(lists)
+            # Whether the device was at other work when the host had queued the last launch. The
+            # times of an event cannot tell: those of the host are of another clock.
+            waited = busy.command_execution_status != self.complete
             self.own.finish()
-            # The device began the first launch after the host had queued the last.
-            if last.queued <= first.start:
-                return float(last.end - first.start) * 1e-9
+            if waited:
+                return float(last.profile.end - first.profile.start) * 1e-9
             self.times *= 2
         raise NotCaptured("the host takes longer for launches than the device for other work")
 
     def _queue(self, lists: Sequence[Launches]) -> tuple[Any, Any]:
-        """Queue lists, and return the times of the first and of the last launch."""
+        """Queue lists, and return the events of the first and of the last launch."""
         ctypes = self.bindings.ctypes
         cells = (ctypes.c_size_t * 2)()
         place, size = ctypes.addressof(cells), ctypes.sizeof(ctypes.c_size_t)
@@ -140,7 +149,7 @@ class OpenCLTimer:
             )
         found = [self.event.from_int_ptr(cell, False) for cell in cells if cell]
         self.own.flush()
-        return _Later(found[0]), _Later(found[-1])
+        return found[0], found[-1]
 
     def _busy(self, device: str, engine: Any) -> list[Launches]:
         """Return the launches of a product that takes the device a while."""
@@ -158,16 +167,6 @@ class OpenCLTimer:
             self.own.finish()
             took, side = perf_counter() - begin, 2 * side
         return found
-
-
-class _Later:
-    """Times of an event, read when the queue is done."""
-
-    def __init__(self, event: Any) -> None:
-        self.event = event
-
-    def __getattr__(self, name: str) -> int:
-        return int(getattr(self.event.profile, name))
 
 
 def _wgpu_timer(device: str, engine: Any) -> Timer:

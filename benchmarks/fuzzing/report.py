@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fuzzing.launch_floor import without_launches
 from fuzzing.quantiles import QUANTILES, by_family
 from harness.report import seconds
 
@@ -44,6 +45,11 @@ def quantile_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def counted(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows whose launches were counted, with the ratios without them."""
+    return [row for row in map(without_launches, rows) if row is not None]
+
+
 def worst_lines(rows: Sequence[Mapping[str, Any]], repeat: str) -> list[str]:
     """Return the slowest cases beside the peer, each with the command that repeats it."""
     measured = sorted((r for r in rows if r["ratio"] is not None), key=lambda r: r["ratio"])
@@ -57,5 +63,7 @@ def worst_lines(rows: Sequence[Mapping[str, Any]], repeat: str) -> list[str]:
 def write(path: Path, found: Mapping[str, Any], setting: Mapping[str, Any]) -> None:
     """Write what was found until now, and the setting."""
     document = {**setting, "quantiles": by_family(found["rows"]), **found}
+    if of_kernels := counted(found["rows"]):
+        document["quantiles_without_launches"] = by_family(of_kernels)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

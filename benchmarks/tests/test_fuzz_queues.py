@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calor
-from fuzzing import queues
+from fuzzing import launch_floor, queues, report
 from fuzzing.cases import sample_of
 from fuzzing.families import work_of
 from fuzzing.graphs import NotCaptured
@@ -85,3 +85,24 @@ def test_without_a_clock_both_sides_are_timed_on_the_host(device: str) -> None:
     measured = measure(drawn, device, "calor-interpreter")
     assert not measured.problem
     assert measured.note == "not captured: the launches of interpreter have no clock here"
+
+
+def test_launches_are_counted_and_the_least_is_timed(device: str) -> None:
+    drawn = sample_of("row_norm f32 gradient kind=layer rows=2x3 width=40 affine=1")
+    measured = measure(drawn, device, f"calor-{device}")
+    launches = measured.launches
+    assert launches is not None
+    side = side_of(device, str(drawn))
+    (one, *_) = queues.calor_queue(device, side.calls()[:1], copies=1).lists
+    assert launches.ours == launches.peer == len(getattr(one[0], "steps", ()))
+    assert launches.ours_s == launches.peer_s == launch_floor.least_launch(device) > 0
+
+
+def test_a_row_tells_what_remains_without_launches() -> None:
+    launches = {"ours": 2, "peer": 1, "ours_s": 3e-6, "peer_s": 1e-6}
+    row = {"family": "linear", "ratio": 0.4, "ours_s": 10e-6, "peer_s": 4e-6, "launches": launches}
+    (found,) = report.counted([row, {**row, "launches": None}, {"family": "linear"}])
+    assert found["ratio"] == pytest.approx(3 / 4)
+    # Less than a tenth of a launch is no time.
+    (found,) = report.counted([{**row, "ours_s": 6e-6, "peer_s": 1e-6}])
+    assert found["ratio"] == 1.0

@@ -31,6 +31,7 @@ _BACKENDS: Final = ("Vulkan", "Metal", "DX12")
 # Features that are requested if the adapter has them.
 _WANTED: Final = frozenset(
     (
+        "memory-decoration-coherent",
         "shader-f64",
         "shader-float32-atomic",
         "shader-int64",

@@ -16,7 +16,6 @@ import wgpu
 
 from calor.dtypes import int64
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.printers.dialect import words
 from calor_wgpu.probes.arithmetic import given, seen
 
 from ._bindings import compute
@@ -25,9 +24,8 @@ from .wgsl import MOST_CUBES, WGSL, probe
 _UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too few
 # Default number of GPU cores, which adapters do not report; timed kernels count them if possible.
 _CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
-# Vendors with planes of 32 units, whatever their drivers list.
-_OF_32: Final = frozenset((0x10DE, 0x106B))
-_ALWAYS: Final = words("barrier atomics float_atomics")
+# Vendors with planes of 32 units, whatever their drivers list: NVIDIA and Apple.
+_NVIDIA, _APPLE = 0x10DE, 0x106B
 
 
 def language(device: Any, number: int) -> WGSL:
@@ -42,7 +40,7 @@ def language(device: Any, number: int) -> WGSL:
     sizes = {
         size for key, size in info.items() if key.endswith(("group_min_size", "group_max_size"))
     }
-    if not (processor or len(sizes) == 1 or info["vendor_id"] in _OF_32):
+    if not (processor or len(sizes) == 1 or info["vendor_id"] in (_NVIDIA, _APPLE)):
         shown["lanes"] = 1
     return WGSL(
         wide=wide,
@@ -50,6 +48,8 @@ def language(device: Any, number: int) -> WGSL:
         **shown,
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
         float_atomics="shader-float32-atomic" in features,
+        coherent="memory-decoration-coherent" in features and info["backend_type"] == "Vulkan",
+        runs_on=info["vendor_id"] == _NVIDIA,
         diverges="subgroup-barrier" in features and not processor,
         buffers=limits["max-storage-buffers-per-shader-stage"],
         shared_bytes=limits["max-compute-workgroup-storage-size"],
@@ -59,7 +59,6 @@ def language(device: Any, number: int) -> WGSL:
 def describe(device: Any, dialect: WGSL) -> DeviceInfo:
     """Return the device description."""
     limits, info = device.limits, device.adapter.info
-    optional = {"atomics_64": dialect.atomics_64, "fma": dialect.fused, "planes": dialect.lanes > 1}
     # Without 64-bit integers, 32-bit ones replace them, which suffice for sizes only.
     computed = {dtype for dtype in dialect.types if dialect.wide or dtype is not int64}
     units = min(limits["max-compute-invocations-per-workgroup"], _UNITS)
@@ -68,14 +67,17 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
     return DeviceInfo(
         description=f"{info['device']} ({info['backend_type']})",
         dtypes=frozenset(computed),
-        features=_ALWAYS | {feature for feature, has in optional.items() if has},
+        features=dialect.features,
         vector_bytes=16,
         max_units=units,
         max_cube=(min(x, units), min(y, units), min(z, units)),
         planes=(dialect.lanes,),
         shared_bytes=dialect.shared_bytes,
-        # Numbers share one buffer, so counting them with the buffers errs towards fewer.
-        arguments=min(64, dialect.buffers - dialect.limited),
+        # Numbers share one buffer, so counting them with the buffers errs towards fewer. Each
+        # buffer costs time: the device 25 ns on an H200.
+        arguments=min(256, dialect.buffers - dialect.limited),
+        # A kernel has a body for each buffer that a number chooses.
+        choices=16,
         cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(1 << 17,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),

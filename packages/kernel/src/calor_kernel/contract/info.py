@@ -23,7 +23,8 @@ class DeviceInfo:
     private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the alignment of
     buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may take for one,
     if it is less. ``flushes``: arithmetic may flush float32 subnormals to zero. ``arguments``:
-    buffers and numbers of a launch. ``matrices``: the named matrix instructions of
+    buffers and numbers of a launch. ``choices``: buffers among which a number chooses one, if the
+    device has "pointers". ``matrices``: the named matrix instructions of
     :mod:`calor_kernel.language.matrices`.
     """
 
@@ -45,6 +46,7 @@ class DeviceInfo:
     part_align: int = 0
     flushes: bool = False
     arguments: int = 64
+    choices: int = 1 << 10
     matrices: frozenset[str] = frozenset()
     native: Mapping[str, Any] = field(default_factory=dict)
 

@@ -160,6 +160,7 @@ def _launches(members: Sequence[_Member], order: int, info: DeviceInfo) -> Itera
     hidden = (3 if deep else 1) if along else 0
     shared = len(first.arguments) - len(apart) + _HIDDEN
     most = max((info.arguments - shared) // max(len(apart) + hidden, 1), 1)
+    most = min(most, info.choices)
     pieces = -(-len(members) // most)
     size = -(-len(members) // pieces)
     for start in range(0, len(members), size):

@@ -148,7 +148,7 @@ class _Search:
     def _joins(self, group: _Group, number: int) -> bool:
         """Return whether a task may join a group."""
         own = self.of[number]
-        if len(group.tasks) >= _MOST or own.above & group.bits:
+        if len(group.tasks) >= min(_MOST, self.info.choices) or own.above & group.bits:
             return False
         if self._cost(group, own) > self.waiting:
             return False

@@ -19,6 +19,7 @@ DEVICES = {
     "one-unit": ONE_UNIT,
     "many-units": MANY_UNITS,
     "few-arguments": replace(MANY_UNITS, **FEW),
+    "few-choices": replace(MANY_UNITS, choices=4),
     "no-pointers": replace(MANY_UNITS, **BODIES),
     "one-unit-no-pointers": replace(ONE_UNIT, features=ONE_UNIT.features - {"pointers"}),
 }
@@ -110,6 +111,7 @@ def test_same_bits(name, device):
     [
         ("momentum", "many-units", 1),
         ("momentum", "few-arguments", 2),
+        ("momentum", "few-choices", 2),
         ("momentum", "no-pointers", 2),
         ("singles", "many-units", 1),
         ("parts", "many-units", 1),

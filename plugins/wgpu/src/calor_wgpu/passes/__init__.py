@@ -4,16 +4,21 @@ Requirements: WGSL has storage of whole words, vectors of two to four elements a
 compilers read loops better whose counts are constants or in a variable.
 """
 
-from calor_wgpu.passes.accesses import atomics_of, hands_over, lower_accesses
+from calor_wgpu.passes.accesses import atomics_of, handed_over, lower_accesses
+from calor_wgpu.passes.choosing import choose_memory
 from calor_wgpu.passes.counting import count_vectors
+from calor_wgpu.passes.fencing import check_fences, has_fences
 from calor_wgpu.passes.joining import flag_unjoined
 from calor_wgpu.passes.unroll import unroll_loops
 
 __all__ = [
     "atomics_of",
+    "check_fences",
+    "choose_memory",
     "count_vectors",
     "flag_unjoined",
-    "hands_over",
+    "handed_over",
+    "has_fences",
     "lower_accesses",
     "unroll_loops",
 ]

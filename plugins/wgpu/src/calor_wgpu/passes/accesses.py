@@ -36,16 +36,16 @@ def atomics_of(kernel: Kernel) -> set[Memory]:
     return found
 
 
-def hands_over(kernel: Kernel) -> bool:
-    """Return whether a kernel reads a global memory that it also writes."""
-    read, written = set(), set()
+def handed_over(kernel: Kernel) -> set[Memory]:
+    """Return the global memories that a kernel reads and also writes."""
+    read, written = set[Memory](), set[Memory]()
     for operation in kernel.body.walk():
         if operation.memory is not None and operation.memory.space == "global":
             if operation.name in ("load", "atomic"):
                 read.add(operation.memory)
             if operation.name in ("store", "atomic"):
                 written.add(operation.memory)
-    return bool(read & written)
+    return read & written
 
 
 def lower_accesses(kernel: Kernel) -> Kernel:

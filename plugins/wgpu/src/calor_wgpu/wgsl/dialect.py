@@ -97,9 +97,10 @@ class WGSL(Dialect):
     with the assumption that there are no infinities and one zero. ``rounded``: float32 quotients
     and roots are correctly rounded. ``flushes``: float32 arithmetic flushes denormals. ``limited``:
     long loops are cut off, so kernels check for it. ``diverges``: units of a plane reconverge only
-    at barriers. ``atomics_64``, ``float_atomics``: available atomics. ``lanes``: the plane size, 1
-    for none. ``buffers``: the limit of buffers in a kernel. ``shared_bytes``: the shared memory of
-    a cube.
+    at barriers. ``atomics_64``, ``float_atomics``: available atomics. ``coherent``: memory may be
+    declared coherent, and a barrier orders what all cubes see of it. ``runs_on``: a cube that began
+    runs until it ends, whatever others do. ``lanes``: the plane size, 1 for none. ``buffers``: the
+    limit of buffers in a kernel. ``shared_bytes``: the shared memory of a cube.
     """
 
     wide: bool = True
@@ -112,6 +113,8 @@ class WGSL(Dialect):
     diverges: bool = False
     atomics_64: bool = True
     float_atomics: bool = True
+    coherent: bool = False
+    runs_on: bool = False
     lanes: int = 32
     buffers: int = 8
     shared_bytes: int = 16384
@@ -138,6 +141,19 @@ class WGSL(Dialect):
     def key(self) -> str:
         """The identity of this dialect, for the keys of images."""
         return " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The features of a device that has this dialect."""
+        optional = {
+            "atomics_64": self.atomics_64,
+            "fma": self.fused,
+            "planes": self.lanes > 1,
+            # A driver that cuts off loops cuts off waiting.
+            "forward_progress": self.coherent and self.runs_on and not self.limited,
+        }
+        always = words("barrier atomics float_atomics pointers")
+        return always | {feature for feature, has in optional.items() if has}
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
         """Return the vector widths: lanes that share a word of memory, and four words."""
@@ -296,6 +312,12 @@ class WGSL(Dialect):
         if name or count or scope != "cube":
             self.refuse("named barriers" if scope == "cube" else f"barriers of a {scope}")
         return "workgroupBarrier();"
+
+    def fence(self, scope: str, order: str) -> str:
+        """Return nothing: a pass has found the barriers beside a fence."""
+        if scope == "device" and not self.coherent:
+            self.refuse("fences for other cubes")
+        return ""
 
     def ordered(self, memory: Memory, place: Expression) -> Expression:
         """Return an element of an array of atomics."""

@@ -17,7 +17,7 @@ from calor_kernel.ir.passes import optimize, split_vectors, sweep
 from calor_kernel.ir.types import Type
 from calor_kernel.printers.c import KernelPrinter
 from calor_kernel.printers.expressions import Expression
-from calor_wgpu.passes import count_vectors, flag_unjoined, hands_over, lower_accesses, unroll_loops
+from calor_wgpu import passes
 from calor_wgpu.structs import COUNTS
 
 from . import memory
@@ -43,10 +43,12 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     CompileError
         If WGSL cannot express the kernel.
     """
-    made = optimize(kernel)
+    made = passes.choose_memory(optimize(kernel))
+    if dialect.coherent:
+        passes.check_fences(made)
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
-    made = split_vectors(made if dialect.limited else unroll_loops(made), dialect.widths)
-    made = count_vectors(lower_accesses(made), memory.width_of)
+    made = split_vectors(made if dialect.limited else passes.unroll_loops(made), dialect.widths)
+    made = passes.count_vectors(passes.lower_accesses(made), memory.width_of)
     sweep(made)
     return WGSLPrinter(made, dialect).text()
 
@@ -63,8 +65,10 @@ class WGSLPrinter(KernelPrinter):
         self.helpers = functions or Functions(dialect, WGSLPrinter, dialect.wide and dialect.double)
         self.scalars = WGSLScalars(dialect, self.helpers)
         self.elements = memory.WGSLElements(self, dialect, self.scalars)
-        self.hands_over = hands_over(kernel) and kernel.units > 1
-        flag_unjoined(kernel)
+        handed = passes.handed_over(kernel)
+        self.hands_over = bool(handed) and kernel.units > 1
+        self.coherent = handed if passes.has_fences(kernel) else set()
+        passes.flag_unjoined(kernel)
         # The block in which units converged last, and its number of lines.
         self.met: tuple[list[str], int] = [], 0
 
@@ -196,6 +200,8 @@ class WGSLPrinter(KernelPrinter):
                 held = self.elements.type(parameter.memory)
                 place = f"@group(0) @binding({len(buffers) + 1})"
                 access = "read_write" if parameter.memory.writable else "read"
+                if parameter.memory in self.coherent:
+                    place += " @coherent"
                 buffers.append(f"{place} var<storage, {access}> {name}: array<{held}>;")
             else:
                 assert parameter.value is not None

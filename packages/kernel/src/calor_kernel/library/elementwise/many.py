@@ -134,8 +134,7 @@ def launch_many(
     moving = tuple(k for k in operands if shared[k] and apart[k])
     each = 2 + len(moving) + shared.count(False) + len(first.targets)
     most = max((info.arguments - shared.count(True) - 1) // each, 1)
-    if not info.has("pointers"):
-        most = min(most, _BODIES)
+    most = min(most, info.choices if info.has("pointers") else _BODIES)
     pieces = [members[i : i + most] for i in range(0, len(members), most)]
     return [_launch(piece, steps, most, shared, moving) for piece in pieces]
 
