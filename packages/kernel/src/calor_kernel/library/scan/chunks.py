@@ -34,7 +34,7 @@ class Chunks(Generic[N]):
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlan:
-    """The work of a unit: a chunk of ``length`` rows, ``width`` inner elements wide.
+    """The work of a unit: a chunk of ``length`` rows, all if 0, ``width`` inner elements wide.
 
     ``along``: inner is 1, and vectors run along the scanned axis instead. ``complex_product``:
     elements are (real, imaginary), and ``inner`` counts numbers.
@@ -53,6 +53,13 @@ class ChunkPlan:
             return kl.constant((self.op.identity, 0), self.op.dtype)
         return self.op.neutral(self.width)
 
+    def rows(self, chunk: kl.Number, n: kl.Number) -> tuple[kl.Index, kl.Number]:
+        """Return the first row of a chunk, and how many of n it has."""
+        if not self.length:
+            return 0, n
+        first = chunk * self.length
+        return first, kl.min(n - first, self.length)
+
     def combine(self, a: kl.Number, b: kl.Number) -> kl.Number:
         """Combine the accumulator a with the next elements b."""
         if not self.complex_product:
@@ -70,8 +77,7 @@ def chunk_totals(
     n, width, reverse = sizes.n, plan.width, plan.reverse
     if unit < sizes.items:
         outer, chunk, column = kl.unravel(unit, (1, sizes.chunks, sizes.columns))
-        first = chunk * plan.length
-        count = kl.min(n - first, plan.length)
+        first, count = plan.rows(chunk, n)
         if plan.along:
             row = outer * n
             total = kl.splat(op.neutral(), width)
@@ -104,8 +110,7 @@ def scan_chunks(
     n, width, reverse = sizes.n, plan.width, plan.reverse
     if unit < sizes.items:
         outer, chunk, column = kl.unravel(unit, (1, sizes.chunks, sizes.columns))
-        first = chunk * plan.length
-        count = kl.min(n - first, plan.length)
+        first, count = plan.rows(chunk, n)
         if plan.along:
             row = outer * n
             before = kl.splat(op.neutral(), width)

@@ -41,8 +41,8 @@ _KINDS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 _PARTS = {complex64: float32, complex128: float64}
 # Elements of a chunk: on cubes of one unit, and of many, where each unit has a chunk.
 _LONG, _SHORT = 1 << 13, 1 << 6
-# Elements of a row that a cube of one unit scans alone; a chunk longer than any row.
-_WHOLE_ROW, _WHOLE = 1 << 17, 1 << 62
+# Elements of a row that a cube of one unit scans alone.
+_WHOLE_ROW = 1 << 17
 # Along rows: units of a cube that shares a row at most, vectors of a unit, lanes of a vector.
 _UNITS, _VECTORS, _LANES = 256, 4, 8
 # Tiles of a row that one cube scans one after another faster than two launches do.
@@ -252,7 +252,7 @@ def _add_chunks(scan: Scan) -> None:
         width = lanes
     else:
         width = next(w for w in (lanes, 8, 4, 2, 1) if w <= lanes and inner % w == 0)
-    plan = ChunkPlan(scan.op, _WHOLE, width, along, scan.reverse, scan.product)
+    plan = ChunkPlan(scan.op, 0, width, along, scan.reverse, scan.product)
     _scan_chunks(scan, plan, scan.source, scan.target, scan.n)
 
 
@@ -261,7 +261,7 @@ def _scan_chunks(scan: Scan, plan: ChunkPlan, source: Bound, target: Bound, n: i
     # With or without chunks, the order of the operations is the same.
     length, alone = (_SHORT, 0) if scan.many else (_LONG, _WHOLE_ROW)
     chunks = -(-n // length) if n > alone else 1
-    plan = replace(plan, length=length if chunks > 1 else _WHOLE)
+    plan = replace(plan, length=length if chunks > 1 else 0)
     columns = 1 if plan.along else scan.inner // plan.width
     items = scan.outer * chunks * columns
     units = min(scan.info.max_units, 64)
