@@ -97,7 +97,7 @@ def test_few_rows_do_not_convert_what_they_read_once(rows, kept, first):
     ("device", "sizes", "along", "named"),
     [
         ("one unit", (300, 600, 300), False, {"vectors 1", "lower tiles", "b as it lies"}),
-        ("one unit", (300, 600, 300), False, {"depth 128", "whole depth", "unroll 8", "a packed"}),
+        ("one unit", (90, 1600, 60), False, {"depth 128", "whole depth", "unroll 8", "a packed"}),
         ("32 registers", (300, 300, 300), False, {"vectors 1", "vectors 2", "vectors 3"}),
         ("one unit", (300, 600, 300), False, {"packed inside", "tiles"}),
         ("one unit", (1, 300, 300), False, {"streams 4x2", "b packed"}),

@@ -32,9 +32,18 @@ TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 _READS = {4: 1.0, 3: 1.03, 2: 1.06}
 # Maximum of rows of a cube: with one pass of the K axis they fit the second-level cache.
 _BLOCK_ROWS = 168
+# By vector registers: rows of the K axis of a pass over a packed B, of four and of eight bytes. The
+# panels of 32 registers are wide. Narrow ones are long: few tiles begin, and A has long streams.
+_PASSES = {32: (256, 192), 16: (1024, 1024)}
+# The same over a B as it lies: narrow panels read a page again for each of them, while it is near.
+_PASSES_IN_PLACE = {32: (256, 192), 16: (128, 128)}
+# Panels of a cube, and bytes of a row of a cube's panels where B is read as it lies.
+_PANELS, _ROW_BYTES = 8, 2048
 # Where a cube packs B: its memory for the panels of a pass, and the maximum of blocks of rows, each
 # of which packs B anew.
 _ROOM_BYTES, _PACKINGS = 1 << 17, 2
+# Columns that it packs at least: memory is slow with shorter parts of a row.
+_ROOM_COLUMNS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +97,11 @@ def grouped(product: Product, info: DeviceInfo) -> int:
     return 1
 
 
-def packed(product: Product, info: DeviceInfo) -> Packed:
-    """Return the blueprint of register tiles for the sizes and strides."""
+def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
+    """Return the blueprint of register tiles for the sizes and strides.
+
+    ``keeps``: B is unchanged, so that packing it costs nothing.
+    """
     accumulate, group = accumulator(product), grouped(product, info)
     lanes = max(1, info.vector_bytes // accumulate.itemsize)
     tiles = TILES[registers_of(info)]
@@ -99,14 +111,17 @@ def packed(product: Product, info: DeviceInfo) -> Packed:
     direct = group > 1 or product.a.dtype is accumulate
     # Rows of other lengths than whole groups are padded first.
     pack_a = not (direct and product.a.depth == 1)
-    # A panel of B should stay in the second-level cache, and a part of it in the first.
-    depth = 256 if accumulate.itemsize == 4 else 192
-    whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
     worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
-    pack_b = not columns or worth
+    pack_b = not columns or worth or keeps
+    # A panel of B should stay in the second-level cache, and a part of it in the first.
+    passes = _PASSES if pack_b else _PASSES_IN_PLACE
+    depth = passes[registers_of(info)][accumulate.itemsize > 4]
+    whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     depth = max(groups, 1) if whole else depth
-    blocks = blocks_of(product, info, rows, lanes * vectors)
+    width = lanes * vectors
+    most = _PANELS if pack_b else max(_PANELS, _ROW_BYTES // (width * accumulate.itemsize))
+    blocks = blocks_of(product, info, rows, width, most)
     made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
     # Compilers load the vectors of B of several steps at once, for which 16 registers are too few.
     return made if registers_of(info) == 32 else replace(made, unroll=1)
@@ -136,20 +151,25 @@ def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:
     if exceeds(product.m, _PACKINGS * _BLOCK_ROWS):
         return "its many blocks of rows would each pack B"
     room = _ROOM_BYTES // base.accumulate.itemsize
+    most = room // _ROOM_COLUMNS
+    if product.dtype is base.accumulate and exceeds(base.depth, most):
+        base = replace(base, depth=-(-product.k // -(-product.k // most)))
     if base.depth * base.width > room:
         return "a pass over a panel does not fit the memory of a cube"
     panels = greatest(1, least(base.block_panels, room // (base.depth * base.width)))
     return replace(base, room=room, block_panels=panels)
 
 
-def blocks_of(product: Product, info: DeviceInfo, rows: int, width: int) -> tuple[int, int]:
-    """Return the rows and the panels of a cube's block, for tiles of ``rows`` by ``width``."""
+def blocks_of(
+    product: Product, info: DeviceInfo, rows: int, width: int, most: int = _PANELS
+) -> tuple[int, int]:
+    """Return the rows and the panels of a cube, at ``most`` so many, for its tiles."""
     tiles_down = -(-product.m // rows)
     blocks = -(-tiles_down * rows // _BLOCK_ROWS)
     block_rows = -(-tiles_down // greatest(1, blocks)) * rows
     panels = -(-product.n // width)
     tall = -(-product.m // block_rows) * product.batches
-    block_panels = greatest(1, least(panels, 8, panels * tall // (4 * info.cores)))
+    block_panels = greatest(1, least(panels, most, panels * tall // (4 * info.cores)))
     return block_rows, block_panels
 
 

@@ -160,9 +160,7 @@ def _inside(task: Task, request: Request) -> Works:
 
 def _tiles(task: Task, request: Request) -> Works:
     """Yield register tiles over a packed operand, and their neighbours."""
-    base = packed(task.product, task.info)
-    if 1 in request.kept:
-        base = replace(base, pack_b=True)
+    base = packed(task.product, task.info, 1 in request.kept)
     for one in chain([("tiles", 0, base)], _neighbours(task.product, base, task.info)):
         if isinstance(one, Dropped):
             yield one

@@ -16,6 +16,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Grid, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
+from calor_kernel.library.matmul.block_prefetch import next_block
 from calor_kernel.library.matmul.blueprints import Packed
 from calor_kernel.library.matmul.operand_padding import in_groups
 from calor_kernel.library.matmul.packing import Block, iota, pack_block, pack_operand
@@ -105,6 +106,20 @@ def packed_matmul(
             b_first = b_start + begin * of_b.depth
             block = Block(first_panel, last_panel, n, count)
             pack_block(b, own, b_first, step, block, vectors, lanes, order)
+            # The next rows of these panels, or the first rows of the next cube's.
+            goes_on = begin + depth < k
+            from_row = kl.select(goes_on, begin + depth, 0)
+            from_panel = kl.select(goes_on, first_panel, last_panel)
+            to_panel = kl.min(from_panel + block_panels, panels)
+            tiles_down = (last_row - first_row + rows - 1) // rows
+            following = next_block(
+                Block(from_panel, to_panel, n, kl.min(k - from_row, depth)),
+                b_start + from_row * of_b.depth + from_panel * of_b.panel,
+                step,
+                width,
+                tiles_down * (last_panel - first_panel),
+                order,
+            )
         for panel in kl.range(first_panel, last_panel):
             if own is None:
                 b_at = b_start + panel * of_b.panel + begin * b_depth
@@ -145,6 +160,9 @@ def packed_matmul(
                             near = kl.min(row + r, last_row - 1)
                             for v in kl.range(vectors):
                                 ends.prefetch(near, kl.min(column + v * lanes, n - 1))
+                if own is not None:
+                    done = (row - first_row) // rows
+                    following.prefetch(b, (panel - first_panel) * tiles_down + done)
                 main = count // unroll * unroll
                 for p in kl.loop_range(0, main, unroll):
                     for u in kl.range(unroll):

@@ -1,0 +1,58 @@
+"""Is the block of B that a cube packs next prefetched, whole and no more, by its tiles?"""
+
+from dataclasses import replace
+
+import pytest
+
+from calor.dtypes import float32
+from calor_interpreter.device import ONE_UNIT
+from calor_kernel.library.matmul.block_prefetch import next_block
+from calor_kernel.library.matmul.blueprints import packed, packed_inside
+from calor_kernel.library.matmul.packing import Block
+from calor_kernel.library.matmul.problem import Operand, Product
+
+from .test_epilogues import graph_of, kernel_text, operands, run
+
+WIDE = replace(ONE_UNIT, native={"vector_registers": 32})
+
+
+def product(m, k, n, along=False):
+    b = Operand((0, 0), k, 1, 0, float32) if along else Operand((0, 0), 1, n, 0, float32)
+    return Product((1, 1), m, n, k, Operand((0, 0), k, 1, 0, float32), b, float32)
+
+
+@pytest.mark.parametrize(("order", "lines", "length"), [("columns", 7, 24), ("depth", 24, 7)])
+@pytest.mark.parametrize("tiles", [1, 4, 40])
+def test_tiles_share_all_lines(order, lines, length, tiles):
+    made = next_block(Block(2, 5, 100, 7), 11, 100, 8, tiles, order)
+    assert (made.at, made.step, made.lines, made.length) == (11, 100, lines, length)
+    assert made.share * tiles >= lines > (made.share - 1) * tiles
+
+
+@pytest.mark.parametrize(("rows", "there"), [(60, True), (20, False), (700, False)])
+def test_only_cubes_that_pack_prefetch(rows, there):
+    shapes = [(rows, 300), (300, 300)]
+    graph = graph_of(lambda x, w: x @ w, float32, shapes)
+    _, launches = run(graph, operands(shapes, float32), ONE_UNIT, ())
+    assert ("prefetch" in kernel_text(launches[-1].build.kernel())) is there
+
+
+def test_passes_are_long_for_narrow_packed_panels_and_short_in_place():
+    tall, low = product(700, 4096, 700), product(5, 4096, 700)
+    assert packed(tall, ONE_UNIT).depth == 4 * packed(tall, WIDE).depth == 1024
+    assert packed(low, ONE_UNIT).depth == 128
+    assert packed(low, ONE_UNIT, keeps=True).depth == 1024
+    # As wide a part of each row as with the panels of 32 registers.
+    many = product(5, 4096, 1 << 16)
+    wide, narrow = packed(many, WIDE), packed(many, ONE_UNIT)
+    assert wide.block_panels * wide.width == narrow.block_panels * narrow.width == 512
+
+
+@pytest.mark.parametrize("along", [False, True])
+@pytest.mark.parametrize("k", [600, 768, 1024, 3072])
+def test_a_cube_packs_several_panels_in_equal_passes(k, along):
+    made = packed_inside(product(100, k, 5000, along), ONE_UNIT)
+    assert made.block_panels >= 2
+    assert made.block_panels * made.depth * made.width <= made.room
+    passes = -(-k // made.depth)
+    assert passes * made.depth - k < passes
