@@ -80,7 +80,7 @@ def test_a_step_without_fusers_has_more_launches() -> None:
 def test_results_are_judged_beside_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = compared.Judge(Setting("mini_gpt", "training", "float32", "tiny"), {}, gpu=False)
     exact, asked = np.ones(3), []
-    monkeypatch.setattr(judge, "exact", lambda: asked.append(1))
+    monkeypatch.setattr(judge, "exact", lambda state=None: asked.append(1))
     monkeypatch.setattr(compared, "results", lambda step, setting: [exact, exact])
     assert not judge.results([exact, exact * 1.0001], [exact, exact])
     assert not asked, "float64 is asked where results agree"
@@ -90,6 +90,26 @@ def test_results_are_judged_beside_exact_ones(monkeypatch: pytest.MonkeyPatch) -
     )
     assert "result 0: " in judge.results([exact * np.nan, exact], [exact, exact])
     assert "result 0: " in judge.results([exact[:2], exact], [exact, exact])
+
+
+def test_chaotic_steps_may_be_as_far_off_as_those_of_rounded_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A factor of ``chaos`` amplifies what is rounded in the second step."""
+    state = {"w": np.ones(4, np.float32), "count": np.ones(1, np.int64)}
+    judge = compared.Judge(Setting("mini_gpt", "training", "float32", "tiny"), state, gpu=False)
+    monkeypatch.setattr(judge, "exact", lambda state=judge.state: state)
+    exact = np.ones(1)
+
+    def wrong(chaos: float) -> str:
+        def results(state: Any, setting: Any) -> list[Any]:
+            return [exact, exact + chaos * (np.abs(state["w"] - 1).max() + state["count"] - 1)]
+
+        monkeypatch.setattr(compared, "results", results)
+        return judge.results([exact, exact * 1.01], [exact, exact])
+
+    assert not wrong(chaos=1e5)
+    assert "beside float64, the peer's 0, of rounded weights" in wrong(chaos=1e3)
 
 
 def test_norms_of_gradients_are_compared_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
