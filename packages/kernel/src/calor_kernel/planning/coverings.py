@@ -8,35 +8,29 @@ user's own cache, and never of a bundle.
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
-from marshal import dumps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from calor.dtypes import DType
-from calor.graph.attributes import HostArray, Scalar
 from calor.graph.graph import Graph
-from calor.specs import Spec
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.device.images import describe, module_digest, sources_digest
 from calor_kernel.device.storage import Storage, cache_directory, keeps
 from calor_kernel.errors import KernelTypeError
+from calor_kernel.planning.graph_keys import file_digest, graph_key
 from calor_kernel.planning.planner import Unit, cover
 
 _FORM: Final = 1
 COVERINGS: Final = "coverings"
 # The covering of a smaller graph is found as quickly as a file is read.
-_FEW: Final = 64
+FEW: Final = 64
 # The most bytes of all coverings; that of a large graph has 0.2 MB.
 _BYTES: Final = 64 << 20
-# Types that marshal writes exactly, by type and bits.
-_PLAIN: Final = frozenset((bool, int, float, complex, str, bytes, type(None)))
-_MARSHAL: Final = 2  # without references, so that equal values are equal bytes
+_PLANNER: Final = Path(__file__).with_name("planner.py")
 
 
 class Coverings:
@@ -56,7 +50,7 @@ class Coverings:
 
     def of(self, graph: Graph) -> list[Unit]:
         """Return the units of a graph, as :func:`calor_kernel.planning.planner.cover` does."""
-        if len(graph.nodes) < _FEW:
+        if len(graph.nodes) < FEW:
             return cover(graph, self.fusers, self.info)
         key = self.key(graph)
         units = None if key is None else self._read(key, graph)
@@ -74,10 +68,7 @@ class Coverings:
         if self._storage is None:
             return None
         try:
-            owners = sorted({node.op.rule.__module__.partition(".")[0] for node in graph.nodes})
-            digests = [f"{owner} {module_digest(owner)}" for owner in owners]
-            text = "\n".join((self._prefix, *digests)).encode()
-            return hashlib.sha256(text + dumps(_plain(graph), _MARSHAL)).hexdigest()
+            return graph_key(graph, self.prefix)
         except (KernelTypeError, ValueError):
             return None
 
@@ -86,9 +77,9 @@ class Coverings:
         return Storage(cache_directory() / COVERINGS, limit=_BYTES) if keeps() else None
 
     @cached_property
-    def _prefix(self) -> str:
+    def prefix(self) -> str:
         """The text of all that a covering depends on beside the graph."""
-        own = (str(_FORM), sources_digest(), _planner_digest(), module_digest("calor"))
+        own = (str(_FORM), sources_digest(), file_digest(_PLANNER), module_digest("calor"))
         fusers = [f"{describe(type(f))} {module_digest(type(f).__module__)}" for f in self.fusers]
         settings = [describe(vars(fuser)) for fuser in self.fusers]
         return "\n".join((*own, *fusers, *settings, describe(self.info)))
@@ -115,45 +106,3 @@ def _covers(units: Sequence[Unit], graph: Graph) -> bool:
     """Return whether units hold each node of a graph once."""
     found = [n for u in units for n in (u.nodes if isinstance(u, Group) else (u,))]
     return sorted(found) == list(range(len(graph.nodes)))
-
-
-@cache
-def _planner_digest() -> str:
-    """Return a digest of the source of the covering."""
-    return hashlib.sha256(Path(__file__).with_name("planner.py").read_bytes()).hexdigest()
-
-
-def _plain(graph: Graph) -> Any:
-    """Return a graph as plain data, equal for graphs that are equal in every process."""
-    specs: dict[Spec, int] = {}
-    numbers = [specs.setdefault(known, len(specs)) for known in graph.specs]
-    nodes = [
-        (node.op.name, node.inputs, len(node.outputs), [*map(_value, _items(node.attributes))])
-        for node in graph.nodes
-    ]
-    kinds = [(s.dtype.name, s.shape, s.weak) for s in specs]
-    return kinds, numbers, nodes, sorted(graph.host), graph.outputs, len(graph.inputs)
-
-
-def _items(attributes: Any) -> Any:
-    return [part for name in sorted(attributes) for part in (name, attributes[name])]
-
-
-def _value(value: Any) -> Any:
-    """Return an attribute as plain data: lists are other types, by their name."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if kind is tuple:
-        return tuple(map(_value, value))
-    if kind is DType:
-        return ["dtype", value.name]
-    if kind is Scalar:
-        return ["scalar", value.dtype, value.bits]
-    if kind is HostArray:
-        return ["array", value.dtype, value.shape, hashlib.sha256(value.data).digest()]
-    if kind is Spec:
-        return ["spec", value.dtype.name, value.shape, value.weak]
-    if kind is Graph:
-        return ["graph", _plain(value)]
-    return ["other", describe(value)]
