@@ -89,7 +89,9 @@ def test_a_damaged_covering_is_made_anew(cache, damage):
     graph = softmaxes(8)
     first, _ = coverings()
     wanted = pairs(first.of(graph))
-    first._storage.write(first.key(graph), damage(first._storage.read(first.key(graph))))
+    first._cache.storage.write(
+        first.key(graph), damage(first._cache.storage.read(first.key(graph)))
+    )
     second, searched = coverings()
     assert pairs(second.of(graph)) == wanted
     assert (second.found, searched) == (0, [True])

@@ -110,7 +110,7 @@ def test_a_damaged_plan_is_made_anew(cache, opened, damage):
     compiled(opened(), graph)
     drafts = opened().engine(0).drafts
     key = drafts.key(graph)
-    drafts._storage.write(key, damage(drafts._storage.read(key)))
+    drafts._cache.storage.write(key, damage(drafts._cache.storage.read(key)))
     backend = opened()
     assert launched(compiled(backend, graph)) == launched(compiled(opened(), graph))
     assert backend.engine(0).drafts.found == 0

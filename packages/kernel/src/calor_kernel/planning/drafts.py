@@ -4,18 +4,14 @@ Requirements: a warm start plans nothing: what a plan is made of, its tasks and 
 is read. All that planning depends on is in the key: the graph, the device and its toolchain, the
 fusers, the choices of the tuner, the settings, and the sources of calor and of every distribution
 that lowers ops. Nothing is kept while candidates are timed. A graph is kept under what the device
-was asked to claim, so that neither its ops are asked for, nor it is rewritten. An entry that
-cannot be read is a graph that is not known. What is read is pickled data of the user's own cache,
-and never of a bundle.
+was asked to claim, so that neither its ops are asked for, nor it is rewritten.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cached_property
-from io import BytesIO
 from typing import Any, Final
 
 from calor.graph.graph import Graph
@@ -32,11 +28,9 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.device.images import module_digest, sources_digest
 from calor_kernel.device.kernels import Kernels
-from calor_kernel.device.storage import Storage, cache_directory, keeps
-from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.planning.coverings import FEW, Coverings
-from calor_kernel.planning.graph_keys import graph_key
+from calor_kernel.planning.graph_cache import GraphCache
 from calor_kernel.planning.values import Draft, Piece, Value
 
 _FORM: Final = 1
@@ -84,24 +78,16 @@ class Drafts:
 
     def put(self, key: str, planned: Planned) -> None:
         """Keep what a graph was planned to."""
-        assert self._storage is not None
-        # A work may have parts that are known only to this process.
-        with suppress(pickle.PicklingError, AttributeError, TypeError):
-            made = BytesIO()
-            _Pickler(made, pickle.HIGHEST_PROTOCOL).dump(planned)
-            self._storage.write(key, made.getvalue())
+        self._cache.write(key, planned, _Pickler)
 
     def key(self, graph: Graph) -> str | None:
         """Return the key of a graph; None if it is small, or nothing is kept of it."""
-        if len(graph.nodes) < FEW or self._storage is None:
-            return None
+        return self._cache.key(graph, self._beside) if len(graph.nodes) >= FEW else None
+
+    def _beside(self) -> str | None:
+        """Return the text of all that plans depend on now beside the graph."""
         settings = self.settings()
-        if settings is None:
-            return None
-        try:
-            return graph_key(graph, f"{self._prefix}\n{settings}")
-        except (KernelTypeError, ValueError):
-            return None
+        return None if settings is None else f"{self._prefix}\n{settings}"
 
     def _look(self, graph: Graph) -> tuple[Graph, str | None, Planned | None]:
         last = self._last
@@ -111,19 +97,14 @@ class Drafts:
         return last
 
     def _read(self, key: str) -> Planned | None:
-        assert self._storage is not None
-        data = self._storage.read(key)
-        if data is None:
-            return None
-        with suppress(Exception):  # Whatever is wrong with it, the graph is planned anew.
-            draft, works = pickle.loads(data)
-            if isinstance(draft, Draft) and len(draft.tasks) == len(works):
+        match self._cache.read(key):
+            case (Draft() as draft, [*works]) if len(draft.tasks) == len(works):
                 return draft, works
         return None
 
     @cached_property
-    def _storage(self) -> Storage | None:
-        return Storage(cache_directory() / DRAFTS, limit=_BYTES) if keeps() else None
+    def _cache(self) -> GraphCache:
+        return GraphCache(DRAFTS, _BYTES)
 
     @cached_property
     def _prefix(self) -> str:
