@@ -207,7 +207,8 @@ class Replanning:
                 found = self._find(structure)
         if found is not None:
             return found(graph)
-        plan = plan_anew(self.engine, graph, key, planned)
+        # The plans of a structure at many sizes would fill the disk, each for a program of its own.
+        plan = plan_anew(self.engine, graph, None if known else key, planned)
         if known is None:
             with self.lock:
                 self._structures[structure.key] = _Known([structure.numbers], structure.bits)
