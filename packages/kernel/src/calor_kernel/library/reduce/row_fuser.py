@@ -90,8 +90,8 @@ def job_of(attributes: RowAttributes, inputs: Sequence[View]) -> tuple[Program, 
     shape, axes, given = attributes["shape"], attributes["axes"], attributes["program"]
     views: list[View] = []
     for number, k in zip(given.memory, attributes["operands"], strict=True):
-        along = given.operands[number].role == "along"
-        view = in_shape(inputs[k], shape) if along else inputs[k]
+        moves = given.operands[number].role == "along"
+        view = in_shape(inputs[k], shape) if moves else inputs[k]
         if view is None:
             return None
         views.append(view)
