@@ -10,13 +10,12 @@ import pytest
 
 import calor
 from calor.graph.graph import Graph, Node
-from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import MANY_UNITS
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.reduce import RowFuser
 from calor_kernel.planning.coverings import COVERINGS, Coverings
 from calor_kernel.planning.planner import cover
-from calor_kernel.runtime.backend import KernelBackend
 
 FUSERS = (ElementwiseFuser(), RowFuser())
 
@@ -90,7 +89,9 @@ def test_a_damaged_covering_is_made_anew(cache, damage):
     graph = softmaxes(8)
     first, _ = coverings()
     wanted = pairs(first.of(graph))
-    first._storage.write(first.key(graph), damage(first._storage.read(first.key(graph))))
+    first._cache.storage.write(
+        first.key(graph), damage(first._cache.storage.read(first.key(graph)))
+    )
     second, searched = coverings()
     assert pairs(second.of(graph)) == wanted
     assert (second.found, searched) == (0, [True])
@@ -171,18 +172,3 @@ def test_another_process_has_the_same_keys(cache):
         command = [sys.executable, "-c", script]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.split() == [made.key(softmaxes(8))]
-
-
-def test_plans_are_made_of_stored_coverings(cache):
-    results = []
-    x = np.linspace(-2, 2, 256, dtype=np.float32).reshape(8, 32)
-    for found in (0, 1):
-        backend = KernelBackend("lanes", lambda index: LanesDevice(), fusers=FUSERS)
-        plan = backend.compile(0, softmaxes(8))
-        assert backend.engine(0).coverings.found == found
-        buffers = plan([backend.upload(0, x)])
-        specs = plan.graph.output_specs
-        arrays = [backend.download(0, b, s) for b, s in zip(buffers, specs, strict=True)]
-        results.append(([t.op for t in plan.draft.tasks], [a.tobytes() for a in arrays]))
-        backend.close()
-    assert results[0] == results[1]

@@ -190,6 +190,21 @@ def test_in_place(device, function, launches):
         assert found == launches
 
 
+def test_what_runs_in_place_alone_is_recorded_once(device):
+    """The variant without targets of a training step is neither laid out nor recorded."""
+    plan, _, given = compiled(device, lambda w, g: (w - g * g, g.T + g), arange(4, 4), arange(4, 4))
+    plan(given, [given[0], None])
+    assert "base" not in vars(plan)
+    (variant,) = plan._variants
+    assert not variant.exceeds
+    assert variant.required <= plan.required_bytes
+    for known in (True, False):
+        if not known:
+            del plan.base
+        assert not plan._exceeds(plan.required_bytes)
+        assert plan._exceeds(plan.required_bytes + 1)
+
+
 def test_in_place_of_what_is_no_input_or_two(device):
     plan, graph, given = compiled(device, lambda x, y: (x + y, x - y.T), arange(2, 2), arange(2, 2))
     other = device.backend.upload(0, arange(2, 2))

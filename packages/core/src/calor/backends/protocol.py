@@ -55,9 +55,12 @@ __all__ = [
 
 
 class Executable(Protocol):  # numpydoc ignore=RS01
-    """A compiled graph. ``required_bytes``, known before a call, is what it allocates at most."""
+    """A compiled graph."""
 
-    required_bytes: int
+    @property
+    def required_bytes(self) -> int:
+        """What a call allocates at most, known before it."""
+        ...
 
     def __call__(
         self, inputs: Sequence[Any], into: Sequence[Buffer | None] | None = None

@@ -337,7 +337,7 @@ def prune(graph: Graph) -> Graph:
     needed = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(o in needed for o in node.outputs):
+        if not needed.isdisjoint(node.outputs):
             kept.append(node)
             needed.update(node.inputs)
     if len(kept) == len(graph.nodes):

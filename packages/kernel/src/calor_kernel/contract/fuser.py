@@ -29,7 +29,8 @@ class Group:
 
     ``nodes`` are numbers of the graph's nodes, movement and sources included. ``op`` names the
     lowering, with hashable ``attributes``: its operands are the views of ``inputs``, its results
-    the values ``outputs``. Every value of the group with a reader outside is an output. No path
+    the values ``outputs``. Every value of the group with a reader outside is an output, or a view
+    of one by movement ops of the group. No path
     leaves the group and returns to it. ``cost`` is in seconds, by
     :mod:`calor_kernel.contract.cost`; the planner takes a group if it costs less than its nodes one
     by one. ``spare``: the group is taken only where no other is left.

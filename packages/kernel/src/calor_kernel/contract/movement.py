@@ -25,8 +25,7 @@ def view_of(op: str, view: View, attributes: Mapping[str, Any], result: Spec) ->
 
 
 def _reshape(view: View, attributes: Mapping[str, Any], result: Spec) -> View | None:
-    strides = reshaped_strides(view.shape, view.strides, result.shape)
-    return None if strides is None else View(result.shape, strides, view.dtype, view.offset)
+    return in_shape(view, result.shape)
 
 
 def reshaped_strides(
@@ -61,6 +60,21 @@ def reshaped_strides(
         step = run[-1][1]
         made += [step * inner for inner in row_major(wanted[start:i])]
     return (*made, *(1 for _ in wanted[i:]))
+
+
+def in_shape(view: View, shape: tuple[int, ...]) -> View | None:
+    """Return the same elements in another shape, None if no strides express it.
+
+    >>> from calor.dtypes import float32
+    >>> in_shape(View((6, 5), (1, 0), float32), (2, 3, 5)).strides
+    (3, 1, 0)
+    >>> in_shape(View((6, 5), (1, 0), float32), (2, 15)) is None
+    True
+    """
+    if view.shape == shape:
+        return view
+    strides = reshaped_strides(view.shape, view.strides, shape)
+    return None if strides is None else View(shape, strides, view.dtype, view.offset)
 
 
 def permuted(view: View, order: Sequence[int]) -> View:

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType
 from typing import Any, Final
 
 from calor.dtypes import DType, as_dtype, uint8
@@ -60,11 +60,11 @@ class Images:
             toolchain.target,
             ",".join(sorted(device.info.features)),
         )
-        self._prefix = "\n".join(parts)
+        self.prefix = "\n".join(parts)
 
     def key(self, build: Build) -> str:
         """Return the key of a build; KernelTypeError for a part without a persistent name."""
-        return hashlib.sha256(f"{self._prefix}\n{build_text(build)}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.prefix}\n{build_text(build)}".encode()).hexdigest()
 
     def read(self, key: str) -> tuple[bytes, Kernel] | None:
         """Return an image and an outline of its kernel: everything except the body."""
@@ -116,13 +116,26 @@ def outline(data: dict[str, Any]) -> Kernel:
         tuple(data["cube"]),
         data["plane"],
         memories,
-        ast.literal_eval(data["attributes"]),
+        _attributes(data["attributes"]),
     )
 
 
+# Kernels have thousands of parameters of a few kinds, and few have attributes.
+@lru_cache(256)
+def _attributes(text: str) -> Mapping[str, Any]:
+    return MappingProxyType(ast.literal_eval(text))
+
+
+@lru_cache(256)
+def _declaration(kind: str, *parts: tuple[str, Any]) -> Buffer | Scalar:
+    given = dict(parts)
+    made: Buffer | Scalar = getattr(types, kind)(**{**given, "dtype": as_dtype(given["dtype"])})
+    return made
+
+
 def _parameter(name: str, kind: str, parts: dict[str, Any]) -> Parameter:
-    dtype = as_dtype(parts["dtype"])
-    declared = getattr(types, kind)(**{**parts, "dtype": dtype})
+    declared = _declaration(kind, *parts.items())
+    dtype = declared.dtype
     if isinstance(declared, Buffer):
         memory = Memory(
             name, "global", Type(dtype), align=declared.align, writable=declared.writable
@@ -249,10 +262,10 @@ def module_digest(name: str) -> str:
 
 
 @cache
-def sources_digest() -> str:
-    """Return a digest of calor-kernel's sources that build and print kernels."""
+def sources_digest(rooms: tuple[str, ...] = ROOMS) -> str:
+    """Return a digest of calor-kernel's sources in some folders: those that determine an image."""
     root = Path(__file__).parents[1]
-    return _digest([file for room in ROOMS for file in _sources(root / room)])
+    return _digest([file for room in rooms for file in _sources(root / room)])
 
 
 def _sources(folder: str | Path) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from calor_kernel.errors import KernelTypeError
@@ -136,11 +137,11 @@ class Kernel:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        names = [parameter.name for parameter in self.parameters]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        names = sorted([parameter.name for parameter in self.parameters])
+        twice = next((one for one, other in pairwise(names) if one == other), None)
+        if twice is not None:
             # Passes add parameters, whose names a kernel's own may have.
-            raise KernelTypeError(f"kernel {self.name} has two parameters {twice[0]!r}; rename one")
+            raise KernelTypeError(f"kernel {self.name} has two parameters {twice!r}; rename one")
 
     @property
     def units(self) -> int:

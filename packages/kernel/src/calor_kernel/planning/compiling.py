@@ -81,13 +81,14 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     known = engine.replanning.ready(graph)
     if known is not None:
         return known
-    graph = joining(recomputing(graph))
+    key, planned = engine.drafts.take(graph)
+    graph = joining(recomputing(graph)) if planned is None else planned[0].graph
     structure = structure_of(graph)
     if structure is not None:
-        return engine.replanning.plan(graph, structure)
+        return engine.replanning.plan(graph, structure, key, planned)
     if any(node.op.name in FLOWS for node in graph.nodes):
         return ControlPlan(engine, graph, compile_body)
-    return plan_anew(engine, graph)
+    return plan_anew(engine, graph, key, planned)
 
 
 def compile_body(engine: Engine, graph: Graph) -> Executable:

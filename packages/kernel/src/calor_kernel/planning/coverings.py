@@ -2,41 +2,30 @@
 
 Requirements: the search for groups is nearly all of the planning of a large graph, and depends only
 on the graph, the fusers and the device. The key has all of them, and the sources of what searches.
-An entry that cannot be read is a covering that is not known. What is read is pickled data of the
-user's own cache, and never of a bundle.
 """
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import cache, cached_property
-from marshal import dumps
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from calor.dtypes import DType
-from calor.graph.attributes import HostArray, Scalar
 from calor.graph.graph import Graph
-from calor.specs import Spec
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.device.images import describe, module_digest, sources_digest
-from calor_kernel.device.storage import Storage, cache_directory, keeps
-from calor_kernel.errors import KernelTypeError
+from calor_kernel.planning.graph_cache import GraphCache
+from calor_kernel.planning.graph_keys import file_digest
 from calor_kernel.planning.planner import Unit, cover
 
 _FORM: Final = 1
 COVERINGS: Final = "coverings"
 # The covering of a smaller graph is found as quickly as a file is read.
-_FEW: Final = 64
+FEW: Final = 64
 # The most bytes of all coverings; that of a large graph has 0.2 MB.
 _BYTES: Final = 64 << 20
-# Types that marshal writes exactly, by type and bits.
-_PLAIN: Final = frozenset((bool, int, float, complex, str, bytes, type(None)))
-_MARSHAL: Final = 2  # without references, so that equal values are equal bytes
+_PLANNER: Final = Path(__file__).with_name("planner.py")
 
 
 class Coverings:
@@ -56,104 +45,40 @@ class Coverings:
 
     def of(self, graph: Graph) -> list[Unit]:
         """Return the units of a graph, as :func:`calor_kernel.planning.planner.cover` does."""
-        if len(graph.nodes) < _FEW:
+        if len(graph.nodes) < FEW:
             return cover(graph, self.fusers, self.info)
         key = self.key(graph)
-        units = None if key is None else self._read(key, graph)
-        if units is not None:
+        known: Any = None if key is None else self._cache.read(key)
+        if _covers(known, graph):
             self.found += 1
-            return units
+            found: list[Unit] = known
+            return found
         self.searching()
         units = cover(graph, self.fusers, self.info)
         if key is not None:
-            self._write(key, units)
+            self._cache.write(key, list(units))
         return units
 
     def key(self, graph: Graph) -> str | None:
         """Return the key of a graph's covering; None if nothing is kept, or a part has no text."""
-        if self._storage is None:
-            return None
-        try:
-            owners = sorted({node.op.rule.__module__.partition(".")[0] for node in graph.nodes})
-            digests = [f"{owner} {module_digest(owner)}" for owner in owners]
-            text = "\n".join((self._prefix, *digests)).encode()
-            return hashlib.sha256(text + dumps(_plain(graph), _MARSHAL)).hexdigest()
-        except (KernelTypeError, ValueError):
-            return None
+        return self._cache.key(graph, lambda: self.prefix)
 
     @cached_property
-    def _storage(self) -> Storage | None:
-        return Storage(cache_directory() / COVERINGS, limit=_BYTES) if keeps() else None
+    def _cache(self) -> GraphCache:
+        return GraphCache(COVERINGS, _BYTES)
 
     @cached_property
-    def _prefix(self) -> str:
+    def prefix(self) -> str:
         """The text of all that a covering depends on beside the graph."""
-        own = (str(_FORM), sources_digest(), _planner_digest(), module_digest("calor"))
+        own = (str(_FORM), sources_digest(), file_digest(_PLANNER), module_digest("calor"))
         fusers = [f"{describe(type(f))} {module_digest(type(f).__module__)}" for f in self.fusers]
         settings = [describe(vars(fuser)) for fuser in self.fusers]
         return "\n".join((*own, *fusers, *settings, describe(self.info)))
 
-    def _read(self, key: str, graph: Graph) -> list[Unit] | None:
-        assert self._storage is not None
-        data = self._storage.read(key)
-        if data is None:
-            return None
-        with suppress(Exception):  # Whatever is wrong with it, the covering is made anew.
-            made: list[Unit] = pickle.loads(data)
-            if _covers(made, graph):
-                return made
-        return None
 
-    def _write(self, key: str, units: Sequence[Unit]) -> None:
-        assert self._storage is not None
-        # A group may have parts that are known only to this process.
-        with suppress(pickle.PicklingError, AttributeError, TypeError):
-            self._storage.write(key, pickle.dumps(list(units), pickle.HIGHEST_PROTOCOL))
-
-
-def _covers(units: Sequence[Unit], graph: Graph) -> bool:
-    """Return whether units hold each node of a graph once."""
+def _covers(units: Any, graph: Graph) -> bool:
+    """Return whether what was read is units that hold each node of a graph once."""
+    if not isinstance(units, list):
+        return False
     found = [n for u in units for n in (u.nodes if isinstance(u, Group) else (u,))]
     return sorted(found) == list(range(len(graph.nodes)))
-
-
-@cache
-def _planner_digest() -> str:
-    """Return a digest of the source of the covering."""
-    return hashlib.sha256(Path(__file__).with_name("planner.py").read_bytes()).hexdigest()
-
-
-def _plain(graph: Graph) -> Any:
-    """Return a graph as plain data, equal for graphs that are equal in every process."""
-    specs: dict[Spec, int] = {}
-    numbers = [specs.setdefault(known, len(specs)) for known in graph.specs]
-    nodes = [
-        (node.op.name, node.inputs, len(node.outputs), [*map(_value, _items(node.attributes))])
-        for node in graph.nodes
-    ]
-    kinds = [(s.dtype.name, s.shape, s.weak) for s in specs]
-    return kinds, numbers, nodes, sorted(graph.host), graph.outputs, len(graph.inputs)
-
-
-def _items(attributes: Any) -> Any:
-    return [part for name in sorted(attributes) for part in (name, attributes[name])]
-
-
-def _value(value: Any) -> Any:
-    """Return an attribute as plain data: lists are other types, by their name."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if kind is tuple:
-        return tuple(map(_value, value))
-    if kind is DType:
-        return ["dtype", value.name]
-    if kind is Scalar:
-        return ["scalar", value.dtype, value.bits]
-    if kind is HostArray:
-        return ["array", value.dtype, value.shape, hashlib.sha256(value.data).digest()]
-    if kind is Spec:
-        return ["spec", value.dtype.name, value.shape, value.weak]
-    if kind is Graph:
-        return ["graph", _plain(value)]
-    return ["other", describe(value)]

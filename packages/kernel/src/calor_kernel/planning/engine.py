@@ -24,7 +24,9 @@ from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.pool import Pool
 from calor_kernel.device.protocol import Device
 from calor_kernel.planning.coverings import Coverings
+from calor_kernel.planning.drafts import Drafts, Planned
 from calor_kernel.planning.lowering import Lowerings
+from calor_kernel.planning.side_by_side import joins_launches
 from calor_kernel.planning.structure import Structure
 from calor_kernel.planning.values import Draft, Launched, Task
 
@@ -45,6 +47,9 @@ class Chooser(Protocol):
     def choose_all(self, tasks: Sequence[Task]) -> list[Work]:
         """Return the candidates chosen for the tasks of a graph."""
 
+    def state(self) -> str | None:
+        """Return a digest of all that choices depend on; None while they are made by time."""
+
 
 class Replanner(Protocol):
     """Plans known structures at new sizes. ``lock`` is held while one is learnt."""
@@ -54,8 +59,13 @@ class Replanner(Protocol):
     def ready(self, graph: Graph) -> Executable | None:
         """Return the executable of the last queried graph, if a template fits."""
 
-    def plan(self, graph: Graph, structure: Structure) -> Executable:
-        """Return the executable of a graph of a structure; CompileError."""
+    def plan(
+        self, graph: Graph, structure: Structure, key: str | None, planned: Planned | None
+    ) -> Executable:
+        """Return the executable of a graph of a structure; CompileError.
+
+        ``key`` and ``planned``: those of :class:`calor_kernel.planning.drafts.Drafts`.
+        """
 
 
 class Engine(ABC):
@@ -113,6 +123,16 @@ class Engine(ABC):
     def coverings(self) -> Coverings:
         """The coverings of graphs by the fusers."""
         return Coverings(self.device.info, self.fusers, self.kernels.expect)
+
+    @cached_property
+    def drafts(self) -> Drafts:
+        """The graphs that were planned."""
+        return Drafts(self.coverings, self.kernels, self._settings)
+
+    def _settings(self) -> str | None:
+        """Return the text of what plans depend on now; None while candidates are timed."""
+        choices = self.tuner.state()
+        return choices and f"{self.deterministic} {joins_launches()} {choices}"
 
     @property
     @abstractmethod

@@ -28,10 +28,10 @@ _LOCK: Final = threading.Lock()
 
 def short_way(plan: Plan) -> Short | None:
     """Return the fast path of a plan, or None if it has none; it returns None if it did nothing."""
-    base, engine, pool = plan.base, plan.engine, plan.pool
-    if len(base.fresh) != 1 or len(base.recording.lists) != 1:
+    if len(plan.output_bytes) != 1 or plan.keeper is not None or plan.draft.host_bytes:
         return None
-    if plan.keeper is not None or plan.draft.host_bytes:
+    base, engine, pool = plan.base, plan.engine, plan.pool
+    if len(base.recording.lists) != 1:
         return None
     native = plan.queue.direct(base.recording.lists[0])
     if native is None:

@@ -59,11 +59,22 @@ class Variant:
     laid out for targets. ``guarded``: whether targets stay unchanged if an op fails. ``results``:
     with a guard on the device, for each other output its number, the inputs and the fallible tasks
     on which it depends. ``state`` takes the targets from the outputs. ``unread``: the targets that
-    are no input.
+    are no input. ``exceeds``: whether a call allocates more than one without targets.
     """
 
     __slots__ = (
-        *("arena", "fresh", "guarded", "into", "kept", "known", "lay", "recording", "required"),
+        *(
+            "arena",
+            "exceeds",
+            "fresh",
+            "guarded",
+            "into",
+            "kept",
+            "known",
+            "lay",
+            "recording",
+            "required",
+        ),
         *("results", "same", "state", "targets", "unread"),
     )
 
@@ -100,6 +111,7 @@ class Variant:
         # The pool's idle list for the arena, and its size class; None without an arena.
         self.arena = (idle(room := room_for(arena)), room) if arena else None
         self.required = sum([f[3] for f in self.fresh]) + arena + plan.block_bytes
+        self.exceeds = False
 
     def fits(self, inputs: Sequence[Any], into: Sequence[Any]) -> bool:
         """Return whether a call's targets are the same inputs as in this recording.
@@ -157,8 +169,7 @@ class Plan:
         self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
         self.graph: Graph = draft.graph
         self.recorder = Recorder(engine, draft, self.works, self.status)
-        self.base = Variant(self, _NO_TARGETS, self.recorder.record())
-        self.required_bytes = self.base.required
+        self.recorder.load()
         self._variants: list[Variant] = []
         # How scans run several steps of this plan, by the form of the scan.
         self.together: dict[Any, Any] = {}
@@ -189,6 +200,25 @@ class Plan:
         self.guards: WeakKeyDictionary[Any, Guard] = WeakKeyDictionary()
         self._nothing = engine.nothing.handle
         self.set_constants(draft.constants)
+
+    @cached_property
+    def base(self) -> Variant:
+        """The variant without targets; a training step never runs it."""
+        return Variant(self, _NO_TARGETS, self.recorder.record())
+
+    @cached_property
+    def required_bytes(self) -> int:
+        """What a call allocates at most."""
+        return self.base.required
+
+    def _exceeds(self, required: int) -> bool:
+        """Return whether so many bytes are more than a call without targets takes."""
+        if "base" not in vars(self):
+            # What is in use at once, which no layout undercuts, is quickly known.
+            live = self.recorder.lives(_NO_TARGETS).live(len(self.draft.tasks))
+            if required <= sum(self.output_bytes) + self.block_bytes + max(live, default=0):
+                return False
+        return required > self.required_bytes
 
     @property
     def settled(self) -> Plan | None:
@@ -240,7 +270,7 @@ class Plan:
             target.stamp = 0
         known = (v for v in self._variants if v.guarded is not private and v.fits(inputs, into))
         variant = next(known, None) or self._variant(inputs, into, private)
-        if variant.required > self.required_bytes:
+        if variant.exceeds:
             made = self._run(self.base, inputs, [None] * len(into))
             return copied(self.pool.memory, made, into)
         return self._run(variant, inputs, list(into))
@@ -462,6 +492,7 @@ class Plan:
             self.recorder.record(targets, private=True) if private else self.recording(targets),
             private=private,
         )
+        made.exceeds = self._exceeds(made.required)
         self._variants = [made, *self._variants[: _PATTERNS - 1]]
         return made
 

@@ -23,7 +23,7 @@ from calor_kernel.contract.choices import greatest, hinted, spec_of
 from calor_kernel.contract.cost import ceilings_of, node_seconds
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.movement import permuted, view_of
+from calor_kernel.contract.movement import MOVEMENTS, permuted, view_of
 from calor_kernel.contract.work import Refusal, View, Work
 from calor_kernel.library.elementwise.operations import ROWS
 from calor_kernel.planning.channels_last import ORDER, channels_last, in_order
@@ -139,6 +139,20 @@ class Planner:
             return
         self.tasks[-1].covers = tuple(self.graph.nodes[i].op.name for i in group.nodes)
         self.values.update(zip(group.outputs, made, strict=True))
+        for number in sorted(group.nodes):
+            # What other nodes read of a group may be a view of a result.
+            node = self.graph.nodes[number]
+            if node.op.name in MOVEMENTS and node.outputs[0] not in self.values:
+                self._follow(node)
+
+    def _follow(self, node: Node) -> None:
+        """Add what a movement op of a group makes of a result, if it does of one."""
+        value = self.values.get(node.inputs[0]) if len(node.inputs) == 1 else None
+        if value is None:
+            return
+        made = self._moved(node, value, self.graph.specs[node.outputs[0]])
+        if made is not None:
+            self.values[node.outputs[0]] = made
 
     def _last(
         self, op: str, attributes: Any, inputs: tuple[Value, ...], outputs: Sequence[int]

@@ -148,6 +148,16 @@ class Recorder:
         recorded = tuple(queue.record(one, self.slots.count) for one in steps)
         return Recording(recorded, steps, laid.launches, laid.arena, laid.stopped)
 
+    def load(self) -> None:
+        """Compile the kernels of all launches; CompileError."""
+        info, launched = self.engine.device.info, zip(self.draft.tasks, self.works, strict=True)
+        self.engine.kernels.load(
+            fitted(launch, info, task.op).build
+            for task, work in launched
+            if any(p.nbytes for p in task.outputs)
+            for launch in work.launches
+        )
+
     def steps(self, laid: Laid, builds: Sequence[Build]) -> tuple[tuple[Step, ...], ...]:
         """Return the steps of each list, with the kernels of these builds in order."""
         functions = iter(self.engine.kernels.load(builds))

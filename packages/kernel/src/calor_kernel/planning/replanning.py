@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from calor.graph.graph import Graph
+from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
 from calor_kernel.planning.operand_cache import Keeper
@@ -39,10 +40,20 @@ _CALLS: Final = 16
 _Make = Callable[[Graph], Plan]
 
 
-def plan_anew(engine: Engine, graph: Graph) -> Plan:
-    """Return a fresh plan of a graph without control flow; CompileError."""
-    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
-    plan = Plan(engine, planner.draft(engine.coverings.of(graph)))
+def plan_anew(
+    engine: Engine, graph: Graph, key: str | None = None, planned: Planned | None = None
+) -> Plan:
+    """Return a fresh plan of a graph without control flow; CompileError.
+
+    ``planned``: what the graph was planned to before; else this is kept, if there is a ``key``.
+    """
+    if planned is None:
+        planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+        plan = Plan(engine, planner.draft(engine.coverings.of(graph)))
+        if key is not None:
+            engine.drafts.put(key, (plan.draft, plan.works))
+    else:
+        plan = Plan(engine, *planned)
     plan.keeper = Keeper.of(plan)
     plan.short = short_way(plan)
     return plan
@@ -177,7 +188,13 @@ class Replanning:
         self.used += 1
         return held[1](graph)
 
-    def plan(self, graph: Graph, structure: Structure) -> Plan:
+    def plan(
+        self,
+        graph: Graph,
+        structure: Structure,
+        key: str | None = None,
+        planned: Planned | None = None,
+    ) -> Plan:
         """Return the executable of a graph of a structure; CompileError."""
         found = self._find(structure)
         if found is not None:
@@ -190,7 +207,8 @@ class Replanning:
                 found = self._find(structure)
         if found is not None:
             return found(graph)
-        plan = plan_anew(self.engine, graph)
+        # The plans of a structure at many sizes would fill the disk, each for a program of its own.
+        plan = plan_anew(self.engine, graph, None if known else key, planned)
         if known is None:
             with self.lock:
                 self._structures[structure.key] = _Known([structure.numbers], structure.bits)

@@ -46,7 +46,7 @@ def side_by_side(
 ) -> tuple[Draft, Sequence[Work]]:
     """Return a draft and its works with equal work in common launches."""
     left = len(draft.tasks) < _SHORT or info.max_units < _UNITS or not info.has("pointers")
-    if left or os.environ.get("CALOR_BESIDE", "1") == "0":
+    if left or not joins_launches():
         return draft, works
     before, specs = 0, draft.graph.specs
     whole = sum(specs[v].nbytes for v in draft.graph.inputs) + sum(p.nbytes for p in draft.outputs)
@@ -61,6 +61,11 @@ def side_by_side(
         if after <= before + max((before + whole) // _GROWTH, _LEAST):
             return made
     return draft, works
+
+
+def joins_launches() -> bool:
+    """Return whether equal work is launched together, as CALOR_BESIDE says."""
+    return os.environ.get("CALOR_BESIDE", "1") != "0"
 
 
 @dataclass(slots=True)

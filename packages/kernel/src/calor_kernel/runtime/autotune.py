@@ -15,6 +15,7 @@ CALOR_TUNE_CHECK=1 compares every timed candidate's results with the first one's
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -148,6 +149,18 @@ class Tuner:
             for task in sorted(several, key=lambda task: -total[task_key(task)]):
                 self._note(task, self.choose(task))
         return [self.choose(task) for task in tasks]
+
+    def state(self) -> str | None:
+        """Return a digest of all that choices depend on; None while they are made by time."""
+        if self.mode not in ("off", "stored", "own"):
+            return None
+        known = sorted(
+            (key, value["work"]) for key, value in self.lines.items() if isinstance(value, dict)
+        )
+        fitting = self.bundles.fitting if self.mode == "stored" else ()
+        shipped = [(sorted({*b.tables} - b.stale), sorted(b.choices.items())) for b in fitting]
+        text = json.dumps([self.mode, known, shipped])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _note(self, task: Task, work: Work) -> None:
         """Add a task's choice to the findings, once for each problem."""

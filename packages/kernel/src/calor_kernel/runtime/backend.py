@@ -209,7 +209,7 @@ class KernelBackend(Backend):
     def claim(self, index: int, graph: Graph) -> Claim:
         """Claim the ops of the kernel families and the ops without a kernel."""
         engine = self.engine(index)
-        if engine.replanning.fits(graph):
+        if engine.replanning.fits(graph) or engine.drafts.knows(graph):
             return _whole(len(graph.nodes))
         reasons = refusals(engine, graph)
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)

@@ -99,7 +99,8 @@ class Engine(engine.Engine):
         self.lowerings.forget()
         self.replanning.forget()
         self.bodies.clear()
-        self.__dict__.pop("coverings", None)
+        for name in ("coverings", "drafts"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def ceilings(self) -> Ceilings:

@@ -77,6 +77,29 @@ def _batch_gradient(g, x, w):
     return shift, scale, (part - (shift + x * scale) / count) * w
 
 
+def _grouped(x, shape, w):
+    rows = F.reshape(x, shape)
+    total = F.sum(rows * rows, axis=tuple(range(2, len(shape))), keepdims=True)
+    made = rows / F.sqrt(total + 1.0)
+    return made, F.reshape(made, x.shape) * w
+
+
+def _groups(x, w, b):
+    """A norm of groups of channels, scaled by channel, with its activation."""
+    _, made = _grouped(x, (3, 2, 2, 35), w)
+    return (made + b) * F.tanh(made + b)
+
+
+def _groups_and_before(x, w):
+    """The numbers of groups in both shapes, as a gradient reads them."""
+    before, made = _grouped(x, (3, 2, 2, 35), w)
+    return before, F.reshape(before, x.shape).mT, made
+
+
+def _channels_of_rows(x, w):
+    return _grouped(x, (3, 2, 70), w)[1]
+
+
 def _repeated(x):
     """A value of the shape of rows that does not vary along them, and is read as a result."""
     return -F.broadcast_to(F.sum(x * x, axis=1, keepdims=True), x.shape)
@@ -111,7 +134,12 @@ CASES = {
     "written-across-in-parts": (_masked, [(4000, 70), (4000, 70)], 2),
     "scale-and-shift": (_scale_and_shift, [(70, 37), (70, 37)], 1),
     "scale-and-shift-in-parts": (_scale_and_shift, [(4000, 50), (4000, 50)], 2),
-    "batch-gradient": (_batch_gradient, [(3, 4, 20), (3, 4, 20), (4, 1)], 2),
+    "batch-gradient": (_batch_gradient, [(3, 4, 20), (3, 4, 20), (4, 1)], 1),
+    # What follows the groups by channel has another shape.
+    "groups": (_groups, [(3, 4, 5, 7), (4, 1, 1), (4, 1, 1)], 1),
+    "groups-and-before": (_groups_and_before, [(3, 4, 5, 7), (4, 1, 1)], 2),
+    # Along a row of all channels a number for each has no strides.
+    "channels-of-rows": (_channels_of_rows, [(3, 4, 5, 7), (4, 1, 1)], 2),
     "batch-gradient-across": (_batch_gradient, [(60, 4, 1), (60, 4, 1), (4, 1)], 2),
 }
 

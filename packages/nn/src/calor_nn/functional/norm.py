@@ -209,9 +209,9 @@ def group_norm(
             f"group_norm: {channels} channels of shape {x.shape} do not divide into "
             f"{num_groups} groups"
         )
-    size = math.prod(x.shape[1:]) // num_groups
-    grouped = reshape(x, (x.shape[0], num_groups, size))
-    made = c.standardize(grouped, axes=(2,), eps=float(eps))[0]
+    # Channels have an axis in the groups, so that what follows by channel has strides there.
+    shape = (x.shape[0], num_groups, channels // num_groups, math.prod(x.shape[2:]))
+    made = c.standardize(reshape(x, shape), axes=(2, 3), eps=float(eps))[0]
     return _affine_channels(reshape(made, x.shape), weight, bias)
 
 

@@ -220,11 +220,12 @@ def across_tile(
         tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
     fit = [t for t in tiles if t[0] <= (width if last else min(width, lanes))]
 
-    def cost(tile: Tile) -> tuple[float, int]:
+    def cost(tile: Tile) -> tuple[int, int]:
+        """Return twice the instructions, in whole numbers as sizes that are symbols need them."""
         rows, vectors = tile
         tiles = -(-width // rows) * -(-outputs // (vectors * lanes))
-        products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0) / 2
-        return tiles * (products + vectors + addresses + 2), -rows
+        products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0)
+        return tiles * (2 * (products + vectors + 2) + addresses), -rows
 
     rows, vectors = min(fit, key=cost)
     panels = -(-outputs // (vectors * lanes))
@@ -270,13 +271,16 @@ def narrow_tile(
     many = _registers(info)
     count = -(-outputs // lanes)
 
-    def cost(tile: Narrow) -> tuple[float, int]:
-        """Return the instructions of an input channel: products, and reads of both operands."""
+    def cost(tile: Narrow) -> tuple[int, int]:
+        """Return twice the instructions of an input channel: products, and reads of both operands.
+
+        In whole numbers: a fraction of a number of images that is a symbol holds for that one.
+        """
         rows, vectors = tile.rows, tile.vectors
         tiles = -(-images // rows) * -(-count // vectors)
-        reads = rows * width / 2 + taps * vectors
+        reads = rows * width + 2 * taps * vectors
         # Fewer sums than this wait for each other.
-        products = max(rows * vectors * width, _WAITING) * taps
+        products = 2 * max(rows * vectors * width, _WAITING) * taps
         return tiles * (products + reads), -vectors
 
     most = ((v, (many - 1 - taps * v) // (width * v)) for v in range(1, 5))

@@ -48,7 +48,9 @@ def lower_row_product(request: Request) -> Sequence[Work]:
     product but its first, and the others of the program.
     """
     task, alone = task_with_epilogue(_product(request))
-    work = None if task is None else with_prologue(task, _problem(request), alone)
+    problem, work = _problem(request), None
+    if task is not None and problem is not None:
+        work = with_prologue(task, problem, alone)
     if work is None:
         return [_apart(request)]
     return [work, _apart(request)] if request.candidates else [work]
@@ -87,10 +89,10 @@ def _product(request: Request) -> Request:
     return replace(request, op=op, attributes=attributes, inputs=inputs)
 
 
-def _problem(request: Request) -> Problem:
-    """Return the row program on its operands."""
-    attributes = cast(RowAttributes, dict(request.attributes["rows"]))
-    return Problem(*job_of(attributes, request.inputs), request.info)
+def _problem(request: Request) -> Problem | None:
+    """Return the row program on its operands, None if one has no strides in the rows' shape."""
+    found = job_of(cast(RowAttributes, dict(request.attributes["rows"])), request.inputs)
+    return None if found is None else Problem(*found, request.info)
 
 
 def task_with_epilogue(made: Request) -> tuple[Task | None, Request]:

@@ -138,10 +138,10 @@ class RowProducts:
         results = tuple(graph.specs[v] for v in group.outputs)
         inputs = (left, *views[1 : group.attributes["count"]])
         task, alone = task_with_epilogue(Request(op, attributes, inputs, results, self.info))
-        problem = Problem(
-            *job_of(cast(RowAttributes, dict(group.attributes["rows"])), views), self.info
-        )
-        return task is not None and with_prologue(task, problem, alone) is not None
+        found = job_of(cast(RowAttributes, dict(group.attributes["rows"])), views)
+        if task is None or found is None:
+            return False
+        return with_prologue(task, Problem(*found, self.info), alone) is not None
 
 
 def _few(graph: Graph, number: int) -> bool:

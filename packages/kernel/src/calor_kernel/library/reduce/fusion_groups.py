@@ -1,19 +1,21 @@
 """Groups of nodes that become one row program; they grow around a reduction.
 
-Requirements: groups are convex, and contain no movement that needs a copy. A group is closed if no
-other node reads the results of its movement ops.
+Requirements: groups are convex, and contain no movement that needs a copy. Values along the rows
+may have other shapes, of the same elements in the same order. What other nodes read of a group's
+movement is a view of one of its results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Final, Literal
 
 from calor.graph.graph import Graph, Node
-from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.choices import hinted, is_size
 from calor_kernel.contract.fuser import Group
-from calor_kernel.contract.movement import MOVEMENTS, view_of
+from calor_kernel.contract.movement import MOVEMENTS, in_shape, view_of
 from calor_kernel.contract.work import View, row_major
 from calor_kernel.library.elementwise.links import Links, once_of_graph
 from calor_kernel.library.elementwise.operations import ROWS
@@ -45,6 +47,11 @@ class Rows:
     computing: set[int] = field(default_factory=set)
     between: set[int] = field(default_factory=set)
     after: frozenset[int] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -117,7 +124,34 @@ class Search(Links):
         if shape == group.shape:
             return "along"
         squeezed = [n for n in shape if n != 1]
-        return "row" if squeezed == [n for n in group.rows if n != 1] else None
+        if squeezed == [n for n in group.rows if n != 1]:
+            return "row"
+        # The same elements in the same order; sizes that are symbols are not multiplied.
+        plain = not any(map(is_size, (*shape, *group.shape)))
+        return "along" if plain and prod(shape) == group.size else None
+
+    def _lies(self, group: Rows, value: int) -> bool:
+        """Return whether a value from outside is read along a group's rows by strides."""
+        shape = self.graph.specs[value].shape
+        if shape == group.shape:
+            return True
+        view = self._view(value)
+        return view is not None and in_shape(view, group.shape) is not None
+
+    @once_of_graph
+    def _view(self, value: int) -> View | None:
+        """Return a value as a view of what is behind it."""
+        source, between = self.behind(value)
+        return self._moved(source, between)
+
+    def _moved(self, source: int, between: Iterable[int]) -> View | None:
+        """Return the view that movement ops make of a value in memory of its own."""
+        view: View | None = self.dense(source)
+        for move in between:
+            node = self.graph.nodes[move]
+            spec = self.graph.specs[node.outputs[0]]
+            view = view and view_of(node.op.name, view, node.attributes, spec)
+        return view
 
     @once_of_graph
     def behind(self, value: int) -> tuple[int, list[int]]:
@@ -183,13 +217,11 @@ class Search(Links):
         for value in self.graph.nodes[number].inputs:
             source, between = self.behind(value)
             if source not in group.roles:
+                if role == "along" and not self._lies(group, value):
+                    return None
                 found.append(None)
                 continue
-            view: View | None = self.dense(source)
-            for move in between:
-                node = self.graph.nodes[move]
-                spec = self.graph.specs[node.outputs[0]]
-                view = view and view_of(node.op.name, view, node.attributes, spec)
+            view = self._moved(source, between)
             if view is None or not self._fits(group, view, group.roles[source], role):
                 return None
             found.append((source, between))
@@ -199,12 +231,13 @@ class Search(Links):
     def _fits(group: Rows, view: View, source: Role, role: Role | None) -> bool:
         if source == role:
             return view.is_dense and not view.offset
-        if source == "along":
+        moved = None if source == "along" else in_shape(view, group.shape)
+        if moved is None:
             return False
         strides = iter(row_major(group.rows))
         expected = [0 if a in group.axes else next(strides) for a in range(len(group.shape))]
-        pairs = zip(view.shape, view.strides, expected, strict=True)
-        return not view.offset and all(n == 1 or s == e for n, s, e in pairs)
+        pairs = zip(moved.shape, moved.strides, expected, strict=True)
+        return not moved.offset and all(n == 1 or s == e for n, s, e in pairs)
 
     def grow(self, seed: int, taken: set[int]) -> Rows | None:
         """Return the group around a reduction, None if the node is none."""
@@ -396,9 +429,13 @@ class Search(Links):
         return along <= _RESULTS + beyond and len(found) - along <= _OF_ROWS + beyond
 
     def _closed(self, group: Rows) -> bool:
-        """Return whether no other node reads the results of movement ops, and results are few."""
+        """Return whether other nodes read only views of results, and results are few."""
+        return all(self._view(v) for v in self._moved_outside(group)) and self._few(group)
+
+    def _moved_outside(self, group: Rows) -> list[int]:
+        """Return the results of movement ops that other nodes read."""
         values = [v for n in group.between for v in self.graph.nodes[n].outputs]
-        return not self._read_outside(group, values) and self._few(group)
+        return self._read_outside(group, values)
 
     def _read_outside(self, group: Rows, values: Iterable[int]) -> list[int]:
         nodes = group.nodes
@@ -420,5 +457,6 @@ class Search(Links):
         return sorted(read - made)
 
     def results(self, group: Rows) -> list[int]:
-        """Return the values that other nodes read."""
-        return self._read_outside(group, sorted(group.roles))
+        """Return the values that other nodes read, moved or not."""
+        found = {self.behind(v)[0] for v in self._moved_outside(group)}
+        return sorted(found.union(self._read_outside(group, group.roles)))

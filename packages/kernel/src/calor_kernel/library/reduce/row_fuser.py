@@ -17,6 +17,7 @@ from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.cost import Ceilings, ceilings_of, moved
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.movement import in_shape
 from calor_kernel.contract.work import (
     Input,
     Output,
@@ -56,7 +57,10 @@ class RowAttributes(TypedDict):
 @lowering(PROGRAM, strided=True, pitched=True)
 def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
     """Lower a row program, whose attributes are those of :class:`RowAttributes`."""
-    program, job = job_of(cast(RowAttributes, request.attributes), request.inputs)
+    found = job_of(cast(RowAttributes, request.attributes), request.inputs)
+    if found is None:
+        return Refusal("an operand that varies along rows has no strides in their shape")
+    program, job = found
     pitched = _with_pitches(program, job, request)
     if pitched is None:
         return Refusal("lines of a result with a pitch are no rows")
@@ -78,15 +82,23 @@ def _with_pitches(program: Program, job: Job, request: Request) -> Job | None:
     return replace(job, targets=tuple(targets), pitched=True)
 
 
-def job_of(attributes: RowAttributes, inputs: Sequence[View]) -> tuple[Program, Job]:
-    """Return a program with the memory of its operands and results, from the op's attributes."""
-    shape, axes = attributes["shape"], attributes["axes"]
-    views = [inputs[k] for k in attributes["operands"]]
-    program = with_rows(attributes["program"], views, axes)
+def job_of(attributes: RowAttributes, inputs: Sequence[View]) -> tuple[Program, Job] | None:
+    """Return a program with the memory of its operands and results, from the op's attributes.
+
+    None if an operand that varies along the rows has another shape, and no strides in theirs.
+    """
+    shape, axes, given = attributes["shape"], attributes["axes"], attributes["program"]
+    views: list[View] = []
+    for number, k in zip(given.memory, attributes["operands"], strict=True):
+        moves = given.operands[number].role == "along"
+        view = in_shape(inputs[k], shape) if moves else inputs[k]
+        if view is None:
+            return None
+        views.append(view)
+    program = with_rows(given, views, axes)
     rows = tuple(n for a, n in enumerate(shape) if a not in axes)
     sources = []
-    for number, k in zip(program.memory, attributes["operands"], strict=True):
-        view = inputs[k]
+    for number, k, view in zip(program.memory, attributes["operands"], views, strict=True):
         if program.operands[number].role == "row":
             view = as_rows(view, rows) if view.shape != shape else without(view, axes)
         sources.append(Placed(Input(k), view))
