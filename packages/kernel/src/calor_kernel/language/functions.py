@@ -192,7 +192,11 @@ def barrier(scope: Scope = "cube", *, name: int = 0, count: int = 0) -> None:
 
 
 def fence(scope: Scope | Literal["device"] = "device", order: str = "acq_rel") -> None:
-    """Order this unit's earlier and later accesses, as seen by the others in the scope."""
+    """Order this unit's earlier and later accesses, as seen by the others in the scope.
+
+    ``order``: ``"async"`` orders writes of shared memory before later reads by a copy engine and by
+    asynchronous products, which a barrier starts.
+    """
     current().emit("fence", (), (), {"scope": scope, "order": order})
 
 

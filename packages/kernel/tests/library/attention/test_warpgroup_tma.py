@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from calor.dtypes import bfloat16, int32, int64
+from calor.dtypes import bfloat16, float32, int32, int64
 from calor_cuda.kernels.attention import warpgroup_tma_launch
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.library.attention.lowering import attention, gradient
@@ -55,6 +55,40 @@ def test_gradients_by_tma(monkeypatch, row, made):
     check_backward(backend, row, "bfloat16", "attention_gradient")
 
 
+ONE, PAIR, SHORT = (1, 64, 2, False, 2), (2, 64, 2, True, 1), (1, 32, 2, False, 1)
+ROUNDED = [
+    (Row(1, 1, 1, 70, 100, 24, 40, causal=True), ONE),
+    (
+        Row(1, 2, 1, 20, 40, 40, 64, bias=(1, 2, 1, 40), mask=(1, 1, 20, 1), order=(0, 2, 1, 3)),
+        SHORT,
+    ),
+    (Row(1, 1, 1, 66, 36, 16, 16, scale=-0.7), PAIR),
+]
+
+
+@pytest.mark.parametrize(("row", "made"), ROUNDED, ids=str)
+def test_rounded_factors_by_tma(monkeypatch, row, made):
+    """Products that sum over rows read blocks that a warp group has transposed."""
+    for table in ("FORWARD", "QUERY", "KEY"):
+        monkeypatch.setattr(warpgroup_tma_launch, f"TF32_{table}", (made,))
+    for lower, first in ((attention, 0), (gradient, 3)):
+        request = request_of(row, float32, first, info=INFO)
+        said = {**request.attributes, "precision": "high"}
+        (work,) = lower(replace(request, attributes=said))
+        assert work.variant.startswith("tma ")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
+    check_forward(backend, row, "tf32")
+    check_backward(backend, row, "tf32", "attention_gradient")
+
+
+@pytest.mark.parametrize(("width", "precision"), [(64, "highest"), (72, "high")])
+def test_other_factors_of_four_bytes_go_another_way(width, precision):
+    request = request_of(Row(1, 2, 2, 128, 128, width, width), float32, info=INFO)
+    said = {**request.attributes, "precision": precision}
+    (work,) = attention(replace(request, attributes=said))
+    assert not work.variant.startswith("tma ")
+
+
 def test_producers_get_registers_that_consumers_leave(monkeypatch):
     """A warp group of each kind shares what a cube has, by eights."""
     found = {}
@@ -69,7 +103,8 @@ def test_producers_get_registers_that_consumers_leave(monkeypatch):
 
 @pytest.mark.parametrize(
     ("heads", "rows", "name"),
-    [(8, 2048, "128x128"), (32, 512, "128x128"), (1, 512, "64x128")],
+    # Of 197 rows, tiles of 64 and of 128 rows leave as many empty.
+    [(8, 2048, "128x128"), (32, 512, "128x128"), (1, 512, "64x128"), (32, 197, "128x128")],
 )
 def test_tiles_fill_the_device_and_are_nearly_full(heads, rows, name):
     row = Row(1, heads, heads, rows, rows, 64, 64)

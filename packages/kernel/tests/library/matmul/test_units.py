@@ -245,7 +245,8 @@ def test_parts_of_sums(several, monkeypatch, row, dtype, result, plan):
     monkeypatch.setattr(lowering, "ranked", parts)
     more = {"precision": "high"} if dtype == "float32" else {}
     check(several, row, dtype, result, 2e-3 if more else None, **more)
-    assert bool(seen) == (dtype != "float32" or row is DEEP[0])
+    # Of float32 one operand may be dense along the other axis, in products of the transposes.
+    assert seen
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,8 @@ class CudaCpp(GpuCpp):
         The device's fence gives release and acquire semantics. ``__threadfence()`` would also order
         all fences sequentially, which costs waiting time.
         """
+        if order == "async":
+            return 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
         if scope == "device" and order != "seq_cst":
             return 'asm volatile("fence.acq_rel.gpu;" ::: "memory");'
         return f"__threadfence{tables.FENCES.get(scope, '')}();"

@@ -67,15 +67,18 @@ def attend_tma(
     v_map = lines_map(g.value, (*of_keys, value_width), g.value_strides[:3], block)
     o_map = lines_map(out, (*of_queries, value_width), steps.rows(value_width), OWN)
     kv_maps, rooms = (k_map, v_map), (plan.values,)
-    cube = cube_of(plan, (q_map,), kv_maps, rooms, g.queries, g.heads, batches, band)
+    cube = cube_of(plan, (q_map,), kv_maps, rooms, g.queries, g.heads, batches, band, (1,))
     (results,), (queries,), (keys, values) = cube.results, cube.own, cube.steps
-    count = cube.count
+    count, (turned,) = cube.count, cube.turned
 
     with kl.role(0, registers=plan.registers[0]):
         if kl.unit_index() == 0:
             cube.issue(g, form.causal)
-    with kl.role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
-        group = kl.unit_index() // 128 - 1
+    if plan.turning:
+        with kl.role(1, registers=plan.turning):
+            cube.turn(1, g, form.causal)
+    with kl.role(plan.leading, plan.groups, registers=plan.registers[1], apart=plan.alternating):
+        group = kl.unit_index() // 128 - plan.leading
         row = group * OWN
         factor = exponent(g, form)
         stage, parity = count * 0, count * 0
@@ -109,8 +112,8 @@ def attend_tma(
                 take_turn(group, plan)
                 scores = plan.sums(block)
                 plan.add_scores(scores, mine, row, keys.at(stage), plan.features)
-                values.full.wait(before, phase)
-                plan.multiply(sums, weights, values.at(before), plan.values)
+                turned.full.wait(before, phase)
+                plan.multiply(sums, weights, turned.at(before), plan.values)
                 give_turn(group, plan)
                 kl.wait_mma(scores[0][0], pending=1)
                 keys.release(stage)
@@ -122,8 +125,8 @@ def attend_tma(
                 sums[0][0].map_band(lambda x, f: x * f, correction)
                 set_weights(weights, plan.weights(scores, plan.values))
             queries.release(tile)
-            values.full.wait(stage, parity)
-            plan.multiply(sums, weights, values.at(stage), plan.values)
+            turned.full.wait(stage, parity)
+            plan.multiply(sums, weights, turned.at(stage), plan.values)
             before = stage
             stage, parity = following(stage, parity, plan.stages)
             # The scores of the next tile; after the last tile they are repeated and ignored.
@@ -173,15 +176,19 @@ def query_gradient_tma(
     v_map = lines_map(g.value, (*of_keys, value_width), g.value_strides[:3], block)
     o_map = lines_map(for_query, (*of_queries, g.features), steps.rows(g.features), OWN)
     maps, rooms = ((q_map, u_map), (k_map, v_map)), plan.rooms
-    cube = cube_of(plan, *maps, rooms[:1], g.queries, g.heads, batches, band)
-    (results,), (queries, upstreams), (keys, values) = cube.results, cube.own, cube.steps
-    count = cube.count
+    staged = rooms[:1] if plan.staged else ()
+    cube = cube_of(plan, *maps, staged, g.queries, g.heads, batches, band, (0,))
+    (queries, upstreams), (keys, values) = cube.own, cube.steps
+    count, (turned,) = cube.count, cube.turned
 
     with kl.role(0, registers=plan.registers[0]):
         if kl.unit_index() == 0:
             cube.issue(g, form.causal)
-    with kl.role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
-        group = kl.unit_index() // 128 - 1
+    if plan.turning:
+        with kl.role(1, registers=plan.turning):
+            cube.turn(0, g, form.causal)
+    with kl.role(plan.leading, plan.groups, registers=plan.registers[1], apart=plan.alternating):
+        group = kl.unit_index() // 128 - plan.leading
         row = group * OWN
         factor = exponent(g, form)
         stage, parity = count * 0, count * 0
@@ -191,57 +198,87 @@ def query_gradient_tma(
             queries.full.wait(tile, phase)
             place = cube.coordinates.at(tile * 4)
             n, head, first = place[0], place[1], place[2]
-            mine = cube.matrices(tile)
             row_at = (n * g.heads + head) * g.queries
             mask = ScoreMask(g, form, n, head)
             reach = mask.reach(first, row)
             sums = plan.sums(rooms[0])
-            opening, slopes = plan.sums(block), plan.sums(block)
             shift, along = sums[0][0].band(plan.axis), sums[0][0].band(plan.axis)
             down, _ = plan.places(sums[0][0])
             load_row_numbers(shift, along, up, row_at, (first, row, 0, down), g.queries)
             upstreams.full.wait(tile, phase)
-            keys.full.wait(stage, parity)
-            values.full.wait(stage, parity)
-            plan.add_scores(opening, mine[0], row, keys.at(stage), rooms[0])
-            plan.add_scores(slopes, mine[1], row, values.at(stage), rooms[1])
-            kl.wait_mma(opening[0][0], pending=1)
-            mask.adjust_before(opening, first + row, 0, reach, plan)
-            weigh(opening[0][0], factor, shift)
-            kl.wait_mma(slopes[0][0], after=[opening[0][0]])
-            values.release(stage)
-            score_gradients(slopes[0][0], opening[0][0], along)
-            weights = plan.weights(slopes, rooms[0])
-            for begin in kl.range(block, plan.end(first, g, form.causal), block):
-                before = stage
-                stage, parity = following(stage, parity, plan.stages)
+            mine = cube.matrices(tile)
+            if plan.turning:
+                # Registers hold one step's weights of four bytes; the other warp group multiplies
+                # meanwhile.
+                for begin in kl.range(0, plan.end(first, g, form.causal), block):
+                    keys.full.wait(stage, parity)
+                    values.full.wait(stage, parity)
+                    take_turn(group, plan)
+                    scores, inner = plan.sums(block), plan.sums(block)
+                    plan.add_scores(scores, mine[0], row, keys.at(stage), rooms[0])
+                    plan.add_scores(inner, mine[1], row, values.at(stage), rooms[1])
+                    give_turn(group, plan)
+                    kl.wait_mma(scores[0][0], pending=1)
+                    mask.adjust_before(scores, first + row, begin, reach, plan)
+                    weigh(scores[0][0], factor, shift)
+                    kl.wait_mma(inner[0][0], after=[scores[0][0]])
+                    values.release(stage)
+                    score_gradients(inner[0][0], scores[0][0], along)
+                    weights = plan.weights(inner, rooms[0])
+                    turned.full.wait(stage, parity)
+                    plan.multiply(sums, weights, turned.at(stage), rooms[0])
+                    kl.wait_mma(sums[0][0])
+                    keys.release(stage)
+                    stage, parity = following(stage, parity, plan.stages)
+            else:
+                opening, slopes = plan.sums(block), plan.sums(block)
                 keys.full.wait(stage, parity)
                 values.full.wait(stage, parity)
-                take_turn(group, plan)
-                scores, inner = plan.sums(block), plan.sums(block)
-                plan.add_scores(scores, mine[0], row, keys.at(stage), rooms[0])
-                plan.add_scores(inner, mine[1], row, values.at(stage), rooms[1])
-                plan.multiply(sums, weights, keys.at(before), rooms[0])
-                give_turn(group, plan)
-                kl.wait_mma(scores[0][0], pending=2)
-                mask.adjust_before(scores, first + row, begin, reach, plan)
-                weigh(scores[0][0], factor, shift)
-                kl.wait_mma(inner[0][0], pending=1, after=[scores[0][0]])
+                plan.add_scores(opening, mine[0], row, keys.at(stage), rooms[0])
+                plan.add_scores(slopes, mine[1], row, values.at(stage), rooms[1])
+                kl.wait_mma(opening[0][0], pending=1)
+                mask.adjust_before(opening, first + row, 0, reach, plan)
+                weigh(opening[0][0], factor, shift)
+                kl.wait_mma(slopes[0][0], after=[opening[0][0]])
                 values.release(stage)
-                score_gradients(inner[0][0], scores[0][0], along)
-                made = plan.weights(inner, rooms[0])
-                kl.wait_mma(sums[0][0], after=[one[0] for one in made])
-                keys.release(before)
-                set_weights(weights, made)
-            queries.release(tile)
-            upstreams.release(tile)
-            plan.multiply(sums, weights, keys.at(stage), rooms[0])
-            kl.wait_mma(sums[0][0])
-            keys.release(stage)
-            stage, parity = following(stage, parity, plan.stages)
+                score_gradients(slopes[0][0], opening[0][0], along)
+                weights = plan.weights(slopes, rooms[0])
+                for begin in kl.range(block, plan.end(first, g, form.causal), block):
+                    before = stage
+                    stage, parity = following(stage, parity, plan.stages)
+                    keys.full.wait(stage, parity)
+                    values.full.wait(stage, parity)
+                    take_turn(group, plan)
+                    scores, inner = plan.sums(block), plan.sums(block)
+                    plan.add_scores(scores, mine[0], row, keys.at(stage), rooms[0])
+                    plan.add_scores(inner, mine[1], row, values.at(stage), rooms[1])
+                    plan.multiply(sums, weights, keys.at(before), rooms[0])
+                    give_turn(group, plan)
+                    kl.wait_mma(scores[0][0], pending=2)
+                    mask.adjust_before(scores, first + row, begin, reach, plan)
+                    weigh(scores[0][0], factor, shift)
+                    kl.wait_mma(inner[0][0], pending=1, after=[scores[0][0]])
+                    values.release(stage)
+                    score_gradients(inner[0][0], scores[0][0], along)
+                    made = plan.weights(inner, rooms[0])
+                    kl.wait_mma(sums[0][0], after=[one[0] for one in made])
+                    keys.release(before)
+                    set_weights(weights, made)
+                queries.release(tile)
+                upstreams.release(tile)
+                plan.multiply(sums, weights, keys.at(stage), rooms[0])
+                kl.wait_mma(sums[0][0])
+                keys.release(stage)
+                stage, parity = following(stage, parity, plan.stages)
             scale_sums(sums, g.scale)
-            kl.wait_puts(read=True)
-            store_rows(sums, results, o_map, (n, head), first + row, plan)
+            if plan.staged:
+                kl.wait_puts(read=True)
+                store_rows(sums, cube.results[0], o_map, (n, head), first + row, plan)
+            else:
+                upstreams.release(tile)
+                store_rows(sums, queries.at(tile), o_map, (n, head), first + row, plan)
+                kl.wait_puts(read=True)
+                queries.release(tile)
         end_turns(group, plan)
         kl.wait_puts()
 
@@ -274,9 +311,12 @@ def key_gradient_tma(
     to_keys = lines_map(for_key, (*of_keys, g.features), key_steps.rows(g.features), OWN)
     to_values = lines_map(for_value, (*of_keys, value_width), value_steps.rows(value_width), OWN)
     maps, rooms = ((k_map, v_map), (q_map, u_map)), plan.rooms
-    cube = cube_of(plan, *maps, rooms, g.keys, g.key_heads, batches, band, numbers=True)
+    heads = g.keys, g.key_heads
+    staged = rooms if plan.staged else ()
+    cube = cube_of(plan, *maps, staged, *heads, batches, band, (0, 1), numbers=True)
     (keys, values), (queries, upstreams), sides = cube.own, cube.steps, cube.numbers
-    results, order, count, coordinates = cube.results, cube.order, cube.count, cube.coordinates
+    order, count, coordinates = cube.order, cube.count, cube.coordinates
+    turned_queries, turned_upstreams = cube.turned
     whole = (g.queries + block - 1) // block
 
     with kl.role(0, registers=plan.registers[0]):
@@ -317,8 +357,19 @@ def key_gradient_tma(
                             to[block] = deltas[i]
                         sides.full.arrive(stage)
                         stage, parity = following(stage, parity, plan.stages)
-    with kl.role(1, plan.groups, registers=plan.registers[1], apart=plan.alternating):
-        group = kl.unit_index() // 128 - 1
+    if plan.turning:
+        with kl.role(1, registers=plan.turning):
+            stage, parity = count * 0, count * 0
+            for turn in kl.range(count):
+                _, down = order.place(turn)
+                begun = down * plan.rows // block
+                start = kl.min(begun, whole - 1) if form.causal else begun * 0
+                for _ in kl.range(kl.max((whole - start) * g.group, 1)):
+                    plan.turn(upstreams, turned_upstreams, stage, parity)
+                    plan.turn(queries, turned_queries, stage, parity)
+                    stage, parity = following(stage, parity, plan.stages)
+    with kl.role(plan.leading, plan.groups, registers=plan.registers[1], apart=plan.alternating):
+        group = kl.unit_index() // 128 - plan.leading
         row = group * OWN
         factor = exponent(g, form)
         stage, parity = count * 0, count * 0
@@ -329,10 +380,10 @@ def key_gradient_tma(
             keys.full.wait(tile, phase)
             place = coordinates.at(tile * 4)
             n, head, first, start = place[0], place[1], place[2], place[3]
-            mine = cube.matrices(tile)
             here[0], here[1] = head * g.group, start
             key_sums, value_sums = (plan.sums(room) for room in rooms)
             values.full.wait(tile, phase)
+            mine = cube.matrices(tile)
             before = stage
             # At least one step, so that sums always come from products. If the compiler sees
             # another way to them, it serialises the products.
@@ -347,7 +398,7 @@ def key_gradient_tma(
                 sides.full.wait(stage, parity)
                 # The preceding step's products are done too.
                 kl.wait_mma(scores[0][0], pending=1)
-                if step > 0:
+                if (not plan.turning) and (step > 0):
                     queries.release(before)
                     upstreams.release(before)
                 mask = ScoreMask(g, form, n, here[0], by_keys=True)
@@ -355,23 +406,46 @@ def key_gradient_tma(
                 mask.adjust_by_keys(scores, top, begin, top + OWN <= begin + 1, plan)
                 weigh(scores[0][0], factor, side_of(scores, sides.at(stage), plan))
                 weights = plan.weights(scores, rooms[1])
-                plan.multiply(value_sums, weights, upstreams.at(stage), rooms[1])
+                if plan.turning:
+                    turned_upstreams.full.wait(stage, parity)
+                plan.multiply(value_sums, weights, turned_upstreams.at(stage), rooms[1])
                 kl.wait_mma(inner[0][0], pending=1)
                 side = side_of(inner, sides.at(stage).at(block), plan)
                 score_gradients(inner[0][0], scores[0][0], side)
                 sides.release(stage)
                 weights = plan.weights(inner, rooms[0])
-                plan.multiply(key_sums, weights, queries.at(stage), rooms[0])
+                if plan.turning:
+                    turned_queries.full.wait(stage, parity)
+                plan.multiply(key_sums, weights, turned_queries.at(stage), rooms[0])
+                if plan.turning:
+                    # Registers do not hold the next scores beside weights of four bytes.
+                    kl.wait_mma(value_sums[0][0], key_sums[0][0])
+                    queries.release(stage)
+                    upstreams.release(stage)
                 before = stage
                 stage, parity = following(stage, parity, plan.stages)
                 next_block(here, start, whole - start)
             kl.wait_mma(value_sums[0][0], key_sums[0][0])
-            for ring, at in ((keys, tile), (values, tile), (queries, before), (upstreams, before)):
-                ring.release(at)
-            scale_sums(key_sums, g.scale)
-            kl.wait_puts(read=True)
-            store_rows(key_sums, results[0], to_keys, (n, head), first + row, plan)
-            store_rows(value_sums, results[1], to_values, (n, head), first + row, plan)
+            top = first + row
+            if plan.staged:
+                for ring, at in (
+                    (keys, tile),
+                    (values, tile),
+                    (queries, before),
+                    (upstreams, before),
+                ):
+                    ring.release(at)
+                scale_sums(key_sums, g.scale)
+                kl.wait_puts(read=True)
+                store_rows(key_sums, cube.results[0], to_keys, (n, head), top, plan)
+                store_rows(value_sums, cube.results[1], to_values, (n, head), top, plan)
+            else:
+                scale_sums(key_sums, g.scale)
+                store_rows(key_sums, keys.at(tile), to_keys, (n, head), top, plan)
+                store_rows(value_sums, values.at(tile), to_values, (n, head), top, plan)
+                kl.wait_puts(read=True)
+                keys.release(tile)
+                values.release(tile)
         end_turns(group, plan)
         kl.wait_puts()
 

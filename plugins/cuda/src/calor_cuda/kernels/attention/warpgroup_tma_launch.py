@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from calor.dtypes import float32
+from calor_cuda.kernels.attention.warpgroup_tf32_plan import ROOM, Tf32Plan
 from calor_cuda.kernels.attention.warpgroup_tma import (
     attend_tma,
     key_gradient_tma,
     query_gradient_tma,
 )
-from calor_cuda.kernels.attention.warpgroup_tma_plan import LINE, HeadSteps, TmaPlan
+from calor_cuda.kernels.attention.warpgroup_tma_plan import OWN, HeadSteps, TmaPlan, line_of
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.launching import Bound, Multiple
 from calor_kernel.contract.work import Launch, Output, Request, View, Work
@@ -43,11 +44,16 @@ KEY: dict[int, tuple[_Tiles, ...]] = {
     64: ((2, 64, 4, True, 2, 40), (2, 64, 4, True, 2), (2, 64, 4, False, 2), (1, 64, 3, False)),
     128: ((2, 64, 3, True), (2, 64, 3, False), (1, 64, 3, False)),
 }
+# The same in TF32, of rows of up to 64 elements. Of 256 queries or more the passes over keys take
+# less time if warp groups do not alternate.
+TF32_FORWARD: tuple[_Tiles, ...] = ((2, 64, 3, False, 1), (2, 64, 3, True, 1), (1, 64, 3, False, 2))
+TF32_QUERY: tuple[_Tiles, ...] = ((2, 64, 2, False, 1), (2, 64, 2, True, 1), (1, 64, 3, False, 2))
+TF32_KEY: tuple[_Tiles, ...] = ((2, 64, 2, True, 1), (2, 64, 2, False, 1), (1, 64, 2, False, 2))
 # The part of the device's cache for data that active heads read repeatedly.
 _KEPT = 2
 # Minimum of rows.
 _LEAST = 16
-# The maximum share of empty rows in a head's last tile.
+# The maximum share of empty rows in a head's last tile beyond those of other tiles.
 _EMPTY = 0.1
 
 
@@ -59,10 +65,9 @@ def tma_refusal(problem: Attention, request: Request) -> str | None:
         return refusal
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return "the device has no TMA or no warp-group matrix instructions"
-    if max(p.features, p.values) > max(FORWARD):
-        return f"rows have more than {max(FORWARD)} elements"
-    if p.dtype is float32:
-        return "warp groups read transposed operands of half types only"
+    widest = ROOM if p.dtype is float32 else max(FORWARD)
+    if max(p.features, p.values) > widest:
+        return f"rows have more than {widest} elements"
     if p.queries < _LEAST or p.keys < _LEAST:
         return f"there are less than {_LEAST} queries or keys"
     sizes = (p.batch, p.heads), (p.batch, p.key_heads), (p.batch, p.key_heads)
@@ -87,7 +92,7 @@ def gradient_refusal(problem: Attention, request: Request) -> str | None:
         (p.queries, p.keys, p.heads, 1),
         (p.keys, p.queries, p.key_heads, p.group),
     ):
-        if parts_of(-(-rows // LINE) * heads * p.batch, -(-others // LINE) * group, cores) > 1:
+        if parts_of(-(-rows // OWN) * heads * p.batch, -(-others // OWN) * group, cores) > 1:
             return "tiles are few, and several cubes share the loop of one"
     return None
 
@@ -97,7 +102,7 @@ def forward_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
     p = _whole(problem)
     out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
     steps = _steps(p, p.heads, p.queries, p.values, 0)
-    plans = _plans(p, FORWARD, (p.queries, p.heads), request)
+    plans = _plans(p, (FORWARD, TF32_FORWARD), (p.queries, p.heads), request)
     for plan in plans[: None if request.candidates else 1]:
         own = {"out": out, "total": total, "steps": steps}
         yield Work(
@@ -113,19 +118,19 @@ def gradients_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
         "up_steps": _upstream_steps(p, request.inputs[0]),
     }
     results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
-    by_query = {"for_query": results[0], "steps": _steps(p, p.heads, p.queries, p.features, 0)}
-    by_key = {
+    of_query = {"for_query": results[0], "steps": _steps(p, p.heads, p.queries, p.features, 0)}
+    of_key = {
         "for_key": results[1],
         "for_value": results[2],
         "key_steps": _steps(p, p.key_heads, p.keys, p.features, 1),
         "value_steps": _steps(p, p.key_heads, p.keys, p.values, 2),
     }
-    of_queries = _plans(p, QUERY, (p.queries, p.heads), request)
-    of_keys = _plans(p, KEY, (p.keys, p.key_heads), request)
+    of_queries = _plans(p, (QUERY, TF32_QUERY), (p.queries, p.heads), request)
+    of_keys = _plans(p, (KEY, TF32_KEY), (p.keys, p.key_heads), request)
     for first, second in paired(of_queries, of_keys, request.candidates):
         launches = (
-            _launch(query_gradient_tma, first, p, request, p.flops(2, 1), **shared, **by_query),
-            _launch(key_gradient_tma, second, p, request, p.flops(2, 2), **shared, **by_key),
+            _launch(query_gradient_tma, first, p, request, p.flops(2, 1), **shared, **of_query),
+            _launch(key_gradient_tma, second, p, request, p.flops(2, 2), **shared, **of_key),
         )
         yield Work(launches, variant=f"{_name(first)}; {_name(second)}")
 
@@ -143,35 +148,52 @@ def _whole(problem: Attention) -> Attention:
 
 def _plans(
     problem: Attention,
-    table: Mapping[int, tuple[_Tiles, ...]],
+    tables: tuple[Mapping[int, tuple[_Tiles, ...]], tuple[_Tiles, ...]],
     sizes: tuple[int, int],
     request: Request,
 ) -> list[TmaPlan]:
-    """Return a table's tiles: first those with few empty rows that fill the device.
+    """Return the tiles of a table: first those with few empty rows that fill the device.
 
     If none fills it, those with the fewest rows come first.
     """
     p, (rows, heads) = problem, sizes
-    features, values = (-(-n // LINE) * LINE for n in (p.features, p.values))
-    found = [
-        TmaPlan.of(p.dtype, groups, block, (features, values), stages, bool(alternating), *further)
-        for groups, block, stages, alternating, *further in table[max(features, values)]
-    ]
+    found = _found(p, *tables)
+
+    def whole(one: TmaPlan) -> int:
+        return -(-rows // one.rows) * one.rows
+
+    fewest = least(*map(whole, found))
 
     def serves(one: TmaPlan) -> bool:
         fills = -(-rows // one.rows) * heads * p.batch >= request.info.cores
-        return bool(fills and -rows % one.rows <= _EMPTY * rows)
+        return bool(fills and whole(one) - fewest <= _EMPTY * rows)
 
     least_rows = min(one.rows for one in found)
     chosen = [one for one in found if serves(one) or one.rows == least_rows][:1]
     return chosen + [one for one in found if one not in chosen]
 
 
+def _found(
+    problem: Attention, table: Mapping[int, tuple[_Tiles, ...]], rounded: tuple[_Tiles, ...]
+) -> list[TmaPlan]:
+    """Return the plans of a table for the width of a problem's rows, or those of TF32."""
+    p = problem
+    if p.dtype is float32:
+        return [Tf32Plan.tf32(*made) for made in rounded]
+    line = line_of(p.dtype)
+    features, values = (-(-n // line) * line for n in (p.features, p.values))
+    return [
+        TmaPlan.of(p.dtype, groups, block, (features, values), stages, bool(alternating), *further)
+        for groups, block, stages, alternating, *further in table[max(features, values)]
+    ]
+
+
 def _name(plan: TmaPlan) -> str:
     alternating = ", alternating" if plan.alternating else ""
     producer = plan.producer_registers
     registers = f", {producer} producer registers" if producer else ""
-    return f"tma {plan.rows}x{plan.block}, {plan.stages} stages{alternating}{registers}"
+    own = ", tiles ahead" if plan.turning and plan.own_tiles > 1 else ""
+    return f"tma {plan.rows}x{plan.block}, {plan.stages} stages{alternating}{own}{registers}"
 
 
 def _steps(

@@ -25,10 +25,10 @@ N = TypeVar("N")
 Weights = list[list[kl.Fragment]]
 """Weights of a block as operands, for each step of a product."""
 
-# Elements of a line of shared memory for the instructions, and rows of a warp group.
-LINE, OWN = 64, 64
-# The swizzle of a line's pieces of 16 bytes.
-_SWIZZLE = kl.Swizzle(3, 3, 3)
+# Rows of a warp group.
+OWN = 64
+# Bytes of a line, and of its pieces.
+_LINE_BYTES, _PIECE = 128, 16
 # Registers of producer units, by the number of consumer warp groups.
 PRODUCER = {1: 56, 2: 24, 3: 32}
 CONSUMER = {1: 240, 2: 240, 3: 160}
@@ -73,6 +73,28 @@ class TmaPlan(MmaPlan):
     def place(self, turn: kl.Number) -> tuple[kl.Index, kl.Number]:
         """Return the position of a tile's own rows, and the parity of their barrier's phase."""
         return (0, turn % 2) if self.own_tiles == 1 else (turn % 2, turn // 2 % 2)
+
+    @property
+    def leading(self) -> int:
+        """The warp groups before the consumers."""
+        return 1
+
+    @property
+    def turning(self) -> int:
+        """The registers of units that transpose blocks; 0 if none do."""
+        return 0
+
+    @property
+    def staged(self) -> bool:
+        """Whether results have shared memory of their own; else they replace a tile's own rows."""
+        return True
+
+    def turned(self, ring: Ring) -> Stages:
+        """Return the stages of a ring as the instruction reads them to sum over rows."""
+        return ring
+
+    def turn(self, ring: Ring, turned: Stages, stage: kl.Number, parity: kl.Number) -> None:
+        """Wait for a stage of a ring and transpose it, which half types do not need."""
 
     @property
     def groups(self) -> int:
@@ -156,9 +178,10 @@ class Ring(Stages):
         """Issue copies of a panel of a batch and head, from row ``first`` on, line by line."""
         self.empty.wait(stage, parity)
         self.full.expect(stage, self.size * self.memory.dtype.itemsize)
-        for line in kl.range(self.size // (self.count * LINE)):
-            to = self.at(stage).at(line * self.count * LINE)
-            self.source.fetch(to, (*place, first, line * LINE), self.full, stage)
+        wide = line_of(self.memory.dtype)
+        for line in kl.range(self.size // (self.count * wide)):
+            to = self.at(stage).at(line * self.count * wide)
+            self.source.fetch(to, (*place, first, line * wide), self.full, stage)
         self.full.arrive(stage)
 
 
@@ -166,10 +189,24 @@ class Ring(Stages):
 def lines_map(
     operand: kl.Pointer, sizes: Sequence[kl.Number], strides: Sequence[kl.Number], count: int
 ) -> kl.TensorMap:
-    """Return the tensor map of an operand of four axes: boxes of ``count`` rows of a line each."""
-    whole = (1, 1, count, LINE)
-    at = kl.Swizzled(_SWIZZLE, kl.Layout(whole, (0, 0, LINE, 1)))
-    return kl.tensor_map(operand, sizes, (*strides, 1), whole, at)
+    """Return the tensor map of an operand of four axes: boxes of ``count`` rows of a line each.
+
+    Elements of float32 are rounded to TF32.
+    """
+    wide = line_of(operand.dtype)
+    whole = (1, 1, count, wide)
+    at = kl.Swizzled(swizzle_of(operand.dtype), kl.Layout(whole, (0, 0, wide, 1)))
+    return kl.tensor_map(operand, sizes, (*strides, 1), whole, at, rounded=operand.dtype is float32)
+
+
+def line_of(dtype: DType) -> int:
+    """Return the elements of a line of shared memory."""
+    return _LINE_BYTES // int(dtype.itemsize)
+
+
+def swizzle_of(dtype: DType) -> kl.Swizzle:
+    """Return the swizzle of the pieces of a line."""
+    return kl.Swizzle(3, (_PIECE // int(dtype.itemsize)).bit_length() - 1, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +246,7 @@ class Cube:
 
     ``own``, ``steps``: the rings of a tile's own rows and of its blocks. ``numbers``: stages of
     numbers of a block's rows. ``coordinates``: those of tiles, from the producer, so that other
-    units need not divide.
+    units need not divide. ``turned``: blocks as products read them that sum over their rows.
     """
 
     plan: TmaPlan
@@ -220,6 +257,7 @@ class Cube:
     order: TileOrder
     count: kl.Number
     coordinates: kl.Pointer
+    turned: Sequence[Stages]
 
     def matrices(self, tile: kl.Index) -> list[kl.SharedMatrix]:
         """Return a tile's own rows of each operand as matrices."""
@@ -254,17 +292,30 @@ class Cube:
                     step.fetch(at, begin, stage, parity)
                 stage, parity = following(stage, parity, plan.stages)
 
+    @kl.helper
+    def turn(self, number: int, g: KernelOperands, causal: bool) -> None:
+        """Transpose a step's operand of a number, for all steps that :meth:`issue` copies."""
+        plan, ring, (turned,) = self.plan, self.steps[number], self.turned
+        stage, parity = self.count * 0, self.count * 0
+        for turn in kl.range(self.count):
+            _, down = self.order.place(turn)
+            first = (self.order.down - 1 - down) * plan.rows
+            for _ in kl.range(0, plan.end(first, g, causal), plan.block):
+                plan.turn(ring, turned, stage, parity)
+                stage, parity = following(stage, parity, plan.stages)
+
 
 @kl.helper
 def cube_of(
     plan: TmaPlan, own: Sequence[kl.TensorMap], steps: Sequence[kl.TensorMap],
     results: Sequence[int], rows: kl.Number, heads: kl.Number, batches: kl.Number,
-    band: kl.Number, numbers: bool = False,
+    band: kl.Number, summed: Sequence[int], numbers: bool = False,
 ) -> Cube:  # fmt: skip
     """Return the cube of a kernel with tiles of some rows and heads.
 
     ``own``, ``steps``: the maps of a tile's own rows and of its blocks. ``results``: the widths of
-    results. ``numbers``: whether a step has two numbers for each row.
+    results with memory of their own. ``summed``: the operands of a step over whose rows products
+    sum. ``numbers``: whether a step has two numbers for each row.
     """
     block, stages = plan.block, plan.stages
     results_at = [kl.shared(plan.rows * room, plan.dtype, align=1024) for room in results]
@@ -289,11 +340,12 @@ def cube_of(
     sides: Stages = step_rings[0]
     if numbers_at is not None:
         sides = Stages(numbers_at, 2 * block, *barriers(stages, 32))
+    turned = [plan.turned(step_rings[number]) for number in summed]
     kl.barrier()
     order = TileOrder((rows + plan.rows - 1) // plan.rows, heads * batches, band)
     count = order.count()
     coordinates = kl.shared(4 * plan.own_tiles, count.dtype)
-    return Cube(plan, results_at, own_rings, step_rings, sides, order, count, coordinates)
+    return Cube(plan, results_at, own_rings, step_rings, sides, order, count, coordinates, turned)
 
 
 @kl.helper
@@ -308,18 +360,21 @@ def store_rows(
     sums: Sums, results: kl.Pointer, to: kl.TensorMap, place: tuple[kl.Number, kl.Number],
     row: kl.Number, plan: TmaPlan,
 ) -> None:  # fmt: skip
-    """Write a warp group's rows through its own lines of ``results``, to a position on.
+    """Write a warp group's rows through its own rows of each line of ``results``.
 
     The lines are free after ``wait_puts(read=True)``; the first barrier passes this on to all.
     """
-    group, lines = kl.unit_index() // 128 - 1, sums[0][0].shape.n // LINE
-    own = results.at(group * OWN * LINE * lines)
+    wide = line_of(results.dtype)
+    group, lines = kl.unit_index() // 128 - plan.leading, sums[0][0].shape.n // wide
+    own = results.at(group * OWN * wide)
     kl.barrier("warpgroup")
     for line in kl.range(lines):
-        store_part(sums[0][0], own.at(line * OWN * LINE), line * LINE, LINE, _SWIZZLE)
+        part = own.at(line * plan.rows * wide)
+        store_part(sums[0][0], part, line * wide, wide, swizzle_of(results.dtype))
     kl.barrier("warpgroup")
     for line in kl.range(lines):
-        to.put(own.at(line * OWN * LINE), (*place, row, line * LINE), kl.unit_index() % 128, 128)
+        part = own.at(line * plan.rows * wide)
+        to.put(part, (*place, row, line * wide), kl.unit_index() % 128, 128)
 
 
 # Two warp groups alternate with one barrier each; the other warp group arrives at it.

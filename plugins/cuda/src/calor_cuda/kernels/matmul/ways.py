@@ -84,7 +84,8 @@ def _refused(task: Task, written: DType, *, by_units: bool = False) -> str | Non
 def _split_refusal(task: Task, request: Request) -> str | None:
     # Sums are wider than the result, so their rows may be aligned where the result's are not.
     reason = _refused(task, sums_of(task.product.dtype))
-    if reason is None and not request.candidates and _usual_parts(task) is None:
+    usual = _usual_parts(task.product, task.info)
+    if reason is None and not request.candidates and usual is None:
         return "there are enough tiles, or one launch does it"
     return reason
 
@@ -199,23 +200,27 @@ def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
     return None
 
 
-def _usual_parts(task: Task) -> TmaPlan | None:
+def _usual_parts(product: Product, info: DeviceInfo) -> TmaPlan | None:
     """Return the first tile for split-K in two passes, if one launch does not know the parts."""
-    plan = _parted(task.product, task.info)
-    return None if plan is None or few_parts(task.product, plan, task.info) else plan
+    plan = _parted(product, info)
+    return None if plan is None or few_parts(product, plan, info) else plan
 
 
-def _two_passes(task: Task, request: Request) -> Works:
-    """Yield large tiles, of which there are few, with the K axis in parts."""
-    product, info = task.product, task.info
-    usual = _usual_parts(task)
+def _two_passes(task: Task, request: Request, transposed: bool = False) -> Works:
+    """Yield large tiles, of which there are few, with the K axis in parts.
+
+    ``transposed``: whether they are tiles of the product of the transposes.
+    """
+    product, info = task.product.swapped() if transposed else task.product, task.info
+    usual = _usual_parts(product, info)
     plans = [_boxes(product, tile) for tile in _DIVIDED] if request.candidates else []
     for plan in dict.fromkeys([usual, *plans] if usual else plans):
         many = parts_of(product, cubes_of(product, plan), info)
         if many == 1 or lack(plan, info) is not None:
             continue
         made, target, after = divided(task, many)
-        reason = tma_refusal(made.product, info)
+        made = made.swapped() if transposed else made
+        reason = tma_refusal(made.product, info, transposed=transposed)
         name = f"{plan.title} in {many} parts"
         if reason is not None:
             yield Dropped(name, reason)
@@ -226,7 +231,8 @@ def _two_passes(task: Task, request: Request) -> Works:
 
 def _register_a(task: Task, request: Request) -> Works:
     """Yield TMA plans for the product of the transposes; A is read from registers."""
-    return _named("transposed", _tma(task.swapped(), request))
+    yield from _named("transposed", _two_passes(task, request, transposed=True))
+    yield from _named("transposed", _tma(task.swapped(), request))
 
 
 def _named(word: str, works: Works, group: int = 0) -> Works:
