@@ -279,7 +279,8 @@ class Request:
     operands whose preparing launches are free, because their output is cached. ``candidates``:
     whether alternatives to the most promising way are needed, for timing or for a stored result.
     ``pitches``: for each result the elements from line to line of its last axis, 0 if it is dense;
-    () if all are. Only families that are registered for it are asked for one.
+    () if all are. Only families that are registered for it are asked for one. ``lean``: whether
+    scratch memory of the size of the operands is worse than time.
     """
 
     op: str
@@ -291,6 +292,7 @@ class Request:
     kept: frozenset[int] = frozenset()
     candidates: bool = False
     pitches: tuple[int, ...] = ()
+    lean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
