@@ -12,9 +12,11 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
+from calor.config import HIGHEST
 from calor.dtypes import DType, int64
 from calor.errors import DeviceError
 from calor.interning import remember
+from calor.precision import rounds
 from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.ir.nodes import Kernel
@@ -293,6 +295,11 @@ class Request:
     candidates: bool = False
     pitches: tuple[int, ...] = ()
     lean: bool = False
+
+    @property
+    def rounds(self) -> bool:
+        """Whether factors of float32 may be rounded."""
+        return rounds(self.attributes.get("precision", HIGHEST))
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,8 +285,7 @@ def _lowered(
     info = request.info
     if problem.a.dtype in PARTS or problem.size * problem.terms == 0:
         return [direct_work(problem, info)]
-    exact = request.attributes.get("precision", "highest") == "highest"
-    rounded = not exact and problem.a.dtype is float32
+    rounded = problem.a.dtype is float32 and request.rounds
     if info.max_units == 1:
         return ranked(ways, Convolution(problem, problem, info, tail=tail), request)
     one = Convolution(problem, thinned(problem), info, rounded, tail)

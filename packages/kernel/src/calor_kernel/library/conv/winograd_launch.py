@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import gcd, prod
 from typing import NamedTuple
 
+from calor.config import DIRECT, HIGHEST
 from calor.dtypes import float32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import spec_of
@@ -47,7 +48,7 @@ def winograd_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a convolution is not computed by minimal filtering, None if it is."""
     if one.rounded:
         return "TF32 is allowed"
-    if request.attributes.get("precision") == "direct":
+    if request.attributes.get("precision") == DIRECT:
         return "sums are to be direct"
     if request.lean:
         return "memory is short"
@@ -201,7 +202,7 @@ def _product(
         "contract": ((summed,), (summed,)),
         "batch": (batch, batch),
         "dtype": float32,
-        "precision": "highest",
+        "precision": HIGHEST,
     }
     operands = [(view, memory.place) for view, memory in (left, right)]
     result = spec_of(shape, float32)
