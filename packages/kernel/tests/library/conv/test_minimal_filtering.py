@@ -9,7 +9,7 @@ import pytest
 import calor
 from calor.dtypes import float32
 from calor.ops.base import table
-from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_interpreter.device import LanesDevice
 from calor_kernel.contract.ways import Way
 from calor_kernel.library.conv import lowering, winograd_launch
 from calor_kernel.library.conv.minimal_filtering import MOST_POINTS, filtering
