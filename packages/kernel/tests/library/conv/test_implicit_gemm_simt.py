@@ -35,7 +35,7 @@ ROWS = [
 @pytest.fixture(autouse=True)
 def direct(monkeypatch):
     """Leave out the way that large windows without stride take before this one."""
-    ways = [way for way in lowering._OF_UNITS if way.name != "minimal filtering"]
+    ways = [way for way in lowering._OF_UNITS if way.name != "Winograd"]
     monkeypatch.setattr(lowering, "_OF_UNITS", ways)
 
 

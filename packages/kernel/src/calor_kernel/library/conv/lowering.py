@@ -211,7 +211,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("depthwise tiles", depthwise_tiles_refusal, depthwise_tiles_works),
     Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
-    Way("minimal filtering", winograd_refusal, winograd_works),
+    Way("Winograd", winograd_refusal, winograd_works),
     Way(
         "implicit GEMM by FMA beside MMA",
         lambda one, request: "TF32 is allowed" if one.rounded else simt_refusal(one, request),

@@ -1,4 +1,4 @@
-"""Convolutions by minimal filtering: transforms of tiles, and of the sums of their products.
+"""Convolutions by Winograd's algorithm: transforms of tiles, and of the sums of their products.
 
 Requirements: between the transforms a convolution is a product for each point, so its operands are
 written as products read them: the lines of a point are channels, and tiles are dense. A unit has a
@@ -17,8 +17,8 @@ from calor.dtypes import bool_, float32
 from calor_kernel import language as kl
 from calor_kernel.language.declared import D, N
 from calor_kernel.library.conv.direct import add_terms
-from calor_kernel.library.conv.minimal_filtering import Matrix, transformed
 from calor_kernel.library.conv.problem import Axis, Lead
+from calor_kernel.library.conv.winograd_transforms import Matrix, transformed
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
 # The largest finite float32.

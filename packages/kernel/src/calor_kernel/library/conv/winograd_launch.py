@@ -1,4 +1,4 @@
-"""Convolutions by minimal filtering: the launches of both transforms and of the product between.
+"""Convolutions by Winograd's algorithm: the launches of both transforms and of the product between.
 
 Requirements: a launch that transforms weights depends on them alone, so an inference plan keeps its
 result. The sums of a weight gradient are added in a fixed order: by the product, then over parts
@@ -25,7 +25,6 @@ from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     reach_of,
     simt_refusal,
 )
-from calor_kernel.library.conv.minimal_filtering import Matrix
 from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
 from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.winograd import (
@@ -37,6 +36,7 @@ from calor_kernel.library.conv.winograd import (
     transform_tiles,
 )
 from calor_kernel.library.conv.winograd_plan import FOUR, ITEM, Layer, Plan, layer_of, plans_of
+from calor_kernel.library.conv.winograd_transforms import Matrix
 from calor_kernel.library.steps import Steps
 
 _UNITS = 128
@@ -45,7 +45,7 @@ _TIMED = 4
 
 
 def winograd_refusal(one: Convolution, request: Request) -> str | None:
-    """Return why a convolution is not computed by minimal filtering, None if it is."""
+    """Return why a convolution is not computed by Winograd's algorithm, None if it is."""
     if one.rounded:
         return "TF32 is allowed"
     if request.attributes.get("precision") == DIRECT:

@@ -1,4 +1,4 @@
-"""The choice of minimal filtering: tiles, chunks of images and parts of sums, by their cycles.
+"""The choice of Winograd's algorithm: tiles, chunks of images and parts of sums, by their cycles.
 
 Requirements: transforms move several times the bytes of a convolution and save most of its
 operations, so they pay for many channels on both sides. Tiles of several sizes are compared, since
@@ -17,14 +17,16 @@ from typing import Final
 from calor.dtypes import float32
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
-from calor_kernel.library.conv.minimal_filtering import MOST_POINTS, Filtering, filtering
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.winograd import Tiles
+from calor_kernel.library.conv.winograd_transforms import MOST_POINTS, Transforms, transforms
 
 # Elements of an access, and bytes of an element.
 FOUR, ITEM = 4, float32.itemsize
-# The most outputs of a tile along an axis: of more, float32 has not enough digits.
+# The most outputs of a tile along an axis, and the most taps, of a weight gradient and of others: of
+# more, float32 has not enough digits.
 _OUTPUTS: Final = 4
+_TAPS: Final = {False: 7, True: 5}
 # Multiplications of a core in a cycle at the rate of products, bytes that it moves in a cycle to
 # memory and to a cache, and the cycles of a launch, those of :mod:`implicit_gemm_simt_launch`.
 _PRODUCTS, _MOVED, _CACHED, _LAUNCH = 160, 20, 40, 5000
@@ -56,7 +58,7 @@ class Plan:
     def title(self) -> str:
         """The plan's name among the candidates."""
         down, across = self.outputs
-        return f"minimal filtering {down}x{across}"
+        return f"Winograd {down}x{across}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,10 @@ class Layer:
         one = self.axes[axis]
         return one.terms if self.by_weight else one.count
 
-    def filters(self, plan: Plan) -> tuple[Filtering, Filtering]:
+    def filters(self, plan: Plan) -> tuple[Transforms, Transforms]:
         """Return the transforms down and across."""
         down, across = (
-            filtering(self.taps(i), n) if self.by_weight else filtering(n, self.taps(i))
+            transforms(self.taps(i), n) if self.by_weight else transforms(n, self.taps(i))
             for i, n in enumerate(plan.outputs)
         )
         return down, across
@@ -151,8 +153,9 @@ def layer_of(problem: Correlation) -> Layer | str:
         pixels = axis.terms if p.by_weight else axis.count
         if axis.divide != 1 or (step != 1 and pixels > 1) or (abs(move) != 1 and taps > 1):
             return "its windows have a stride, or are dilated"
-        if taps >= MOST_POINTS:
-            return f"its windows have {MOST_POINTS} taps along an axis, or more"
+        most = _TAPS[p.by_weight]
+        if taps > most:
+            return f"its windows have more than {most} taps along an axis"
     down, across = (_ascending(axis, p.by_weight) for axis in axes)
     if p.by_weight:
         return Layer(p.depth.size, rows, columns, (down, across), True)

@@ -1,4 +1,4 @@
-"""The transforms of minimal filtering (Winograd, Cook and Toom), derived exactly from points.
+"""The transforms of Winograd's algorithm (minimal filtering), derived exactly from points.
 
 Requirements: ``outputs`` sums of ``taps`` products each take ``outputs + taps - 1`` multiplications
 of transformed operands. The matrices are computed in fractions, for any numbers of both. The points
@@ -36,7 +36,7 @@ MOST_POINTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Filtering:
+class Transforms:
     """The matrices of sums ``y = sums @ ((taps @ w) * (line @ x))``.
 
     ``line``: of a line of inputs, with a row for each point. ``taps``: of the taps. ``sums``: of
@@ -54,17 +54,17 @@ class Filtering:
 
 
 @cache
-def filtering(outputs: int, taps: int) -> Filtering:
+def transforms(outputs: int, taps: int) -> Transforms:
     """Return the transforms of ``outputs`` neighbouring sums of ``taps`` products each.
 
-    >>> filtering(2, 3).sums
+    >>> transforms(2, 3).sums
     ((1.0, 1.0, 1.0, 0.0), (0.0, 1.0, -1.0, 1.0))
-    >>> filtering(1, 1)
-    Filtering(line=((1.0,),), taps=((1.0,),), sums=((1.0,),))
+    >>> transforms(1, 1)
+    Transforms(line=((1.0,),), taps=((1.0,),), sums=((1.0,),))
     """
     if outputs + taps == 2:
         one: Matrix = ((1.0,),)
-        return Filtering(one, one, one)
+        return Transforms(one, one, one)
     points = [Fraction(p) for p in _POINTS[outputs + taps - 2]]
     size = len(points) + 1
     line, weights, sums = [], [], []
@@ -80,7 +80,7 @@ def filtering(outputs: int, taps: int) -> Filtering:
     line.append(_polynomial(points, size))
     weights.append([Fraction(int(j == taps - 1)) for j in range(taps)])
     sums.append([Fraction(int(j == outputs - 1)) for j in range(outputs)])
-    return Filtering(_floats(line), _floats(weights), _floats(list(zip(*sums, strict=True))))
+    return Transforms(_floats(line), _floats(weights), _floats(list(zip(*sums, strict=True))))
 
 
 def _polynomial(roots: Sequence[Fraction], size: int) -> list[Fraction]:
