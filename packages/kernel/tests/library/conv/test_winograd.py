@@ -177,9 +177,11 @@ def test_weights_are_transformed_once():
 
 
 def test_memory_between_transforms_is_bounded():
-    for op, sizes in product(OPS, PAYS):
-        x, w, *_ = square(*sizes)
-        (first,) = LOWERINGS[op](request_of(op, square(*sizes), float32, LARGE))
-        own = 4 * (np.prod(x) + x[0] * w[0] * np.prod(x[2:]))
-        weights = 64 * w[0] * w[1] * 4
-        assert sum(first.scratch) <= max(2 * own, 32 << 20) + weights
+    sizes = [square(256, 64, 112, 128, 3, 1), square(64, 512, 28, 512, 5, 1)]
+    for op, row in product(OPS, sizes):
+        for info in (LARGE, replace(LARGE, memory_bytes=2 << 30)):
+            (first,) = LOWERINGS[op](request_of(op, row, float32, info))
+            assert first.way.name == "Winograd"
+            *images, weights = sorted(first.scratch)[:3] if op == OPS[2] else first.scratch[::-1]
+            assert sum(images) <= (256 << 20 if info is LARGE else 64 << 20)
+            assert weights <= 64 * 4 * row[1][0] * row[1][1]

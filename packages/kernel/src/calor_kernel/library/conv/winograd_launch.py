@@ -35,7 +35,15 @@ from calor_kernel.library.conv.winograd import (
     transform_sums,
     transform_tiles,
 )
-from calor_kernel.library.conv.winograd_plan import FOUR, ITEM, Layer, Plan, layer_of, plans_of
+from calor_kernel.library.conv.winograd_plan import (
+    FOUR,
+    ITEM,
+    SLOWER,
+    Layer,
+    Plan,
+    layer_of,
+    plans_of,
+)
 from calor_kernel.library.conv.winograd_transforms import Matrix
 from calor_kernel.library.steps import Steps
 
@@ -63,17 +71,21 @@ def winograd_refusal(one: Convolution, request: Request) -> str | None:
     plans = plans_of(layer, one.info, 1 in request.kept)
     if not plans:
         return "its transforms need too much memory"
-    direct = cycles_of(one.seen, one.info)
-    if not request.candidates and plans[0].cycles >= direct:
+    if not request.candidates and plans[0].cycles >= _direct(one):
         return "its transforms cost more than they save"
     return None
+
+
+def _direct(one: Convolution) -> float:
+    """Return the cycles of direct sums."""
+    return SLOWER * cycles_of(one.seen, one.info)
 
 
 def winograd_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a suitable convolution, the likeliest first."""
     layer = layer_of(one.problem)
     assert not isinstance(layer, str)
-    direct = cycles_of(one.seen, one.info)
+    direct = _direct(one)
     for number, plan in enumerate(plans_of(layer, one.info, 1 in request.kept)[:_TIMED]):
         group = int(number > 0 or plan.cycles >= direct)
         made = _of_weights if layer.by_weight else _of_pixels

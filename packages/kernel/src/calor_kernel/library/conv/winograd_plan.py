@@ -2,13 +2,14 @@
 
 Requirements: transforms move several times the bytes of a convolution and save most of its
 operations, so they pay for many channels on both sides. Tiles of several sizes are compared, since
-those at the edge of an image are filled up. Images are computed in chunks, so that what lies
-between the transforms stays in the device's cache, and takes a bounded amount of memory.
+those at the edge of an image are filled up. What lies between the transforms takes a bounded amount
+of memory: images are computed in chunks, as few as that allows, since products of few tiles leave
+cores idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -20,26 +21,30 @@ from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.winograd import Tiles
 from calor_kernel.library.conv.winograd_transforms import MOST_POINTS, Transforms, transforms
+from calor_kernel.library.matmul.ranking import last_is_done
 
 # Elements of an access, and bytes of an element.
 FOUR, ITEM = 4, float32.itemsize
-# The most outputs of a tile along an axis, and the most taps, of a weight gradient and of others: of
-# more, float32 has not enough digits.
+# The most outputs of a tile along an axis, and the most taps, by whether they are of a weight
+# gradient: of more, float32 has not enough digits.
 _OUTPUTS: Final = 4
 _TAPS: Final = {False: 7, True: 5}
-# Multiplications of a core in a cycle at the rate of products, bytes that it moves in a cycle to
-# memory and to a cache, and the cycles of a launch, those of :mod:`implicit_gemm_simt_launch`.
-_PRODUCTS, _MOVED, _CACHED, _LAUNCH = 160, 20, 40, 5000
-# Rows and columns of a product's tile with their rates, and the cycles of a tile beside its sums.
-_TILES: Final = ((256, 128, 1.0), (128, 128, 0.96), (64, 128, 0.92), (64, 64, 0.867))
-_TILE = 2500
-# The share of a cache that is left to what lies between transforms, and the bytes where the cache
-# is not known.
-_SHARE, _CACHE = 0.7, 32 << 20
-# The most bytes between transforms, as a share of the operands and the result, and the least bound.
-_MEMORY, _LEAST = 2, 32 << 20
-# The most chunks of images, parts of a chunk's sums, and the least tiles of a part.
-_CHUNKS, _PARTS, _TERMS = 32, 16, 128
+# Multiplications of a core in a cycle by products, the bytes that it moves in a cycle, and the
+# cycles of a launch, as measured on an H200. Direct sums take longer than their estimate by the
+# last factor.
+_PRODUCTS, _MOVED, _LAUNCH = 140, 20, 3000
+SLOWER: Final = 1.25
+# Tiles of a product: rows, columns, rate, and the terms that a core loses with each.
+_TILES: Final = (
+    (256, 128, 1.0, 32.0),
+    (128, 128, 0.96, 16.0),
+    (64, 128, 0.92, 16.0),
+    (64, 64, 0.867, 8.0),
+)
+# The most bytes between the transforms of a chunk: in all, and as a share of a device's memory.
+_BOUND, _SHARE = 256 << 20, 32
+# The parts of a chunk's sums, and the least tiles of a part.
+_PARTS, _TERMS = (1, 2, 3, 4, 6, 8, 12, 16), 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +124,14 @@ class Layer:
         return -(-self.rows // FOUR) * FOUR
 
     def between(self, plan: Plan) -> int:
-        """Return the bytes between the transforms of a chunk, without those of weights."""
+        """Return the bytes between the transforms of a chunk, in the layout of images."""
         room, points = self.tiles(plan, plan.images).room, self.points(plan)
-        if not self.by_weight:
-            return points * (self.channels + self.rows_room) * room * ITEM
+        return points * (self.channels + self.rows_room) * room * ITEM
+
+    def sums(self, plan: Plan) -> int:
+        """Return the bytes of a weight gradient's sums before they are transformed."""
         chunks = -(-self.images // plan.images)
-        sums = chunks * plan.parts * self.rows * self.channels
-        return points * ((self.channels + self.rows) * room + sums) * ITEM
+        return self.points(plan) * self.rows * self.channels * chunks * plan.parts * ITEM
 
     def weights(self, plan: Plan) -> int:
         """Return the bytes of the transformed weights."""
@@ -201,69 +207,41 @@ def _outputs(layer: Layer, axis: int) -> list[int]:
 
 
 def _chunked(layer: Layer, outputs: tuple[int, int], info: DeviceInfo) -> Iterator[Plan]:
-    """Yield plans of different chunks and parts."""
-    sizes = {-(-layer.images // n) for n in range(1, min(_CHUNKS, layer.images) + 1)}
-    axes = layer.axes
-    operands = (
-        layer.images * prod(a.size for a in axes),
-        layer.images * prod(layer.pixels(i) for i in (0, 1)),
-    )
-    own = (operands[0] * layer.channels + operands[1] * layer.rows) * ITEM
-    for images in sorted(sizes, reverse=True):
-        plan = Plan(outputs, images)
-        for parts in _parts(layer, plan):
-            made = replace(plan, parts=parts)
-            if layer.between(made) <= max(_LEAST, _MEMORY * own):
-                yield made
-
-
-def _parts(layer: Layer, plan: Plan) -> Sequence[int]:
+    """Yield plans of as few chunks as memory allows, with different parts; none if it is short."""
+    bound = min(_BOUND, (info.memory_bytes or _BOUND * _SHARE) // _SHARE)
+    each = layer.between(Plan(outputs, 1))
+    if each > bound:
+        return
+    chunks = -(-layer.images * each // bound)
+    plan = Plan(outputs, -(-layer.images // chunks))
     if not layer.by_weight:
-        return (1,)
-    most = layer.tiles(plan, plan.images).count // _TERMS
-    return [parts for parts in (1, 2, 3, 4, 6, 8, 12, 16) if parts <= max(1, min(most, _PARTS))]
+        yield plan
+        return
+    tiles = layer.tiles(plan, plan.images).count
+    for parts in _PARTS:
+        made = replace(plan, parts=parts)
+        if parts == 1 or (tiles >= parts * _TERMS and layer.sums(made) <= bound):
+            yield made
 
 
 def cycles_of(layer: Layer, plan: Plan, info: DeviceInfo, kept: bool) -> float:
     """Return the cycles of all launches of a plan."""
     chunks = -(-layer.images // plan.images)
     points, tiles = layer.points(plan), layer.tiles(plan, plan.images)
-    near = _CACHED if _fits(layer.between(plan), info) else _MOVED
-    pixels = prod(axis.size for axis in layer.axes) * plan.images
-    made = prod(layer.pixels(i) for i in (0, 1)) * plan.images
-    written = points * layer.channels * tiles.room * ITEM
+    images = layer.images * (
+        layer.channels * prod(axis.size for axis in layer.axes)
+        + layer.rows * prod(layer.pixels(i) for i in (0, 1))
+    )
+    # What one launch writes and another reads.
+    moved = images * ITEM + 2 * chunks * layer.between(plan)
     if layer.by_weight:
-        read = (layer.channels * pixels + layer.rows * made) * ITEM
-        written += points * layer.rows * tiles.room * ITEM
-        sums = points * layer.rows * layer.channels * plan.parts * ITEM
-        work = _product(
-            layer.rows, layer.channels, tiles.room // plan.parts, points * plan.parts, info
-        )
-        moved = read / _MOVED + 2 * written / near + sums / near
-        total = chunks * (work + moved / info.cores + 3 * _LAUNCH)
-        after = points * layer.rows * layer.channels * plan.parts * chunks * ITEM
-        return total + after / (near * info.cores) + _LAUNCH
-    sums = points * layer.rows_room * tiles.room * ITEM
-    work = _product(layer.rows_room, tiles.room, layer.channels, points, info)
-    moved = (layer.channels * pixels + layer.rows * made) * ITEM / _MOVED
-    moved += (2 * written + 2 * sums) / near
-    weights = layer.weights(plan)
-    moved += weights / (_CACHED if _fits(weights, info) else _MOVED)
-    total = chunks * (work + moved / info.cores + 3 * _LAUNCH)
-    if not kept:
-        total += _LAUNCH + weights / (_MOVED * info.cores)
-    return total
-
-
-def _fits(nbytes: int, info: DeviceInfo) -> bool:
-    cache = info.caches[-1] if info.caches else 0
-    return nbytes <= max(_SHARE * cache, _CACHE)
-
-
-def _product(rows: int, columns: int, terms: int, batches: int, info: DeviceInfo) -> float:
-    """Return the cycles of the core with most tiles of a product."""
-    found = []
-    for high, wide, rate in _TILES:
-        mine = -(-(-(-rows // high) * -(-columns // wide) * batches) // info.cores)
-        found.append(mine * (high * wide * terms / (_PRODUCTS * rate) + _TILE))
-    return min(found)
+        moved += 2 * layer.sums(plan)
+        parts = plan.parts
+        asked = layer.rows, layer.channels, tiles.room // parts, points * parts
+        launches = 3 * chunks + 1
+    else:
+        moved += layer.weights(plan) * (chunks + (not kept))
+        asked = layer.rows_room, tiles.room, layer.channels, points
+        launches = 3 * chunks + (not kept)
+    done = [last_is_done(number, _TILES, *asked, info.cores) for number in range(len(_TILES))]
+    return chunks * min(done) / _PRODUCTS + moved / (_MOVED * info.cores) + launches * _LAUNCH
