@@ -74,10 +74,12 @@ def test_transforms_are_those_of_sums_of_products(taps):
 @pytest.mark.parametrize(("row", "outputs"), ROWS, ids=str)
 def test_shapes(alone, op, row, outputs):
     alone(Plan(outputs, row[0][0]))
+    works = LOWERINGS[op](request_of(op, row, float32, AHEAD))
     if op == OPS[2] and max(row[1][2:]) > 5:
-        pytest.skip("errors of weight gradients grow with taps")
+        assert "more than 5 taps" in works.dropped[0].reason
+        return
+    assert "transform_sums" in names(works)
     check(backend(), op, row, "float32")
-    assert "transform_sums" in names(LOWERINGS[op](request_of(op, row, float32, AHEAD)))
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -21,7 +21,8 @@ from calor_kernel.library.conv.problem import Axis, Lead
 from calor_kernel.library.conv.winograd_transforms import Matrix, transformed
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
-# The largest finite float32.
+# Elements of an access, and the largest finite float32.
+FOUR: Final = 4
 _LARGEST: Final = 3.4028234663852886e38
 
 
@@ -153,15 +154,11 @@ def transform_sums(
     ``exact``: the convolution of ``a`` and ``b``, for tiles with results that are not finite.
     """
     index = kl.absolute_position()
+    (high, deep), (wide, points) = ((len(m), len(m[0])) for m in matrices)
+    units = kl.cube_size()
+    room = kl.shared(units * high * wide, float32, align=FOUR * float32.itemsize)
     channel, tile = tiles.room.divmod(index)
     if (index < total) & (tile < tiles.count):
-        lead, place = tiles.image.divmod(tile)
-        first, second = tiles.line.divmod(place)
-        lead = lead + first_image
-        ends = writer(epilogue, after, c, lead)
-        (high, deep), (wide, points) = ((len(m), len(m[0])) for m in matrices)
-        top, left = first * high, second * wide
-        base = lead * image + channel * row
         held = kl.registers(deep * points, float32)
         if split:
             for part in kl.loop_range(parts):
@@ -175,32 +172,52 @@ def transform_sums(
             for q in range(points)
         ]
         finite = kl.constant(True, bool_)
+        mine = kl.unit_index() * wide
         for p in range(high):
             results = transformed(matrices[1], [column[p] for column in columns])
-            y = top + p
+            for value in results:
+                finite = finite & (abs(value) <= _LARGEST)
             for q in range(0, wide, run):
-                x = left + q
-                if run > 1:
-                    x = kl.assume_multiple(x, run)
-                inside = (y < down.size) & (x < across.size)
-                for value in results[q : q + run]:
-                    finite = finite & (kl.select(inside, abs(value), 0.0) <= _LARGEST)
-                if inside:
-                    value = kl.pack(results[q : q + run]) if run > 1 else results[q]
-                    pixel = y * down.stride + x
-                    if ends is None:
-                        c.store(_multiple(base + pixel, run), value)
-                    else:
-                        ends.write(_multiple(base + pixel, run), value, channel, pixel)
+                value = kl.pack(results[q : q + run]) if run > 1 else results[q]
+                room.store(_multiple(p * (units * wide) + mine + q, run), value)
         if not finite:
-            for y in kl.loop_range(top, kl.min(top + high, down.size)):
-                for x in kl.loop_range(left, kl.min(left + wide, across.size)):
-                    value = _added(a, b, exact, lead, channel, (y, x))
-                    pixel = y * down.stride + x
+            lead, top, left = _place(tiles, tile, (high, wide))
+            for p in kl.loop_range(kl.min(high, down.size - top)):
+                for q in kl.loop_range(kl.min(wide, across.size - left)):
+                    room[p * (units * wide) + mine + q] = _added(
+                        a, b, exact, lead + first_image, channel, (top + p, left + q)
+                    )
+    kl.barrier()
+    # Neighbouring units write neighbouring results, which may be of several tiles.
+    for turn in range(wide // run):
+        e = (kl.unit_index() + turn * units) * run
+        far, q = e // wide, e % wide
+        index = kl.cube_position() * units + far
+        channel, tile = tiles.room.divmod(index)
+        if (index < total) & (tile < tiles.count):
+            lead, top, left = _place(tiles, tile, (high, wide))
+            lead, x = lead + first_image, left + q
+            ends = writer(epilogue, after, c, lead)
+            base = lead * image + channel * row + x
+            if x < across.size:
+                for p in kl.loop_range(kl.min(high, down.size - top)):
+                    pixel = (top + p) * down.stride + x
+                    at = _multiple(base + (top + p) * down.stride, run)
+                    value = room.load(_multiple(p * (units * wide) + e, run), run)
                     if ends is None:
-                        c[base + pixel] = value
+                        c.store(at, value)
                     else:
-                        ends.write(base + pixel, value, channel, pixel)
+                        ends.write(at, value, channel, _multiple(pixel, run))
+
+
+@kl.helper
+def _place(
+    tiles: Tiles[kl.Number, kl.FastDivmod], tile: kl.Number, size: tuple[int, int]
+) -> tuple[kl.Number, kl.Number, kl.Number]:
+    """Return the image of a tile, and its first row and column."""
+    lead, place = tiles.image.divmod(tile)
+    first, second = tiles.line.divmod(place)
+    return lead, first * size[0], second * size[1]
 
 
 def _multiple(at: kl.Number, run: int) -> kl.Number:

@@ -28,6 +28,7 @@ from calor_kernel.library.conv.implicit_gemm_simt_launch import (
 from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
 from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.winograd import (
+    FOUR,
     Exact,
     ResultAxis,
     TileAxis,
@@ -36,7 +37,6 @@ from calor_kernel.library.conv.winograd import (
     transform_tiles,
 )
 from calor_kernel.library.conv.winograd_plan import (
-    FOUR,
     ITEM,
     SLOWER,
     Layer,

@@ -19,12 +19,12 @@ from calor.dtypes import float32
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Axis, Correlation
-from calor_kernel.library.conv.winograd import Tiles
+from calor_kernel.library.conv.winograd import FOUR, Tiles
 from calor_kernel.library.conv.winograd_transforms import MOST_POINTS, Transforms, transforms
 from calor_kernel.library.matmul.ranking import last_is_done
 
-# Elements of an access, and bytes of an element.
-FOUR, ITEM = 4, float32.itemsize
+# Bytes of an element.
+ITEM: Final = float32.itemsize
 # The most outputs of a tile along an axis, and the most taps, by whether they are of a weight
 # gradient: of more, float32 has not enough digits.
 _OUTPUTS: Final = 4
