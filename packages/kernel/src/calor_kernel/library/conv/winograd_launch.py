@@ -47,7 +47,8 @@ from calor_kernel.library.conv.winograd_plan import (
 from calor_kernel.library.conv.winograd_transforms import Matrix
 from calor_kernel.library.steps import Steps
 
-_UNITS = 128
+# Units of a cube, and where there are few tiles.
+_UNITS, _FEW = 128, 32
 # The most plans to time.
 _TIMED = 4
 
@@ -113,13 +114,14 @@ def _transform(
 ) -> None:
     """Add the launch that transforms the tiles of ``rows`` channels."""
     total = rows * tiles.room
+    units = _units(total, info)
     points = prod(len(m) for m in matrices)
     reach = sum(axis.size * abs(axis.stride) for axis in source.axes)
     reach += rows * abs(source.row) + tiles.count // tiles.image * abs(source.image)
     steps.add(
         transform_tiles,
         Grid.line(
-            -(-total // _UNITS), _UNITS, info.planes[0],
+            -(-total // units), units, info.planes[0],
             kl.index_dtype(points * total + _UNITS, reach),
         ),
         Effort(
@@ -130,6 +132,11 @@ def _transform(
         row=source.row, image=source.image, down=source.axes[0], across=source.axes[1],
         matrices=matrices, whole=whole,
     )  # fmt: skip
+
+
+def _units(total: int, info: DeviceInfo) -> int:
+    """Return the units of a cube for a number of tiles, so that each core has cubes."""
+    return _UNITS if total >= 2 * _UNITS * info.cores else max(_FEW, info.planes[0])
 
 
 def _image_axes(layer: Layer, plan: Plan) -> tuple[TileAxis[int], TileAxis[int]]:
@@ -246,11 +253,11 @@ def _results(
     )  # fmt: skip
     run = gcd(len(matrices[1]), across.count, FOUR)
     target, following = ending(Bound(Output(0), float32), one.tail, run)
-    points = prod(len(m[0]) for m in matrices)
+    points, units = prod(len(m[0]) for m in matrices), _units(total, info)
     spans = points * parts[0] * point_step + _UNITS, p.size, reach_of(p.a), reach_of(p.b)
     steps.add(
         transform_sums,
-        Grid.line(-(-total // _UNITS), _UNITS, info.planes[0], kl.index_dtype(*spans)),
+        Grid.line(-(-total // units), units, info.planes[0], kl.index_dtype(*spans)),
         Effort(
             "conv sums transformed", 2 * points * parts[0] * total,
             (points * parts[0] * total + row.size * tiles.count // tiles.image * pixels) * ITEM,

@@ -212,7 +212,7 @@ def _chunked(layer: Layer, outputs: tuple[int, int], info: DeviceInfo) -> Iterat
     each = layer.between(Plan(outputs, 1))
     if each > bound:
         return
-    chunks = -(-layer.images * each // bound)
+    chunks = -(-layer.images // (bound // each))
     plan = Plan(outputs, -(-layer.images // chunks))
     if not layer.by_weight:
         yield plan
