@@ -18,7 +18,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, operand
-from calor_kernel.contract.work import Output, Request, View, Work
+from calor_kernel.contract.work import Output, Request, Scratch, View, Work
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     cycles_of,
@@ -172,7 +172,7 @@ def _of_pixels(one: Convolution, layer: Layer, plan: Plan, request: Request) -> 
     room = layer.tiles(plan, plan.images).room
     given = steps.room(points * channels.size * room, float32)
     sums = steps.room(points * rows * room, float32)
-    source = operand(0, p.a)
+    source, spare = operand(0, p.a), list[Scratch]()
     for first, images in layer.chunks(plan):
         tiles = layer.tiles(plan, images)
         seen = _Source(
@@ -187,7 +187,7 @@ def _of_pixels(one: Convolution, layer: Layer, plan: Plan, request: Request) -> 
         )  # fmt: skip
         _product(
             steps, request, (left, weights), (right, given), 1,
-            (points, rows, tiles.room), sums,
+            (points, rows, tiles.room), sums, spare,
         )  # fmt: skip
         _results(steps, one, sums, tiles, results, (p.leads[0], outputs), rows * tiles.room, first)
     return steps.work()
@@ -214,8 +214,12 @@ def _product(
     summed: int,
     shape: tuple[int, ...],
     target: Bound,
+    spare: list[Scratch],
 ) -> None:
-    """Add the products of all points; ``summed``: the summed axis of both operands."""
+    """Add the products of all points; ``summed``: the summed axis of both operands.
+
+    ``spare``: the scratch memory of the products of earlier chunks.
+    """
     batch = tuple(range(len(shape) - 2))
     attributes = {
         "contract": ((summed,), (summed,)),
@@ -226,7 +230,8 @@ def _product(
     operands = [(view, memory.place) for view, memory in (left, right)]
     result = spec_of(shape, float32)
     alone = replace(request, candidates=False, kept=frozenset())
-    steps.include(alone, "dot_general", attributes, operands, [(result, target.place)])  # type: ignore[list-item]
+    made = [(result, target.place)]
+    steps.include(alone, "dot_general", attributes, operands, made, spare)  # type: ignore[arg-type]
 
 
 def _results(
@@ -289,6 +294,7 @@ def _of_weights(one: Convolution, layer: Layer, plan: Plan, request: Request) ->
     pixels = [
         TileAxis(n, 0, axis.terms, axis.b) for n, axis in zip(plan.outputs, layer.axes, strict=True)
     ]
+    spare: list[Scratch] = []
     for number, (first, images) in enumerate(chunks):
         tiles = layer.tiles(plan, images)
         x = _Source(
@@ -311,7 +317,7 @@ def _of_weights(one: Convolution, layer: Layer, plan: Plan, request: Request) ->
         )
         target = _later(sums, number * plan.parts * part_step)
         shape = plan.parts, points, rows.size, channels.size
-        _product(steps, request, (left, given), (right, seen), 3, shape, target)
+        _product(steps, request, (left, given), (right, seen), 3, shape, target, spare)
     _results(
         steps, one, sums, Tiles(channels.size, channels.size, 1, 1), results, (channels, rows),
         rows.size * channels.size, parts=(len(chunks) * plan.parts, part_step),

@@ -220,7 +220,8 @@ def _chunked(layer: Layer, outputs: tuple[int, int], info: DeviceInfo) -> Iterat
     tiles = layer.tiles(plan, plan.images).count
     for parts in _PARTS:
         made = replace(plan, parts=parts)
-        if parts == 1 or (tiles >= parts * _TERMS and layer.sums(made) <= bound):
+        fits = layer.sums(made) <= max(bound, layer.sums(replace(plan, images=layer.images)))
+        if fits and (parts == 1 or tiles >= parts * _TERMS):
             yield made
 
 
