@@ -190,24 +190,23 @@ def transform_sums(
     kl.barrier()
     # Neighbouring units write neighbouring results, which may be of several tiles.
     for turn in range(wide // run):
-        e = (kl.unit_index() + turn * units) * run
-        far, q = e // wide, e % wide
-        index = kl.cube_position() * units + far
+        at = (kl.unit_index() + turn * units) * run
+        index = kl.cube_position() * units + at // wide
         channel, tile = tiles.room.divmod(index)
         if (index < total) & (tile < tiles.count):
             lead, top, left = _place(tiles, tile, (high, wide))
-            lead, x = lead + first_image, left + q
+            lead, x = lead + first_image, left + at % wide
             ends = writer(epilogue, after, c, lead)
             base = lead * image + channel * row + x
             if x < across.size:
                 for p in kl.loop_range(kl.min(high, down.size - top)):
                     pixel = (top + p) * down.stride + x
-                    at = _multiple(base + (top + p) * down.stride, run)
-                    value = room.load(_multiple(p * (units * wide) + e, run), run)
+                    to = _multiple(base + (top + p) * down.stride, run)
+                    value = room.load(_multiple(p * (units * wide) + at, run), run)
                     if ends is None:
-                        c.store(at, value)
+                        c.store(to, value)
                     else:
-                        ends.write(at, value, channel, _multiple(pixel, run))
+                        ends.write(to, value, channel, _multiple(pixel, run))
 
 
 @kl.helper

@@ -18,7 +18,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, operand
-from calor_kernel.contract.work import Output, Request, Scratch, View, Work
+from calor_kernel.contract.work import Input, Output, Request, Scratch, View, Work
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     cycles_of,
@@ -151,7 +151,8 @@ def _image_axes(layer: Layer, plan: Plan) -> tuple[TileAxis[int], TileAxis[int]]
 def _later(memory: Bound, elements: int) -> Bound:
     """Return memory from a later element on."""
     place = memory.place
-    return replace(memory, place=replace(place, offset=place.offset + elements), align=0)  # type: ignore[call-arg]
+    assert isinstance(place, Input | Output | Scratch)
+    return Bound(replace(place, offset=place.offset + elements), memory.dtype)
 
 
 def _of_pixels(one: Convolution, layer: Layer, plan: Plan, request: Request) -> Work:
@@ -231,7 +232,7 @@ def _product(
     result = spec_of(shape, float32)
     alone = replace(request, candidates=False, kept=frozenset())
     made = [(result, target.place)]
-    steps.include(alone, "dot_general", attributes, operands, made, spare)  # type: ignore[arg-type]
+    steps.include(alone, "dot_general", attributes, operands, made, spare)
 
 
 def _results(

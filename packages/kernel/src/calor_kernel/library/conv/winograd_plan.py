@@ -126,18 +126,21 @@ class Layer:
     def between(self, plan: Plan) -> int:
         """Return the bytes between the transforms of a chunk, in the layout of images."""
         room, points = self.tiles(plan, plan.images).room, self.points(plan)
-        return points * (self.channels + self.rows_room) * room * ITEM
+        total: int = points * (self.channels + self.rows_room) * room * ITEM
+        return total
 
     def sums(self, plan: Plan) -> int:
         """Return the bytes of a weight gradient's sums before they are transformed."""
         chunks = -(-self.images // plan.images)
-        return self.points(plan) * self.rows * self.channels * chunks * plan.parts * ITEM
+        each: int = self.points(plan) * self.rows * self.channels * ITEM
+        return chunks * plan.parts * each
 
     def weights(self, plan: Plan) -> int:
         """Return the bytes of the transformed weights."""
         if self.by_weight:
             return 0
-        return self.points(plan) * self.channels * self.rows_room * ITEM
+        total: int = self.points(plan) * self.channels * self.rows_room * ITEM
+        return total
 
 
 def layer_of(problem: Correlation) -> Layer | str:
@@ -186,9 +189,8 @@ def plans_of(layer: Layer, info: DeviceInfo, kept: bool) -> list[Plan]:
 
     ``kept``: whether transformed weights are kept from call to call.
     """
-    choices = [_outputs(layer, i) for i in (0, 1)]
     best: list[Plan] = []
-    for outputs in product(*choices):
+    for outputs in product(_outputs(layer, 0), _outputs(layer, 1)):
         if outputs == (1, 1):
             continue
         found = [
@@ -245,4 +247,7 @@ def cycles_of(layer: Layer, plan: Plan, info: DeviceInfo, kept: bool) -> float:
         asked = layer.rows_room, tiles.room, layer.channels, points
         launches = 3 * chunks + (not kept)
     done = [last_is_done(number, _TILES, *asked, info.cores) for number in range(len(_TILES))]
-    return chunks * min(done) / _PRODUCTS + moved / (_MOVED * info.cores) + launches * _LAUNCH
+    cycles: float = (
+        chunks * min(done) / _PRODUCTS + moved / (_MOVED * info.cores) + launches * _LAUNCH
+    )
+    return cycles
