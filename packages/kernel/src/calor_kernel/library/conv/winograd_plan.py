@@ -21,7 +21,7 @@ from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.winograd import FOUR, Tiles
 from calor_kernel.library.conv.winograd_transforms import MOST_POINTS, Transforms, transforms
-from calor_kernel.library.matmul.ranking import last_is_done
+from calor_kernel.library.matmul.ranking import first_tile, last_is_done
 
 # Bytes of an element.
 ITEM: Final = float32.itemsize
@@ -32,7 +32,7 @@ _TAPS: Final = {False: 7, True: 5}
 # Multiplications of a core in a cycle by products, the bytes that it moves in a cycle, and the
 # cycles of a launch, as measured on an H200. Direct sums take longer than their estimate by the
 # last factor.
-_PRODUCTS, _MOVED, _LAUNCH = 140, 20, 3000
+_PRODUCTS, _MOVED, _LAUNCH = 140, 20, 4000
 SLOWER: Final = 1.25
 # Tiles of a product: rows, columns, rate, and the terms that a core loses with each.
 _TILES: Final = (
@@ -44,7 +44,11 @@ _TILES: Final = (
 # The most bytes between the transforms of a chunk: in all, and as a share of a device's memory.
 _BOUND, _SHARE = 256 << 20, 32
 # The parts of a chunk's sums, and the least tiles of a part.
-_PARTS, _TERMS = (1, 2, 3, 4, 6, 8, 12, 16), 128
+_PARTS, _TERMS = (1, 2, 4, 8, 16), 128
+# Tiles at whose multiples each part begins: those of a memory line.
+_LINE = 32
+# The time of a product's tile that a core computes alone, where it has registers for two.
+_ALONE = 1.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,9 @@ class Layer:
         return down, across
 
     def tiles(self, plan: Plan, images: int) -> Tiles[int, int]:
-        """Return the tiles of some images; each part of them begins at a whole access."""
+        """Return the tiles of some images; each part of them begins at a memory line."""
         down, across = self.grid(plan)
-        count, whole = images * down * across, FOUR * plan.parts
+        count, whole = images * down * across, _LINE * plan.parts
         return Tiles(count, -(-count // whole) * whole, down * across, across)
 
     def chunks(self, plan: Plan) -> Iterator[tuple[int, int]]:
@@ -246,8 +250,16 @@ def cycles_of(layer: Layer, plan: Plan, info: DeviceInfo, kept: bool) -> float:
         moved += layer.weights(plan) * (chunks + (not kept))
         asked = layer.rows_room, tiles.room, layer.channels, points
         launches = 3 * chunks + (not kept)
-    done = [last_is_done(number, _TILES, *asked, info.cores) for number in range(len(_TILES))]
-    cycles: float = (
-        chunks * min(done) / _PRODUCTS + moved / (_MOVED * info.cores) + launches * _LAUNCH
-    )
+    work = chunks * _product(*asked, info.cores)
+    cycles: float = work + moved / (_MOVED * info.cores) + launches * _LAUNCH
     return cycles
+
+
+def _product(rows: int, columns: int, terms: int, batches: int, cores: int) -> float:
+    """Return the cycles of the core with most tiles of a product."""
+    asked = rows, columns, terms, batches, cores
+    number = first_tile(_TILES, *asked)
+    cycles = last_is_done(number, _TILES, *asked) / _PRODUCTS
+    high, wide, *_ = _TILES[number]
+    alone = number > 0 and -(-rows // high) * -(-columns // wide) * batches <= cores
+    return cycles * _ALONE if alone else cycles
