@@ -14,6 +14,7 @@ from calor_kernel.contract.ways import Way
 from calor_kernel.library.conv import lowering, winograd_launch
 from calor_kernel.library.conv.winograd_plan import Plan, layer_of
 from calor_kernel.library.conv.winograd_transforms import MOST_POINTS, transforms
+from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.runtime.backend import KernelBackend
 from calor_nn import functional
 
@@ -168,7 +169,8 @@ def test_chosen_where_it_pays(op, sizes, info):
     for said in ("direct", "high"):
         other = replace(request, attributes={**request.attributes, "precision": said})
         assert "transform_sums" not in names(LOWERINGS[op](other))
-    assert "transform_sums" not in names(LOWERINGS[op](replace(request, lean=True)))
+    said = op, request.attributes, request.inputs, request.outputs
+    assert "transform_sums" not in names(Lowerings(info, lean=True).ask(*said))
 
 
 def test_weights_are_transformed_once():
