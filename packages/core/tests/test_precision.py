@@ -76,7 +76,7 @@ def test_a_jitted_function_is_traced_for_each():
 
 
 def test_another_name_is_an_error():
-    with pytest.raises(ArgumentError, match="'medium' is none of highest, high, tf32"):
+    with pytest.raises(ArgumentError, match="'medium' is none of highest, direct, high, tf32"):
         calor.matmul_precision("medium")
 
 

@@ -33,9 +33,11 @@ def _named(name: str, values: dict[str, str]) -> str:
 
 
 # How exactly float32 products may be said to be computed, and the level that a name stands for.
-# Levels are compared by identity.
+# Levels are compared by identity. Exact ones round no factors.
 HIGHEST: Final = "highest"
-PRECISIONS: Final = {"highest": HIGHEST, "high": "high", "tf32": "high"}
+DIRECT: Final = "direct"
+EXACT: Final = frozenset((HIGHEST, DIRECT))
+PRECISIONS: Final = {"highest": HIGHEST, "direct": DIRECT, "high": "high", "tf32": "high"}
 
 
 @dataclass(slots=True)
@@ -53,7 +55,8 @@ class Config:
     device : str or None
         The default device (``CALOR_DEVICE``).
     matmul_precision : str
-        The precision of float32 products (``CALOR_MATMUL_PRECISION``); "high" permits TF32.
+        The precision of float32 products (``CALOR_MATMUL_PRECISION``); "high" permits TF32,
+        "direct" forbids convolutions by transformed tiles.
     trace_nodes : int
         The most operations that are pending in a trace (``CALOR_TRACE_NODES``).
     trace_bytes : int

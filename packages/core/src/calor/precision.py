@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from calor.config import HIGHEST, PRECISIONS
+from calor.config import DIRECT, EXACT, HIGHEST, PRECISIONS
 from calor.dtypes import DType, float32
 from calor.errors import ArgumentError
 from calor.local import local
@@ -22,20 +22,28 @@ def level_of(name: str) -> str:
     if found is None:
         raise ArgumentError(
             f"matmul_precision: {name!r} is none of {', '.join(PRECISIONS)}; highest computes "
-            f"products of float32 as they are, high may round factors to TF32, of 10 bits"
+            f"products of float32 as they are, direct adds those of convolutions one by one, high "
+            f"may round factors to TF32, of 10 bits"
         )
     return found
 
 
-def permitted(dtype: DType) -> dict[str, str]:
+def permitted(dtype: DType, convolution: bool = False) -> dict[str, str]:
     """Return the attributes of a product of a dtype that is recorded now: its precision.
 
     Every function that records products or convolutions for a user asks this. Gradients and
     decompositions do not: a gradient has the precision of its product, and a decomposition the
-    highest, since what it defines is no product.
+    highest, since what it defines is no product. ``convolution``: whether it is one; "direct" is
+    said of those alone.
     """
-    exact = local.precision is HIGHEST or dtype is not float32
-    return {} if exact else {"precision": local.precision}
+    level = local.precision
+    usual = level is HIGHEST or (level is DIRECT and not convolution)
+    return {} if usual or dtype is not float32 else {"precision": level}
+
+
+def rounds(level: str) -> bool:
+    """Return whether factors of float32 may be rounded at a level."""
+    return level not in EXACT
 
 
 class matmul_precision:
@@ -43,8 +51,12 @@ class matmul_precision:
 
     Parameters
     ----------
-    level : {"highest", "high", "tf32"}
-        "highest", the default outside any context, computes in float32. With "high", or "tf32", a
+    level : {"highest", "direct", "high", "tf32"}
+        "highest", the default outside any context, computes in float32. A GPU may then compute a
+        convolution by transformed tiles (Winograd), as cuDNN does: it takes fewer operations, and
+        the root of the mean square of its rounding errors is up to eight times that of a sum in
+        float32. With "direct" the products of convolutions are added one by one; other products
+        are as with "highest". With "high", or "tf32", a
         device may round the factors to TF32 (10 bits of mantissa instead of 23, relative errors up
         to 2⁻¹⁰) and add in float32, if its matrix units are faster so; other devices compute in
         float32. With it the sums of float8 products (``calor.matmul`` with ``dtype``) may have

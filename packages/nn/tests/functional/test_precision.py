@@ -59,6 +59,20 @@ def test_layers_and_their_gradients_are_told(name, level):
     assert found(backward, given) == {level}
 
 
+@pytest.mark.parametrize("name", ROWS)
+def test_direct_sums_are_said_of_convolutions_alone(name):
+    function, given = ROWS[name]
+
+    def called(*arguments):
+        with calor.matmul_precision("direct"):
+            made = function(*arguments)
+        return (made[0] if isinstance(made, tuple) else made).sum()
+
+    expected = {"direct" if "conv" in name else "highest"}
+    assert found(called, given) == expected
+    assert found(calor.grad(called, argnums=tuple(range(len(given)))), given) == expected
+
+
 def test_other_types_are_not_told():
     function, given = ROWS["linear"]
     with calor.matmul_precision("high"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calor.config import HIGHEST
 from calor.dtypes import DType, as_dtype
 from calor.errors import ShapeError
 from calor.functions.arguments import integer, one_axis
@@ -15,6 +14,7 @@ from calor.interning import remember
 from calor.local import local
 from calor.ops import elementwise as e
 from calor.ops.movement import permute, reshape
+from calor.precision import rounds
 from calor.recording.record import recorded
 from calor.specs import Spec
 from calor.tensor.tensor import Operand, Tensor
@@ -88,7 +88,7 @@ def matmul(x1: Operand, x2: Operand, /, *, dtype: Any = None) -> Tensor:
     if product is None:
         product = remember(_MATMULS, key, _matmul_plan(*key))
     precision = local.precision
-    recipe = product.recipe if precision is HIGHEST else product.at(precision)
+    recipe = product.at(precision) if rounds(precision) else product.recipe
     made: Tensor = recorded(recipe, (a, b))
     return made if product.axes is None else permute(made, axes=product.axes)
 

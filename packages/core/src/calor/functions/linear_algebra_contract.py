@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from calor import dtypes
-from calor.config import HIGHEST
 from calor.errors import DTypeError, ShapeError
 from calor.local import local
 from calor.ops.base import Signature, signature
 from calor.ops.contraction import dot_general
 from calor.ops.elementwise import cast
 from calor.ops.movement import permute, reshape
+from calor.precision import rounds
 from calor.recording.recipes import Recipe
 from calor.recording.record import recorded
 from calor.specs import Spec
@@ -53,7 +53,7 @@ class Product:
     def __call__(self, a: Handle, b: Handle) -> Any:
         """Record the product of two tensors of the planned specs."""
         precision = local.precision
-        recipe = self.recipe if precision is HIGHEST else self.at(precision)
+        recipe = self.at(precision) if rounds(precision) else self.recipe
         made = recorded(recipe, (a, b))
         return made if self.axes is None else permute(made, axes=self.axes)
 

@@ -12,9 +12,11 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
+from calor.config import HIGHEST
 from calor.dtypes import DType, int64
 from calor.errors import DeviceError
 from calor.interning import remember
+from calor.precision import rounds
 from calor.specs import Spec
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.ir.nodes import Kernel
@@ -279,7 +281,8 @@ class Request:
     operands whose preparing launches are free, because their output is cached. ``candidates``:
     whether alternatives to the most promising way are needed, for timing or for a stored result.
     ``pitches``: for each result the elements from line to line of its last axis, 0 if it is dense;
-    () if all are. Only families that are registered for it are asked for one.
+    () if all are. Only families that are registered for it are asked for one. ``lean``: whether
+    scratch memory of the size of the operands is worse than time.
     """
 
     op: str
@@ -291,6 +294,12 @@ class Request:
     kept: frozenset[int] = frozenset()
     candidates: bool = False
     pitches: tuple[int, ...] = ()
+    lean: bool = False
+
+    @property
+    def rounds(self) -> bool:
+        """Whether factors of float32 may be rounded."""
+        return rounds(self.attributes.get("precision", HIGHEST))
 
 
 @dataclass(frozen=True, slots=True)

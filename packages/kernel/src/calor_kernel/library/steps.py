@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from calor.dtypes import DType
 from calor.errors import CompileError
 from calor.specs import Spec
-from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.choices import greatest, spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import (
@@ -67,15 +67,18 @@ class Steps:
         attributes: Mapping[str, object],
         operands: Sequence[tuple[View, Argument]],
         results: Sequence[tuple[Spec, Argument]],
+        spare: list[Scratch] | None = None,
     ) -> None:
         """Add the work of another op for a request; operands and results come with their memory.
+
+        ``spare``: scratch memory of an earlier work of its kind, which is used again and extended.
 
         Raises
         ------
         CompileError
             If the family of the op refuses it.
         """
-        refused = self.try_include(request, op, attributes, operands, results)
+        refused = self.try_include(request, op, attributes, operands, results, spare)
         if refused is not None:
             raise CompileError(f"{request.op} needs {op}: {refused.reason}", op=request.op)
 
@@ -86,6 +89,7 @@ class Steps:
         attributes: Mapping[str, object],
         operands: Sequence[tuple[View, Argument]],
         results: Sequence[tuple[Spec, Argument]],
+        spare: list[Scratch] | None = None,
     ) -> Refusal | None:
         """Do what :meth:`include` does, or return why the family of the op refuses it."""
         views, specs = tuple(view for view, _ in operands), tuple(spec for spec, _ in results)
@@ -96,7 +100,13 @@ class Steps:
         assert not found[0].failures, f"{op} reports failures, which {request.op} would not see"
         memory: dict[Argument, Argument] = {Input(k): x for k, (_, x) in enumerate(operands)}
         memory |= {Output(k): x for k, (_, x) in enumerate(results)}
-        memory |= {Scratch(k): self.memory(nbytes) for k, nbytes in enumerate(found[0].scratch)}
+        pieces = [] if spare is None else spare
+        for k, nbytes in enumerate(found[0].scratch):
+            if k == len(pieces):
+                pieces.append(self.memory(nbytes))
+            number = pieces[k].number
+            self.scratch[number] = greatest(self.scratch[number], nbytes)
+            memory[Scratch(k)] = pieces[k]
         self.launches += [redirected(launch, memory) for launch in found[0].launches]
         return None
 

@@ -1,8 +1,9 @@
 """Plans that allocate no more than a given number of bytes.
 
 Requirements: the room counts what a call allocates when its state is written in place: results,
-intermediates, scratch memory and constants. Prepared operands are not kept, since they are memory
-beside the plan. A graph with control flow is planned as usual, and refused if it needs more.
+intermediates, scratch memory and constants. Families are asked for ways with little scratch memory.
+Prepared operands are not kept, since they are memory beside the plan. A graph with control flow is
+planned as usual, and refused if it needs more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
 from calor_kernel.planning.joins import joining
+from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.recomputing import recomputing
@@ -45,7 +47,8 @@ def compile_within(
             raise MemoryLimitError(smallest=made.required_bytes)
         return made
     graph = joining(recomputing(graph))
-    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+    lowerings = Lowerings(engine.device.info, engine.lowerings.wants, lean=True)
+    planner = Planner(lowerings, graph, engine.fusers, engine.deterministic)
     draft = planner.draft(engine.coverings.of(graph))
     works = engine.tuner.choose_all(draft.tasks)
     # Work side by side has fewer launches, and may need more memory.

@@ -42,12 +42,19 @@ def load_families() -> None:
 class Lowerings:
     """The families' answers for one device.
 
-    ``wants``: returns whether an op needs all its candidates; constant per op.
+    ``wants``: returns whether an op needs all its candidates; constant per op. ``lean``: whether
+    ways with little scratch memory are wanted.
     """
 
-    def __init__(self, info: DeviceInfo, wants: Callable[[str], bool] = lambda op: False) -> None:
+    def __init__(
+        self,
+        info: DeviceInfo,
+        wants: Callable[[str], bool] = lambda op: False,
+        lean: bool = False,
+    ) -> None:
         self.info = info
         self.wants = wants
+        self.lean = lean
         self._memo: dict[Any, Sequence[Work] | Refusal] = {}
 
     def forget(self) -> None:
@@ -82,7 +89,8 @@ class Lowerings:
         if found is None:
             wanted = self.wants(op)
             request = Request(
-                *(op, attributes, inputs, outputs, self.info, deterministic, kept, wanted, pitches)
+                *(op, attributes, inputs, outputs, self.info, deterministic, kept, wanted, pitches),
+                lean=self.lean,
             )
             found = remember(self._memo, key, self.answer(request))
         return found

@@ -124,12 +124,12 @@ def test_few_tiles_of_tf32(rows, along):
 
 
 def test_sizes_that_are_not_known_keep_to_a_tile_that_is_nearly_as_good():
-    tiles, habits = ((128, 128, 1.0), (64, 64, 0.8)), {}
+    tiles, habits = ((128, 128, 1.0, 0.0), (64, 64, 0.8, 0.0)), {}
     found = []
     for rows in (1024, 1152, 128):
         (m,) = Trace([rows], habits).symbols
-        found.append(int(first_tile(tiles, m, 1024, 1, 64)))
-    assert [first_tile(tiles, rows, 1024, 1, 64) for rows in (1024, 1152, 128)] == [0, 1, 1]
+        found.append(int(first_tile(tiles, m, 1024, 512, 1, 64)))
+    assert [first_tile(tiles, rows, 1024, 512, 1, 64) for rows in (1024, 1152, 128)] == [0, 1, 1]
     assert found == [0, 0, 1]
 
 

@@ -503,7 +503,7 @@ def _conv(
         padding=_pairs(padding, weight.shape[2:], strides, dilations, what),
         dilation=dilations,
         groups=integer(groups, f"{what}: groups"),
-        **permitted(x.dtype),
+        **permitted(x.dtype, convolution=True),
     )
     return unbatched(_with_bias(made, bias, what), added)
 
@@ -548,7 +548,7 @@ def _transposed(
         padding=tuple((p, p) if direct else (0, 0) for p in paddings),
         dilation=dilations,
         groups=integer(groups, f"{what}: groups"),
-        **permitted(x.dtype),
+        **permitted(x.dtype, convolution=True),
     )
     if not direct:
         made = _cropped(made, paddings, sizes)

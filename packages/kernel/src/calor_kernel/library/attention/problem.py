@@ -153,7 +153,7 @@ def attention_of(request: Request, first: int = 0) -> Attention:
         query.dtype,
         request.attributes["causal"],
         request.attributes["scale"],
-        request.attributes.get("precision", "highest") == "highest",
+        not request.rounds,
         tuple(order is not None for order in request.attributes.get("orders", ())),
     )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import gcd, prod
+from math import gcd, inf, prod
 from typing import Final
 
 from calor.dtypes import bfloat16, float16, float32
@@ -131,20 +131,35 @@ def simt_refusal(one: Convolution, request: Request) -> str | None:
 
 def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[SimtPlan, int, int]]:
     """Yield plans with the parts of their sums and their group, the likeliest first."""
-    by_weight = problem.by_weight
-    usual = _fitting(RATES[by_weight, info.has("async_copy")], info)
-    if not by_weight:
-        usual = {_evened(plan, problem): rate for plan, rate in usual.items()}
+    usual, sizes = _usual(problem, info), _sizes(problem)
     if not usual:
         return
-    sizes = _sizes(problem)
     number = first_plan(tiles_of(usual), *sizes, info.cores)
     first = [*usual][number // PARTS]
     yield first, number % PARTS + 1, 0
-    for plan in dict.fromkeys((*usual, *_fitting(dict.fromkeys(MORE[by_weight], 1.0), info))):
+    for plan in dict.fromkeys(
+        (*usual, *_fitting(dict.fromkeys(MORE[problem.by_weight], 1.0), info))
+    ):
         if plan != first:
             number = first_plan(tiles_of({plan: 1.0}), *sizes, info.cores)
             yield plan, number % PARTS + 1, 1
+
+
+def cycles_of(problem: Correlation, info: DeviceInfo) -> float:
+    """Return the estimated cycles of the first plan for known sizes; infinity if none fits."""
+    usual, sizes = _usual(problem, info), _sizes(problem)
+    if not usual:
+        return inf
+    tiles = tiles_of(usual)
+    return _cycles(first_plan(tiles, *sizes, info.cores), tiles, *sizes, info.cores)
+
+
+def _usual(problem: Correlation, info: DeviceInfo) -> dict[SimtPlan, float]:
+    """Return the plans among which the first is chosen, with their rates."""
+    usual = _fitting(RATES[problem.by_weight, info.has("async_copy")], info)
+    if problem.by_weight:
+        return usual
+    return {_evened(plan, problem): rate for plan, rate in usual.items()}
 
 
 def _fitting(table: Mapping[Row, float], info: DeviceInfo) -> dict[SimtPlan, float]:
@@ -257,7 +272,7 @@ def _effort(problem: Correlation, plan: SimtPlan, flops: int) -> Effort:
     return Effort(f"conv simt {plan.rows}x{plan.columns}", flops, nbytes)
 
 
-def _reach(view: View) -> int:
+def reach_of(view: View) -> int:
     """Return the distance of a view's last element from its first."""
     return sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
 
@@ -304,7 +319,7 @@ def _of_pixels(
     strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
     part_step = -(-p.size // FOUR) * FOUR
     target = target_of(steps, dtype, splits * part_step if splits > 1 else 0)
-    spans = (_reach(p.a), channels.size * weights.row, splits * part_step)
+    spans = (reach_of(p.a), channels.size * weights.row, splits * part_step)
     index = kl.index_dtype(*spans, p.terms + 4 * plan.depth)
     phases = phases_of(p, weights)
     run = FOUR if len(phases) == 1 and axes[0].count * axes[1].count % FOUR == 0 else 1
@@ -366,7 +381,9 @@ def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceI
     part_step = outputs.size * row
     target = target_of(steps, dtype, splits * part_step if parted else 0)
     share = -(-p.terms // (splits * plan.depth)) * plan.depth
-    index = kl.index_dtype(_reach(p.a), _reach(p.b), splits * part_step, p.terms + 4 * plan.depth)
+    index = kl.index_dtype(
+        reach_of(p.a), reach_of(p.b), splits * part_step, p.terms + 4 * plan.depth
+    )
     run = FOUR if row % FOUR == 0 else 1
     parts = -(-p.terms // share)
     cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), parts)

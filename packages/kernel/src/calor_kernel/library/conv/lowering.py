@@ -79,6 +79,7 @@ from calor_kernel.library.conv.weight_gradient_rows import (
 )
 from calor_kernel.library.conv.window_columns_launch import columns_refusal, columns_steps
 from calor_kernel.library.conv.window_panels_launch import windows_refusal, windows_steps
+from calor_kernel.library.conv.winograd_launch import winograd_refusal, winograd_works
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 
@@ -210,6 +211,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("depthwise tiles", depthwise_tiles_refusal, depthwise_tiles_works),
     Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
+    Way("Winograd", winograd_refusal, winograd_works),
     Way(
         "implicit GEMM by FMA beside MMA",
         lambda one, request: "TF32 is allowed" if one.rounded else simt_refusal(one, request),
@@ -283,8 +285,7 @@ def _lowered(
     info = request.info
     if problem.a.dtype in PARTS or problem.size * problem.terms == 0:
         return [direct_work(problem, info)]
-    exact = request.attributes.get("precision", "highest") == "highest"
-    rounded = not exact and problem.a.dtype is float32
+    rounded = problem.a.dtype is float32 and request.rounds
     if info.max_units == 1:
         return ranked(ways, Convolution(problem, problem, info, tail=tail), request)
     one = Convolution(problem, thinned(problem), info, rounded, tail)

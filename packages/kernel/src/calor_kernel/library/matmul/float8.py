@@ -48,7 +48,7 @@ def lower_float8(request: Request, lower: Lower) -> Sequence[Work] | Refusal:
 
 def _of_bytes(request: Request) -> Candidates:
     """Return the ways that read float8, if sums with fewer bits are allowed."""
-    if request.attributes.get("precision", "highest") == "highest":
+    if not request.rounds:
         return Candidates()
     bytes_ = tuple(replace(view, dtype=uint8) for view in request.inputs)
     product, _ = product_of(replace(request, inputs=bytes_))

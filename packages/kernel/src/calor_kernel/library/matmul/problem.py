@@ -164,8 +164,7 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
     right = Operand((outer[2], inner[2]), columns[1], depth_b[1], b.offset, b.dtype)
     (result,) = request.outputs
     sizes = (outer[0], inner[0])
-    exact = request.attributes.get("precision", "highest") == "highest"
-    rounded = not exact and {a.dtype, b.dtype, result.dtype} == {float32}
+    rounded = request.rounds and {a.dtype, b.dtype, result.dtype} == {float32}
     made = Product(sizes, rows[0], columns[0], depth_a[0], left, right, result.dtype, rounded)
     return made, (None, None)
 

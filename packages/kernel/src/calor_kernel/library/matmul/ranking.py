@@ -46,8 +46,11 @@ MOST_PARTS, LEAST_TERMS, GAIN = 8, 256, 0.85
 # What a core multiplies while the device adds a sum of a part, and while it starts a launch: those
 # of an H200, whose operations and bytes are in the usual ratio of GPUs.
 SUM, START = 50, 400_000
-# Rows and columns of a tile, and the rate of its sums relative to the best.
-Tiles = tuple[tuple[int, int, float], ...]
+# The terms that a core multiplies while a cube begins and ends, if no other cube of it does.
+_ALONE = 32
+# Rows and columns of a tile, the rate of its sums relative to the best, and the terms that a core
+# loses with each.
+Tiles = tuple[tuple[int, int, float, float], ...]
 
 
 def filling(usual: Sequence[P], info: DeviceInfo, fills: Callable[[P], bool]) -> P | None:
@@ -56,34 +59,44 @@ def filling(usual: Sequence[P], info: DeviceInfo, fills: Callable[[P], bool]) ->
     return next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
 
 
-def by_waves(rates: Mapping[P, float], product: Product, info: DeviceInfo) -> P | None:
+def tiles_of(rates: Mapping[SimtPlan, float]) -> Tiles:
+    """Return plans with their rates as tiles of numbers, the form of a symbolic choice."""
+    return tuple(
+        (plan.rows, plan.columns, rate, _ALONE / plan.together) for plan, rate in rates.items()
+    )
+
+
+def by_waves(
+    rates: Mapping[SimtPlan, float], product: Product, info: DeviceInfo
+) -> SimtPlan | None:
     """Return the plan whose last core finishes first, of those that fit; None if none fits.
 
     ``rates``: each plan's rate of sums relative to the best. A tile that would be half empty is
     never chosen: a tile of half its rows has more than half its rate.
     """
-    fitting = [plan for plan in rates if lack(plan, info) is None]
+    fitting = {plan: rate for plan, rate in rates.items() if lack(plan, info) is None}
     if not fitting:
         return None
-    tiles = tuple((plan.rows, plan.columns, rates[plan]) for plan in fitting)
-    return fitting[first_tile(tiles, product.m, product.n, product.batches, info.cores)]
+    p = product
+    return [*fitting][first_tile(tiles_of(fitting), p.m, p.n, p.k, p.batches, info.cores)]
 
 
-def divided(rates: Mapping[P, float], product: Product, info: DeviceInfo) -> tuple[P, int] | None:
+def divided(
+    rates: Mapping[SimtPlan, float], product: Product, info: DeviceInfo
+) -> tuple[SimtPlan, int] | None:
     """Return a plan and parts of the K axis whose last core finishes clearly before whole tiles.
 
     Parts are of any number, so that most cores have the same share of work; their sums are added.
     """
-    fitting = [plan for plan in rates if lack(plan, info) is None]
+    fitting = {plan: rate for plan, rate in rates.items() if lack(plan, info) is None}
     if not fitting:
         return None
-    tiles = tuple((plan.rows, plan.columns, rates[plan]) for plan in fitting)
-    p = product
+    tiles, p = tiles_of(fitting), product
     number = _first_division(tiles, p.m, p.n, p.k, p.batches, info.cores)
     if number < len(tiles):
         return None
     parts, tile = divmod(number, len(tiles))
-    return fitting[tile], parts + 1
+    return [*fitting][tile], parts + 1
 
 
 def _division_is_done(
@@ -91,9 +104,9 @@ def _division_is_done(
 ) -> float:
     """Return the multiplications of the core with the most work, and what parts cost beside."""
     parts, tile = divmod(number, len(tiles))
-    rows, columns, rate = tiles[tile]
+    rows, columns, rate, idle = tiles[tile]
     count = -(-m // rows) * -(-n // columns) * batches * (parts + 1)
-    done = -(-count // cores) * rows * columns / rate * -(-k // (parts + 1))
+    done = -(-count // cores) * rows * columns / rate * (-(-k // (parts + 1)) + idle)
     if parts:
         done += SUM * (parts + 1) * m * n * batches / cores + START
     return done
@@ -112,23 +125,24 @@ def _first_division(tiles: Tiles, m: int, n: int, k: int, batches: int, cores: i
     return best if costs[best] < GAIN * costs[whole] else whole
 
 
-def _last_is_done(number: int, tiles: Tiles, m: int, n: int, batches: int, cores: int) -> float:
-    """Return the time of the core with the most tiles, for one of several kinds."""
-    rows, columns, rate = tiles[number]
+def last_is_done(
+    number: int, tiles: Tiles, m: int, n: int, k: int, batches: int, cores: int
+) -> float:
+    """Return the multiplications of the core with the most tiles, for one of several kinds."""
+    rows, columns, rate, idle = tiles[number]
     count = -(-m // rows) * -(-n // columns) * batches
-    return -(-count // cores) * rows * columns / rate
+    return -(-count // cores) * rows * columns / rate * (k + idle)
 
 
-@choice(cost=_last_is_done)
-def first_tile(tiles: Tiles, m: int, n: int, batches: int, cores: int) -> int:
+@choice(cost=last_is_done)
+def first_tile(tiles: Tiles, m: int, n: int, k: int, batches: int, cores: int) -> int:
     """Return the index of the tile whose last core finishes first, the first of equals.
 
-    >>> first_tile(((256, 128, 1.0), (64, 64, 0.9)), 1024, 1024, 1, 132)
+    >>> first_tile(((256, 128, 1.0, 32), (64, 64, 0.9, 8)), 1024, 1024, 1024, 1, 132)
     1
     """
-    return min(
-        range(len(tiles)), key=lambda number: _last_is_done(number, tiles, m, n, batches, cores)
-    )
+    asked = m, n, k, batches, cores
+    return min(range(len(tiles)), key=lambda number: last_is_done(number, tiles, *asked))
 
 
 def chosen(
