@@ -11,6 +11,7 @@ from calor.errors import CompileError
 from calor_kernel.language import (
     Buffer,
     Scalar,
+    absolute_position,
     barrier,
     cube_position,
     fence,
@@ -192,6 +193,44 @@ def test_loops_to_unroll_are_so_and_their_rounds_differ_by_a_number() -> None:
         assert f" = shared0[{place}];" in text
     assert "x[(x_offset >> 2u) + t1]" in text
     assert "for (" in print_wgsl(built, WGSL(limited=True))
+
+
+def test_buffers_without_stores_are_only_read() -> None:
+    @kernel
+    def moved(x: Any, y: Any, z: Any) -> None:
+        z[0] = x[0] + y.atomic("add", 0, 1).to(float32)
+
+    text = print_wgsl(moved.build([F, Buffer(int32), F]), WGSL())
+    bound = [line.split("> ")[0] for line in text.splitlines() if "@binding" in line][1:]
+    assert [one.partition("storage, ")[2] for one in bound] == ["read", "read_write", "read_write"]
+
+
+def test_zeros_that_no_choice_meets_are_plain() -> None:
+    @kernel
+    def summed(x: Any, y: Any, n: Any) -> None:
+        total = x.load(0, mask=n > 0)
+        for i in range(n):
+            total = total + x.load(i * 4, 4, mask=i > 2)[0]
+        y[0] = select(n > 5, total, 0.0)
+
+    size = Scalar(int64, nonnegative=True)
+    wide = Buffer(float32, align=16)
+    text = print_wgsl(summed.build([wide, F, size]), WGSL(changes="reassociates"))
+    assert "f32()" in text
+    assert "vec4<f32>()" in text
+    assert "bitcast<f32>(0x0u | u32(args.zero))" in text.partition("y[")[2]
+
+
+def test_indices_are_divided_in_32_bits() -> None:
+    @kernel
+    def moved(x: Any, y: Any, n: Any) -> None:
+        i = absolute_position()
+        y[i] = x[i // n]
+
+    size = Scalar(int64, nonnegative=True)
+    text = print_wgsl(moved.build([F, F, size], cube=(8, 1, 1)), WGSL())
+    assert "return i64(u64(u32(a) / u32(b)))" in text
+    assert "var<storage, read> x" in text
 
 
 def test_arguments_lie_where_the_struct_has_them() -> None:

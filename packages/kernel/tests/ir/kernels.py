@@ -135,6 +135,13 @@ def mixed_types(y, x, n):
     y.store(96, cast(x.load(index, mask=a > 3, other=-1), int64), mask=a != 4)
 
 
+@case(int64, int32)
+def masks_of_one_bool(y, x, n):
+    near = x.load(4, 4, mask=n > 3, other=7)
+    y.store(0, cast(near, int64), mask=n < 5)
+    y.store(8, cast(x.load(1000, 4, mask=n > 5), int64), mask=n > 0)
+
+
 @case()
 def lanes_of_vectors(y, x, n):
     a, b = x.load(0, 8), x.load(8, 8)

@@ -9,7 +9,7 @@ import pytest
 from calor.dtypes import float32, int64
 from calor_interpreter.verify import verify
 from calor_kernel.ir.nodes import Block, Kernel
-from calor_kernel.ir.passes import eliminate_dead, optimize, simplify
+from calor_kernel.ir.passes import branch_uniform_masks, eliminate_dead, optimize, simplify
 from calor_kernel.ir.passes.hoist import hoist
 from calor_kernel.ir.passes.rewriting import on_copy
 from calor_kernel.ir.text import kernel_text
@@ -37,7 +37,9 @@ MANY = {"cube": (8, 1, 1), "plane": 4}
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
-    "run", [eliminate_dead, on_copy(hoist), simplify, optimize], ids=lambda f: f.__name__
+    "run",
+    [eliminate_dead, on_copy(hoist), simplify, optimize, branch_uniform_masks],
+    ids=lambda f: f.__name__,
 )
 def test_kernels_do_the_same(name: str, run: Any) -> None:
     case = CASES[name]
@@ -53,6 +55,15 @@ def test_kernels_do_the_same(name: str, run: Any) -> None:
 def test_optimizing_again_changes_nothing(name: str) -> None:
     once = optimize(CASES[name].build())
     assert kernel_text(optimize(once)) == kernel_text(once)
+
+
+def test_a_mask_of_one_bool_is_a_branch_around_a_whole_access() -> None:
+    made = branch_uniform_masks(CASES["masks_of_one_bool"].build())
+    found = [o for o in made.body.walk() if o.name in ("load", "store")]
+    assert len(found) == 4
+    assert not any(o.attributes.get("masked") for o in found)
+    lanes = branch_uniform_masks(CASES["mixed_types"].build())
+    assert any(o.attributes.get("masked") for o in lanes.body.walk())
 
 
 def built(function: Any, **said: Any) -> Kernel:

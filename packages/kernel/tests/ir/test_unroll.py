@@ -12,7 +12,7 @@ from calor_kernel.ir.passes import eliminate_dead, optimize
 from calor_kernel.language import Buffer, Scalar, kernel, loop_range
 from calor_wgpu.passes import count_vectors, unroll_loops
 
-from .kernels import CASES
+from .kernels import CASES, Case
 
 SIGNATURE = [
     Buffer(float32, align=16),
@@ -59,8 +59,24 @@ def test_rounds_differ_by_a_number() -> None:
 
     made = verify(eliminate_dead(unroll_loops(built(k))))
     places = [f"add(mul(n, 2), {number})" for number in (6, 10, 14)]
-    assert indices(made, "load") == ["n", *places, "i"]
-    assert [o.name for o in made.body.walk()].count("for") == 1
+    assert indices(made, "load") == ["n", *places, "i", "add(i, 1)", "i"]
+    assert [o.name for o in made.body.walk()].count("for") == 2
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_rounds_of_unknown_number_come_several_at_a_time(n: int) -> None:
+    def k(y, x, n):
+        total = y[0]
+        for i in loop_range(n, 2 * n, unroll=3):
+            y[i] = x[i] + total
+            total = total + x[i]
+        y[100] = total
+
+    case = Case(kernel(k), float32, float32)
+    made = verify(unroll_loops(case.build()))
+    steps = [o.operands[2].known for o in made.body.walk() if o.name == "for"]
+    assert steps == [3, 1]
+    np.testing.assert_array_equal(case.run(made, n), case.run(case.build(), n))
 
 
 def test_indices_count_vectors() -> None:

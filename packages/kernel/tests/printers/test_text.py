@@ -77,6 +77,20 @@ def test_a_load_of_what_nobody_writes_moves_to_its_use() -> None:
 
 
 @kernel
+def ahead(x: Any, y: Any, n: Any) -> None:
+    a = x[0]
+    total = x[1] * 0.0
+    for i in range(n):
+        total = total + y[i]
+    y[0] = a + total
+
+
+def test_a_load_stays_before_the_loop_that_it_precedes() -> None:
+    got = body(ahead.build([Buffer(float32, writable=False), F, Scalar(int64)]))
+    assert "float x_ = x[0];" in got[: [line[:3] for line in got].index("for")]
+
+
+@kernel
 def picked(x: Any, at: Any) -> None:
     a = x[at[0]]
     at[0] = 5

@@ -52,6 +52,9 @@ _BETWEEN: Final = 16 << 20
 APART: Final = 1 << 18
 STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
+# How a text declares a buffer that its kernel only reads.
+READ_ONLY: Final = "@binding({}) var<storage, read>"
+
 Part = tuple[Any, int, int]
 """A part of a buffer: where it begins, and its bytes."""
 
@@ -181,8 +184,8 @@ class Pipelines:
     def __init__(self, stream: Stream, number: int, text: str, kernel: Kernel) -> None:
         self._number, self._text, self._name = number, text, kernel.name
         self._limited = stream.trouble is not None
-        given = [p.declared for p in kernel.parameters]
-        self._written = [one.writable for one in given if isinstance(one, Buffer)]
+        count = sum(isinstance(p.declared, Buffer) for p in kernel.parameters)
+        self._written = [READ_ONLY.format(i + 1) not in text for i in range(count)]
         # The pipeline for any buffers comes first; it shows whether the device takes the kernel.
         self._made: dict[frozenset[int], Pipeline] = {frozenset(): self._make(frozenset())}
 
@@ -206,8 +209,8 @@ class Pipelines:
         text, kinds = self._text, [i not in read for i in range(len(self._written))]
         for i, both in enumerate(kinds):
             if both:
-                begin = f"@binding({i + 1}) var<storage, read"
-                text = text.replace(f"{begin}>", f"{begin}_write>")
+                begin = READ_ONLY.format(i + 1)
+                text = text.replace(begin, begin.replace("read", "read_write"))
         return pipeline(self._number, text, self._name, kinds + [True] * self._limited)
 
 

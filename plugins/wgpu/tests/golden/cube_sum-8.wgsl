@@ -33,7 +33,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   if (t2 < n) {
     t4 = x[t3];
   } else {
-    t4 = 0.0f;
+    t4 = f32();
   }
   private1[0u] = t4;
   let t5: i64 = t2 + 1li;
@@ -42,7 +42,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   if (t5 < n) {
     t7 = x[t6];
   } else {
-    t7 = 0.0f;
+    t7 = f32();
   }
   private1[1u] = t7;
   let t8: i64 = t2 + 2li;
@@ -51,7 +51,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   if (t8 < n) {
     t10 = x[t9];
   } else {
-    t10 = 0.0f;
+    t10 = f32();
   }
   private1[2u] = t10;
   let t11: i64 = t2 + 3li;
@@ -60,7 +60,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   if (t11 < n) {
     t13 = x[t12];
   } else {
-    t13 = 0.0f;
+    t13 = f32();
   }
   private1[3u] = t13;
   var total: f32 = private1[0u];

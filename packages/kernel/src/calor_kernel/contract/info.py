@@ -18,7 +18,9 @@ class DeviceInfo:
     ``vector_bytes``: the widest vector of one access or instruction. ``max_units``: the maximum
     units per cube; 1 for a device without barriers between units. ``planes``: the possible plane
     sizes, of kernels built for planes. ``accumulators``: the float32 sums that a unit keeps in
-    registers, if the compiler's limit differs from the usual one for its planes; else 0. ``cores``:
+    registers, if the compiler's limit differs from the usual one for its planes; else 0.
+    ``registers``: those of a unit, as kernels estimate them, from which on the compiler was seen to
+    be slow; 0 if the usual limit holds. ``cores``:
     the cubes that run concurrently. ``caches``: bytes per level, the nearest first, as far as
     private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the alignment of
     buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may take for one,
@@ -36,6 +38,7 @@ class DeviceInfo:
     max_cube: tuple[int, int, int] = (1, 1, 1)
     planes: tuple[int, ...] = (1,)
     accumulators: int = 0
+    registers: int = 0
     shared_bytes: int = 0
     cores: int = 1
     caches: tuple[int, ...] = ()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
-from calor_kernel.ir.passes import optimize, split_vectors, sweep
+from calor_kernel.ir.passes import branch_uniform_masks, optimize, split_vectors, sweep
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import memory, units, vectors
@@ -36,7 +36,7 @@ def print_kernel(kernel: Kernel, dialect: Dialect) -> str:
     >>> built = double.build([Buffer(float32), Scalar(int64)])  # doctest: +SKIP
     >>> print(print_kernel(built, PlainC()))  # doctest: +SKIP
     """
-    fitting = split_vectors(optimize(kernel), dialect.widths)
+    fitting = split_vectors(branch_uniform_masks(optimize(kernel)), dialect.widths)
     sweep(fitting)
     return KernelPrinter(fitting, dialect).text()
 
@@ -82,7 +82,7 @@ class KernelPrinter(Printer):
         first, last, stride = self.operand(start), self.atom(stop), self.atom(step)
         index, *arguments = body.arguments
         self.carry(operation, operation.operands[3:], [arguments])
-        self.settle_for(operation)
+        self.settle(loads=True)
         name = self.fresh(index.hint or "i")
         self.texts[index] = Expression(name)
         number = step.known
@@ -113,7 +113,7 @@ class KernelPrinter(Printer):
         """Print ``while``."""
         question, body = operation.regions
         self.carry(operation, operation.operands, [question.arguments, body.arguments])
-        self.settle_for(operation)
+        self.settle(loads=True)
         before, self.lines = self.lines, []
         self.depth += 1
         self.block(question)
@@ -210,7 +210,7 @@ def _hint(operation: Operation) -> str:
 _STATEMENTS: Final[Mapping[str, Statement]] = {
     "for": KernelPrinter.loop,
     "while": lambda printer, operation, block: printer.repeat(operation, block),
-    "if": KernelPrinter.branch,
+    "if": lambda printer, operation, block: printer.branch(operation, block),
     "load": memory.load,
     "store": memory.store,
     "atomic": memory.atomic,

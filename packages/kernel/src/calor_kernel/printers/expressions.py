@@ -17,16 +17,17 @@ EQUAL, ORDER, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(6, 13)
 class Expression:
     """A text and the precedence of its outermost operator.
 
-    ``reads``: whether it reads writable memory. ``bare``: whether it is an integer literal without
-    an explicit type. ``wrapping``: the same number in the unsigned type, if the text only converts
-    it. ``product``: the factors of a float product that may be contracted into a sum. ``mask``: for
-    bools of a vector, the comparison and the bytes of its lanes, if a language's comparisons are
-    wider than its bools.
+    ``reads``: whether it reads writable memory; ``loads``: any memory. ``bare``: whether it is an
+    integer literal without an explicit type. ``wrapping``: the same number in the unsigned type, if
+    the text only converts it. ``product``: the factors of a float product that may be contracted
+    into a sum. ``mask``: for bools of a vector, the comparison and the bytes of its lanes, if a
+    language's comparisons are wider than its bools.
     """
 
     text: str
     level: int = ATOM
     reads: bool = False
+    loads: bool = False
     bare: bool = False
     wrapping: Expression | None = None
     product: tuple[Expression, Expression] | None = None
@@ -44,11 +45,13 @@ class Expression:
 
 def reading(made: Expression, *parts: Expression) -> Expression:
     """Return an expression that reads memory if it or one of its parts does."""
-    if not made.reads:
-        for part in parts:
-            if part.reads:
-                return replace(made, reads=True)
-    return made
+    if made.reads and made.loads:
+        return made
+    reads = made.reads or any(part.reads for part in parts)
+    loads = made.loads or any(part.loads for part in parts)
+    if (reads, loads) == (made.reads, made.loads):
+        return made
+    return replace(made, reads=reads, loads=loads)
 
 
 def infix(operator: str, level: int, a: Expression, b: Expression) -> Expression:

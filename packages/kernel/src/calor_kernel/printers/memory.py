@@ -35,7 +35,7 @@ def load(printer: Printer, operation: Operation, block: Block) -> None:
         made = printer.dialect.vector_load(
             printer.memories[memory], memory, index, type, _aligned(operation, type)
         )
-        made = ex.reading(replace(made, reads=memory.writable), index)
+        made = ex.reading(replace(made, reads=memory.writable, loads=True), index)
     else:
         lanes = []
         for place, rest in _pieces(printer, operation, type.width):

@@ -137,10 +137,14 @@ class Printer(ABC):
         else:
             self.texts[value] = self.named(expression, value.type, value.hint or hint)
 
-    def settle(self) -> None:
-        """Name the pending expressions that read memory, before a write."""
+    def settle(self, *, loads: bool = False) -> None:
+        """Name the pending expressions that read memory, before a write.
+
+        ``loads``: before a loop or a barrier those that read memory which nothing writes, too. What
+        a kernel loads early it uses late, and a compiler may leave a load where it is used.
+        """
         for value, (expression, hint) in list(self.waiting.items()):
-            if expression.reads:
+            if expression.reads or (loads and expression.loads):
                 del self.waiting[value]
                 self.texts[value] = self.named(expression, value.type, hint)
 
@@ -189,7 +193,9 @@ class Elements:
 
     def place(self, memory: Memory, index: Expression) -> Expression:
         """Return an element in its stored form."""
-        made = Expression(f"{self.printer.memories[memory]}[{index.text}]", reads=memory.writable)
+        made = Expression(
+            f"{self.printer.memories[memory]}[{index.text}]", reads=memory.writable, loads=True
+        )
         return ex.reading(made, index)
 
     def value(self, memory: Memory, stored: Expression) -> Expression:

@@ -26,7 +26,7 @@ _VALUE = Expression("x")
 def barrier(printer: Printer, operation: Operation, block: Block) -> None:
     """Print a barrier, or nothing if a unit would only wait for itself."""
     said = operation.attributes
-    printer.settle()
+    printer.settle(loads=True)
     scope = said.get("scope", "cube")
     alone = printer.kernel.units == 1 or (scope == "plane" and printer.kernel.plane == 1)
     if not alone:

@@ -220,3 +220,23 @@ def test_tiles(monkeypatch, tile):
     row = Row(1, 2, 1, 70, 67, 40, 72, causal=True)
     check_forward(backend, row, "float32")
     check_backward(backend, row, "float32", "attention_gradient")
+
+
+def test_a_device_of_few_registers_has_no_tile_of_more(monkeypatch):
+    class Chosen(Exception):
+        pass
+
+    chosen = simt_launch.simt_plan
+
+    def plans(problem, info, over):
+        limits = (info, replace(info, registers=100))
+        raise Chosen(*(chosen(problem, limit, over).rows for limit in limits))
+
+    monkeypatch.setattr(simt_launch, "TILES", ((16, 8, 8, 4), (16, 8, 2, 1)))
+    # The first of the tiles that fit.
+    monkeypatch.setattr(simt_launch, "_first", lambda *given: 0)
+    monkeypatch.setattr(simt_launch, "simt_plan", plans)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(DEVICES["planes of 32"]))
+    with pytest.raises(Chosen) as found:
+        check_forward(backend, Row(1, 1, 1, 40, 21, 4, 4), "float32")
+    assert found.value.args == (8, 2)

@@ -4,7 +4,7 @@ Requirements: WGSL has storage of whole words, vectors of two to four elements a
 compilers read loops better whose counts are constants or in a variable.
 """
 
-from calor_wgpu.passes.accesses import atomics_of, handed_over, lower_accesses
+from calor_wgpu.passes.accesses import atomics_of, lower_accesses, touched
 from calor_wgpu.passes.choosing import choose_memory
 from calor_wgpu.passes.counting import count_vectors
 from calor_wgpu.passes.fencing import check_fences, has_fences
@@ -17,8 +17,8 @@ __all__ = [
     "choose_memory",
     "count_vectors",
     "flag_unjoined",
-    "handed_over",
     "has_fences",
     "lower_accesses",
+    "touched",
     "unroll_loops",
 ]

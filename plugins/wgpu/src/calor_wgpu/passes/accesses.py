@@ -36,8 +36,8 @@ def atomics_of(kernel: Kernel) -> set[Memory]:
     return found
 
 
-def handed_over(kernel: Kernel) -> set[Memory]:
-    """Return the global memories that a kernel reads and also writes."""
+def touched(kernel: Kernel) -> tuple[set[Memory], set[Memory]]:
+    """Return the global memories that a kernel reads, and those that it writes."""
     read, written = set[Memory](), set[Memory]()
     for operation in kernel.body.walk():
         if operation.memory is not None and operation.memory.space == "global":
@@ -45,7 +45,7 @@ def handed_over(kernel: Kernel) -> set[Memory]:
                 read.add(operation.memory)
             if operation.name in ("store", "atomic"):
                 written.add(operation.memory)
-    return read & written
+    return read, written
 
 
 def lower_accesses(kernel: Kernel) -> Kernel:

@@ -282,7 +282,10 @@ class WGSL(Dialect):
 
     # Statements.
     def declare(self, type: Type, name: str, value: Expression | None = None) -> str:
-        """Return the declaration of a variable."""
+        """Return the declaration of a variable; a sum begins with a plain zero."""
+        dtype = self.held(type.dtype)
+        if value is not None and dtype.kind == "float" and self.literal(0.0, dtype) == value:
+            value = Expression(f"{self.types[dtype]}()")
         given = f" = {value.text}" if value is not None else ""
         return f"var {name}: {self.type(type)}{given};"
 

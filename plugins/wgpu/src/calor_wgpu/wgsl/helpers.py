@@ -100,6 +100,17 @@ def _exact(t: Functions, d: DType) -> Made:
     return {"x": d}, d, f"return {t.number(unknown, d)};"
 
 
+def _quotient(t: Functions, d: DType) -> Made:
+    """Return a quotient of 64 bits, by a division of 32 bits where both numbers have as many.
+
+    Indices have, and a GPU's division of 64 bits takes several times as long.
+    """
+    body = """
+if ((u64(a | b) >> 32u) == 0lu) { return i64(u64(u32(a) / u32(b))); }
+return a / b;"""
+    return {"a": d, "b": d}, d, body
+
+
 def _saturated(t: Functions, source: DType, d: DType) -> Made:
     """Return a float as an integer: truncated, saturated, NaN as 0."""
     least, most = int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)
@@ -118,6 +129,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Made]]] = MappingProxyType(
         "sub": _apart("b", "-1.0", "a"),
         "mul": _apart("a", "b", "-0.0"),
         "div": _div,
+        "quotient": _quotient,
         "sqrt": _sqrt,
         "exact": _exact,
         "held": lambda t, d: ({"x": d}, d, "return x;"),

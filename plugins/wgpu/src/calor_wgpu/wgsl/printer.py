@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from calor_kernel.ir.nodes import Block, Kernel, Operation
-from calor_kernel.ir.passes import optimize, split_vectors, sweep
+from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
+from calor_kernel.ir.passes import branch_uniform_masks, optimize, split_vectors, sweep
 from calor_kernel.ir.types import Type
 from calor_kernel.printers.c import KernelPrinter
 from calor_kernel.printers.expressions import Expression
@@ -46,6 +46,7 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     made = passes.choose_memory(optimize(kernel))
     if dialect.coherent:
         passes.check_fences(made)
+    made = branch_uniform_masks(made)
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
     made = split_vectors(made if dialect.limited else passes.unroll_loops(made), dialect.widths)
     made = passes.count_vectors(passes.lower_accesses(made), memory.width_of)
@@ -65,16 +66,36 @@ class WGSLPrinter(KernelPrinter):
         self.helpers = functions or Functions(dialect, WGSLPrinter, dialect.wide and dialect.double)
         self.scalars = WGSLScalars(dialect, self.helpers)
         self.elements = memory.WGSLElements(self, dialect, self.scalars)
-        handed = passes.handed_over(kernel)
+        read, written = passes.touched(kernel)
+        handed = read & written
         self.hands_over = bool(handed) and kernel.units > 1
         self.coherent = handed if passes.has_fences(kernel) else set()
+        # Memories that are bound for writing, as atomics are too that are only read.
+        self.writable = written | self.elements.atomics
+        # Vectors of zeros.
+        self.zeros: set[Value] = set()
         passes.flag_unjoined(kernel)
         # The block in which units converged last, and its number of lines.
         self.met: tuple[list[str], int] = [], 0
 
+    def branch(self, operation: Operation, block: Block) -> None:
+        """Print ``if``; a zero in place of an element that is not read is a plain one."""
+        then, otherwise = operation.regions
+        last = then.operations[-1].name if then.operations else ""
+        fills = otherwise.yields if last == "load" and not otherwise.operations else ()
+        zeros = {value for value in fills if value in self.zeros or _is_zero(value)}
+        hidden = {value: self.texts.get(value) for value in zeros}
+        for value in zeros:
+            self.waiting.pop(value, None)
+            self.texts[value] = Expression(f"{self.dialect.type(value.type)}()")
+        super().branch(operation, block)
+        self.texts.update({value: text for value, text in hidden.items() if text is not None})
+
     def operation(self, operation: Operation, block: Block) -> None:
         """Print one operation and the statements that it needs around it."""
         name, said = operation.name, operation.attributes
+        if name == "splat" and _is_zero(operation.operands[0]):
+            self.zeros.add(operation.result)
         order = said.get("order") or "relaxed"
         if operation.memory is not None and order != "relaxed":
             self.dialect.refuse(f"{name}s with {order} order")
@@ -199,7 +220,7 @@ class WGSLPrinter(KernelPrinter):
                 places.append(number)
                 held = self.elements.type(parameter.memory)
                 place = f"@group(0) @binding({len(buffers) + 1})"
-                access = "read_write" if parameter.memory.writable else "read"
+                access = "read_write" if parameter.memory in self.writable else "read"
                 if parameter.memory in self.coherent:
                     place += " @coherent"
                 buffers.append(f"{place} var<storage, {access}> {name}: array<{held}>;")
@@ -228,3 +249,8 @@ class WGSLPrinter(KernelPrinter):
         total, most = sum(-(-size // 16) * 16 for size in sizes), self.dialect.shared_bytes
         if total > most:
             self.dialect.refuse(f"{total} bytes of shared memory, above {most}")
+
+
+def _is_zero(value: Value) -> bool:
+    """Return whether a value is the positive float zero."""
+    return value.type.dtype.kind == "float" and str(value.known) == "0.0"

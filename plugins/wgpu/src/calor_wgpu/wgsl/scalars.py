@@ -65,7 +65,8 @@ class WGSLScalars(Scalars):
             operands = [operands[0], self.hidden(dtype, operands[1])]
         if not whole and name == "ne":
             return ex.prefix("!", ex.infix("==", ex.EQUAL, *operands))
-        if self.by_function(name, dtype, joins):
+        divides = name == "quotient" and dtype is int64 and self.dialect.wide
+        if self.by_function(name, dtype, joins) or (divides and not operands[1].bare):
             made = ex.call(self.helpers.name(name, dtype), *operands)
             if name == "mul" and "contract" in flags:
                 made = replace(made, product=(operands[0], operands[1]))

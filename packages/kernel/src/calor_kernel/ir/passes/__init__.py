@@ -9,10 +9,12 @@ from calor_kernel.ir.passes.dead import sweep
 from calor_kernel.ir.passes.hoist import hoist
 from calor_kernel.ir.passes.rewriting import Rewriter, clone, on_copy
 from calor_kernel.ir.passes.simplify import simplify
+from calor_kernel.ir.passes.uniform_masks import branch_uniform_masks
 from calor_kernel.ir.passes.vectors import split_vectors
 
 __all__ = [
     "Rewriter",
+    "branch_uniform_masks",
     "clone",
     "eliminate_dead",
     "fold_cubes",

@@ -91,6 +91,7 @@ def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
         and plan.rows * plan.keys * item <= 4 * _SCORES
         and plan.rows * plan.values * over.sums * item <= 4 * _SUMS
         and (plan.height == plan.block or not over.by_keys)
+        and not 0 < info.registers < _registers(plan, over, item)
     ]
     if not held:
         return plans[-1]
@@ -120,11 +121,15 @@ def _tile(
     return deep if exceeds(problem.features, 32) and fits else plan
 
 
-def _held(plan: SimtPlan, over: Pass, item: int) -> int:
-    """Return the cubes that a core holds, estimated by the registers of a unit."""
+def _registers(plan: SimtPlan, over: Pass, item: int) -> int:
+    """Return the registers of a unit, estimated by its tiles."""
     tiles = plan.rows * (plan.keys * over.products + plan.values * over.sums)
-    registers = BESIDE + (tiles + plan.wide * (plan.rows + plan.keys)) * item // 4
-    return max(1, min(REGISTERS // (registers * plan.units), _CUBES))
+    return BESIDE + (tiles + plan.wide * (plan.rows + plan.keys)) * item // 4
+
+
+def _held(plan: SimtPlan, over: Pass, item: int) -> int:
+    """Return the cubes that a core holds."""
+    return max(1, min(REGISTERS // (_registers(plan, over, item) * plan.units), _CUBES))
 
 
 _Tile = tuple[int, int, int, int, int, int, int]
