@@ -23,6 +23,13 @@ SAPPHIRE_RAPIDS = Target(
     "x86_64-unknown-linux-gnu", "sapphirerapids", FLAGS, features="+amx-tile,+amx-bf16,+amx-int8"
 )
 
+VECTORS = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma")
+WIDE = replace(
+    SAPPHIRE_RAPIDS,
+    flags=frozenset(VECTORS),
+    features=",".join(f"+{name}" for name in VECTORS),
+)
+
 
 @kl.kernel
 def block(a, b, c, a_stride, b_stride, steps, *, rows, columns):
@@ -47,6 +54,26 @@ def test_a_block_has_its_loads_and_products(dtype, sums, name, rows, columns):
         name: rows * columns, "tileloadd": rows + columns, "tilestored": rows * columns
     }  # fmt: skip
     assert text.count("\tldtilecfg") == text.count("\ttilerelease") == 1
+
+
+@kl.kernel
+def two_blocks(a, b, c, steps):
+    for begin in kl.loop_range(0, steps):
+        kl.tile_product(c, a, 64, b, 64, begin)
+        kl.tile_product(c, b, 64, a, 64, begin)
+    assert steps > 0, "no steps"
+
+
+def test_a_call_configures_the_registers_once():
+    size = Scalar(int32, nonnegative=True)
+    signature = (Buffer(int8), Buffer(int8), Buffer(int32, writable=True), size)
+    toolchain = LlvmToolchain(SAPPHIRE_RAPIDS)
+    text = toolchain.source(two_blocks.build(signature, features=frozenset({"debug"})))
+    counts = [
+        text.count(f"call void @llvm.x86.{n}") for n in ("tdpbssd", "ldtilecfg", "tilerelease")
+    ]
+    # A check that fails leaves by the same end.
+    assert (counts, text.count("ret void")) == ([8, 1, 1], 1)
 
 
 IMAGE, FILTERS, RESULT = (2, 32, 9, 9), (48, 32, 3, 3), (2, 48, 9, 9)

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import calor_cpu.printer_dot_products
 import calor_cpu.printer_lanes
-import calor_cpu.printer_tiles
 import calor_cpu.printer_units  # noqa: F401 - registers what prints operations
 from calor.errors import CompileError
 from calor_cpu.printer_control import region
 from calor_cpu.printer_memory import allocate, parameter
+from calor_cpu.printer_tiles import configure, has_tiles, release
 from calor_cpu.target import STACK_BYTES, Target
 from calor_cpu.writer import Writer
 from calor_kernel.ir.nodes import Kernel
@@ -81,6 +81,9 @@ def _cubes(w: Writer) -> None:
     some = w.let("icmp slt i64 %begin, %end")
     w.choose(some, "start", "done")
     w.block("start")
+    tiles = has_tiles(kernel)
+    if tiles:
+        configure(w)
     starts = _first_places(w, last_axis)
     before = w.label
     w.jump("cube")
@@ -97,6 +100,8 @@ def _cubes(w: Writer) -> None:
         f"  {name} = phi i64 [ {a}, %{before} ], [ {b}, %{w.label} ]" for name, a, b in rows
     ]
     w.block("done")
+    if tiles:
+        release(w)
     w.line("ret void")
 
 

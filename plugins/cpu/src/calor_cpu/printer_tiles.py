@@ -1,8 +1,8 @@
 """Printing of products of tiles, by the tile registers of x86 (AMX).
 
-Requirements: registers 0 to 7 hold the block's sums, then the tiles of a and of b. They are
-configured for each block and released after it, so no other code and no switch of threads carries
-them.
+Requirements: registers 0 to 7 hold the block's sums, then the tiles of a and of b. A call of a
+kernel configures them once, which takes as long as the products of 14 tiles, and releases them at
+its end, so no other code and no switch of threads carries them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from calor.dtypes import DType, bfloat16, int8
 from calor_cpu.printer_memory import address
 from calor_cpu.printer_values import prints
 from calor_cpu.writer import Writer
-from calor_kernel.ir.nodes import Operation, Value
+from calor_kernel.ir.nodes import Kernel, Operation, Value
 from calor_kernel.language.tiles import TILE, TILE_BYTES
 
 _INSTRUCTIONS: Final = {bfloat16: ("tdpbf16ps", "amx-bf16"), int8: ("tdpbssd", "amx-int8")}
@@ -38,7 +38,6 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     b_step = _times(w, _wide(w, b_stride), nbytes)
     a_tile, b_turn = _times(w, a_step, TILE), _times(w, b_step, TILE)
     places = address(w, source, a_at), address(w, right, b_at)
-    w.call("void", "llvm.x86.ldtilecfg", ("ptr", w.bytes(_PALETTE)))
     for tile in tile_c.values():
         w.call("void", "llvm.x86.tilezero", ("i8", str(tile)))
     before, head, after = w.label, w.fresh("step"), w.fresh("after")
@@ -67,6 +66,20 @@ def _tile_product(w: Writer, operation: Operation) -> None:
         place = _ahead(w, target, str(r * TILE * line + c * TILE_BYTES))
         stored = ("i8", str(tile)), ("ptr", place), ("i64", str(line))
         w.call("void", "llvm.x86.tilestored64", *stored)
+
+
+def has_tiles(kernel: Kernel) -> bool:
+    """Return whether a kernel multiplies tiles."""
+    return any(operation.name == "tile_product" for operation in kernel.body.walk())
+
+
+def configure(w: Writer) -> None:
+    """Configure the tile registers."""
+    w.call("void", "llvm.x86.ldtilecfg", ("ptr", w.bytes(_PALETTE)))
+
+
+def release(w: Writer) -> None:
+    """Release the tile registers, whether they are configured or not."""
     w.call("void", "llvm.x86.tilerelease")
 
 
