@@ -11,7 +11,9 @@ from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.cost import Ceilings
 from calor_kernel.contract.work import Request, View
 from calor_kernel.library.matmul import gpu_ways
+from calor_kernel.library.matmul.blueprints import packed
 from calor_kernel.library.matmul.lowering import lower_dot_general
+from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -177,3 +179,14 @@ def test_weights_that_stay_are_packed_in_every_variant():
     assert names(found)[packing.index(False)] == "b as it lies"
     assert np.count_nonzero(packing) == len(found) - 1
     assert found[0].launches[-1].build.signature[2].dtype is float32
+
+
+@pytest.mark.parametrize(
+    ("caches", "depth"),
+    [((32 << 10,), 256), ((32 << 10, 256 << 10), 256), ((48 << 10, 2 << 20), 768)],
+)
+def test_passes_over_the_terms_are_as_long_as_the_second_cache_permits(caches, depth):
+    info = replace(ONE_UNIT, native={"vector_registers": 32}, caches=caches, vector_bytes=64)
+    operand = Operand((0, 0), 4000, 1, 0, float32)
+    plan = packed(Product((1, 1), 64, 960, 4000, operand, operand, float32), info)
+    assert (plan.depth, plan.rows, plan.vectors, plan.ahead) == (depth, 8, 3, True)

@@ -28,13 +28,17 @@ from calor_kernel.library.matmul.problem import Product
 # the accumulators.
 TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 
-# The cost of tiles of these vectors for a vector of columns: lower ones read more for each product.
-_READS = {4: 1.0, 3: 1.03, 2: 1.06}
+# The cost of tiles of these vectors for a vector of columns: wider and higher ones read more for
+# each product, and the starts of many rows may share a set of the first-level cache.
+_READS = {3: 1.0, 4: 1.02, 2: 1.06}
 # Maximum of rows of a cube: with one pass of the K axis they fit the second-level cache.
 _BLOCK_ROWS = 168
 # By vector registers: rows of the K axis of a pass over a packed B, of four and of eight bytes. The
 # panels of 32 registers are wide. Narrow ones are long: few tiles begin, and A has long streams.
 _PASSES = {32: (256, 192), 16: (1024, 1024)}
+# Rows of a longer pass over a packed B by 32 registers: the first of which a block of A fits three
+# quarters of the second-level cache.
+_LONG_PASSES = (768, 512)
 # The same over a B as it lies: narrow panels read a page again for each of them, while it is near.
 _PASSES_IN_PLACE = {32: (256, 192), 16: (128, 128)}
 # Panels of a cube, and bytes of a row of a cube's panels where B is read as it lies.
@@ -53,7 +57,8 @@ class Packed:
     ``group`` terms feed one instruction. ``pack_a``, ``pack_b``: whether the operand is copied to
     panels first. ``room``: the elements of a cube's own memory in which it packs its panels of B
     for each pass; 0 if a launch before packs them. ``depth`` groups of the K axis are one pass over
-    a panel. A cube computes ``block_rows`` rows of ``block_panels`` panels.
+    a panel. A cube computes ``block_rows`` rows of ``block_panels`` panels. ``ahead``: whether the
+    rows of a panel read parts of the next one, packed before, into the second-level cache.
     """
 
     accumulate: DType
@@ -68,6 +73,7 @@ class Packed:
     block_panels: int
     unroll: int = 4
     room: int = 0
+    ahead: bool = False
 
     @property
     def width(self) -> int:
@@ -115,23 +121,24 @@ def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
     worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
     pack_b = not columns or worth or keeps
     # A panel of B should stay in the second-level cache, and a part of it in the first.
-    passes = _PASSES if pack_b else _PASSES_IN_PLACE
-    depth = passes[registers_of(info)][accumulate.itemsize > 4]
+    depth = _pass_depth(info, accumulate.itemsize, pack_b)
     whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     depth = max(groups, 1) if whole else depth
     width = lanes * vectors
     most = _PANELS if pack_b else max(_PANELS, _ROW_BYTES // (width * accumulate.itemsize))
     blocks = blocks_of(product, info, rows, width, most)
     made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
+    if registers_of(info) == 32:
+        return replace(made, ahead=True)
     # Compilers load the vectors of B of several steps at once, for which 16 registers are too few.
-    return made if registers_of(info) == 32 else replace(made, unroll=1)
+    return replace(made, unroll=1)
 
 
 def tile_vectors(n: int, lanes: int, most: int) -> int:
     """Return the vectors of a panel of which the last one wastes least for ``n`` columns.
 
     >>> [tile_vectors(n, 16, 4) for n in (10, 40, 64, 65, 80, 100, 257, 4096)]
-    [1, 3, 4, 3, 3, 4, 3, 4]
+    [1, 3, 4, 3, 3, 4, 3, 3]
     """
     fit = min(most, -(-n // lanes))
     if fit < most or most < max(_READS):
@@ -139,6 +146,19 @@ def tile_vectors(n: int, lanes: int, most: int) -> int:
     # Panels of any width serve any number of columns.
     columns = hinted(n)
     return min(_READS, key=lambda v: -(-columns // (v * lanes)) * v * _READS[v])
+
+
+def _pass_depth(info: DeviceInfo, itemsize: int, packed: bool) -> int:
+    """Return the terms of a pass over a panel of B, which stays in the second-level cache.
+
+    Fewer passes read and write less of the sums between them.
+    """
+    registers = registers_of(info)
+    usual = (_PASSES if packed else _PASSES_IN_PLACE)[registers][itemsize > 4]
+    if registers == 16 or not packed or len(info.caches) < 2:
+        return usual
+    room = 3 * info.caches[1] // 4
+    return next((n * 4 // itemsize for n in _LONG_PASSES if _BLOCK_ROWS * n * 4 <= room), usual)
 
 
 def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:

@@ -24,6 +24,8 @@ from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.matmul.task import Placed, Sizes, Task
 
 N = TypeVar("N")
+# Bytes of a line of the caches.
+_LINE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def packed_matmul(
     a_depth = rows * group if plan.pack_a else group
     block_rows, block_panels, depth = blocks.rows, blocks.panels, blocks.depth
     width = vectors * lanes
+    line = _LINE // int(b.dtype.itemsize)
     b_depth: kl.Index = width * group if plan.pack_b else of_b.depth
     batch = kl.cube_position(2)
     place = batch // of_a.batch_inner, batch % of_a.batch_inner
@@ -164,9 +167,15 @@ def packed_matmul(
                     done = (row - first_row) // rows
                     following.prefetch(b, (panel - first_panel) * tiles_down + done)
                 main = count // unroll * unroll
+                tiles_before = (row - first_row) // rows
+                next_at = b_at + of_b.panel + tiles_before * (main // unroll) * line
                 for p in kl.loop_range(0, main, unroll):
+                    if plan.ahead:
+                        b.prefetch(next_at + p // unroll * line, locality=2)
+                    # Known distances of a turn's steps need no instructions.
+                    a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
                     for u in kl.range(unroll):
-                        tile.multiply(acc, a_at, (p + u) * a_depth, b_at + (p + u) * b_depth)
+                        tile.multiply(acc, a_now, u * a_depth, b_now + u * b_depth)
                 for p in kl.range(main, count):
                     tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
                 if ends is None:
@@ -189,7 +198,7 @@ class Tile:
     group: int
 
     def multiply(
-        self, acc: kl.Registers, a_at: list[kl.Number], a_step: kl.Number, b_at: kl.Number
+        self, acc: kl.Registers, a_at: list[kl.Number], a_step: kl.Index, b_at: kl.Number
     ) -> None:
         """Add the products of one group of the K axis to the accumulators."""
         rows, vectors = acc.shape
@@ -404,12 +413,13 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
     # The whole K axis is one pass if it is not much longer than one.
     depth = plan.depth if plan.depth < groups else 1 << 40
     panels = -(-p.n // width)
+    ahead = plan.ahead and plan.pack_b and not plan.room
     cubes = (-(-panels // plan.block_panels), -(-p.m // plan.block_rows), p.batches)
     made = launch(
         packed_matmul, Grid(cubes), task.effort(f"matmul {plan.rows}x{width}"),
         a=a, b=b, c=task.result(), sizes=Sizes(p.m, p.n, groups), of_a=of_a, of_b=of_b,
         blocks=Blocks(plan.block_rows, plan.block_panels, depth),
-        plan=replace(plan, depth=0, block_rows=0, block_panels=0),
+        plan=replace(plan, depth=0, block_rows=0, block_panels=0, ahead=ahead),
         ragged=not plan.pack_b and p.n < width,
         order="columns" if p.b.free == 1 or not plan.room else "depth",
         partial=partial, **task.following(),
