@@ -4,7 +4,7 @@ Requirements: a blueprint is the smallest build-time key. Sizes are rounded up t
 memory, so that attention of many sizes shares few kernels. Rooms fit a thread's stack, and a
 block's data fits the caches. Scores need transposed keys, so keys are packed once for all queries,
 unless these are few. Sums need rows with vectors along them; values are packed only for another
-type or order.
+order, or another type if queries are not few.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from calor_kernel.library.steps import Steps
 # Rows of a register tile by its vectors, for 32 and for 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 # Bytes of private memory of a cube of one unit; it is a thread's stack.
-_PRIVATE = 240 << 10
+PRIVATE = 240 << 10
 # Keys of a block: their scores fit the first-level cache, and the keys the second-level cache.
 _KEYS = 512
 # Maximum of queries of a cube, and approximate number of its operations.
@@ -63,7 +63,7 @@ def forward_tiles(problem: Attention, info: DeviceInfo) -> Tiles:
     """Return the register tiles and rooms of the forward pass."""
     b = _tiles(problem, info, 4, _KEYS)
     item = problem.accumulate.itemsize
-    left = _PRIVATE // item - b.rows * (b.key_room + b.lanes)
+    left = PRIVATE // item - b.rows * (b.key_room + b.lanes)
     each = b.feature_room + b.value_room + b.lanes + 1
     return _with_queries(b, left // each)
 
@@ -73,7 +73,7 @@ def gradient_tiles(problem: Attention, info: DeviceInfo) -> Tiles | None:
     for b in _smaller(problem, info):
         room = b.feature_room + b.value_room
         stride = b.key_room + b.lanes
-        queries = (_PRIVATE // problem.accumulate.itemsize - stride * room) // (room + 2 * stride)
+        queries = (PRIVATE // problem.accumulate.itemsize - stride * room) // (room + 2 * stride)
         if queries >= min(_GRADIENT_QUERIES, problem.queries + b.rows):
             return _with_queries(b, queries)
     return None
@@ -96,7 +96,7 @@ def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -
     features, values = (least(most, greatest(1, -(-n // lanes))) for n in (p.features, p.values))
     rows = greatest(1, least(shapes[most], p.queries))
     panel = vectors * lanes
-    rooms = _room(p.features, features * lanes), _room(p.values, values * lanes)
+    rooms = room_for(p.features, features * lanes), room_for(p.values, values * lanes)
     return Tiles(lanes, rows, vectors, features, values, rows, -(-keys // panel) * panel, *rooms)
 
 
@@ -115,7 +115,7 @@ def _with_queries(b: Tiles, fits: int) -> Tiles:
     return replace(b, query_room=greatest(1, least(fits, _QUERIES) // b.rows) * b.rows)
 
 
-def _room(count: int, unit: int) -> int:
+def room_for(count: int, unit: int) -> int:
     """Return the room for ``count`` elements: at least a power of two of vectors."""
     room = unit
     while room < count:
@@ -186,7 +186,9 @@ class Packed(Steps):
         """Return keys or values as rows with vectors along them, in panels of some vectors."""
         p, span = self.problem, vectors * lanes
         batch, head, row, column = operand.strides
-        if operand.dtype is p.accumulate and (column == 1 or width == 1):
+        # Few queries convert what they read in the time of a copy.
+        direct = operand.dtype is p.accumulate or p.queries <= _FEW
+        if direct and (column == 1 or width == 1):
             steps = PanelSteps(batch, head, span, row)
             return VectorRows(operand.bound, steps, (False, width % span != 0))
         target = self._packed(operand, (width, p.keys), (column, row), span, lanes)
@@ -216,11 +218,11 @@ class Packed(Steps):
         return target
 
 
-def _form(problem: Attention) -> ScoreForm:
-    """Return what the kernels of register tiles are built for."""
+def form_of(problem: Attention, operands: int = 1) -> ScoreForm:
+    """Return what the kernels are built for that read so many of query, key and value in place."""
     p = problem
     steps = tuple(x.strides[3] if x.strides[3] in (0, 1) else -1 for x in p.extras)
-    return ScoreForm(p.kinds, p.causal, contiguous=contiguous(p)[:1], steps=steps)
+    return ScoreForm(p.kinds, p.causal, contiguous=contiguous(p)[:operands], steps=steps)
 
 
 def forward_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator[Work]:
@@ -246,7 +248,7 @@ def forward_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator
         value_steps=values.steps,
         g=operands_of(p),
         tiles=b,
-        form=_form(p),
+        form=form_of(p),
         layout=values.layout,
         few=few,
     )
@@ -286,28 +288,39 @@ def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterat
             key_steps=rows.steps,
             g=operands_of(p),
             tiles=b,
-            form=_form(p),
+            form=form_of(p),
             layout=rows.layout,
         )
-    if not alone and count:
-        nbytes = splits * count * p.accumulate.itemsize
-        packed.add(
+    if not alone:
+        add_query_parts(p, b, packed, for_query, splits, share.split)
+    yield packed.work()
+
+
+def add_query_parts(
+    problem: Attention, b: Tiles, steps: Steps, parts: Bound, number: int, split: int
+) -> None:
+    """Add the launch that adds the parts of a query's gradient, one for each split of the keys."""
+    p = problem
+    count = p.rows * p.features
+    if count:
+        steps.add(
             add_parts,
             Grid.line(-(-count // (_ADDED * b.lanes))),
-            Effort("attention gradient sum", splits * count, nbytes),
-            parts=for_query,
-            target=result,
+            Effort(
+                "attention gradient sum", number * count, number * count * p.accumulate.itemsize
+            ),
+            parts=parts,
+            target=Bound(Output(0), p.dtype),
             count=count,
             features=p.features,
             queries=p.queries,
-            number=splits,
-            split=share.split,
+            number=number,
+            split=split,
             width=b.lanes,
             share=_ADDED,
             causal=p.causal,
             accumulate=p.accumulate,
         )
-    yield packed.work()
 
 
 def bias_gradient_by_tiles(parts: BiasParts, b: Tiles, request: Request) -> Iterator[Work]:
@@ -328,6 +341,6 @@ def bias_gradient_by_tiles(parts: BiasParts, b: Tiles, request: Request) -> Iter
         block_queries=share.queries,
         block_keys=share.keys,
         tiles=b,
-        form=_form(p),
+        form=form_of(p),
     )
     yield packed.work()

@@ -75,9 +75,11 @@ def multiply(
     """
     main = count // _UNROLL * _UNROLL
     for p in kl.loop_range(0, main, _UNROLL):
+        # Known distances of a turn's steps need no instructions.
+        left_now, right_now = p * left.step, at + p * right_step
         for u in range(_UNROLL):
-            at_left = (p + u) * left.step
-            _add_products(acc, left, at_left, right, at + (p + u) * right_step, masks)
+            at_left, at_right = left_now + u * left.step, right_now + u * right_step
+            _add_products(acc, left, at_left, right, at_right, masks)
     for p in kl.loop_range(main, count):
         _add_products(acc, left, p * left.step, right, at + p * right_step, masks)
 
@@ -93,7 +95,9 @@ def _add_products(
     rows, vectors = acc.shape
     lanes = acc.type.width
     columns = [
-        right.load(at + v * lanes, lanes, mask=None if masks is None else masks[v])
+        right.load(at + v * lanes, lanes, mask=None if masks is None else masks[v]).to(
+            acc.type.dtype
+        )
         for v in range(vectors)
     ]
     for r in range(rows):

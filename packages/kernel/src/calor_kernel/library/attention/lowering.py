@@ -29,6 +29,14 @@ from calor_kernel.library.attention.cpu_launch import (
     gradient_tiles,
     gradients_by_tiles,
 )
+from calor_kernel.library.attention.cpu_tile_gradient import (
+    gradient_tiles_refusal,
+    gradients_by_tile_registers,
+)
+from calor_kernel.library.attention.cpu_tile_registers import (
+    forward_by_tile_registers,
+    tile_registers_refusal,
+)
 from calor_kernel.library.attention.cpu_tiles import Tiles
 from calor_kernel.library.attention.mma_launch import forward_by_mma, gradients_by_mma, mma_refusal
 from calor_kernel.library.attention.operand_copies import after_copies, with_copies
@@ -50,6 +58,7 @@ from calor_kernel.library.steps import redirected
 # The tier of cubes that compute scores one by one.
 _LAST: Final = 2
 _SPLITS: Final = "split keys"
+_REGISTERS: Final = "tile registers"
 _DENSE: Final = "its results are dense"
 
 
@@ -131,12 +140,13 @@ def gradient_by_splits(problem: Attention, request: Request) -> Work | None:
     return work if isinstance(work.way, Way) and work.way.name == _SPLITS else None
 
 
-def _by_splits(
+def _named(
+    name: str,
     refusal: Callable[[Attention, Request], str | None],
     make: Callable[[Attention, Request], Iterable[Work]],
 ) -> Way[Task]:
     return Way(
-        _SPLITS,
+        name,
         lambda task, request: refusal(task.problem, request),
         lambda task, request: make(task.problem, request),
     )
@@ -145,14 +155,16 @@ def _by_splits(
 # The ways of each op, the most promising first.
 FORWARD: Final[Table[Task]] = Table(
     "attention",
+    _named(_REGISTERS, tile_registers_refusal, forward_by_tile_registers),
     _by_tiles(forward_by_tiles),
-    _by_splits(split_refusal, forward_by_splits),
+    _named(_SPLITS, split_refusal, forward_by_splits),
     *(_by_mma(forward_by_mma), _by_copies(lambda: FORWARD), _by_simt(forward_by_simt)),
 )
 GRADIENT: Final[Table[Task]] = Table(
     "attention_gradient",
+    _named(_REGISTERS, gradient_tiles_refusal, gradients_by_tile_registers),
     _by_tiles(gradients_by_tiles),
-    _by_splits(gradient_split_refusal, gradients_by_splits),
+    _named(_SPLITS, gradient_split_refusal, gradients_by_splits),
     *(_by_mma(gradients_by_mma), _by_copies(lambda: GRADIENT, 3), _by_simt(gradients_by_simt)),
 )
 BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))

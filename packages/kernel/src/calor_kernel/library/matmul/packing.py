@@ -9,6 +9,7 @@ Operands contiguous along the K axis are transposed in registers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from calor.dtypes import DType, uint32
 from calor_kernel import language as kl
@@ -19,6 +20,7 @@ from calor_kernel.library.matmul.problem import Operand
 from calor_kernel.library.matmul.task import Matrices, memory
 from calor_kernel.library.transposition import transpose
 
+N = TypeVar("N", int, kl.Number)
 # Rows of the K axis that a cube packs, with and without transposition.
 _ROWS, _STREAMS = 256, 16
 
@@ -36,16 +38,18 @@ def pack(
     group: int,
     order: str,
     rows: int,
+    whole: int = 1,
 ) -> None:
     """Pack ``source[k, n]`` to panels: cube (x, y, z) packs ``rows`` groups of rows of batch z.
 
     ``order``: the axis with stride 1, "columns", "depth" or neither ("any"). A few rows at a time
-    go through all panels of x's share, so that memory sees few long streams.
+    go through all panels of x's share, so that memory sees few long streams. Groups of zeros fill a
+    panel up to a multiple of ``whole``.
     """
     first = kl.cube_position(1) * rows
     batch = kl.cube_position(2)
     start = of.start(batch)
-    groups = (k + group - 1) // group
+    groups = filled((k + group - 1) // group, whole)
     panel_count = (n + width - 1) // width
     share = (panel_count + kl.cube_count(0) - 1) // kl.cube_count(0)
     first_panel = kl.cube_position(0) * share
@@ -127,6 +131,11 @@ def pack_ends(
         panels.store(to + row * width + at, value.to(panels.dtype), mask=mask)
 
 
+def filled(groups: N, whole: int) -> N:
+    """Return the groups of a panel that is filled up to a multiple of ``whole``."""
+    return groups if whole == 1 else (groups + whole - 1) // whole * whole
+
+
 @kl.helper
 def load_row(
     source: kl.Pointer,
@@ -180,6 +189,7 @@ def pack_transposed(
     group: int,
     order: str,
     rows: int,
+    whole: int = 1,
 ) -> None:
     """Pack as ``pack`` does if the K axis has stride 1, by transposing squares.
 
@@ -190,13 +200,15 @@ def pack_transposed(
     batch = kl.cube_position(2)
     start = of.start(batch)
     panel_count = (n + width - 1) // width
-    target = (batch * panel_count + panel) * k * width
-    stop = kl.min(first + rows, k)
+    lines = filled(k, whole)
+    target = (batch * panel_count + panel) * lines * width
+    stop = kl.min(first + rows, lines)
     for v in kl.loop_range(0, width, lanes):
         column = panel * width + v
         for row in kl.range(first, stop, lanes):
             place = start + row + column * of.column
-            square = load_square(source, place, of.column, n - column, stop - row, lanes)
+            there = stop - row if whole == 1 else k - row
+            square = load_square(source, place, of.column, n - column, there, lanes)
             for i in kl.range(lanes):
                 if row + i < stop:
                     panels.store(target + (row + i) * width + v, square[i].to(panels.dtype))
@@ -291,21 +303,23 @@ def pack_operand(
     element: DType,
     source: Argument,
     target: Argument,
+    whole: int = 1,
 ) -> Launch:
     """Return the launch that packs ``k`` by ``n`` elements to panels of ``width`` columns.
 
-    The operand's free axis has ``n`` elements, and its K axis ``k``.
+    The operand's free axis has ``n`` elements, and its K axis ``k``. Groups of zeros fill a panel
+    up to a multiple of ``whole``; then a group has several elements.
     """
     if group > 1 and lanes > 1 and _in_groups(operand, batch, k, group):
         # A group along the K axis is one element of a transposition.
-        batches, whole = (operand.batch[0] // group, operand.batch[1] // group), uint32
-        operand = Operand(batches, operand.free // group, 1, operand.offset // group, whole)
-        k, group, element = k // group, 1, whole
+        batches, word = (operand.batch[0] // group, operand.batch[1] // group), uint32
+        operand = Operand(batches, operand.free // group, 1, operand.offset // group, word)
+        k, group, element = k // group, 1, word
     square = operand.depth == 1 and operand.free != 1 and group == 1 and lanes & (lanes - 1) == 0
     rows, matrices = _ROWS if square else _STREAMS, batch[0] * batch[1]
-    across, groups = -(-n // width) if square else 1, -(-k // group)
+    across, groups = -(-n // width) if square else 1, filled(-(-k // group), whole)
     order = "columns" if operand.free == 1 else "any"
-    more: dict[str, object] = {"group": group, "order": order}
+    more: dict[str, object] = {"group": group, "order": order, "whole": whole}
     kernel = pack_transposed if square else pack
     if operand.free == 1 and group == 1:
         # A panel of A has the rows of a tile, which are no vector.
