@@ -36,11 +36,11 @@ _BLOCK_ROWS = 168
 # By vector registers: rows of the K axis of a pass over a packed B, of four and of eight bytes. The
 # panels of 32 registers are wide. Narrow ones are long: few tiles begin, and A has long streams.
 _PASSES = {32: (256, 192), 16: (1024, 1024)}
+# The same over a B as it lies: narrow panels read a page again for each of them, while it is near.
+_PASSES_IN_PLACE = {32: (256, 192), 16: (128, 128)}
 # Rows of a longer pass over a packed B by 32 registers: the first of which a block of A fits three
 # quarters of the second-level cache.
 _LONG_PASSES = (768, 512)
-# The same over a B as it lies: narrow panels read a page again for each of them, while it is near.
-_PASSES_IN_PLACE = {32: (256, 192), 16: (128, 128)}
 # Panels of a cube, and bytes of a row of a cube's panels where B is read as it lies.
 _PANELS, _ROW_BYTES = 8, 2048
 # Where a cube packs B: its memory for the panels of a pass, and the maximum of blocks of rows, each
