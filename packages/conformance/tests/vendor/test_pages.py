@@ -114,6 +114,7 @@ def test_buffers_and_executables_are_described() -> None:
     assert listed == {n for n in vars(Buffer) if not n.startswith("_")}
     executable = sections(page("backends"))["### Executable"]
     assert [code(cells[0])[0] for cells in rows(executable, "| member |")] == [
+        *(name for name, member in vars(Executable).items() if isinstance(member, property)),
         *Executable.__annotations__,
         "__call__(inputs, into=None)",
     ]

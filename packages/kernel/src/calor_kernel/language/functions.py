@@ -195,7 +195,8 @@ def fence(scope: Scope | Literal["device"] = "device", order: str = "acq_rel") -
     """Order this unit's earlier and later accesses, as seen by the others in the scope.
 
     ``order``: ``"async"`` orders writes of shared memory before later reads by a copy engine and by
-    asynchronous products, which a barrier starts.
+    asynchronous products, which a barrier starts. WGSL needs a barrier of the cube beside a fence:
+    before one that releases, behind one that acquires.
     """
     current().emit("fence", (), (), {"scope": scope, "order": order})
 
