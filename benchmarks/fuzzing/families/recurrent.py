@@ -47,7 +47,9 @@ def _layer(p: Parameters) -> Work:
         given = (first, first) if states == 2 else first
         call = torch.rnn_tanh if cell == "rnn" else getattr(torch, cell)
         every = [wi * scale, wh * scale, bi, bh]
-        return call(x, given, every, True, 1, 0.0, False, False, False)[0]
+        # cuDNN keeps what a gradient reads in training mode alone.
+        training = any(one.requires_grad for one in (x, *every))
+        return call(x, given, every, True, 1, 0.0, training, False, False)[0]
 
     flops = 4.0 * prod(shape) * rows
     operands = (Operand(shape), *weights)

@@ -14,7 +14,7 @@ from calor.dtypes import ALL, bfloat16, float16, float64
 from calor_kernel.contract.info import DeviceInfo
 from calor_opencl.opencl_c import OpenCLC
 
-from ._bindings import capability, has
+from ._bindings import has
 
 _UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too few
 _CACHE: Final = 1 << 17
@@ -22,9 +22,6 @@ _CACHE: Final = 1 << 17
 _PLANES: Final = {"": (1,), "ptx": (32,), "khr": (16, 32), "intel": (16, 32)}
 # With twice the accumulators, NVIDIA's compiler was seen to generate slower products.
 _ACCUMULATORS: Final = {"ptx": 64}
-
-# The first compute capability of NVIDIA's with fences that release and acquire.
-_FENCES: Final = 7
 
 
 def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
@@ -48,7 +45,6 @@ def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
         exact_sqrt=exact,
         subgroups=subgroups,
         dot=has(device, "cl_khr_integer_dot_product"),
-        fences=subgroups == "ptx" and capability(device) >= _FENCES,
     )
     options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
     if extended and subgroups and version >= 2.0:
@@ -66,8 +62,6 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         "fma": dialect.fast_fma,
         "dot_8": dialect.dot,
         "planes": bool(dialect.subgroups),
-        # NVIDIA's cubes run until they end, whatever language their kernel was written in.
-        "forward_progress": dialect.fences,
     }
     features = {
         "print",

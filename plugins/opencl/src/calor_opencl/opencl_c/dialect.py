@@ -33,8 +33,7 @@ class OpenCLC(Dialect):
     ``fast_fma``: whether a fused multiply-add is fast. ``exact_sqrt``: whether the compiler was
     asked for correctly rounded square roots, and provides them. ``subgroups``: "khr" or "intel" for
     a shuffle extension, "ptx" for warps by inline assembly. ``dot``: whether there are dot products
-    of 8-bit integers. ``fences``: fences order what other cubes see, by inline assembly; those of
-    OpenCL 1.2 end at the cube.
+    of 8-bit integers.
     """
 
     name = "OpenCL C"
@@ -53,13 +52,11 @@ class OpenCLC(Dialect):
         exact_sqrt: bool = True,
         subgroups: str = "",
         dot: bool = False,
-        fences: bool = False,
     ) -> None:
         self.fast_fma = fast_fma
         self.subgroups = subgroups
         self.positions = planes.positions(subgroups)
         self.dot = dot
-        self.fences = fences
         types = dict(SHORT_NAMES)
         if double:
             types[float64] = "double"
@@ -68,7 +65,7 @@ class OpenCLC(Dialect):
         self.types = types
         self.templates = tables.templates(double, exact_sqrt)
         # Identifies this dialect in the keys of images.
-        self.key = f"{half:d}{double:d}{fast_fma:d}{exact_sqrt:d}{subgroups}{dot:d}{fences:d}"
+        self.key = f"{half:d}{double:d}{fast_fma:d}{exact_sqrt:d}{subgroups}{dot:d}"
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
         """Return the language's vector widths."""
@@ -141,8 +138,6 @@ class OpenCLC(Dialect):
 
     def fence(self, scope: str, order: str) -> str:
         """Return a fence of both memories."""
-        if self.fences and scope == "device":
-            return tables.DEVICE_FENCE
         return f"mem_fence({tables.FENCES});"
 
     def atomic(
