@@ -39,13 +39,14 @@ def test_only_cubes_that_pack_prefetch(rows, there):
 
 def test_passes_are_long_for_narrow_packed_panels_and_short_in_place():
     tall, low = product(700, 4096, 700), product(5, 4096, 700)
-    assert packed(tall, ONE_UNIT).depth == 4 * packed(tall, WIDE).depth == 1024
+    assert packed(tall, ONE_UNIT).depth == 1024 > packed(tall, WIDE).depth
     assert packed(low, ONE_UNIT).depth == 128
     assert packed(low, ONE_UNIT, keeps=True).depth == 1024
     # As wide a part of each row as with the panels of 32 registers.
     many = product(5, 4096, 1 << 16)
     wide, narrow = packed(many, WIDE), packed(many, ONE_UNIT)
-    assert wide.block_panels * wide.width == narrow.block_panels * narrow.width == 512
+    assert narrow.block_panels * narrow.width == 512
+    assert 512 - wide.width < wide.block_panels * wide.width <= 512
 
 
 @pytest.mark.parametrize("along", [False, True])
