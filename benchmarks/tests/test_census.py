@@ -96,7 +96,10 @@ def test_chaotic_steps_may_be_as_far_off_as_those_of_rounded_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A factor of ``chaos`` amplifies what is rounded in the second step."""
-    state = {"w": np.ones(4, np.float32), "count": np.ones(1, np.int64)}
+    state: dict[str, np.ndarray[Any, Any]] = {
+        "w": np.ones(4, np.float32),
+        "count": np.ones(1, np.int64),
+    }
     judge = compared.Judge(Setting("mini_gpt", "training", "float32", "tiny"), state, gpu=False)
     monkeypatch.setattr(judge, "exact", lambda state=judge.state: state)
     exact = np.ones(1)
