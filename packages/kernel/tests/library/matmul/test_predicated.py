@@ -99,6 +99,14 @@ def test_few_tiles_are_divided(taken):
     assert all(len(launches) == 2 for _, launches in taken)
 
 
+def test_units_share_many_parts(taken):
+    """More parts than units of a cube that add one element."""
+    backend = KernelBackend("lanes", lambda index: LanesDevice(replace(INFO, cores=100)))
+    checked(backend, ((20, 3200), (3200, 24), ONE, NONE, (None, None)), TYPES[0])
+    ((_, launches),) = taken
+    assert launches[1].label == "matmul sums of 10"
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_shapes(backend, taken, seed):
     rng = np.random.default_rng(seed)
