@@ -15,7 +15,7 @@ from math import prod
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
-from calor_kernel.library.conv.direct_blocks import Block, Line
+from calor_kernel.library.conv.direct_blocks import Block, Line, window_of, write_block
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
@@ -171,12 +171,7 @@ def depthwise_tiles(
     near, down, across = share.of_unit()
     channel = first + near
     if (near < tile.channels) & (channel < groups):
-        of = channel * w_step
-        weights = [
-            [w[of + i * lines[0].b + j * lines[1].b].to(accumulate)
-             for j in kl.range(blocks[1].taps)]
-            for i in kl.range(blocks[0].taps)
-        ]  # fmt: skip
+        weights = window_of(w, channel * w_step, lines, blocks, accumulate)
         acc = kl.registers((blocks[0].outputs, blocks[1].outputs), accumulate)
         at = near * tile.plane + down * (tile.rows.step * tile.columns.count)
         at = at + across * tile.columns.step
@@ -190,16 +185,8 @@ def depthwise_tiles(
                         acc[r, s] = multiply_add(weights[i][j], value, acc[r, s])
         to = c_steps.at(image, channel)
         ends = writer(epilogue, after, c, image)
-        for r in kl.range(blocks[0].outputs):
-            high = (tops[0] + down) * blocks[0].outputs + r
-            for s in kl.range(blocks[1].outputs):
-                wide = (tops[1] + across) * blocks[1].outputs + s
-                if (high < lines[0].count) & (wide < lines[1].count):
-                    pixel = high * lines[0].c + wide * lines[1].c
-                    if ends is None:
-                        c[to + pixel] = acc[r, s].to(c.dtype)
-                    else:
-                        ends.write(to + pixel, acc[r, s], channel, pixel)
+        places = tops[0] + down, tops[1] + across
+        write_block(acc, c, to, ends, channel, blocks, lines, places)
 
 
 @kl.kernel

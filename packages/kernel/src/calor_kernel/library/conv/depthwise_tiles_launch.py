@@ -16,7 +16,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest, hinted, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
-from calor_kernel.contract.work import Output, Request, View, Work, row_major
+from calor_kernel.contract.work import Output, Request, Work, row_major
 from calor_kernel.library.conv.depthwise_tiles import (
     Share,
     Span,
@@ -25,6 +25,7 @@ from calor_kernel.library.conv.depthwise_tiles import (
     depthwise_weight_tiles,
 )
 from calor_kernel.library.conv.direct_blocks import Block, Line
+from calor_kernel.library.conv.direct_blocks_launch import block_of, reach
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
 from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
@@ -89,10 +90,6 @@ class _Tiles:
         return [-(-axis.count // (block.outputs * blocks)) for axis, block, blocks in wanted]
 
 
-def _block(axis: Axis[int], outputs: int) -> Block:
-    return Block(outputs, axis.terms, axis.result, axis.summed, axis.start, axis.divide)
-
-
 def _oriented(p: Correlation) -> tuple[Axis[int], Axis[int]]:
     """Return the axes of outputs; for a weight gradient, pixels of g; taps are summed."""
     down, across = two_axes(p)
@@ -119,10 +116,10 @@ def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
     whole = _TRANSACTION // p.a.dtype.itemsize if last or of_g else 1
     wide, size = axes[1].divide, accumulator(p.a.dtype).itemsize
     counts = [hinted(axis.count) for axis in axes]
-    across = _block(axes[1], wide)
+    across = block_of(axes[1], wide)
     found: list[tuple[float, _Tiles]] = []
     for n in range(1, max(_ROWS // axes[0].divide, 1) + 1):
-        down = _block(axes[0], n * axes[0].divide)
+        down = block_of(axes[0], n * axes[0].divide)
         blocks = -(-counts[0] // down.outputs), -(-counts[1] // across.outputs)
         if n > 1 and (n - 1) * axes[0].divide >= counts[0]:
             break
@@ -160,10 +157,6 @@ def _shares(blocks: int) -> Sequence[int]:
     return sorted({-(-blocks // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128)})
 
 
-def _reach(view: View) -> int:
-    return sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
-
-
 def _name(kind: str, plan: _Tiles) -> str:
     down, across = plan.blocks
     return (
@@ -180,7 +173,7 @@ def _pixels(one: Convolution, plan: _Tiles, steps: Steps) -> None:
     counts = [-(-groups.size // plan.tile.channels), *plan.counts]
     strides = row_major([*(lead.size for lead in p.leads), *(axis.count for axis in axes)])
     cubes = images.size * prod(counts)
-    index = kl.index_dtype(_reach(p.a), _reach(p.b), p.size, cubes)
+    index = kl.index_dtype(reach(p.a), reach(p.b), p.size, cubes)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     flops = 2 * p.size * p.terms // prod(axis.divide for axis in axes)
     target, following = ending(Bound(Output(0), dtype), one.tail)
@@ -215,7 +208,7 @@ def _weights(one: Convolution, plan: _Tiles, steps: Steps) -> None:
     target = Bound(Output(0), dtype)
     if splits > 1:
         target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(_reach(p.a), _reach(p.b), splits * step, items)
+    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
             depthwise_weight_tiles,

@@ -19,7 +19,7 @@ from calor.dtypes import DType, uint32, uint64
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
-from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,45 @@ def seen_by(
     return Seen(*found)
 
 
+@kl.helper
+def window_of(
+    w: kl.Pointer,
+    of: kl.Number,
+    lines: Sequence[Line[kl.Number]],
+    blocks: tuple[Block, Block],
+    wide: DType,
+) -> list[list[kl.Number]]:
+    """Return the weights of a window, of which the first is at ``of``, as ``wide``."""
+    return [
+        [w[of + i * lines[0].b + j * lines[1].b].to(wide) for j in kl.range(blocks[1].taps)]
+        for i in kl.range(blocks[0].taps)
+    ]
+
+
+@kl.helper
+def write_block(
+    acc: kl.Registers,
+    c: kl.Pointer,
+    to: kl.Number,
+    ends: Writer | None,
+    channel: kl.Number,
+    blocks: tuple[Block, Block],
+    lines: Sequence[Line[kl.Number]],
+    tops: Sequence[kl.Number],
+) -> None:
+    """Write the sums of the blocks at ``tops``, or what follows them; ``to``: of their plane."""
+    for r in kl.range(blocks[0].outputs):
+        high = tops[0] * blocks[0].outputs + r
+        for s in kl.range(blocks[1].outputs):
+            wide = tops[1] * blocks[1].outputs + s
+            if (high < lines[0].count) & (wide < lines[1].count):
+                pixel = high * lines[0].c + wide * lines[1].c
+                if ends is None:
+                    c[to + pixel] = acc[r, s].to(c.dtype)
+                else:
+                    ends.write(to + pixel, acc[r, s], channel, pixel)
+
+
 @kl.kernel
 def direct_blocks(
     x: kl.In,
@@ -138,11 +177,7 @@ def direct_blocks(
         for d in kl.range(depth):
             at = x_steps.at(image, group) + d * x_steps.inner
             of = w_steps.at(group, output) + d * w_steps.inner
-            weights = [
-                [w[of + i * lines[0].b + j * lines[1].b].to(accumulate)
-                 for j in kl.range(blocks[1].taps)]
-                for i in kl.range(blocks[0].taps)
-            ]  # fmt: skip
+            weights = window_of(w, of, lines, blocks, accumulate)
             for row, down in downs.items():
                 for column, across in acrosses.items():
                     value = seen.read(x, at, (row, column), accumulate)
@@ -151,17 +186,8 @@ def direct_blocks(
                             acc[r, s] = multiply_add(weights[i][j], value, acc[r, s])
         to = c_steps.at(image, group) + output * c_steps.inner
         ends = writer(epilogue, after, c, image)
-        for r in kl.range(blocks[0].outputs):
-            high = tops[0] * blocks[0].outputs + r
-            for s in kl.range(blocks[1].outputs):
-                wide = tops[1] * blocks[1].outputs + s
-                if (high < lines[0].count) & (wide < lines[1].count):
-                    pixel = high * lines[0].c + wide * lines[1].c
-                    if ends is None:
-                        c[to + pixel] = acc[r, s].to(c.dtype)
-                    else:
-                        channel = group * parts[1].divisor + output
-                        ends.write(to + pixel, acc[r, s], channel, pixel)
+        channel = group * parts[1].divisor + output
+        write_block(acc, c, to, ends, channel, blocks, lines, tops)
 
 
 @kl.kernel

@@ -87,7 +87,8 @@ def blocks_works(one: Convolution, request: Request) -> list[Work]:
     return [steps.work()]
 
 
-def _block(axis: Axis[int], outputs: int) -> Block:
+def block_of(axis: Axis[int], outputs: int) -> Block:
+    """Return a block of some outputs of an axis."""
     return Block(outputs, axis.terms, axis.result, axis.summed, axis.start, axis.divide)
 
 
@@ -98,9 +99,9 @@ def _blocks(
     down, across = axes
     flat = hinted(down.count) == 1
     columns = _COLUMNS if flat else 1
-    wide = _block(across, -(-columns // across.divide) * across.divide)
+    wide = block_of(across, -(-columns // across.divide) * across.divide)
     most = max(_ROWS // down.divide, 1) if not flat else 1
-    choices = [_block(down, n * down.divide) for n in range(1, most + 1)]
+    choices = [block_of(down, n * down.divide) for n in range(1, most + 1)]
     beside = hinted(planes) * -(-hinted(across.count) // wide.outputs)
 
     def cost(block: Block) -> int:
@@ -111,7 +112,8 @@ def _blocks(
     return min(choices, key=cost), wide
 
 
-def _reach(view: View) -> int:
+def reach(view: View) -> int:
+    """Return the distance between the first and the last element of a view."""
     return sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
 
 
@@ -122,7 +124,7 @@ def _pixels(p: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None) -
     counts = [-(-a.count // block.outputs) for a, block in zip(axes, blocks, strict=True)]
     total = images.size * groups.size * outputs.size * prod(counts)
     strides = row_major([*(lead.size for lead in p.leads), *(a.count for a in axes)])
-    index = kl.index_dtype(_reach(p.a), _reach(p.b), p.size, total + _UNITS)
+    index = kl.index_dtype(reach(p.a), reach(p.b), p.size, total + _UNITS)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     flops = 2 * p.size * p.terms // prod(axis.divide for axis in axes)
     target, following = ending(Bound(Output(0), dtype), tail)
@@ -166,7 +168,7 @@ def _weights(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
     target = Bound(Output(0), dtype)
     if splits > 1:
         target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(_reach(p.a), _reach(p.b), splits * step, items + _UNITS)
+    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items + _UNITS)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
             direct_weight_blocks,
