@@ -31,10 +31,6 @@ OTHER_APIS = tuple(
 )
 CPU = ("matmul", "linear", "convolution", "pooling", "attention", "elementwise", "rows", "moving")
 CPU_SUITES = (*CPU, "models")
-THREADS = ("1-thread", "2-threads")
-# Another processor, on which some suites were run.
-ON_ZEN4 = ("zen4-1-thread",)
-SUITES_ON_ZEN4 = ("matmul", "linear", "attention", "convolution")
 DIRECTIONS = ("forward", "gradient of the image", "gradient of the weights")
 CONVOLUTIONS = {"bf16": "", "tf32": "-tf32", "f32": "-f32"}
 # The quantiles of a result of the fuzzer.
@@ -341,17 +337,14 @@ def quickstart() -> Iterator[str]:
     )
 
 
-def on_threads(suites: Sequence[str]) -> tuple[str, ...]:
-    return tuple(
-        f"{suite}-cpu-{threads}"
-        for suite in suites
-        for threads in (*THREADS, *(ON_ZEN4 if suite in SUITES_ON_ZEN4 else ()))
-    )
+def on_processors(suites: Sequence[str]) -> tuple[str, ...]:
+    """Return the results of suites on processors, whichever were stored."""
+    return tuple(name for suite in suites for name in names_of(f"{suite}-cpu-"))
 
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "overview-gpu": lambda: summaries((*GPU_RESULTS, *OTHER_APIS)),
-    "overview-cpu": lambda: summaries(on_threads(CPU_SUITES)),
+    "overview-cpu": lambda: summaries(on_processors(CPU_SUITES)),
     "fuzz": fuzzed,
     "fuzz-families": fuzzed_families,
     "gpu": lambda: times("gpu-cuda-h200"),
@@ -364,10 +357,10 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "launches": launches,
     "collectives": lambda: times("collectives-cuda-h200-x2", "collectives-cuda-h200-x4"),
     "other-apis": lambda: times(*OTHER_APIS),
-    "models": lambda: times(*on_threads(["models"])),
-    "cpu-products": lambda: times(*on_threads(["matmul", "linear"])),
-    "cpu-attention": lambda: times(*on_threads(["attention"])),
-    "cpu-convolution": lambda: times(*on_threads(["convolution", "pooling"])),
+    "models": lambda: times(*on_processors(["models"])),
+    "cpu-products": lambda: times(*on_processors(["matmul", "linear"])),
+    "cpu-attention": lambda: times(*on_processors(["attention"])),
+    "cpu-convolution": lambda: times(*on_processors(["convolution", "pooling"])),
     "cpu-elementwise": lambda: pivoted(
         "elementwise-cpu-1-thread",
         r"(?P<row>\w+) (?P<column>\d+)",
