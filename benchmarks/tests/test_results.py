@@ -1,7 +1,9 @@
 """Each result that is kept says how it was made, by a command that there is."""
 
 import argparse
+import itertools
 import json
+import re
 import runpy
 import shlex
 import sys
@@ -24,13 +26,19 @@ class Parsed(Exception):
     """The arguments were taken."""
 
 
+def split(command: str) -> list[str]:
+    """The words of a command without the environment variables that it begins with."""
+    variable = re.compile(r"CALOR_[A-Z_]+=")
+    return list(itertools.dropwhile(variable.match, shlex.split(command)))
+
+
 def commands(result: Path) -> list[list[str]]:
     """The commands that a result names, or what the README says of it, word by word."""
     document = json.loads(result.read_text("utf-8"))
     if "figures" in document:
-        return [shlex.split(f["command"]) for f in document["figures"] if "command" in f]
+        return [split(f["command"]) for f in document["figures"] if "command" in f]
     if "command" in document:
-        return [shlex.split(command) for command in document["command"].split(";")]
+        return [split(command) for command in document["command"].split(";")]
     lines = [line.strip() for line in (BENCHMARKS / "README.md").read_text("utf-8").splitlines()]
     said = [shlex.split(line) for line in lines if line.startswith("python ")]
     return [words for words in said if f"benchmarks/results/{result.name}" in words]
