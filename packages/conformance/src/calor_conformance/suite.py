@@ -19,6 +19,7 @@ from .checks import (
     graphs,
     history,
     limits,
+    mapping,
     memory,
     modes,
     points,
@@ -49,7 +50,7 @@ def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
     Yields
     ------
     Check
-        Checks of values, special values, shapes, views, composites, modes and gradients.
+        Checks of values, special values, shapes, views, composites, modes, mapping and gradients.
     """
     yield from values.values(cases)
     yield from values.special_values(cases)
@@ -58,6 +59,7 @@ def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
     yield from composites.composites(cases)
     yield from modes.modes(cases)
     yield from modes.gradient_modes(cases)
+    yield from mapping.mapping(cases)
     yield from gradients.gradients(cases)
     yield from gradients.second_order(cases)
     yield from gradients.forward_mode(cases)

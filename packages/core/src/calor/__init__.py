@@ -110,6 +110,7 @@ __all__ = [
     "uint64",
     "value_and_grad",
     "vjp",
+    "vmap",
     "while_loop",
     "write_safetensors",
 ]
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from calor.safetensors_file import read_safetensors, write_safetensors
     from calor.timing import timeit
     from calor.transforms.tuning import tune
+    from calor.transforms.vmap import vmap
 
     __version__: str
 else:
@@ -136,6 +138,7 @@ else:
         "write_safetensors": "safetensors_file",
         "timeit": "timing",
         "tune": "transforms.tuning",
+        "vmap": "transforms.vmap",
     }
 
     _DOORS = ("distributed", "drawing", "fft", "fusion", "linalg", "nn", "onnx", "train")

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.dtypes import int32
-from calor.errors import ArgumentError, ShapeError
+from calor.errors import ArgumentError, ShapeError, TraceError
 from calor.ops import elementwise as e
 from calor.ops import movement, reductions, rules
 from calor.ops.base import Op, Rule, Saves, Scalar, op
@@ -194,8 +194,21 @@ def _broadcast_gradient(g: Any, y: Any, x: Any, token: Any, *, root: int, world:
     return [e.where(own, total, zeros_of(total._value.spec, total.device)), None]
 
 
+def _refuse(name: str) -> Any:
+    """Return a batching rule that says why there is none."""
+
+    def rule(size: int, mapped: tuple[bool, ...], *operands: Any, **attributes: Any) -> Any:
+        raise TraceError(
+            f"calor.vmap: {name} of a mapped value; the members of a group meet once for the whole "
+            f"axis, so call the collective outside, on the result of calor.vmap"
+        )
+
+    return rule
+
+
 def _collective(name: str, rule: Rule, vjp: Any, saves: Saves = "") -> Op:
-    return op(name, rule, _alone, vjp, saves=saves, decompose=_alone, partial=True)
+    batch = _refuse(name)
+    return op(name, rule, _alone, vjp, saves=saves, decompose=_alone, partial=True, batch=batch)
 
 
 all_reduce: Op = _collective(

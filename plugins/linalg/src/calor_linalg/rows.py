@@ -48,6 +48,7 @@ cholesky = op(
     _cholesky_vjp,
     saves="y",
     decompose=definitions.cholesky,
+    batch="leading",
 )
 
 
@@ -101,7 +102,7 @@ def without_completion(g: Any, basis: Any, k: int) -> Any:
 
 
 # Q with orthonormal columns and upper triangular R, x = Q R; mode "reduced" or "complete".
-qr = op("qr", _qr_rule, reference.qr, _qr_vjp, saves="y", decompose=definitions.qr)
+qr = op("qr", _qr_rule, reference.qr, _qr_vjp, saves="y", decompose=definitions.qr, batch="leading")
 
 
 # LU: x[p] = L U. The leading square block comes first; the rest of a tall L or of a wide U follows
@@ -151,4 +152,4 @@ def _lu_vjp(g: Any, y: Any, x: Any) -> list[Any]:
 
 
 # L (ones on its diagonal, not stored) and U packed in one matrix, and the order p of x's rows.
-lu = op("lu", _lu_rule, reference.lu, _lu_vjp, saves="y", decompose=definitions.lu)
+lu = op("lu", _lu_rule, reference.lu, _lu_vjp, saves="y", decompose=definitions.lu, batch="leading")

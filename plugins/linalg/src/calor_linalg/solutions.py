@@ -51,6 +51,7 @@ solve = op(
     _solve_vjp,
     saves="0y",
     decompose=_solve,
+    batch="leading",
 )
 
 
@@ -66,6 +67,7 @@ inv = op(
     _inv_vjp,
     saves="y",
     decompose=lambda x: _solve(x, mx.identity(x)),
+    batch="leading",
 )
 
 
@@ -95,7 +97,7 @@ def _det_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     return [mx.broad_number(g, x) * mx.adjoint(adjugate(x))]
 
 
-det = op("det", _det_rule, reference.det, _det_vjp, saves="0", decompose=_det)
+det = op("det", _det_rule, reference.det, _det_vjp, saves="0", decompose=_det, batch="leading")
 
 
 def _adjugate(x: Any) -> Any:
@@ -123,7 +125,13 @@ def _adjugate_vjp(g: Any, y: Any, x: Any) -> list[Any]:
 
 # The transposed cofactors: det(X) X⁻¹ for a regular X, the limit of it for a singular one.
 adjugate = op(
-    "adjugate", square_rule("adjugate"), None, _adjugate_vjp, saves="0y", decompose=_adjugate
+    "adjugate",
+    square_rule("adjugate"),
+    None,
+    _adjugate_vjp,
+    saves="0y",
+    decompose=_adjugate,
+    batch="leading",
 )
 
 
@@ -152,7 +160,13 @@ def _slogdet_vjp(g: Any, y: Any, x: Any) -> list[Any]:
 
 # The sign (for complex matrices the phase) of the determinant and the logarithm of its magnitude.
 slogdet = op(
-    "slogdet", _slogdet_rule, reference.slogdet, _slogdet_vjp, saves="0y", decompose=_slogdet
+    "slogdet",
+    _slogdet_rule,
+    reference.slogdet,
+    _slogdet_vjp,
+    saves="0y",
+    decompose=_slogdet,
+    batch="leading",
 )
 
 
@@ -188,7 +202,9 @@ def _pinv_vjp(g: Any, y: Any, x: Any, rtol: Any) -> Any:
 
 
 # The pseudo-inverse; singular values up to rtol times the largest count as 0.
-pinv = op("pinv", _pinv_rule, None, (_pinv_vjp, None), saves=("0y", ""), decompose=_pinv)
+pinv = op(
+    "pinv", _pinv_rule, None, (_pinv_vjp, None), saves=("0y", ""), decompose=_pinv, batch="leading"
+)
 
 
 # Padé approximant of degree 13 with scaling and squaring: Higham, "The scaling and squaring method
@@ -253,4 +269,4 @@ def _expm_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     return [mx.block(whole, (0, n), (n, 2 * n))]
 
 
-expm = op("expm", square_rule("expm"), None, _expm_vjp, saves="0", decompose=_expm)
+expm = op("expm", square_rule("expm"), None, _expm_vjp, saves="0", decompose=_expm, batch="leading")

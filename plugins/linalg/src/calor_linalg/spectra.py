@@ -105,6 +105,7 @@ svd = op(
     _svd_vjp,
     saves="y",
     decompose=_svd,
+    batch="leading",
 )
 
 
@@ -133,4 +134,5 @@ eigh = op(
     _eigh_vjp,
     saves="y",
     decompose=jacobi.eigh,
+    batch="leading",
 )

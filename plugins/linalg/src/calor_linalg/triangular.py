@@ -33,4 +33,5 @@ triangular_solve = op(
     _triangular_vjp,
     saves="0y",
     decompose=definitions.triangular_solve,
+    batch="leading",
 )

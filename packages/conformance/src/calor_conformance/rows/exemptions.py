@@ -45,6 +45,12 @@ KEPT_WITHOUT_USE: dict[str, str] = {
     **{name: c.at_edges for name, op in TABLE.items() for c in op.checks if c.at_edges},
 }
 
+# Ops that calor.vmap refuses on mapped values.
+NOT_MAPPED: dict[str, str] = dict.fromkeys(
+    ("all_gather", "all_reduce", "broadcast", "reduce_scatter"),
+    "members meet once for the whole axis, so a collective stands outside of calor.vmap",
+)
+
 # Kept composites whose gradient differs by convention from that of their decomposition.
 OTHER_GRADIENT: dict[str, str] = {
     "expm": "its definition squares until it is enough, which has no gradient of its own",

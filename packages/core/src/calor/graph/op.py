@@ -20,6 +20,7 @@ from calor.specs import Spec
 
 Rule = Callable[..., Any]
 Promotion = Literal["same", "float", "none"]
+Batch = Callable[..., Any] | Literal["leading"]
 Residuals = str | tuple[str, ...]
 Saves = Residuals | Callable[..., Residuals]
 
@@ -92,9 +93,16 @@ class Op:
         Whether the row changes gradients only; it is decomposed before compiling.
     checks : tuple of Check, optional
         Where the conformance suite meets the op. By default its tables say it.
+    batch : callable, "leading" or None, optional
+        What `calor.vmap` makes of the op: a function ``(size, mapped, *x, **attributes)``, where
+        ``mapped`` says which operands have the mapped axis, of ``size`` elements, as their first.
+        It returns the results, each with that axis first. "leading" is for ops that take an axis
+        before all others of every operand; attributes named ``axis`` and ``axes`` then count one
+        more. By default elementwise ops are "leading", and composites are decomposed.
     """
 
     __slots__ = (
+        "batch",
         "checks",
         "decompose",
         "gradient_only",
@@ -127,6 +135,7 @@ class Op:
         since: str = "0.1",
         gradient_only: bool = False,
         checks: tuple[Check, ...] = (),
+        batch: Batch | None = None,
     ) -> None:
         self.name: Final = name
         self.rule: Final = rule
@@ -141,6 +150,7 @@ class Op:
         self.since: Final = since
         self.gradient_only: Final = gradient_only
         self.checks: Final = checks
+        self.batch: Final = batch
         # Memo of (operand specs, attributes) to a recipe; filled by the recorder.
         self.memo: dict[Any, Any] = {}
 

@@ -8,6 +8,7 @@ from typing import Any
 from calor.graph.attributes import Scalar as Scalar
 from calor.graph.op import SIGNATURES as SIGNATURES
 from calor.graph.op import TABLE as TABLE
+from calor.graph.op import Batch as Batch
 from calor.graph.op import Check as Check
 from calor.graph.op import Op as Op
 from calor.graph.op import Promotion, register
@@ -53,6 +54,8 @@ class Composite(RecordedOp):
         Whether the row changes gradients only.
     checks : tuple of Check, optional
         Where the conformance suite meets the op.
+    batch : callable, "leading" or None, optional
+        What `calor.vmap` makes of the op, as for `Op`.
     """
 
     __slots__ = ()
@@ -96,6 +99,7 @@ def op(
     since: str = "0.1",
     gradient_only: bool = False,
     checks: tuple[Check, ...] = (),
+    batch: Batch | None = None,
 ) -> Op:
     """Add a row to the op table.
 
@@ -130,6 +134,9 @@ def op(
         Whether the row changes gradients only. By default False.
     checks : tuple of Check, optional
         Where the conformance suite meets the op. By default its tables say it.
+    batch : callable, "leading" or None, optional
+        What `calor.vmap` makes of the op, as for `Op`. By default elementwise ops take the mapped
+        axis first, and composites are decomposed.
 
     Returns
     -------
@@ -157,5 +164,6 @@ def op(
             since=since,
             gradient_only=gradient_only,
             checks=checks,
+            batch=batch,
         )
     )

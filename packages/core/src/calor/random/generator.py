@@ -175,6 +175,8 @@ class Generator(Stateful):
         # Seeding gives the key another value, and a recomputation wants the one that is read here.
         note(self.key)
         now = self.counter.detach()
+        for trace in local.jit:
+            trace.drawn.append(self.counter)
         step = host(_NEXT_DRAW, _COUNTER, self.counter.device)
         self.counter._rebind(e.add(self.counter, step))
         return self.key, now

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calor.device_selection import current_device
-from calor.graph.graph import Graph
+from calor.graph.graph import Graph, Node
 from calor.local import local
 from calor.recording.record import apply, host
 from calor.tensor.values import Handle
@@ -25,16 +25,20 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             given = host(given, graph.specs[i], device or current_device())
         values[i] = given
     for node in graph.nodes:
-        given = [values[i] for i in node.inputs]
-        attributes = node.attributes
-        if attributes.get("keep") is False and _is_differentiated(given):
-            # A loop inside a sub-graph was traced without gradients; now one may be asked for.
-            attributes = {**attributes, "keep": True}
-        made = apply(node.op, *given, **attributes)
-        made = made if isinstance(made, tuple) else (made,)
+        made = record_node(node, [values[i] for i in node.inputs])
         # What a loop keeps for its gradient comes last, and only its record reads it.
         values.update(zip(node.outputs, made, strict=False))
     return [values[o] for o in graph.outputs]
+
+
+def record_node(node: Node, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Record one node on these tensors; return its results."""
+    attributes = node.attributes
+    if attributes.get("keep") is False and _is_differentiated(operands):
+        # A loop inside a sub-graph was traced without gradients; now one may be asked for.
+        attributes = {**attributes, "keep": True}
+    made = apply(node.op, *operands, **attributes)
+    return made if isinstance(made, tuple) else (made,)
 
 
 def _is_differentiated(operands: Sequence[Any]) -> bool:

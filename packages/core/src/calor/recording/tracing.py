@@ -67,6 +67,7 @@ class GraphTrace(Trace):
         "asks_gradients",
         "captures",
         "constants",
+        "drawn",
         "finished",
         "graded",
         "grads",
@@ -116,6 +117,8 @@ class GraphTrace(Trace):
         # Called with each object of which the code reads a number; objects that it made itself.
         self.on_number: Callable[[Any], None] | None = None
         self.made: list[Any] = []
+        # The counters of random generators that the code drew from.
+        self.drawn: list[Handle] = []
         # Advice for a function that must not change tensors from outside.
         self.read_only = read_only
 
@@ -156,6 +159,7 @@ class GraphTrace(Trace):
         self.constants = set()
         self.grads = {}
         self.made = []
+        self.drawn = []
         self.on_number = None
         self.reset()
 

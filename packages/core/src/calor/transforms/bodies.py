@@ -29,7 +29,8 @@ class Body:
 
     Inputs of ``graph`` are those of the given specs, then ``captures``; outputs are ``results``
     leaves of the function's result, which has ``structure``, then the values left in ``written``,
-    which are among the captures. With ``read_only``, an advice, a write is a TraceError.
+    which are among the captures. ``drawn`` are the counters of random generators that it drew from.
+    With ``read_only``, an advice, a write is a TraceError.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Body:
             self.graph: Graph = trace.graph(outputs)
             self.count = len(specs)
             given = trace.inputs[self.count :]
+            self.drawn = trace.drawn
         self.captures = [wrap(x) if type(x) is Value else x for x in given]
         for t in self.written:
             if t._value.spec.weak:

@@ -105,7 +105,7 @@ class Differentiating:
         self.slots.append(slots)
         self.structures.append(structure)
         self.primals.append(made)
-        return _replace(argument, iter(made))
+        return with_leaves(argument, iter(made))
 
     def _leaf(self, leaf: Any, owned: bool) -> tuple[Any, Any]:
         if type(leaf) in (float, complex):
@@ -165,16 +165,16 @@ def _stateful_leaves(argument: Any) -> set[int]:
     return set()
 
 
-def _replace(argument: Any, leaves: Any) -> Any:
+def with_leaves(argument: Any, leaves: Any) -> Any:
     """Return the argument with new leaves; Stateful objects stay the same objects."""
     if isinstance(argument, Stateful):
         for _ in tree.leaves(argument):
             next(leaves)
         return argument
     if type(argument) in (list, tuple):
-        return type(argument)(_replace(a, leaves) for a in argument)
+        return type(argument)(with_leaves(a, leaves) for a in argument)
     if type(argument) is dict:
-        return {k: _replace(v, leaves) for k, v in argument.items()}
+        return {k: with_leaves(v, leaves) for k, v in argument.items()}
     flat, structure = tree.flatten(argument)
     return tree.unflatten(structure, [next(leaves) for _ in flat])
 

@@ -1,0 +1,1 @@
+"""Batching of graphs for ``calor.vmap``; imported on demand."""
