@@ -359,3 +359,12 @@ def test_copies_are_counted_by_who_asks() -> None:
     assert moved == [16]
     assert copies.takes(call)
     assert as_dtype(float16) is float16
+
+
+def test_collectives_of_mapped_values_are_refused() -> None:
+    x = joined(np.ones((4, 2)), np.ones((4, 2)))
+    with pytest.raises(TraceError, match="all_reduce of a mapped value"):
+        calor.vmap(all_reduce)(x)
+    # One on a value that all elements share happens once.
+    made = calor.vmap(lambda row, y: row * all_reduce(y), in_axes=(0, None))(x, x[0])
+    assert each(made) == [[[2.0, 2.0]] * 4] * 2

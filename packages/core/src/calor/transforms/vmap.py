@@ -92,7 +92,7 @@ def vmap(
     --------
     >>> import calor
     >>> rows, vector = calor.asarray([[1.0, 2.0], [3.0, 4.0]]), calor.asarray([1.0, 10.0])
-    >>> calor.vmap(calor.dot, in_axes=(0, None))(rows, vector).tolist()
+    >>> calor.vmap(lambda x, y: (x * y).sum(), in_axes=(0, None))(rows, vector).tolist()
     [21.0, 43.0]
     >>> calor.vmap(calor.grad(lambda x: (x ** 3).sum()))(rows).tolist()
     [[3.0, 12.0], [27.0, 48.0]]
