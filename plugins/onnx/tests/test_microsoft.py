@@ -306,6 +306,24 @@ def test_quantized(op: str, inputs: list[Any], attributes: dict[str, Any]) -> No
     compare(op, inputs, constant=weights, tolerance=1e-5, off=1, **attributes)
 
 
+# ONNX Runtime splits a batch between its threads and quantizes the states of each part by itself,
+# so a batch of one is compared.
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int8 by channel"])
+def test_lstm_with_weights_of_bytes(direction: str, kind: str) -> None:
+    both = 2 if direction == "bidirectional" else 1
+    each = (both, 20) if kind == "int8 by channel" else (both,)
+    offset = np.full(each, 128, np.uint8) if kind == "uint8" else np.zeros(each, np.int8)
+    draw = u8 if kind == "uint8" else i8
+    compare(
+        "DynamicQuantizeLSTM",
+        [f(6, 1, 7), draw(both, 7, 20), draw(both, 5, 20), f(both, 40), i32(4), f(both, 1, 5),
+         f(both, 1, 5), f(both, 15), np.abs(f(*each, scale=0.01)), offset,
+         np.abs(f(*each, scale=0.01)), offset],
+        outputs=3, constant=(1, 2, 3, 7, 8, 9, 10, 11), hidden_size=5, direction=direction,
+    )  # fmt: skip
+
+
 # ONNX Runtime takes no zero points of floats for 8 bits.
 @pytest.mark.parametrize(
     ("bits", "zeros"),

@@ -48,6 +48,19 @@ def test_tells_what_onnx_runtime_tells(session: onnxruntime.InferenceSession) ->
         assert getattr(ours, name) == getattr(theirs, name), name
 
 
+def test_axes_of_unknown_size() -> None:
+    """Exporters write a size of -1, a name, or nothing; any size fits."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        unknown (float[N, M, K] x) => (float[N, M, K] y) { y = Add (x, x) }""")
+    negative, named, absent = model.graph.input[0].type.tensor_type.shape.dim
+    negative.dim_value = -1
+    absent.ClearField("dim_param")
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    assert session.get_inputs()[0].shape == [None, named.dim_param, None]
+    assert session.run(None, {"x": np.ones((5, 3, 2), np.float32)})[0].shape == (5, 3, 2)
+
+
 def test_all_outputs_some_and_another_initializer(session: onnxruntime.InferenceSession) -> None:
     assert len(session.run(None, {"x": X})) == 2
     (z,) = session.run(["z"], {"x": X, "half": np.array([2], np.float32)})

@@ -355,6 +355,33 @@ def test_an_error_in_one_of_many_steps_is_raised(device):
         assert jitted(cache, large)[1].item() == 23
 
 
+def test_a_known_program_at_new_lengths_asks_no_family(device, chunk, monkeypatch):
+    """Its parts fit templates, and its loop's body is known: each length is planned in no time."""
+    start, weights = numbers(2, WIDTH), numbers(WIDTH, WIDTH, seed=1)
+    asked: list[str] = []
+    found = []
+    engine = device.backend.engine(0)
+    ask = engine.lowerings.ask
+
+    def watched(op, *args, **options):
+        asked.append(op)
+        return ask(op, *args, **options)
+
+    monkeypatch.setattr(engine.lowerings, "ask", watched)
+    with calor.device(device):
+        run = calor.jit(lambda rows: recurrent(calor.asarray(weights), start, rows * 2.0))
+        for length in (5, 6, 7):
+            asked.clear()
+            rows = numbers(length, 2, WIDTH, seed=length)
+            for made, expected in zip(
+                run(calor.asarray(rows)), plain(weights, start, rows * 2), strict=True
+            ):
+                np.testing.assert_allclose(made.numpy(), expected, rtol=1e-5, atol=1e-5)
+            found.append((len(asked), batched(run)[0] is not None))
+    assert found[0][0]
+    assert found[2] == (0, True)
+
+
 def losses(weights, start, rows, reverse=False):
     """A recurrent layer whose gradient reads the carry before each step."""
     hidden, total, first, second = recurrent(weights, start, rows, reverse)

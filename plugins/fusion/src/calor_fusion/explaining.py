@@ -161,7 +161,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 def _explained(engine: Engine, graph: Graph) -> Explanation:
     """Return the explanation of a graph, with those of its sub-graphs."""
     from calor_kernel.planning.compiling import compile_body, fitting
-    from calor_kernel.planning.control import FLOWS, ControlPlan
+    from calor_kernel.planning.control import FLOWS, ControlPlan, Staged
     from calor_kernel.planning.planner import Planner, cover
     from calor_kernel.planning.recomputing import recomputing
 
@@ -171,7 +171,7 @@ def _explained(engine: Engine, graph: Graph) -> Explanation:
         planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
         pieces = tuple(map(_piece, planner.draft(units).tasks))
         return Explanation(pieces, tuple(_apart(graph, units, engine)))
-    plan = ControlPlan(engine, graph, compile_body)
+    plan = ControlPlan(engine, Staged.of(engine, graph), compile_body)
     found: list[Explanation] = []
     flows: list[Flow] = []
     for segment, runner in plan.parts():

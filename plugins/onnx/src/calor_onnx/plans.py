@@ -28,7 +28,7 @@ from calor_onnx.graph import Graph, Node, deciding
 from calor_onnx.values import Later, Narrow
 
 # Number of compiled graphs that a model keeps.
-LIMIT = 32
+LIMIT = 128
 # An input with more elements is data, not a shape.
 SHAPE_SIZE = 16
 # After this many values of host inputs for the same shapes, they count as data too.

@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorShapeProto,
+    TypeProto,
+)
 
 from calor_onnx.constants import Constant
 from calor_onnx.errors import ModelError
@@ -326,10 +334,17 @@ def described(proto: TypeProto, name: str) -> tuple[Any, Any, str]:
     dtype = numpy_type(tensor.elem_type, name) if tensor.elem_type else None
     if not tensor.HasField("shape"):
         return dtype, None, "tensor"
-    sizes = tuple(
-        d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim
-    )
-    return dtype, sizes, "tensor"
+    return dtype, tuple(map(size_of, tensor.shape.dim)), "tensor"
+
+
+def size_of(dim: TensorShapeProto.Dimension) -> int | str | None:
+    """Return the size of an axis, its name, or None if it is unknown.
+
+    Exporters write a negative size for an axis of any size, as ONNX Runtime reads it.
+    """
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else None
+    return dim.dim_param or None
 
 
 def in_order(nodes: list[Node], known: set[str], inputs: list[ValueInfo]) -> list[Node]:

@@ -180,9 +180,13 @@ class Info:
         """
         found: dict[int, str] = {}
         specs = graph.specs
+        # Most graphs have only dtypes that most ops take.
+        plain = all(map(self.dtypes.get, {s.dtype for s in specs}))
+        stated = {key if isinstance(key, str) else key[0] for key in self.ops}
         for number, node in enumerate(graph.nodes):
             name = node.op.name
-            for dtype in dict.fromkeys(specs[v].dtype for v in (*node.inputs, *node.outputs)):
+            values = () if plain and name not in stated else (*node.inputs, *node.outputs)
+            for dtype in dict.fromkeys(specs[v].dtype for v in values):
                 state = self.supports(name, dtype)
                 if not state:
                     found[number] = f"{dtype.name} is {state}"

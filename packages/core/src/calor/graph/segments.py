@@ -39,17 +39,24 @@ def cut(graph: Graph, colours: Sequence[Hashable]) -> list[Segment]:
 
 def grouped(graph: Graph, colours: Sequence[Hashable]) -> list[list[int]]:
     """Return the nodes of each segment, in an order to run them."""
-    firsts = list(dict.fromkeys(colours))
-    return min((_schedule(graph, colours, first) for first in firsts), key=len, default=[])
-
-
-def _schedule(graph: Graph, colours: Sequence[Hashable], colour: Hashable) -> list[list[int]]:
     maker = {o: i for i, node in enumerate(graph.nodes) for o in node.outputs}
-    waits = [len({maker[v] for v in node.inputs if v in maker}) for node in graph.nodes]
-    users: list[list[int]] = [[] for _ in graph.nodes]
-    for i, node in enumerate(graph.nodes):
-        for j in {maker[v] for v in node.inputs if v in maker}:
+    read = [{maker[v] for v in node.inputs if v in maker} for node in graph.nodes]
+    users: list[list[int]] = [[] for _ in read]
+    for i, makers in enumerate(read):
+        for j in makers:
             users[j].append(i)
+    waits = [*map(len, read)]
+    firsts = dict.fromkeys(colours)
+    return min((_schedule(colours, c, [*waits], users) for c in firsts), key=len, default=[])
+
+
+def _schedule(
+    colours: Sequence[Hashable],
+    colour: Hashable,
+    waits: list[int],
+    users: Sequence[Sequence[int]],
+) -> list[list[int]]:
+    """Return a schedule that begins with a colour; it counts down what each node waits for."""
     ready = [i for i, count in enumerate(waits) if count == 0]
     groups: list[list[int]] = []
     while ready:

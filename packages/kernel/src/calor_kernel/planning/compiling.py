@@ -10,9 +10,10 @@ from typing import Final
 from calor.backends.protocol import Executable
 from calor.graph.decompose import decompose
 from calor.graph.graph import Graph, Node
+from calor.interning import remember
 from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
 from calor_kernel.contract.work import Refusal, View
-from calor_kernel.planning.control import FLOWS, ControlPlan
+from calor_kernel.planning.control import FLOWS, ControlPlan, Staged
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.joins import joining
 from calor_kernel.planning.planner import SOURCES
@@ -55,11 +56,20 @@ def _refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
 
 
 def _body_refusal(engine: Engine, node: Node) -> str | None:
-    for body in node.attributes.values():
-        if isinstance(body, Graph):
-            inner, reasons = fitting(engine, body)
-            for number, reason in reasons.items():
-                return f"{inner.nodes[number].op.name} in its sub-graph: {reason}"
+    bodies = [body for body in node.attributes.values() if isinstance(body, Graph)]
+    for body in bodies:
+        if body not in engine.body_refusals:
+            remember(engine.body_refusals, body, _refused_within(engine, body))
+        reason = engine.body_refusals[body]
+        if reason is not None:
+            return reason
+    return None
+
+
+def _refused_within(engine: Engine, body: Graph) -> str | None:
+    inner, reasons = fitting(engine, body)
+    for number, reason in reasons.items():
+        return f"{inner.nodes[number].op.name} in its sub-graph: {reason}"
     return None
 
 
@@ -76,21 +86,46 @@ def fitting(engine: Engine, graph: Graph) -> tuple[Graph, dict[int, str]]:
         graph = smaller
 
 
+def known_in_stages(engine: Engine, graph: Graph) -> bool:
+    """Return whether a graph has control flow and all its stages fit templates.
+
+    A known program at a new size then asks no family about its nodes. The stages are kept, because
+    the graph is likely to be compiled next.
+    """
+    if not _flows(graph):
+        return False
+    staged = Staged.of(engine, joining(recomputing(graph)))
+    engine.staged = graph, staged
+    flows = (node for node in staged.graph.nodes if node.op.name in FLOWS)
+    return all(map(engine.replanning.fits, staged.plans())) and not any(
+        _body_refusal(engine, node) for node in flows
+    )
+
+
+def _flows(graph: Graph) -> bool:
+    return any(node.op.name in FLOWS for node in graph.nodes)
+
+
 def compile_graph(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a claimed graph; CompileError."""
     known = engine.replanning.ready(graph)
     if known is not None:
         return known
+    held, engine.staged = engine.staged, None
+    if held is not None and held[0] is graph:
+        return ControlPlan(engine, held[1], compile_body)
     key, planned = engine.drafts.take(graph)
     graph = joining(recomputing(graph)) if planned is None else planned[0].graph
     structure = structure_of(graph)
     if structure is not None:
         return engine.replanning.plan(graph, structure, key, planned)
-    if any(node.op.name in FLOWS for node in graph.nodes):
-        return ControlPlan(engine, graph, compile_body)
+    if _flows(graph):
+        return ControlPlan(engine, Staged.of(engine, graph), compile_body)
     return plan_anew(engine, graph, key, planned)
 
 
 def compile_body(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a part of a graph, or of a sub-graph."""
+    if engine.replanning.fits(graph):
+        return compile_graph(engine, graph)
     return compile_graph(engine, fitting(engine, graph)[0])

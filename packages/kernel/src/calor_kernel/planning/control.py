@@ -7,10 +7,10 @@ The memory bound of a call is known before it runs, except for the number of ste
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -248,7 +248,9 @@ class _Scan(_Flow):
         if self.steps is None and self.length > 1 and self.by_host is None:
             plan = self.body.settled if isinstance(self.body, Plan) else None
             assert plan is not None
-            if again or plan.together or self.length > 2 * CHUNK:
+            # Scans of other lengths, in programs of other sizes, may have the same body.
+            plan.stepped += self.length
+            if again or plan.together or plan.stepped > 2 * CHUNK:
                 sizes = self.xs.sizes, self.stacks.sizes
                 stay = [] if self.keep else {*self.onward.stay} - dict(self.stacked).keys()
                 self.steps = Steps.of(
@@ -351,15 +353,32 @@ def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
     return Stage(taken, made, ends, plan) if type(plan) is Plan else None
 
 
+class Staged(NamedTuple):
+    """A graph with control flow, its segments in an order to run them, and parts of its inputs."""
+
+    graph: Graph
+    segments: Sequence[Segment]
+    places: Mapping[int, Place]
+
+    @classmethod
+    def of(cls, engine: Engine, graph: Graph) -> Staged:
+        """Return the stages of a graph, whose nodes may be repeated in several of them."""
+        align = engine.device.info.starts if engine.pool.parts else 0
+        whole, segments = stages_of(graph, FLOWS, places_of(graph, align))
+        return cls(whole, segments, places_of(whole, align))
+
+    def plans(self) -> Iterator[Graph]:
+        """Return the graphs that are planned: all stages but flows and parts of inputs."""
+        return (s.graph for s in self.segments if s.colour == PLANNED)
+
+
 class ControlPlan:
     """The executable of a graph with control flow: stages in order, with buffers between them."""
 
-    def __init__(self, engine: Engine, graph: Graph, build: Compile) -> None:
+    def __init__(self, engine: Engine, staged: Staged, build: Compile) -> None:
         self.engine = engine
         self._met: dict[Graph, int] = {}
-        align = engine.device.info.starts if engine.pool.parts else 0
-        self.graph, self._parts = stages_of(graph, FLOWS, places_of(graph, align))
-        self.places = places_of(self.graph, align)
+        self.graph, self._parts, self.places = staged
         self.stages = [self._stage(segment, build) for segment in self._parts]
         last = {v: n for n, stage in enumerate(self.stages) for v in stage[0]}
         kept = {*self.graph.outputs, *self.graph.inputs}

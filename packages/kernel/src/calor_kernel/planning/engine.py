@@ -56,6 +56,9 @@ class Replanner(Protocol):
 
     lock: RLock
 
+    def fits(self, graph: Graph) -> bool:
+        """Return whether a template fits a graph."""
+
     def ready(self, graph: Graph) -> Executable | None:
         """Return the executable of the last queried graph, if a template fits."""
 
@@ -90,6 +93,10 @@ class Engine(ABC):
         # Executables of sub-graphs, by graph and by the number of equal graphs before it in a
         # program.
         self.bodies: WeakValueDictionary[tuple[Graph, int], Executable] = WeakValueDictionary()
+        # Why the device refuses a sub-graph; None where it takes it.
+        self.body_refusals: dict[Graph, str | None] = {}
+        # The last graph whose stages were asked for, with them.
+        self.staged: tuple[Graph, Any] | None = None
         # Collects the times of launches during a profile.
         self.profiler: Profiler | None = None
         # A dummy buffer for slots without memory.

@@ -173,6 +173,8 @@ class Plan:
         self._variants: list[Variant] = []
         # How scans run several steps of this plan, by the form of the scan.
         self.together: dict[Any, Any] = {}
+        # The steps that scans have run one by one.
+        self.stepped = 0
         self.keeper: Keeping | None = None
         self.short: Short | None = None
 

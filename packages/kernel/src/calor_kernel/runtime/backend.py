@@ -31,7 +31,7 @@ from calor_kernel.device.buffers import AdoptedBuffer, ForeignBuffer, KernelBuff
 from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.pool import PoolFigures
 from calor_kernel.device.protocol import Device
-from calor_kernel.planning.compiling import compile_graph, refusals
+from calor_kernel.planning.compiling import compile_graph, known_in_stages, refusals
 from calor_kernel.planning.fast_path import caller
 from calor_kernel.planning.limited import compile_within
 from calor_kernel.runtime import bundles
@@ -209,7 +209,11 @@ class KernelBackend(Backend):
     def claim(self, index: int, graph: Graph) -> Claim:
         """Claim the ops of the kernel families and the ops without a kernel."""
         engine = self.engine(index)
-        if engine.replanning.fits(graph) or engine.drafts.knows(graph):
+        if (
+            engine.replanning.fits(graph)
+            or known_in_stages(engine, graph)
+            or engine.drafts.knows(graph)
+        ):
             return _whole(len(graph.nodes))
         reasons = refusals(engine, graph)
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)

@@ -99,6 +99,8 @@ class Engine(engine.Engine):
         self.lowerings.forget()
         self.replanning.forget()
         self.bodies.clear()
+        self.body_refusals.clear()
+        self.staged = None
         for name in ("coverings", "drafts"):
             self.__dict__.pop(name, None)
 

@@ -6,6 +6,7 @@ of integers. So results may differ from ONNX Runtime's by one where a number lie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import calor
@@ -14,6 +15,7 @@ from calor_onnx.call import Call
 from calor_onnx.computing import like
 from calor_onnx.operators.pooling import average_pool, global_average_pool
 from calor_onnx.operators.quantized import column_sums
+from calor_onnx.operators.recurrent import layer_of, lstm_layer
 from calor_onnx.registry import operator
 
 DOMAIN = "com.microsoft"
@@ -124,18 +126,58 @@ def matmul_integer_to_float(
     return made if bias is None else made + bias
 
 
-@operator("DynamicQuantizeMatMul", domain=DOMAIN)
-def dynamic_quantize_matmul(
-    call: Call, a: Any, b: Any, b_scale: Any, b_zero: Any = None, bias: Any = None
-) -> Any:
-    """The product of a, quantized by its own range, and integers b."""
+def by_range(a: Any) -> tuple[Any, Any, Any]:
+    """Return a quantized to uint8 by its range, which includes 0, with scale and zero point."""
     low = calor.minimum(calor.min(a), 0)
     high = calor.maximum(calor.max(a), 0)
     scale = (high - low) / 255
     scale = calor.where(calor.equal(scale, 0), 1, scale)
     zero = calor.astype(calor.clip(calor.round(-low / scale), 0, 255), calor.uint8)
-    small = quantized(a, scale, zero, calor.uint8)
+    return quantized(a, scale, zero, calor.uint8), scale, zero
+
+
+@operator("DynamicQuantizeMatMul", domain=DOMAIN)
+def dynamic_quantize_matmul(
+    call: Call, a: Any, b: Any, b_scale: Any, b_zero: Any = None, bias: Any = None
+) -> Any:
+    """The product of a, quantized by its own range, and integers b."""
+    small, scale, zero = by_range(a)
     return matmul_integer_to_float(call, small, b, scale, b_scale, zero, b_zero, bias)
+
+
+@operator("DynamicQuantizeLSTM", domain=DOMAIN)
+def dynamic_quantize_lstm(
+    call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None,
+    c: Any = None, p: Any = None, w_scale: Any = None, w_zero: Any = None, r_scale: Any = None,
+    r_zero: Any = None, *, direction: str = "forward", clip: float | None = None,
+    **attributes: Any,
+) -> Any:  # fmt: skip
+    """LSTM with weights (directions, inputs, 4 · hidden) of bytes.
+
+    The input is quantized by its range over the steps that a sample has, the state by its range
+    in each step.
+    """
+    layer = layer_of(x, r.shape[-2], lengths, direction, 0, clip)
+    if lengths is not None:
+        steps = calor.reshape(calor.arange(x.shape[0], dtype=calor.int32), (-1, 1, 1))
+        x = calor.where(steps < calor.max(lengths), x, 0)
+
+    def times(weight: Any, scale: Any, zero: Any, number: int) -> Callable[[Any], Any]:
+        q, rate = weight[number], aligned(scale[number], 2, 1)
+        offset = None if zero is None else aligned(zero[number], 2, 1)
+        sums = calor.sum(q, axis=-2, keepdims=True, dtype=calor.int32)
+
+        def product_with(a: Any) -> Any:
+            small, a_scale, a_zero = by_range(a)
+            made = product(small, q, a_zero, offset, sums)
+            return calor.astype(made, calor.float32) * (a_scale * rate)
+
+        return product_with
+
+    return lstm_layer(
+        layer, lambda n: times(w, w_scale, w_zero, n)(x),
+        lambda n: times(r, r_scale, r_zero, n), b, [h, c], p, 0, **attributes,
+    )  # fmt: skip
 
 
 @operator("QGemm", domain=DOMAIN)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import calor
@@ -71,7 +72,7 @@ class Layer:
 
 
 def layer_of(
-    x: Any, r: Any, lengths: Any, direction: str, layout: int, clip: float | None
+    x: Any, hidden: int, lengths: Any, direction: str, layout: int, clip: float | None
 ) -> Layer:
     """Return a layer; ``directions`` has for each whether it runs backwards."""
     walks = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
@@ -79,7 +80,7 @@ def layer_of(
         raise ModelError(f"direction is {direction!r}; it must be one of {', '.join(walks)}")
     if layout:
         x = calor.swapaxes(x, 0, 1)
-    return Layer(x, lengths, r.shape[-1], walks[direction], clip)
+    return Layer(x, lengths, hidden, walks[direction], clip)
 
 
 def biases(b: Any, number: int) -> tuple[Any, Any]:
@@ -91,10 +92,13 @@ def biases(b: Any, number: int) -> tuple[Any, Any]:
 
 
 def run(
-    layer: Layer, cell: Callable[..., Any], w: Any, bias: Callable[[int], Any],
-    states: list[Any], layout: int,
+    layer: Layer, cell: Callable[..., Any], project: Callable[[int], Any],
+    bias: Callable[[int], Any], states: list[Any], layout: int,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return (Y, last states) of all directions; ``cell(number)`` creates a direction's step."""
+    """Return (Y, last states) of all directions.
+
+    ``cell(number)`` creates a direction's step, ``project(number)`` its products with the input.
+    """
     x, batch = layer.x, layer.x.shape[1]
     outputs: list[Any] = []
     ends: list[list[Any]] = []
@@ -105,7 +109,7 @@ def run(
                 first.append(calor.zeros((batch, layer.hidden), dtype=x.dtype, device=x.device))
             else:
                 first.append(state[:, number] if layout else state[number])
-        inputs = times(x, w[number])
+        inputs = project(number)
         added = bias(number)
         if added is not None:
             inputs = inputs + added
@@ -186,7 +190,7 @@ def rnn(
     hidden_size: int | None = None, layout: int = 0, output_sequence: int = 0,
 ) -> Any:  # fmt: skip
     """h = f(W · x + R · h + b) (Elman, 1990)."""
-    layer = layer_of(x, r, lengths, direction, layout, clip)
+    layer = layer_of(x, r.shape[-1], lengths, direction, layout, clip)
     functions = functions_of(
         activations, ["Tanh"], activation_alpha, activation_beta, len(layer.directions)
     )
@@ -197,7 +201,9 @@ def rnn(
             functions[number](layer.limited(row + times(states[0], weight))),
         )
 
-    return run(layer, cell, w, lambda n: _summed(*biases(b, n)), [h], layout)
+    return run(
+        layer, cell, lambda n: times(layer.x, w[n]), lambda n: _summed(*biases(b, n)), [h], layout
+    )
 
 
 @operator("GRU")
@@ -209,7 +215,7 @@ def gru(
     output_sequence: int = 0,
 ) -> Any:  # fmt: skip
     """Gates update, reset and a new state (Cho et al., 2014)."""
-    layer = layer_of(x, r, lengths, direction, layout, clip)
+    layer = layer_of(x, r.shape[-1], lengths, direction, layout, clip)
     functions = functions_of(
         activations, ["Sigmoid", "Tanh"], activation_alpha, activation_beta, len(layer.directions)
     )
@@ -240,19 +246,36 @@ def gru(
 
         return step
 
-    return run(layer, cell, w, lambda n: biases(b, n)[0], [h], layout)
+    return run(
+        layer, cell, lambda n: times(layer.x, w[n]), lambda n: biases(b, n)[0], [h], layout
+    )
 
 
 @operator("LSTM")
 def lstm(
     call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None,
-    c: Any = None, p: Any = None, *, activation_alpha: Any = None, activation_beta: Any = None,
-    activations: list[str] | None = None, clip: float | None = None, direction: str = "forward",
-    hidden_size: int | None = None, input_forget: int = 0, layout: int = 0,
-    output_sequence: int = 0,
+    c: Any = None, p: Any = None, *, layout: int = 0, direction: str = "forward",
+    clip: float | None = None, **attributes: Any,
 ) -> Any:  # fmt: skip
     """Gates input, output, forget and cell, with peepholes (Gers and Schmidhuber, 2000)."""
-    layer = layer_of(x, r, lengths, direction, layout, clip)
+    layer = layer_of(x, r.shape[-1], lengths, direction, layout, clip)
+    return lstm_layer(
+        layer, lambda n: times(layer.x, w[n]), lambda n: partial(times, weight=r[n]), b,
+        [h, c], p, layout, **attributes,
+    )  # fmt: skip
+
+
+def lstm_layer(
+    layer: Layer, project: Callable[[int], Any], recur: Callable[[int], Callable[[Any], Any]],
+    b: Any, states: list[Any], p: Any, layout: int, *, activation_alpha: Any = None,
+    activation_beta: Any = None, activations: list[str] | None = None,
+    hidden_size: int | None = None, input_forget: int = 0, output_sequence: int = 0,
+) -> Any:  # fmt: skip
+    """Return the results of LSTM, whatever computes its products.
+
+    ``project(number)`` is a direction's product with the input of all steps; ``recur(number)``
+    multiplies a state.
+    """
     functions = functions_of(
         activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha, activation_beta,
         len(layer.directions),
@@ -261,12 +284,12 @@ def lstm(
 
     def cell(number: int) -> Callable[..., Any]:
         f, g, out = functions[3 * number : 3 * number + 3]
-        weight = r[number]
+        product = recur(number)
         peep = None if p is None else [*_parts(p[number], size)]
 
         def step(row: Any, states: Any) -> Any:
             state, held = states
-            i, o, forget, new = _parts(row + times(state, weight), size)
+            i, o, forget, new = _parts(row + product(state), size)
             if peep is not None:
                 i, forget = i + peep[0] * held, forget + peep[2] * held
             i = f(limited(i))
@@ -278,4 +301,4 @@ def lstm(
 
         return step
 
-    return run(layer, cell, w, lambda n: _summed(*biases(b, n)), [h, c], layout)
+    return run(layer, cell, project, lambda n: _summed(*biases(b, n)), states, layout)

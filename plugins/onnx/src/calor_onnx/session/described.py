@@ -7,6 +7,8 @@ from typing import Any
 
 from onnx import TensorProto, TypeProto, ValueInfoProto
 
+from calor_onnx.reading import size_of
+
 _NAMES = {
     number: {"FLOAT": "float", "DOUBLE": "double"}.get(name, name.lower())
     for name, number in TensorProto.DataType.items()
@@ -57,9 +59,7 @@ class NodeArg:
         """
         sizes: list[Any] = []
         if proto.type.WhichOneof("value") == "tensor_type":
-            for size in proto.type.tensor_type.shape.dim:
-                known = size.WhichOneof("value")
-                sizes.append(None if known is None else getattr(size, known))
+            sizes += map(size_of, proto.type.tensor_type.shape.dim)
         return cls(proto.name, type_text(proto.type), sizes)
 
     def __str__(self) -> str:
