@@ -246,9 +246,7 @@ def gru(
 
         return step
 
-    return run(
-        layer, cell, lambda n: times(layer.x, w[n]), lambda n: biases(b, n)[0], [h], layout
-    )
+    return run(layer, cell, lambda n: times(layer.x, w[n]), lambda n: biases(b, n)[0], [h], layout)
 
 
 @operator("LSTM")
