@@ -192,7 +192,6 @@ EXAMPLES: dict[str, Example] = {
 }
 # The methods whose functions have another example than the function of this name, or none.
 METHOD_EXAMPLES: dict[str, Example] = {
-    "view": Example("x.view(shape)", "x.reshape(shape)"),
     "view_as": Example("x.view_as(y)", "x.reshape(y.shape)", {"y": X.T.copy()}),
     "reshape_as": Example("x.reshape_as(y)", "x.reshape(y.shape)", {"y": X.T.copy()}),
     "unsqueeze": Example("x.unsqueeze(axis)", "x[None]"),

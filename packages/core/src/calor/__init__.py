@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from calor import _arrays, dtypes, methods, random, tree
 from calor._arrays import *  # noqa: F403 - its __all__ is added below
+from calor.default_dtype import default_dtype, set_default_dtype
 from calor.device_control import devices, memory, set_memory_limit, synchronize
 from calor.device_selection import on_device as device
 from calor.dtypes import (
@@ -36,6 +37,7 @@ from calor.keywords import explain as _explain
 from calor.ops import on_demand as _on_demand
 from calor.precision import matmul_precision
 from calor.recording.records import enable_grad, no_grad
+from calor.recording.views import shared_views, strict_views
 from calor.tensor.tensor import Tensor
 from calor.tensor.tensor import with_methods as _with_methods
 from calor.transforms import control_gradients as _control_gradients
@@ -65,6 +67,7 @@ __all__ = [
     "complex128",
     "cond",
     "custom_vjp",
+    "default_dtype",
     "device",
     "devices",
     "dtypes",
@@ -97,8 +100,11 @@ __all__ = [
     "read_safetensors",
     "save",
     "scan",
+    "set_default_dtype",
     "set_memory_limit",
+    "shared_views",
     "stop_gradient",
+    "strict_views",
     "synchronize",
     "timeit",
     "trace",

@@ -38,6 +38,13 @@ HIGHEST: Final = "highest"
 DIRECT: Final = "direct"
 EXACT: Final = frozenset((HIGHEST, DIRECT))
 PRECISIONS: Final = {"highest": HIGHEST, "direct": DIRECT, "high": "high", "tf32": "high"}
+# What a write to a view does, beside warning; compared by identity.
+WARN: Final = "warn"
+STRICT: Final = "strict"
+SHARED: Final = "shared"
+VIEWS: Final = {"warn": WARN, "strict": STRICT, "shared": SHARED}
+# The dtypes of real numbers that nothing else decides; compared by identity.
+FLOATS: Final = {name: name for name in ("float32", "float64", "bfloat16", "float16")}
 
 
 @dataclass(slots=True)
@@ -57,6 +64,10 @@ class Config:
     matmul_precision : str
         The precision of float32 products (``CALOR_MATMUL_PRECISION``); "high" permits TF32,
         "direct" forbids convolutions by transformed tiles.
+    default_dtype : str
+        The dtype of floating numbers that no operand decides (``CALOR_DEFAULT_DTYPE``).
+    views : str
+        What a write to a slice or reshape does (``CALOR_VIEWS``): warn, strict or shared.
     trace_nodes : int
         The most operations that are pending in a trace (``CALOR_TRACE_NODES``).
     trace_bytes : int
@@ -70,6 +81,8 @@ class Config:
     matmul_precision: str = field(
         default_factory=lambda: _named("CALOR_MATMUL_PRECISION", PRECISIONS)
     )
+    default_dtype: str = field(default_factory=lambda: _named("CALOR_DEFAULT_DTYPE", FLOATS))
+    views: str = field(default_factory=lambda: _named("CALOR_VIEWS", VIEWS))
     trace_nodes: int = field(default_factory=lambda: _number("CALOR_TRACE_NODES", 2048))
     trace_bytes: int = field(default_factory=lambda: _number("CALOR_TRACE_BYTES", 1 << 30))
 

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from calor.errors import DTypeError
+from calor.local import local
 
 Kind = Literal["bool", "int", "uint", "float", "complex", "storage"]
 
@@ -134,17 +135,47 @@ _HOST: Final[dict[np.dtype[Any], DType]] = {t.numpy: t for t in ALL}
 _PYTHON: Final[dict[type, DType]] = {
     bool: bool_,
     int: int64,
-    float: float32,
-    complex: complex64,
 }
 
-DEFAULT_FLOAT: Final = float32
 DEFAULT_INT: Final = int64
-DEFAULT_COMPLEX: Final = complex64
 
 
 def _by_name(name: str) -> DType:
     return _NAMES[name]
+
+
+def default_float() -> DType:
+    """Return the dtype of real numbers that no operand decides; see `calor.default_dtype`.
+
+    Returns
+    -------
+    DType
+        Dtype float32, unless the program, a context or ``CALOR_DEFAULT_DTYPE`` says otherwise.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.dtypes.default_float()
+    calor.float32
+    """
+    return _NAMES[local.floating]
+
+
+def default_complex() -> DType:
+    """Return the dtype of complex numbers that no operand decides: of parts as `default_float`.
+
+    Returns
+    -------
+    DType
+        Dtype complex128 where the default is float64, else complex64.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.dtypes.default_complex()
+    calor.complex64
+    """
+    return _COMPLEX_OF[default_float()]
 
 
 def as_dtype(value: Any) -> DType:
@@ -153,7 +184,7 @@ def as_dtype(value: Any) -> DType:
     Parameters
     ----------
     value : DType, str, NumPy dtype or type
-        Such as "bfloat16", ``numpy.float32`` or ``float`` (which is float32).
+        Such as "bfloat16", ``numpy.float32`` or ``float`` (the default dtype).
 
     Returns
     -------
@@ -176,6 +207,10 @@ def as_dtype(value: Any) -> DType:
     found: DType | None = None
     if isinstance(value, str):
         found = _NAMES.get(value)
+    elif value is float:
+        found = default_float()
+    elif value is complex:
+        found = default_complex()
     elif isinstance(value, type) and value in _PYTHON:
         found = _PYTHON[value]
     if found is None:
@@ -304,8 +339,8 @@ def promote_weak(strong: DType, weak: DType) -> DType:
     if _RANK[weak.kind] <= _RANK[strong.kind]:
         return strong
     if weak.kind == "complex":
-        return _COMPLEX_OF.get(strong, DEFAULT_COMPLEX)
-    return DEFAULT_FLOAT if weak.kind == "float" else DEFAULT_INT
+        return _COMPLEX_OF.get(strong) or default_complex()
+    return default_float() if weak.kind == "float" else DEFAULT_INT
 
 
 def real_of(dtype: DType) -> DType:
@@ -378,4 +413,4 @@ def float_of(dtype: DType) -> DType:
     """
     if dtype.kind == "storage":
         raise DTypeError(f"{dtype.name} is a storage type; cast first: x.astype(calor.float32)")
-    return dtype if dtype.is_inexact else DEFAULT_FLOAT
+    return dtype if dtype.is_inexact else default_float()

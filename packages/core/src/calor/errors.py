@@ -183,5 +183,13 @@ def _protocol_error(message: str, rule: str) -> ProtocolError:
     return ProtocolError(message, rule=rule)
 
 
+class ViewError(CalorError, RuntimeError):
+    """In `calor.strict_views`, a slice or reshape is written while the tensor it is of lives."""
+
+
+class ViewWarning(UserWarning):
+    """A slice or reshape is written while the tensor it is of lives, which is not changed."""
+
+
 class NonFiniteWarning(UserWarning):
     """A quantity became NaN or infinite during training."""

@@ -20,6 +20,10 @@ class _Local(threading.local):
         self.grad_enabled = True
         # How exactly products of float32 are computed; compared by identity.
         self.precision = config.matmul_precision
+        # The name of the dtype of floating numbers that no operand decides; compared by identity.
+        self.floating = config.default_dtype
+        # What a write to a view does; compared by identity.
+        self.views = config.views
 
 
 class _Nowhere:

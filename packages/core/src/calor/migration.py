@@ -180,7 +180,6 @@ NEURAL: Final = frozenset((
 
 # Attributes of torch.Tensor, numpy.ndarray and jax.Array.
 METHODS: Final = (
-    Row("view", "x.reshape(shape)", "t"),
     Row("view_as", "x.reshape(y.shape)", "t"),
     Row("reshape_as", "x.reshape(y.shape)", "t"),
     Row("unsqueeze", "x.expand_dims(axis)", "t"),

@@ -82,6 +82,13 @@ ERRORS = [
     (lambda: calor.searchsorted(M, V), ShapeError, "must have one axis"),
     (lambda: calor.searchsorted(C, C), DTypeError, "have no order"),
     (lambda: calor.bincount(M, length=3), DTypeError, "counts integers"),
+    (lambda: calor.bincount(calor.asarray([-1])), ArgumentError, "holds -1; it counts integers"),
+    (lambda: calor.bincount(calor.asarray([1]), None, -1), ArgumentError, "minlength is -1"),
+    (
+        lambda: calor.jit(calor.bincount)(calor.asarray([1])),
+        TraceError,
+        r"say it, calor\.bincount\(x, length=n\)",
+    ),
     (lambda: calor.topk(V, 4), ArgumentError, "has 3"),
     (lambda: calor.take(M, V), ShapeError, "name one with axis="),
     (lambda: calor.take(V, calor.asarray([0.0])), DTypeError, "must be integers"),

@@ -200,6 +200,15 @@ VALUES = [
         lambda: calor.bincount(t(V), weights=t(V * 2), length=5),
         lambda: np.bincount(V, V * 2).astype(np.int64),
     ),
+    *[
+        case(
+            f"bincount of at least {least}",
+            lambda least=least: calor.bincount(t(V), None, least),
+            lambda least=least: np.bincount(V, minlength=least),
+        )
+        for least in (0, 3, 9)
+    ],
+    case("bincount of nothing", lambda: calor.bincount(t(V)[:0]), lambda: np.bincount(V[:0])),
     case("topk", lambda: calor.topk(t(M), 2).values, lambda: -np.sort(-M, 1)[:, :2]),
     case(
         "topk indices", lambda: calor.topk(t(V), 2, largest=False).indices, lambda: np.array([1, 3])

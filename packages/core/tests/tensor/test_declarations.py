@@ -11,7 +11,9 @@ import calor
 CORE = Path(calor.__file__).parent
 # Protocols of the interpreter, NumPy and pandas, which no code of a user calls by name.
 UNDECLARED = {
+    "__array_function__",
     "__array_ufunc__",
+    "__buffer__",
     "__copy__",
     "__deepcopy__",
     "__format__",

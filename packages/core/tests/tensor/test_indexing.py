@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 import calor
-from calor.errors import DTypeError, GradientError, IndexingError, ShapeError, TraceError
+from calor.errors import (
+    DTypeError,
+    GradientError,
+    IndexingError,
+    ShapeError,
+    TraceError,
+    ViewWarning,
+)
 
 SHAPE = (2, 3, 4, 5)
 BASE = np.arange(120, dtype=np.float32).reshape(SHAPE)
@@ -284,8 +291,10 @@ def test_leading_axes_of_one_are_dropped_from_values() -> None:
 def test_nothing_aliases() -> None:
     x = calor.asarray([[1.0, 2.0], [3.0, 4.0]])
     row, whole = x[0], x[:]
-    row += 1
-    whole[0] = 9.0
+    with pytest.warns(ViewWarning):
+        row += 1
+    with pytest.warns(ViewWarning):
+        whole[0] = 9.0
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     x[1] += 10
     assert (row.tolist(), whole.tolist()) == ([2.0, 3.0], [[9.0, 9.0], [3.0, 4.0]])

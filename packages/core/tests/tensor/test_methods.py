@@ -9,7 +9,7 @@ import pytest
 
 import calor
 from calor import methods
-from calor.errors import ArgumentError
+from calor.errors import ArgumentError, DTypeError
 
 X = np.array([[0.5, -0.25, 0.75], [0.1, 0.9, -0.6]], np.float32)
 
@@ -196,7 +196,7 @@ def public_methods() -> set[str]:
 
 
 def test_every_method_is_called_here() -> None:
-    types = {"astype", "half", "bfloat16", "float", "double", "int", "long", "bool"}
+    types = {"astype", "view", "half", "bfloat16", "float", "double", "int", "long", "bool"}
     # Of an op that is declared in one place the method is the function.
     same = {
         name for name in public_methods() if getattr(calor.Tensor, name) is vars(calor).get(name)
@@ -232,6 +232,24 @@ def test_type_shortcuts(name: str, dtype: str) -> None:
     assert getattr(made, name)() is made
     assert x.astype(dtype).dtype.name == dtype
     assert x.astype("int16", copy=False) is x
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint32", "float64", "bfloat16"])
+def test_view_reads_bits_as_numpy_does(dtype: str) -> None:
+    array = np.arange(8, dtype=np.float32).reshape(2, 4)
+    made = calor.asarray(array).view(dtype)
+    assert made.dtype.name == dtype
+    expected = array.view(made.dtype.numpy)
+    assert made.shape == expected.shape
+    assert made.numpy().tobytes() == expected.tobytes()
+    assert made.view("float32").tolist() == array.tolist()
+
+
+def test_view_of_a_shape_reshapes() -> None:
+    x = calor.asarray(X)
+    assert x.view(3, -1).shape == x.view((3, 2)).shape == (3, 2)
+    with pytest.raises(DTypeError, match="no last axis of a multiple of 8 bytes, which float64"):
+        x.view("float64")
 
 
 def test_sizes_one_by_one_or_as_a_tuple() -> None:

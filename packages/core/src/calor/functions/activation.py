@@ -42,7 +42,7 @@ def floating(x: Any, what: str) -> Tensor:
         return x  # type: ignore[no-any-return]
     if x.dtype.kind in ("complex", "storage"):
         raise DTypeError(f"{what} needs a real floating tensor, not {x.dtype.name}; cast it first")
-    made: Tensor = e.cast(x, dtype=dtypes.DEFAULT_FLOAT)
+    made: Tensor = e.cast(x, dtype=dtypes.default_float())
     return made
 
 

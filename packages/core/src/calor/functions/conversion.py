@@ -6,9 +6,10 @@ from typing import Any
 
 from calor.device_selection import as_device, current_device
 from calor.dtypes import as_dtype
-from calor.errors import ExchangeError
+from calor.errors import DTypeError, ExchangeError
 from calor.functions.dlpack import import_array
 from calor.ops import elementwise as e
+from calor.ops.movement import reshape
 from calor.recording.records import Custom, Projection
 from calor.recording.trace import computed, materialize
 from calor.tensor.tensor import Tensor
@@ -106,6 +107,48 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     else:
         made = e.cast(x, dtype=wanted)
     return made if device is None else to_device(made, device)
+
+
+def bits_as(x: Tensor, dtype: Any, /) -> Tensor:
+    """Return the bits of the elements of a tensor as another dtype.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
+    dtype : DType or str
+        The dtype of the result.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``, whose last axis is longer if the dtype is narrower and shorter if it is
+        wider.
+
+    Raises
+    ------
+    DTypeError
+        If a wider dtype does not fit the last axis.
+    """
+    wanted = as_dtype(dtype)
+    if wanted is x.dtype:
+        return x.copy()
+    size, new = x.dtype.itemsize, wanted.itemsize
+    if size == new:
+        made: Tensor = e.bitcast(x, dtype=wanted)
+        return made
+    if not x.ndim or x.shape[-1] * size % new:
+        raise DTypeError(
+            f"view: shape {x.shape} of {x.dtype.name} has no last axis of a multiple of {new} "
+            f"bytes, which {wanted.name} takes"
+        )
+    if size > new:
+        parts = e.bitcast(x, dtype=wanted)
+        joined: Tensor = reshape(parts, shape=(*x.shape[:-1], x.shape[-1] * (size // new)))
+        return joined
+    shape = (*x.shape[:-1], x.shape[-1] * size // new, new // size)
+    wide: Tensor = e.bitcast(reshape(x, shape=shape), dtype=wanted)
+    return wide
 
 
 def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:

@@ -80,11 +80,11 @@ def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
                 f"asarray: a {type(obj).__name__} does not hold numbers (NumPy makes it an array "
                 f"of dtype {array.dtype})"
             )
-        known = {"f": dtypes.DEFAULT_FLOAT, "c": dtypes.DEFAULT_COMPLEX}.get(
+        known = {"f": dtypes.default_float(), "c": dtypes.default_complex()}.get(
             array.dtype.kind, as_dtype(array.dtype)
         )
         if not array.size and not isinstance(obj, np.ndarray):
-            known = dtypes.DEFAULT_FLOAT
+            known = dtypes.default_float()
         if dtype is not None and array.size and array.dtype.kind in "iu" and dtype.is_integer:
             limits = np.iinfo(dtype.numpy)
             for number in (int(array.min()), int(array.max())):
@@ -376,7 +376,7 @@ def zeros(
     >>> calor.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    known = dtypes.DEFAULT_FLOAT if dtype is None else dtype
+    known = dtypes.default_float() if dtype is None else dtype
     return full(shape, 0, dtype=known, device=device, requires_grad=requires_grad)
 
 
@@ -454,7 +454,7 @@ def ones(
     >>> calor.ones(3).tolist()
     [1.0, 1.0, 1.0]
     """
-    known = dtypes.DEFAULT_FLOAT if dtype is None else dtype
+    known = dtypes.default_float() if dtype is None else dtype
     return full(shape, 1, dtype=known, device=device, requires_grad=requires_grad)
 
 

@@ -179,7 +179,7 @@ def _ramp(count: int, device: Any) -> Any:
 
 
 def _frequencies(what: str, places: Any, count: int, d: float, dtype: Any) -> Tensor:
-    wanted = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    wanted = dtypes.default_float() if dtype is None else as_dtype(dtype)
     if real_of(wanted) is not wanted or wanted.kind != "float":
         raise DTypeError(f"{what}: frequencies are real floating numbers, not {wanted.name}")
     made: Tensor = e.cast(places, dtype=wanted) / (count * d)

@@ -64,8 +64,8 @@ class NamespaceInfo:
             By "real floating", "complex floating", "integral" and "indexing".
         """
         return {
-            "real floating": dtypes.DEFAULT_FLOAT,
-            "complex floating": dtypes.DEFAULT_COMPLEX,
+            "real floating": dtypes.default_float(),
+            "complex floating": dtypes.default_complex(),
             "integral": dtypes.DEFAULT_INT,
             "indexing": dtypes.DEFAULT_INT,
         }

@@ -14,6 +14,7 @@ from calor.ops import elementwise as e
 from calor.ops import movement as m
 from calor.ops.indexing import gather
 from calor.recording.record import number_on
+from calor.recording.views import INDEX, note_view
 from calor.tensor.tensor import Operand, Tensor
 
 Widths = int | tuple[int, int] | Sequence[tuple[int, int]]
@@ -125,7 +126,8 @@ def stack(arrays: Sequence[Operand], /, *, axis: int = 0) -> Tensor:
 def _part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     starts = tuple(start if i == axis else 0 for i in range(x.ndim))
     stops = tuple(stop if i == axis else n for i, n in enumerate(x.shape))
-    made: Tensor = m.slice_(x, starts=starts, stops=stops, steps=(1,) * x.ndim)
+    cut = m.slice_(x, starts=starts, stops=stops, steps=(1,) * x.ndim)
+    made: Tensor = note_view(cut, x, INDEX, (*[slice(None)] * axis, slice(start, stop)))
     return made
 
 

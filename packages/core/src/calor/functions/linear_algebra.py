@@ -16,6 +16,7 @@ from calor.ops import elementwise as e
 from calor.ops.movement import permute, reshape
 from calor.precision import rounds
 from calor.recording.record import recorded
+from calor.recording.views import PERMUTE, note_view
 from calor.specs import Spec
 from calor.tensor.tensor import Operand, Tensor
 from calor.tensor.values import Handle
@@ -169,7 +170,8 @@ def matrix_transpose(x: Operand, /) -> Tensor:
         raise ShapeError(
             f"matrix_transpose: shape {x.shape} has no rows and columns; it needs two axes"
         )
-    made: Tensor = permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    order = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    made: Tensor = note_view(permute(x, axes=order), x, PERMUTE, order)
     return made
 
 

@@ -10,6 +10,7 @@ from calor.functions.arguments import many_axes, one_axis, sizes_of
 from calor.functions.operands import as_tensor, stretched
 from calor.ops import movement as m
 from calor.recording.recipes import broadcast_shapes
+from calor.recording.views import PERMUTE, RESHAPE, note_view
 from calor.specs import spec
 from calor.tensor.tensor import Axis, Operand, Tensor
 
@@ -24,7 +25,8 @@ def reshape(x: Operand, /, shape: int | tuple[int, ...], *, copy: bool | None = 
     shape : int or tuple of int
         The new sizes; one may be −1 and is computed from the others.
     copy : bool, optional
-        For the standard. Tensors never share memory, so it changes nothing.
+        True for a tensor that is no view of ``x`` inside `calor.shared_views`. Elsewhere tensors
+        share no memory, and it changes nothing.
 
     Returns
     -------
@@ -58,10 +60,8 @@ def reshape(x: Operand, /, shape: int | tuple[int, ...], *, copy: bool | None = 
                 f"one size may be -1 when the others divide the number of elements"
             )
         wanted = tuple(x.size // known if n == -1 else n for n in wanted)
-    if wanted == x.shape:
-        return x.copy()
-    made: Tensor = m.reshape(x, shape=wanted)
-    return made
+    made: Tensor = x.copy() if wanted == x.shape else m.reshape(x, shape=wanted)
+    return made if copy else note_view(made, x, RESHAPE, wanted)
 
 
 def identity(x: Tensor) -> Tensor:
@@ -350,7 +350,7 @@ def permute_dims(x: Operand, /, axes: tuple[int, ...]) -> Tensor:
     if sorted(order) != list(range(x.ndim)):
         raise ShapeError(f"permute_dims: axes {tuple(axes)} must name each of the {x.ndim} axes "
                          f"of shape {x.shape} once")  # fmt: skip
-    made: Tensor = m.permute(x, axes=order)
+    made: Tensor = note_view(m.permute(x, axes=order), x, PERMUTE, order)
     return made
 
 

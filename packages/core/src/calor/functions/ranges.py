@@ -110,7 +110,7 @@ def arange(
         steps = (last - first) / by
         if not math.isfinite(steps):
             raise ArgumentError(f"arange: from {first} to {last} by {by} is not a finite range")
-        length, known = max(0, math.ceil(steps)), dtypes.DEFAULT_FLOAT
+        length, known = max(0, math.ceil(steps)), dtypes.default_float()
     wanted = known if dtype is None else as_dtype(dtype)
     if wanted.is_integer and not isinstance(first + by, int):
         # As NumPy: the step is what the first two elements differ by once both are integers.
@@ -174,9 +174,9 @@ def linspace(
     if count < 0:
         raise ArgumentError(f"linspace: num is {count}; give at least 0")
     first, last = (_number(v) for v in (start, stop))
-    kinds = [dtypes.DEFAULT_FLOAT, *(as_dtype(type(v)) for v in (first, last))]
+    kinds = [dtypes.default_float(), *(as_dtype(type(v)) for v in (first, last))]
     wanted = common_dtype(kinds, "linspace") if dtype is None else as_dtype(dtype)
-    work = wanted if wanted.is_inexact else dtypes.DEFAULT_FLOAT
+    work = wanted if wanted.is_inexact else dtypes.default_float()
     parts = count - 1 if endpoint else count
     target = _target(device)
     if wanted.is_integer:
@@ -246,7 +246,7 @@ def eye(
     cols = rows if n_cols is None else integer(n_cols, "eye: n_cols")
     if rows < 0 or cols < 0:
         raise ShapeError(f"eye: shape {(rows, cols)} has a negative size")
-    known = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    known = dtypes.default_float() if dtype is None else as_dtype(dtype)
     row, col = _row_and_column(rows, cols, _target(device))
     made: Tensor = e.cast(
         pair(e.equal, pair(e.add, row, _diagonal(k, rows, cols, "eye")), col), dtype=known

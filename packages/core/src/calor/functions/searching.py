@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from calor import dtypes
 from calor.dtypes import int64
-from calor.errors import ArgumentError, DTypeError, ShapeError
-from calor.functions.arguments import one_axis
+from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from calor.functions.arguments import integer, one_axis
 from calor.functions.joining import split, stack
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, select, single, stretched, together, truth
@@ -344,17 +344,28 @@ def _before(found: Tensor, wanted: Tensor, side: str) -> Tensor:
     return before
 
 
-def bincount(x: Operand, /, *, weights: Operand | None = None, length: int) -> Tensor:
+def bincount(
+    x: Operand,
+    /,
+    weights: Operand | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+) -> Tensor:
     """Count how often each integer occurs, or add up its weights.
 
     Parameters
     ----------
     x : Tensor, ndarray or number
-        Integers from 0 to ``length`` − 1, of any shape. Negative ones count from ``length``.
+        Integers of any shape, at least 0. With ``length`` they are below it, and negative ones
+        count from it.
     weights : Tensor, ndarray or number, optional
         One number for each element of ``x``. By default each counts 1.
-    length : int
-        The number of bins.
+    minlength : int, optional
+        The least number of bins, as in NumPy. By default 0.
+    length : int, optional
+        The number of bins. By default ``minlength``, or one more than the largest integer; then
+        the elements are looked at, which `calor.jit` refuses.
 
     Returns
     -------
@@ -363,22 +374,35 @@ def bincount(x: Operand, /, *, weights: Operand | None = None, length: int) -> T
 
     Raises
     ------
+    ArgumentError
+        If ``minlength`` is negative, or ``length`` is not given and an integer is.
     DTypeError
         If ``x`` is not of integers.
     ElementIndexError
         When the result is computed, if an integer is out of range.
     ShapeError
         If ``weights`` has another number of elements than ``x``.
+    TraceError
+        If ``length`` is not given while `calor.jit` traces the call.
+    TypeError
+        If ``minlength`` is not a whole number.
 
     Examples
     --------
     >>> import calor
     >>> calor.bincount(calor.asarray([0, 2, 2]), length=4).tolist()
     [1, 0, 2, 0]
+    >>> calor.bincount(calor.asarray([0, 2, 2])).tolist()
+    [1, 0, 2]
     """
     x = as_tensor(x)
     if not x.dtype.is_integer:
         raise DTypeError(f"bincount: x holds {x.dtype.name}; it counts integers")
+    least = integer(minlength, "bincount: minlength")
+    if least < 0:
+        raise ArgumentError(f"bincount: minlength is {least}; give at least 0")
+    if length is None:
+        length = max(least, _beyond(x))
     places = reshape(x, (x.size, 1))
     if weights is None:
         updates = stretched(pair(e.add, zeros_of(spec((), int64), x.device), 1), (x.size,))
@@ -390,3 +414,18 @@ def bincount(x: Operand, /, *, weights: Operand | None = None, length: int) -> T
     start = zeros_of(spec((length,), updates.dtype), x.device)
     made: Tensor = scatter_nd(start, places, updates, update="add")
     return made
+
+
+def _beyond(x: Tensor) -> int:
+    """Return one more than the largest of integers of at least 0; it looks at them."""
+    if not x.size:
+        return 0
+    try:
+        low, high = int(x.min()), int(x.max())
+    except TraceError as error:
+        raise TraceError(
+            f"{error} The number of bins depends on data: say it, calor.bincount(x, length=n)"
+        ) from None
+    if low < 0:
+        raise ArgumentError(f"bincount: x holds {low}; it counts integers of at least 0")
+    return high + 1

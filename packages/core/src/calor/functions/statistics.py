@@ -221,7 +221,7 @@ def logsumexp(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Te
     1000.0
     """
     x = as_tensor(x)
-    x = as_tensor(x if x.dtype.is_inexact else e.cast(x, dtype=dtypes.DEFAULT_FLOAT))
+    x = as_tensor(x if x.dtype.is_inexact else e.cast(x, dtype=dtypes.default_float()))
     axes = many_axes(axis, x.shape, "logsumexp")
     if not _count(x, axes):
         total = kept(r.sum(x, axes=axes, dtype=x.dtype), x, axes, keepdims)

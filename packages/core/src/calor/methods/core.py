@@ -18,6 +18,7 @@ from calor.recording.records import Leaf
 from calor.recording.rows import stop_gradient
 from calor.recording.trace import exports, materialize
 from calor.recording.tracing import gradients_on, note_gradients
+from calor.recording.views import carried, refresh
 from calor.recording.writes import write
 from calor.tensor.tensor import Tensor, with_methods, wrap
 from calor.tensor.values import ready
@@ -172,7 +173,11 @@ class CoreMethods(Tensor):
                 "in-place change of a leaf that requires gradients; do it inside "
                 "`with calor.no_grad():`, or write x = x + y"
             )
+        if self._view is not None and carried(self, new):
+            return self
         write(self, new)
+        if self._view is not None:
+            refresh(self)
         return self
 
     def to(self, target: Any = None, *, device: Any = None, dtype: Any = None) -> Tensor:

@@ -27,6 +27,7 @@ from calor.ops.base import Scalar
 from calor.ops.reductions import any_
 from calor.ops.sources import full, iota
 from calor.recording.record import host, number_on, weak_spec
+from calor.recording.views import INDEX, before_write, note_view
 from calor.specs import spec
 from calor.tensor.tensor import Tensor, with_methods
 from calor.tensor.values import Handle
@@ -47,20 +48,24 @@ class Indexing(Tensor):
         block = basic_reads.block_of(key, shape)
         if block is None:
             if isinstance(key, Handle) and shape and key._value.spec.dtype.is_integer:
-                made = rows.gather(self, key, axis=0)
-            else:
-                made = read(self, parse(key, shape))
-        elif block[1] == shape:
+                return rows.gather(self, key, axis=0)  # type: ignore[no-any-return]
+            parsed = parse(key, shape)
+            made = read(self, parsed)
+            return made if parsed.advanced else note_view(made, self, INDEX, key)
+        if block[1] == shape:
             made = self.copy() if block[2] == shape else m.reshape(self, shape=block[2])
         elif self._record is None and not local.jit:
             made = basic_reads.read_block(self, block)
         else:
             made = _reshaped(_read_span(self, tuple(block[0]), block[1]), block[2])
-        return made
+        # An element is none: ``total = x[0]; total += x[1]`` is no write to x in NumPy either.
+        return note_view(made, self, INDEX, key) if block[2] else made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Replace a part; the value is broadcast and cast. Complex into real raises DTypeError."""
         shape = self._value.spec.shape
+        if self._view is not None:
+            before_write(self, key)
         value = _as_value(value, self)
         block = basic_reads.block_of(key, shape)
         if block is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from calor.errors import ShapeError
 from calor.functions import conversion
 from calor.ops.movement import permute
+from calor.recording.views import PERMUTE, note_view
 from calor.tensor.tensor import Tensor, with_methods
 from calor.tensor.values import Handle
 
@@ -55,7 +56,7 @@ class Interop(Tensor):
             raise missing_method(self, name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Compute what NumPy's operators leave to a tensor; TypeError for its other functions.
+        """Compute an elementwise function of NumPy by calor's; TypeError where it has none.
 
         Without it NumPy would loop over elements or make an array of objects.
         """
@@ -64,14 +65,20 @@ class Interop(Tensor):
         if sign and method == "__call__" and not options:
             a, b = inputs
             return getattr(a, first)(b) if isinstance(a, Handle) else getattr(b, second)(a)
-        if sign and method == "__call__" and list(options) == ["out"]:
+        if sign and method == "__call__" and not isinstance(options.get("out", (self,))[0], Handle):
             raise TypeError(
                 f"a NumPy array does not take the result of {sign} with a tensor; write "
                 f"array = array {sign} x for a tensor, or array {sign}= x.numpy()"
             )
-        from calor.migration import numpy_function
+        from calor.methods import numpy_functions
 
-        raise numpy_function(name if method == "__call__" else f"{name}.{method}")
+        return numpy_functions.ufunc(self.__array_namespace__(), ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Compute a function of NumPy by calor's of that meaning; TypeError where it has none."""
+        from calor.methods import numpy_functions
+
+        return numpy_functions.function(self.__array_namespace__(), function, args, kwargs)
 
     @property
     def T(self) -> Tensor:
@@ -89,7 +96,8 @@ class Interop(Tensor):
         ndim = self._value.spec.ndim
         if ndim < 2:
             raise ShapeError(f"x.mT needs two axes, this tensor has shape {self._value.spec.shape}")
-        made: Tensor = permute(self, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
+        order = (*range(ndim - 2), ndim - 1, ndim - 2)
+        made: Tensor = note_view(permute(self, axes=order), self, PERMUTE, order)
         return made
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from calor.device_selection import is_current
-from calor.dtypes import DEFAULT_COMPLEX, DEFAULT_FLOAT, DEFAULT_INT, bool_
+from calor.dtypes import DEFAULT_INT, bool_, default_complex, default_float
 from calor.errors import MembersDifferError
 from calor.ops.movement import concat
 from calor.recording.trace import Trace
 from calor.tensor.tensor import Tensor, with_methods
 from calor.tensor.values import Handle
 
-_PLAIN = frozenset((DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX, bool_))
 _PREFIX = "tensor("
 
 
@@ -98,7 +97,7 @@ def _suffixes(x: Any) -> list[str]:
     parts = []
     if _summarised(x) or (not x.size and x.ndim > 1):
         parts.append(f"shape={x.shape}")
-    if x.dtype not in _PLAIN:
+    if x.dtype not in (default_float(), DEFAULT_INT, bool_, default_complex()):
         parts.append(f"dtype={x.dtype.name}")
     if not is_current(x.device):
         parts.append(f"device='{x.device.name}'")

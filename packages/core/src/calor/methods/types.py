@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import Any
 
 from calor import dtypes
-from calor.functions.conversion import astype
+from calor.functions.conversion import astype, bits_as
 from calor.tensor.tensor import Tensor, with_methods
 
 
@@ -32,6 +33,41 @@ class TypeMethods(Tensor):
             The shape of the tensor.
         """
         return astype(self, dtype, copy=copy)
+
+    def view(self, *target: Any) -> Tensor:
+        """Return the bits of the elements as another dtype, or the elements under another shape.
+
+        Parameters
+        ----------
+        *target : DType, str, or int or sequence of int
+            A dtype, as in NumPy, or a shape as for ``reshape``, as in PyTorch.
+
+        Returns
+        -------
+        Tensor
+            For a dtype the shape of the tensor, whose last axis is longer if the dtype is narrower
+            and shorter if it is wider; no gradient flows through it. For a shape that shape.
+
+        Raises
+        ------
+        DTypeError
+            If a wider dtype does not fit the last axis.
+        ShapeError
+            If a shape has another number of elements.
+
+        Examples
+        --------
+        >>> import calor
+        >>> calor.asarray([1.0]).view("int32").tolist()
+        [1065353216]
+        >>> calor.arange(6).view(2, -1).shape
+        (2, 3)
+        """
+        if len(target) == 1 and not isinstance(target[0], builtins.int | Sequence):
+            return bits_as(self, target[0])
+        if len(target) == 1 and isinstance(target[0], str):
+            return bits_as(self, target[0])
+        return self.reshape(*target)
 
     def half(self) -> Tensor:
         """Return the elements as float16.

@@ -32,7 +32,7 @@ def float_type(dtype: Any) -> DType:
     DTypeError
         If the dtype is not real floating.
     """
-    known = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    known = dtypes.default_float() if dtype is None else as_dtype(dtype)
     if known not in _UNIFORM:
         raise DTypeError(f"random numbers are real floating, not {known.name}")
     return known

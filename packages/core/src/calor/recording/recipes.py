@@ -15,6 +15,7 @@ from calor.errors import DTypeError, ShapeError
 from calor.graph.attributes import exact_items, exact_test, of_integers
 from calor.graph.op import Op, Signature, find, signature
 from calor.interning import remember
+from calor.local import local
 from calor.specs import Spec, spec
 
 
@@ -77,6 +78,29 @@ def cost_of(sig: Signature) -> int:
     share = max(1, config.trace_bytes // config.trace_nodes)
     nbytes: int = sum(s.nbytes for s in sig.outputs)
     return 1 + nbytes // share
+
+
+def recalled_recipe(row: Op, specs: tuple[Spec, ...], key: Any) -> Recipe:
+    """Return the recipe of operands that the memo of the op does not have under a key.
+
+    It is remembered under the key, or with the default dtype beside it where that decides.
+    """
+    if by_default(row, specs):
+        key = (key, local.floating)
+        found: Recipe | None = row.memo.get(key)
+        if found is not None:
+            return found
+    recipe = elementwise_recipe(row, specs)
+    remember(row.memo, key, recipe)
+    return recipe
+
+
+def by_default(row: Op, specs: Sequence[Spec]) -> bool:
+    """Return whether the dtype in which an op computes is the default of floating numbers."""
+    specs = specs[1:] if row.name == "where" else specs
+    if any(s.dtype.is_inexact and not s.weak for s in specs):
+        return False
+    return row.promotion == "float" or any(s.dtype.is_inexact for s in specs)
 
 
 def elementwise_recipe(row: Op, specs: tuple[Spec, ...]) -> Recipe:

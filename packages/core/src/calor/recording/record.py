@@ -18,7 +18,13 @@ from calor.graph.op import Op
 from calor.interning import remember
 from calor.local import local
 from calor.recording.codes import leaf
-from calor.recording.recipes import Recipe, attributed_recipe, elementwise_recipe
+from calor.recording.recipes import (
+    Recipe,
+    attributed_recipe,
+    by_default,
+    elementwise_recipe,
+    recalled_recipe,
+)
 from calor.recording.records import link
 from calor.recording.trace import pending, trace_on
 from calor.specs import Spec, spec
@@ -33,7 +39,7 @@ def unary(row: Op, x: Handle) -> Any:
     value = x._value
     recipe = row.memo.get(value.spec)
     if recipe is None:
-        recipe = remember(row.memo, value.spec, elementwise_recipe(row, (value.spec,)))
+        recipe = recalled_recipe(row, (value.spec,), value.spec)
     if not recipe.plain or x._record is not None:
         return recorded(recipe, (x,))
     trace = local.trace
@@ -59,6 +65,7 @@ def unary(row: Op, x: Handle) -> Any:
     tensor._value = out
     tensor._record = None
     tensor._grad = None
+    tensor._view = None
     trace.room -= recipe.cost
     if trace.room < 0:
         trace.overflow(recipe.signature)
@@ -72,7 +79,7 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
     key = (va.spec, vb.spec)
     recipe = row.memo.get(key)
     if recipe is None:
-        recipe = remember(row.memo, key, elementwise_recipe(row, key))
+        recipe = recalled_recipe(row, key, key)
     trace = local.trace
     if va.device is not trace.device:
         trace = trace_on(va.device)
@@ -113,6 +120,7 @@ def binary(row: Op, a: Handle, b: Handle) -> Any:
     tensor = _new(Tensor)
     tensor._value = out
     tensor._grad = None
+    tensor._view = None
     if (a._record is None and b._record is None) or not local.grad_enabled:
         tensor._record = None
     else:
@@ -128,7 +136,7 @@ def elementwise(row: Op, operands: tuple[Handle, ...]) -> Any:
     key = tuple([h._value.spec for h in operands])
     recipe = row.memo.get(key)
     if recipe is None:
-        recipe = remember(row.memo, key, elementwise_recipe(row, key))
+        recipe = recalled_recipe(row, key, key)
     return recorded(recipe, operands)
 
 
@@ -157,6 +165,7 @@ def recorded(recipe: Recipe, operands: Sequence[Handle]) -> Any:
     tensor = _new(Tensor)
     tensor._value = out
     tensor._grad = None
+    tensor._view = None
     tensor._record = None
     if local.grad_enabled:
         for h in operands:
@@ -289,6 +298,18 @@ class _NumberEntry:
         self.expand = number[0] if len(number) == 1 and not other else None
 
 
+def _number_entry(row: Op, x: Spec, weak: Spec, reverse: bool, key: Any) -> _NumberEntry:
+    """Return what the memo of an op does not have under a key, and remember it."""
+    if by_default(row, (x, weak)):
+        key = (key, local.floating)
+        found: _NumberEntry | None = row.memo.get(key)
+        if found is not None:
+            return found
+    entry = _NumberEntry(row, x, weak, reverse)
+    remember(row.memo, key, entry)
+    return entry
+
+
 def binary_number(row: Op, x: Handle, number: Any, reverse: bool) -> Any:
     """Record an elementwise op of a tensor and a Python number; ``reverse`` puts the number first.
 
@@ -298,8 +319,7 @@ def binary_number(row: Op, x: Handle, number: Any, reverse: bool) -> Any:
     key = (value.spec, type(number), reverse)
     entry = row.memo.get(key)
     if entry is None:
-        made = _NumberEntry(row, value.spec, weak_spec(number), reverse)
-        entry = remember(row.memo, key, made)
+        entry = _number_entry(row, value.spec, weak_spec(number), reverse, key)
     trace = local.trace
     if value.device is not trace.device:
         trace = trace_on(value.device)

@@ -38,11 +38,13 @@ def ready(spec_: Spec, device: Device, buffer: Any) -> Value:
 class Handle:
     """What a Tensor is to the recorder: a mutable reference to a value and its gradient record."""
 
-    __slots__ = ("__weakref__", "_grad", "_record", "_value")
+    __slots__ = ("__weakref__", "_grad", "_record", "_value", "_view")
 
     _value: Value
     _record: Any
     _grad: Any
+    # What it is a view of, if anything: see calor.recording.views.
+    _view: Any
 
 
 # What functions take for a tensor: NumPy's arrays and numbers, and Python's.

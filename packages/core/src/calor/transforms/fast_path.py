@@ -26,7 +26,7 @@ _BEGIN: Final = """
 def call(args):
     if local.jit or local.grad_enabled is not grad_mode{changed}:
         return MISS
-    if local.precision is not precision:
+    if local.precision is not precision or local.floating is not floating:
         return MISS
     if len(args) != {count} or not config.jit:
         return MISS
@@ -53,6 +53,7 @@ _END: Final = """
     tensor._value = value
     tensor._record = None
     tensor._grad = None
+    tensor._view = None
     return tensor
 """
 
@@ -74,6 +75,7 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         "epoch": epoch,
         "grad_mode": program.grad_mode,
         "precision": program.precision,
+        "floating": program.floating,
         "known": epoch.count,
         "local": local,
         "new": object.__new__,
@@ -121,14 +123,19 @@ def compiled_call(
     same: list[tuple[Any, str, Any]] = [(config, "jit", True)]
     if _looks_at_objects(program):
         same.append((epoch, "count", epoch.count))
+    modes = {
+        "grad_enabled": program.grad_mode,
+        "precision": program.precision,
+        "floating": program.floating,
+    }
     call = BoundCall(
         arguments=len(kinds),
         same=tuple(same),
-        thread=(local, "jit", {"grad_enabled": program.grad_mode, "precision": program.precision}),
+        thread=(local, "jit", modes),
         operands=tuple(operands),
         made=(
             Made(Value, result, "buffer"),
-            Made(Tensor, {"_record": None, "_grad": None}, "_value"),
+            Made(Tensor, {"_record": None, "_grad": None, "_view": None}, "_value"),
         ),
         otherwise=otherwise,
     )

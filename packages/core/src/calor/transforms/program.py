@@ -85,6 +85,7 @@ class Program:
         self.device = device
         self.grad_mode = local.grad_enabled
         self.precision = local.precision
+        self.floating = local.floating
         # What makes a function one of programs, and the backward passes that it made: by which
         # inputs want gradients and which outputs have one.
         self.compiled = compiled
@@ -163,6 +164,8 @@ class Program:
         The list of buffers becomes the program's.
         """
         if local.grad_enabled is not self.grad_mode or local.precision is not self.precision:
+            return MISS
+        if local.floating is not self.floating:
             return MISS
         made = self.bindings.made
         binding: Any = made[0] if made else None

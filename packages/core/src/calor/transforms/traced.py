@@ -9,7 +9,7 @@ from typing import Any
 
 from calor import tree
 from calor.backends.device import Device
-from calor.dtypes import DEFAULT_COMPLEX, DEFAULT_FLOAT
+from calor.dtypes import default_complex, default_float
 from calor.errors import TraceError
 from calor.graph.graph import Graph
 from calor.ops.elementwise import cast
@@ -319,7 +319,7 @@ def _strong(tensor: Any) -> Any:
     dtype = tensor._value.spec.dtype
     if not tensor._value.spec.weak:
         return tensor
-    default = {"float": DEFAULT_FLOAT, "complex": DEFAULT_COMPLEX}.get(dtype.kind, dtype)
+    default = {"float": default_float(), "complex": default_complex()}.get(dtype.kind, dtype)
     return cast(tensor, dtype=default)
 
 

@@ -1,0 +1,138 @@
+"""A pytest plugin: calor as one more backend of the array-API tests of SciPy and scikit-learn.
+
+Requirements: the suites run as they are installed. SciPy's fixture ``xp`` gets one more parameter
+when its conftest is registered, and scikit-learn's generators of namespaces yield one more name. A
+report counts each test under the backend that it ran on.
+
+    python -m pytest -p joined --pyargs scipy.signal
+
+``--backends calor,array_api_strict`` keeps the tests of these backends alone, and ``--outcomes
+FILE`` writes test to outcome.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+NAME = "calor"
+# Device and dtype with which scikit-learn's tests run, as they do on array-api-strict.
+COMBINATIONS = ((None, "float64"), (None, "float32"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the plugin."""
+    group = parser.getgroup("clients")
+    group.addoption("--backends", default="calor", help="the backends whose tests run")
+    group.addoption("--outcomes", help="a file for the outcome of each test")
+    group.addoption(
+        "--views", default="shared", help="what writes to views do: shared, warn, error"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_plugin_registered(plugin: object) -> None:
+    """Give SciPy's fixture of namespaces one more parameter, before it is collected."""
+    if getattr(plugin, "__name__", "") == "scipy.conftest":
+        join_scipy(plugin)
+
+
+def join_scipy(conftest: Any) -> None:
+    """Make calor a backend that SciPy's conftest knows and runs."""
+    import calor
+
+    conftest.xp_known_backends.add(NAME)
+    definition = conftest.xp
+    marker = definition._fixture_function_marker
+    ours = pytest.param(calor, id=NAME, marks=pytest.mark.array_api_backends)
+    definition._fixture_function_marker = dataclasses.replace(marker, params=(*marker.params, ours))
+
+
+def join_scikit_learn() -> None:
+    """Make calor a namespace that scikit-learn's tests are generated for."""
+    from sklearn.utils import _array_api as tools
+
+    namespaces = tools.yield_namespaces
+    combinations = tools.yield_namespace_device_dtype_combinations
+
+    def with_ours(include_numpy_namespaces: bool = True) -> Iterator[str]:
+        yield from namespaces(include_numpy_namespaces)
+        yield NAME
+
+    def with_our_combinations(include_numpy_namespaces: bool = True) -> Iterator[Any]:
+        for name, device, dtype in combinations(include_numpy_namespaces):
+            if name != NAME:
+                yield name, device, dtype
+        for device, dtype in COMBINATIONS:
+            yield NAME, device, dtype
+
+    tools.yield_namespaces = with_ours
+    tools.yield_namespace_device_dtype_combinations = with_our_combinations
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set calor's modes, join scikit-learn before its tests are imported, collect outcomes.
+
+    The suites compare with NumPy, whose default dtype is float64 and whose slices share memory.
+    """
+    import calor
+
+    calor.set_default_dtype("float64")
+    modes = {"shared": calor.shared_views, "error": calor.strict_views}
+    if config.getoption("--views") in modes:
+        modes[config.getoption("--views")]().__enter__()
+    if any("sklearn" in argument for argument in config.args):
+        join_scikit_learn()
+    config.pluginmanager.register(Outcomes(config), "client-outcomes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests that run on one of the asked backends."""
+    asked = config.getoption("--backends").split(",")
+    kept, left = [], []
+    for item in items:
+        (kept if backend_of(item) in asked else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+
+
+def backend_of(item: pytest.Item) -> str | None:
+    """Return the name of the array library that a test was generated for, None if for none."""
+    call = getattr(item, "callspec", None)
+    parts = call.id.split("-") if call is not None else []
+    found = [name for name in (NAME, "array_api_strict") if name in parts]
+    return found[0] if found else None
+
+
+class Outcomes:
+    """The outcome of each test: that of its call, or of the set-up that ended it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.file = config.getoption("--outcomes")
+        self.found: dict[str, list[str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the outcome of a test."""
+        if report.when == "call" or report.outcome != "passed":
+            outcome = (
+                "xfailed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
+            )
+            self.found[report.nodeid] = [outcome, _last_line(report)]
+
+    def pytest_sessionfinish(self) -> None:
+        """Write what was found."""
+        if self.file:
+            with open(self.file, "w", encoding="utf-8") as file:
+                json.dump(self.found, file, indent=0)
+
+
+def _last_line(report: pytest.TestReport) -> str:
+    """Return the reason of a failure in a line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None:
+        return str(report.longrepr or "")[-300:]
+    return f"{crash.path}:{crash.lineno}: {crash.message}"[:400]
