@@ -97,6 +97,7 @@ __all__ = [
     "no_grad",
     "pi",
     "random",
+    "read_gguf",
     "read_safetensors",
     "save",
     "scan",
@@ -128,11 +129,13 @@ if TYPE_CHECKING:
     from calor import distributed as distributed
     from calor import fft
     from calor import linalg as linalg
+    from calor.gguf_file import read_gguf
     from calor.persistence import load, save
-    from calor.safetensors_file import read_safetensors, write_safetensors
+    from calor.safetensors_file import write_safetensors
     from calor.timing import timeit
     from calor.transforms.tuning import tune
     from calor.transforms.vmap import vmap
+    from calor.weight_shards import read_safetensors
 
     __version__: str
 else:
@@ -140,7 +143,8 @@ else:
     _LATE = {
         "load": "persistence",
         "save": "persistence",
-        "read_safetensors": "safetensors_file",
+        "read_gguf": "gguf_file",
+        "read_safetensors": "weight_shards",
         "write_safetensors": "safetensors_file",
         "timeit": "timing",
         "tune": "transforms.tuning",

@@ -67,6 +67,11 @@ class DType:
         return (_by_name, (self.name,))
 
     @property
+    def byteorder(self) -> str:
+        """The order of bytes as NumPy says it: "=" for the machine's, "|" for single bytes."""
+        return self.numpy.byteorder
+
+    @property
     def is_floating(self) -> bool:
         """True for real floating types, float8 storage included."""
         return self.kind == "float" or self.kind == "storage"

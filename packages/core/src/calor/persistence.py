@@ -17,8 +17,15 @@ import numpy as np
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, DTypeError, FormatError
 from calor.recording.records import Leaf
-from calor.safetensors_file import File, SafetensorsFile, read_safetensors, write_safetensors
+from calor.safetensors_file import (
+    File,
+    SafetensorsFile,
+    first_bytes,
+    is_sharded,
+    write_safetensors,
+)
 from calor.tensor.values import Handle
+from calor.weight_shards import read_safetensors
 
 _TREE: Final = "calor.tree"
 _KEYS: Final = (str, int, float, bool, type(None))
@@ -30,8 +37,9 @@ def save(tree: Any, path: File) -> None:
     Parameters
     ----------
     tree : Any
-        Nested lists, tuples and dictionaries of tensors, host arrays, numbers, strings, dtypes and
-        None. Of modules and other objects, save the state.
+        Nested lists, tuples, dictionaries and sets of tensors, host arrays, numbers, strings,
+        bytes, slices, ranges, dtypes and None. Of an object with ``state_dict``, such as a module
+        or an optimizer, that is saved.
     path : str, path-like or binary stream
         The file, in the safetensors format, which is written completely or not at all; or a stream
         such as `io.BytesIO`.
@@ -39,7 +47,7 @@ def save(tree: Any, path: File) -> None:
     Raises
     ------
     ArgumentError
-        If the tree contains something else, such as a function or an object.
+        If the tree contains something else, such as a function or an object without state.
     FileNotFoundError
         If the folder does not exist.
 
@@ -66,8 +74,9 @@ def load(path: File, *, device: Any = None) -> Any:
     Parameters
     ----------
     path : str, path-like or binary stream
-        The file, or a stream, which is read to its end. A safetensors file of another origin gives
-        a dictionary of tensors.
+        The file, or a stream, which is read to its end. Files of other programs give a dictionary
+        of tensors: safetensors, also of several files (the index or the folder), NumPy's .npz and
+        GGUF. NumPy's .npy gives a tensor.
     device : Device or str, optional
         Where the tensors are. By default the current device.
 
@@ -79,7 +88,7 @@ def load(path: File, *, device: Any = None) -> Any:
     Raises
     ------
     FormatError
-        If the file is damaged, or is no safetensors file.
+        If the file is damaged, is a pickle, or is none of these.
     DTypeError
         If the file has a tensor of a dtype that calor does not have.
 
@@ -91,9 +100,17 @@ def load(path: File, *, device: Any = None) -> Any:
     >>> calor.load(path)["w"].tolist()
     [1.0, 1.0]
     """
+    begin = b"" if is_sharded(path) else first_bytes(path)
+    if begin and begin[-1:] != b"{":
+        # What other programs wrote is told by its first bytes, and read by modules of its own.
+        from calor.other_files import load_other
+
+        made = load_other(path, device, begin)
+        if made is not None:
+            return made
     file = read_safetensors(path)
     text = file.metadata.get(_TREE)
-    if text is None:
+    if text is None or not isinstance(file, SafetensorsFile):
         return {name: file.tensor(name, device=device) for name in file}
     try:
         return _Reader(file, device).node(json.loads(text))
@@ -116,6 +133,15 @@ class _Writer:
             return value
         if kind in (int, float, complex):
             return [kind.__name__, _number(value)]
+        if kind is bytes:
+            return ["bytes", value.hex()]
+        if kind in (slice, range):
+            ends = (value.start, value.stop, value.step)
+            return [kind.__name__, [self.node(v, f"{place}.{i}") for i, v in enumerate(ends)]]
+        if kind in (set, frozenset):
+            # In an order of their own, so that equal sets make equal files.
+            items = sorted(value, key=lambda v: (type(v).__name__, repr(v)))
+            return [kind.__name__, [self.node(v, f"{place}.{i}") for i, v in enumerate(items)]]
         if kind in (list, tuple):
             return [kind.__name__, [self.node(v, f"{place}.{i}") for i, v in enumerate(value)]]
         if kind in (dict, OrderedDict):
@@ -128,9 +154,11 @@ class _Writer:
             as_dtype(value.dtype)
             what = "array" if isinstance(value, np.ndarray) else "scalar"
             return [what, self.name(np.asarray(value), place)]
+        if hasattr(kind, "state_dict"):
+            return self.node(value.state_dict(), place)
         raise ArgumentError(
             f"save: {place[1:] or 'the tree'} is a {kind.__name__}, which a file of data cannot "
-            f"hold; save its state, for example model.state_dict() of a module"
+            f"hold; save its state, for example dataclasses.asdict(value)"
         )
 
     def item(self, key: Any, value: Any, place: str) -> Any:
@@ -176,6 +204,11 @@ class _Reader:
             "float": float.fromhex,
             "complex": lambda parts: complex(*map(float.fromhex, parts)),
             "dtype": as_dtype,
+            "bytes": bytes.fromhex,
+            "slice": lambda ends: slice(*map(self.node, ends)),
+            "range": lambda ends: range(*map(self.node, ends)),
+            "set": lambda items: set(map(self.node, items)),
+            "frozenset": lambda items: frozenset(map(self.node, items)),
             "list": lambda items: [self.node(i) for i in items],
             "tuple": lambda items: tuple([self.node(i) for i in items]),
             "dict": lambda items: {self.node(k): self.node(v) for k, v in items},

@@ -97,8 +97,8 @@ class SafetensorsFile(Mapping[str, Array]):
     """
 
     def __init__(self, path: File) -> None:
-        self.path: Final = _name_of(path)
-        self._map = _bytes_of(path)
+        self.path: Final = name_of(path)
+        self._map = bytes_of(path)
         self._begin, header = _read_header(self._map, self.path)
         self.metadata: Final = _metadata(header.pop(_METADATA, {}), self.path)
         self._entries: Final = {
@@ -172,39 +172,27 @@ class SafetensorsFile(Mapping[str, Array]):
         return spec(entry.shape[:-1], dtypes.complex128)
 
 
-def read_safetensors(path: File) -> SafetensorsFile:
-    """Return the tensors of a safetensors file by name, mapped lazily.
+def first_bytes(path: File) -> bytes:
+    """Return how a file begins, b"" for a stream that cannot go back; a stream stays in its place.
 
-    Parameters
-    ----------
-    path : str, path-like or binary stream
-        The file, or a stream, which is read to its end.
-
-    Returns
-    -------
-    SafetensorsFile
-        A mapping from names to read-only host arrays; its method ``tensor`` gives tensors.
-
-    Raises
-    ------
-    FormatError
-        If the file breaks the rules of the format.
-    DTypeError
-        On access to a tensor of a dtype that calor does not have.
-
-    References
-    ----------
-    https://github.com/huggingface/safetensors#format
-
-    Examples
-    --------
-    >>> import calor, tempfile, os
-    >>> path = os.path.join(tempfile.mkdtemp(), "weights.safetensors")
-    >>> calor.write_safetensors(path, {"w": calor.ones((2, 2))})
-    >>> calor.read_safetensors(path)["w"].shape
-    (2, 2)
+    A file of safetensors begins with eight bytes, the length of the header, and the header's brace.
     """
-    return SafetensorsFile(path)
+    if isinstance(path, str | os.PathLike):
+        with open(path, "rb") as file:
+            return file.read(_LENGTH + 1)
+    if not path.seekable():
+        return b""
+    place = path.tell()
+    begin = path.read(_LENGTH + 1)
+    path.seek(place)
+    return begin
+
+
+def is_sharded(path: File) -> bool:
+    """Return whether a path is a folder, or an index of shards."""
+    if not isinstance(path, str | os.PathLike):
+        return False
+    return str(path).endswith(".json") or os.path.isdir(path)
 
 
 def write_safetensors(
@@ -296,7 +284,7 @@ def _raw(array: Array) -> Array:
     return np.ascontiguousarray(little).reshape(-1).view(np.uint8)
 
 
-def _name_of(file: File) -> Path:
+def name_of(file: File) -> Path:
     """Return a file's path, or what a stream is called in errors."""
     if isinstance(file, str | os.PathLike):
         return Path(file)
@@ -359,7 +347,7 @@ def _lock(file: IO[bytes]) -> bool:
 # Reading: nothing in the header is believed before it is checked.
 
 
-def _bytes_of(file: File) -> mmap.mmap | bytes:
+def bytes_of(file: File) -> mmap.mmap | bytes:
     """Return the bytes of a file, mapped where it is one on disk."""
     if not isinstance(file, str | os.PathLike):
         return file.read()

@@ -129,3 +129,38 @@ def look_at(look: Any) -> Callable[[Any], Any]:
         return x
 
     return function
+
+
+def test_c_code_reads_the_memory_of_a_tensor() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x = calor.asarray(array)
+    assert x.tobytes() == array.tobytes()
+    address = x.ctypes.data
+    assert address == x.numpy().ctypes.data
+    assert x.dtype.byteorder == array.dtype.byteorder
+    assert calor.int8.byteorder == "|"
+
+
+def test_the_buffer_protocol_reads_and_does_not_write() -> None:
+    x = calor.asarray([1.0, 2.0])
+    lent = x.__buffer__(0)
+    assert lent.readonly
+    assert np.frombuffer(lent, np.float32).tolist() == [1.0, 2.0]
+    with pytest.raises(BufferError, match=r"write to array = x\.numpy\(copy=True\)"):
+        x.__buffer__(1)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        np.array,
+        lambda x: np.asarray(x, copy=True),
+        lambda x: np.from_dlpack(x, copy=True),
+        lambda x: x.numpy(copy=True),
+    ],
+)
+def test_a_copy_for_code_that_writes_is_writable(take: Any) -> None:
+    x = calor.asarray([1.0, 2.0])
+    array = take(x)
+    array[0] = 9.0
+    assert x.tolist() == [1.0, 2.0]

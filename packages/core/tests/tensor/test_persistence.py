@@ -16,7 +16,8 @@ import pytest
 import calor
 from calor.errors import ArgumentError, DTypeError, FormatError, GradientError
 from calor.persistence import load, save
-from calor.safetensors_file import read_safetensors, write_safetensors
+from calor.safetensors_file import write_safetensors
+from calor.weight_shards import read_safetensors
 
 DTYPES = [t.name for t in calor.dtypes.ALL]
 
@@ -58,6 +59,7 @@ def trees() -> list[Any]:
         {"ü": calor.zeros((0, 4)), "\ud800": "lone"},
         calor.ones(3) * 2 + 1,
         [calor.asarray([0, 1, 1], dtype=name) for name in DTYPES],
+        [b"\x00\xff", {3, "a", None}, frozenset((1.5, 2)), slice(None, 3, -1), range(2, 9, 3)],
     ]
 
 
@@ -75,6 +77,18 @@ def test_tied_tensors_stay_tied(tmp_path: Path) -> None:
     assert first is second["again"]
     assert third is fourth
     assert first.requires_grad
+
+
+class Counter:
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": 3, "mean": calor.ones(2)}
+
+
+def test_the_state_of_objects_is_saved() -> None:
+    stream = io.BytesIO()
+    save({"counter": Counter(), "kind": calor.int8}, stream)
+    stream.seek(0)
+    assert same(load(stream), {"counter": Counter().state_dict(), "kind": calor.int8})
 
 
 class Pair(NamedTuple):

@@ -63,7 +63,7 @@ def load_weights(
     module : Module
         The module.
     path : str or PathLike
-        The file.
+        The file, or the index or the folder of a model in several files.
     strict : bool
         Load everything or nothing; otherwise load what fits.
 

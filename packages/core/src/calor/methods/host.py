@@ -7,13 +7,16 @@ look at a traced value raises TraceError.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from calor.errors import ShapeError
 from calor.specs import Spec
 from calor.tensor.tensor import Tensor, with_methods
+
+# The flag of the buffer protocol with which a consumer says that it writes.
+_WRITABLE: Final = 1
 
 
 @with_methods
@@ -66,6 +69,60 @@ class HostAccess(Tensor):
         [[1, 2], [3, 4]]
         """
         return self.numpy().tolist()
+
+    def tobytes(self) -> bytes:
+        """Return the elements as bytes, in row-major order.
+
+        Returns
+        -------
+        bytes
+            ``x.nbytes`` bytes, in the machine's order.
+
+        Raises
+        ------
+        TraceError
+            If `calor.jit` traces the call.
+
+        Examples
+        --------
+        >>> import calor
+        >>> list(calor.asarray([1, 2], dtype="int8").tobytes())
+        [1, 2]
+        """
+        return self.numpy().tobytes()
+
+    @property
+    def ctypes(self) -> Any:
+        """The memory of the elements for C code that reads, as NumPy's ``ndarray.ctypes``.
+
+        It is there where the device's memory is the host's, as long as the tensor lives and is not
+        written to.
+        """
+        device = self._value.device
+        if not device.info.feature("host_views"):
+            raise AttributeError(
+                f"the memory of a tensor on {device.name} is not the host's; keep array = "
+                f"x.numpy() and take array.ctypes"
+            )
+        return self.numpy().ctypes
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """Return the elements to the buffer protocol (Python 3.12 on): read-only.
+
+        BufferError for a consumer that writes, as its bytes would be lost, and where the device has
+        memory of its own.
+        """
+        if flags & _WRITABLE:
+            raise BufferError(
+                "the memory of a tensor is read-only; write to array = x.numpy(copy=True)"
+            )
+        if not self._value.device.info.feature("host_views"):
+            raise BufferError(
+                f"the memory of a tensor on {self._value.device.name} is not the host's; take "
+                f"x.numpy()"
+            )
+        array: Any = self.numpy()
+        return memoryview(array)
 
     def __bool__(self) -> bool:
         return bool(_single(self, "bool()", "; x.any() and x.all() have one for all elements"))

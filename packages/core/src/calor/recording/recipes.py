@@ -7,7 +7,7 @@ Below the Tensor API nothing broadcasts or promotes; a recipe holds the explicit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from calor import dtypes
 from calor.config import config
@@ -103,6 +103,10 @@ def by_default(row: Op, specs: Sequence[Spec]) -> bool:
     return row.promotion == "float" or any(s.dtype.is_inexact for s in specs)
 
 
+# What sums and products of truth values are, as in NumPy and PyTorch.
+_OF_TRUTH: Final = {"add": "bit_or", "mul": "bit_and"}
+
+
 def elementwise_recipe(row: Op, specs: tuple[Spec, ...]) -> Recipe:
     """Return how to bring operands to a common dtype and shape, and the op's signature."""
     try:
@@ -111,6 +115,8 @@ def elementwise_recipe(row: Op, specs: tuple[Spec, ...]) -> Recipe:
     except (DTypeError, ShapeError) as error:
         error.name_op(row.name)
         raise
+    if dtype is dtypes.bool_:
+        row = find(_OF_TRUTH.get(row.name, row.name))
     weak = all(s.weak for s in specs)
     prologues = []
     targets = []
