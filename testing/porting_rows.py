@@ -268,7 +268,6 @@ METHOD_EXAMPLES: dict[str, Example] = {
     "new_ones": Example("x.new_ones(shape)", "np.ones(shape, x.dtype)"),
     "new_tensor": Example("x.new_tensor(data)", "np.asarray(data, x.dtype)", {"data": [1, 2]}),
     "flat": Example("np.array(list(x.flat))"),
-    "tobytes": Example("x.tobytes()"),
 }
 # Rows that name a thing to use rather than a value to compute; that the thing exists is tested.
 NOT_COMPUTED = frozenset((

@@ -261,7 +261,6 @@ METHODS: Final = (
     Row("new_ones", "calor.ones(shape, dtype=x.dtype, device=x.device)", "t"),
     Row("new_tensor", "calor.asarray(data, dtype=x.dtype, device=x.device)", "t"),
     Row("flat", "x.ravel()", "n"),
-    Row("tobytes", "x.numpy().tobytes()", "n"),
     Row("block_until_ready", "calor.eval(x)", "j"),
     Row("pin_memory", "x; transfers need no mark", "t"),
     Row("share_memory_", "x; tensors are pickled to other processes", "t"),
