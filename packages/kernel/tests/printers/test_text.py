@@ -91,6 +91,22 @@ def test_a_load_stays_before_the_loop_that_it_precedes() -> None:
 
 
 @kernel
+def branched(x: Any, y: Any, n: Any) -> None:
+    far = x[n]
+    if n > 3:
+        for i in loop_range(n):
+            y[i] = 1.0
+    y[n] = far
+
+
+def test_a_load_before_a_branch_with_a_loop_is_seen_behind_it() -> None:
+    text = body(branched.build([Buffer(float32, writable=False), F, N]))
+    assert text[0].startswith("float x_ = x[")
+    assert text[1].startswith("if (")
+    assert text[-1].endswith("= x_;")
+
+
+@kernel
 def picked(x: Any, at: Any) -> None:
     a = x[at[0]]
     at[0] = 5

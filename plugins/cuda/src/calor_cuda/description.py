@@ -20,7 +20,7 @@ _DTYPES: Final = frozenset(
 )
 _FEATURES: Final = words(
     "print barrier planes atomics atomics_64 float_atomics fma forward_progress async_copy matrix "
-    "load_matrix links pointers"
+    "load_matrix links pointers together"
 )
 # CuPy calls NCCL.
 _BY_CUPY: Final = words("links")

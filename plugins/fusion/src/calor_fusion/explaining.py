@@ -162,6 +162,7 @@ def _explained(engine: Engine, graph: Graph) -> Explanation:
     """Return the explanation of a graph, with those of its sub-graphs."""
     from calor_kernel.planning.compiling import compile_body, fitting
     from calor_kernel.planning.control import FLOWS, ControlPlan, Staged
+    from calor_kernel.planning.plan import Plan
     from calor_kernel.planning.planner import Planner, cover
     from calor_kernel.planning.recomputing import recomputing
 
@@ -178,6 +179,10 @@ def _explained(engine: Engine, graph: Graph) -> Explanation:
         node = plan.graph.nodes[segment.nodes[0]]
         if node.op.name not in FLOWS:
             found.append(_explained(engine, segment.graph))
+            continue
+        if isinstance(runner, Plan):
+            # A family takes all steps as an op.
+            found.append(Explanation(tuple(map(_piece, runner.draft.tasks)), ()))
             continue
         bodies = (a for a in node.attributes.values() if isinstance(a, type(graph)))
         inner = tuple(_explained(engine, body) for body in bodies)

@@ -50,6 +50,7 @@ MANY_UNITS: Final = DeviceInfo(
             "async_copy",
             "matrix",
             "forward_progress",
+            "together",
             "print",
             "pointers",
         ]

@@ -42,7 +42,8 @@ def run_on_lanes(
     ``arguments``: per parameter a contiguous array of its dtype, an (array, element offset), or a
     number. ``checks``: look for races, uninitialized memory and other violations, each a
     KernelCheckError; bounds are always checked. ``batch``: the cubes that run in lock step; one at
-    a time if a kernel waits for other cubes. ``output`` receives the kernels' prints.
+    a time if a kernel waits for earlier cubes, all if it waits for any. ``output`` receives the
+    kernels' prints.
 
     >>> import numpy as np
     >>> from calor.dtypes import float32, int64
@@ -72,6 +73,8 @@ def run_on_lanes(
         # Named barriers keep a number for each pair of units.
         each = program.width * (units * units * crew if program.named else units)
         batch = 1 if program.in_order else max(1, LANES // each)
+    if program.kernel.attributes.get("together"):
+        batch = max(count, 1)
     # The cubes of a cluster wait for each other.
     batch = -(-batch // crew) * crew
     with np.errstate(all="ignore"):

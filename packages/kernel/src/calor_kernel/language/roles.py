@@ -101,6 +101,7 @@ def launch_attributes(
     registers: int | None = None,
     cubes_per_core: int | None = None,
     dynamic_shared: bool | None = None,
+    together: bool | None = None,
 ) -> None:
     """Set a launch's requests to the device, beside cubes and arguments.
 
@@ -108,7 +109,8 @@ def launch_attributes(
     a launch consists of whole clusters. Set it before creating barriers in memory. ``registers``:
     the maximum per unit. ``cubes_per_core``: the wanted occupancy. ``dynamic_shared``: whether the
     launch, not the kernel, reserves shared memory, as devices require above a size (48 KiB on
-    NVIDIA GPUs); each piece keeps its ``align``.
+    NVIDIA GPUs); each piece keeps its ``align``. ``together``: whether cubes wait for any other of
+    the launch, which has one for each core at most.
     """
     builder = current()
     given = {
@@ -116,9 +118,12 @@ def launch_attributes(
         "registers": registers,
         "cubes_per_core": cubes_per_core,
         "dynamic_shared": dynamic_shared,
+        "together": together,
     }
     if cluster is not None and cluster != (1, 1, 1) and "clusters" not in builder.features:
         raise KernelTypeError(f"the device has no clusters, and the kernel asks for {cluster}")
+    if together and "together" not in builder.features:
+        raise KernelTypeError("the device does not run all cubes of a launch at the same time")
     builder.attributes.update({k: v for k, v in given.items() if v is not None})
 
 

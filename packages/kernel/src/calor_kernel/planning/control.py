@@ -18,6 +18,7 @@ from calor.backends.protocol import Executable
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
 from calor.graph.segments import Segment
+from calor_kernel.contract.work import Refusal, View
 from calor_kernel.device.buffers import OPEN, KernelBuffer
 from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.protocol import Memory
@@ -26,6 +27,7 @@ from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.planning.pitches import Pitches
 from calor_kernel.planning.plan import Plan, copied
+from calor_kernel.planning.replanning import plan_anew
 from calor_kernel.planning.stages import PARTS, PLANNED, stages_of
 from calor_kernel.planning.steps import CHUNK, Steps
 from calor_kernel.planning.whole import Refused, Stage, Whole
@@ -353,6 +355,17 @@ def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
     return Stage(taken, made, ends, plan) if type(plan) is Plan else None
 
 
+def _launched(engine: Engine, segment: Segment) -> Plan | None:
+    """Return the plan of a flow that a family takes as an op, None if none does."""
+    (node,), graph = segment.graph.nodes, segment.graph
+    if node.op.name not in engine.lowerings or graph.host:
+        return None
+    views = tuple(View.dense(graph.specs[v]) for v in node.inputs)
+    outputs = tuple(graph.specs[v] for v in node.outputs)
+    found = engine.lowerings.ask(node.op.name, node.attributes, views, outputs)
+    return None if isinstance(found, Refusal) else plan_anew(engine, graph)
+
+
 class Staged(NamedTuple):
     """A graph with control flow, its segments in an order to run them, and parts of its inputs."""
 
@@ -399,6 +412,9 @@ class ControlPlan:
         if segment.colour == PLANNED:
             return segment.inputs, segment.outputs, build(self.engine, segment.graph)
         node = self.graph.nodes[segment.nodes[0]]
+        launched = _launched(self.engine, segment)
+        if launched is not None:
+            return segment.inputs, segment.outputs, launched
         flow = FLOWS[node.op.name](self.engine, node, self.graph, partial(self._body, build))
         return node.inputs, node.outputs, flow
 

@@ -192,10 +192,15 @@ class KernelPrinter(Printer):
             self.line(f"{name} = {given.text};")
 
     def settle_for(self, operation: Operation) -> None:
-        """Name the pending expressions if an operation of the regions may write memory."""
-        regions = operation.regions
-        if any(not OPS[o.name].pure and o.name != "load" for r in regions for o in r.walk()):
-            self.settle()
+        """Name the pending expressions if an operation of the regions may write memory.
+
+        A loop or barrier in a region would name those that load inside it, where the operations
+        behind the branch do not see the names.
+        """
+        names = {one.name for region in operation.regions for one in region.walk()}
+        waits = not names.isdisjoint(("for", "while", "barrier"))
+        if waits or any(not OPS[name].pure and name != "load" for name in names):
+            self.settle(loads=waits)
 
 
 def _hint(operation: Operation) -> str:

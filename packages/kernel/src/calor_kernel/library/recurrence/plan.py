@@ -1,0 +1,195 @@
+"""The plan of a recurrent scan in one launch: which cube has which features, and what planes sum.
+
+Requirements: a cube for each core at most, since all cubes wait for each other in each step. Units
+hold the weights of their cube's features in registers for the whole scan, so a step reads only the
+product's other factor, which lies in memory in the order in which lanes hold it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from calor.dtypes import DType
+from calor_kernel import language as kl
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.language.matrices import Side, mma_16x8
+from calor_kernel.library.recurrence.cell import Cell
+
+# Planes of a cube, and the registers of a unit with so many: for weights and sums, beside those
+# that addresses and a step of a feature take.
+_PLANES: Final = {8: 104, 16: 60}
+# Samples of a scan: beyond, a step is a product that fills the device.
+_MOST: Final = 64
+# A kernel serves so many numbers of samples.
+_SAMPLES: Final = 4
+# The parts of the cores that have a cube: with fewer cubes less is read.
+_PARTS: Final = (1, 2, 3, 4)
+# Bytes that a core, and all of them together, read from the cache in a cycle; bytes of factors that
+# a core multiplies in a cycle, each by one; cycles of a unit for each part of a sum, and for each
+# instruction of a step; cycles of the wait for each cube. From a model of an H200, not measured.
+_READ, _READ_TOGETHER, _COMPUTED, _ADDED, _EVALUATED, _TOLD = 64, 3300, 2048, 3, 1.5, 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrencePlan:
+    """How cubes divide the features of a recurrent scan, and planes the terms of their sums.
+
+    ``samples``: the most of them. ``features``: of a cube. ``terms``: of the product, in whole
+    tiles. ``sums``: of a feature. ``planes``: of a cube. ``signal``: whether cubes count their
+    arrivals in one word, or each has a word that all others read. ``early``: whether the rows of
+    the next step are read before the wait for other cubes, and not behind it.
+    """
+
+    dtype: DType
+    samples: int
+    features: int
+    terms: int
+    sums: int
+    planes: int
+    signal: Literal["count", "words"] = "words"
+    early: bool = False
+
+    @property
+    def title(self) -> str:
+        """The plan's name among the candidates."""
+        early = ", early" if self.early else ""
+        return f"persistent {self.features} by {self.planes}, {self.signal}{early}"
+
+    @property
+    def shape(self) -> kl.MatrixShape:
+        """The shape of the instruction: samples by sums."""
+        return mma_16x8(self.dtype)
+
+    @property
+    def units(self) -> int:
+        """The units of a cube."""
+        return self.planes * self.shape.lanes
+
+    @property
+    def rows(self) -> int:
+        """The samples of whole tiles."""
+        return -(-self.samples // self.shape.m) * self.shape.m
+
+    @property
+    def down(self) -> int:
+        """The tiles of samples."""
+        return self.rows // self.shape.m
+
+    @property
+    def across(self) -> int:
+        """The tiles of a cube's sums."""
+        return -(-self.sums * self.features // self.shape.n)
+
+    @property
+    def deep(self) -> int:
+        """The tiles of terms."""
+        return self.terms // self.shape.k
+
+    @property
+    def steps(self) -> int:
+        """The tiles of terms that a plane sums."""
+        return -(-self.deep // self.planes)
+
+    @property
+    def turns(self) -> int:
+        """The features of samples of a unit."""
+        return -(-self.samples * self.features // self.units)
+
+    @property
+    def pitch(self) -> int:
+        """The sums of a sample in shared memory."""
+        return self.across * self.shape.n
+
+    @property
+    def room(self) -> int:
+        """The elements of the product's factor, with a tile of zeros behind it."""
+        return (self.deep + 1) * self.rows * self.shape.k
+
+    @property
+    def registers(self) -> int:
+        """The registers of a unit for weights and sums."""
+        shape = self.shape
+        held = shape.layout("b")[1].size * int(self.dtype.itemsize) // 4
+        weights: int = self.steps * self.across * held
+        return weights + self.down * self.across * shape.layout("c")[1].size
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a cube."""
+        return self.planes * self.rows * self.pitch * 4
+
+
+def plan_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> RecurrencePlan | None:
+    """Return the plan of a scan, None if cubes cannot hold the weights.
+
+    Parameters
+    ----------
+    cell : Cell
+        What a step computes.
+    samples, features : int
+        The shape of a carry.
+    info : DeviceInfo
+        The device.
+    """
+    plans = plans_of(cell, samples, features, info)
+    return min(plans, key=lambda plan: cycles_of(plan, cell, features), default=None)
+
+
+def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[RecurrencePlan]:
+    """Return the plans whose cubes hold the weights; arguments as for :func:`plan_of`."""
+    if samples > _MOST:
+        return []
+    depth = mma_16x8(cell.factor).k
+    most = -(-samples // _SAMPLES) * _SAMPLES
+    terms = -(-cell.factors * features // depth) * depth
+    own = dict.fromkeys(-(-features // max(info.cores // part, 1)) for part in _PARTS)
+    made = [
+        RecurrencePlan(cell.factor, most, count, terms, cell.sums, planes)
+        for count in own
+        for planes in _PLANES
+    ]
+    return [
+        plan
+        for plan in made
+        if plan.units <= info.max_units
+        and plan.shared_bytes <= info.shared_bytes
+        and plan.registers <= _PLANES[plan.planes]
+    ]
+
+
+def cycles_of(plan: RecurrencePlan, cell: Cell, features: int) -> float:
+    """Return the cycles of a step that depend on the plan, for a number of features in all."""
+    shape, cubes, item = plan.shape, -(-features // plan.features), int(plan.dtype.itemsize)
+    # Of a lane's rows both are read if one has a sample.
+    lines = min(plan.rows, -(-plan.samples // (shape.m // 2)) * (shape.m // 2))
+    nbytes = plan.terms * lines * item
+    read = max(nbytes / _READ, cubes * nbytes / _READ_TOGETHER)
+    tiles = plan.steps * plan.planes * plan.down * plan.across
+    computed = tiles * shape.m * shape.n * shape.k * item / _COMPUTED
+    added = plan.planes * plan.sums * _ADDED
+    evaluated = (cell.before.weight + cell.after.weight) * _EVALUATED
+    return read + computed + plan.turns * (added + evaluated) + cubes * _TOLD
+
+
+@kl.helper
+def place_in(
+    shape: kl.MatrixShape, side: Side, row: kl.Index, column: kl.Index
+) -> tuple[kl.Index, kl.Index]:
+    """Return the lane and its register that hold an element of a tile.
+
+    ``row``, ``column``: below those of the tile. Each mode of a layout of an instruction is a digit
+    of the element's number.
+    """
+    number = row + column * shape.extent(side)[0]
+
+    def digits(layout: kl.Layout) -> kl.Index:
+        found: kl.Index = 0
+        whole = 1
+        for size, stride in layout.modes():
+            if size > 1:
+                found = found + number // stride % size * whole
+                whole *= size
+        return found
+
+    return digits(shape.layout(side)[0]), digits(shape.layout(side)[1])

@@ -1,0 +1,254 @@
+"""Does a scan around one product, as one launch, compute what its steps do?"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calor
+from calor.graph.interpreter import interpret
+from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_kernel.contract.work import LOWERINGS, Refusal, Request, View
+from calor_kernel.language.matrices import lane_places, mma_16x8
+from calor_kernel.library.recurrence import lowering
+from calor_kernel.library.recurrence.cell import cell_of
+from calor_kernel.library.recurrence.plan import cycles_of, place_in, plan_of, plans_of
+from calor_kernel.planning.plan import Plan
+from calor_kernel.runtime.backend import KernelBackend
+
+INFO = replace(
+    MANY_UNITS,
+    planes=(32,),
+    max_units=1024,
+    max_cube=(1024, 1024, 64),
+    shared_bytes=227 << 10,
+    cores=3,
+)
+
+
+def lstm(x, carry, weight, bias):
+    h, c = carry
+    i, f, g, o = calor.chunk(x + h @ weight.T, 4, axis=-1)
+    c = calor.sigmoid(f) * c + calor.sigmoid(i) * calor.tanh(g)
+    return calor.sigmoid(o) * calor.tanh(c), c
+
+
+def gru(x, carry, weight, bias):
+    (h,) = carry
+    r, z, n = calor.chunk(x, 3, axis=-1)
+    ur, uz, un = calor.chunk(h @ weight.T + bias, 3, axis=-1)
+    z = calor.sigmoid(z + uz)
+    n = calor.tanh(n + calor.sigmoid(r + ur) * un)
+    return (n + z * (h - n),)
+
+
+def plain(x, carry, weight, bias):
+    (h,) = carry
+    return (calor.relu(x + h @ weight + 0.5),)
+
+
+# The step, the carries, and the blocks of a row of the input.
+CELLS = {"lstm": (lstm, 2, 4), "gru": (gru, 1, 3), "plain": (plain, 1, 1)}
+# The cell, dtype, length, samples, features, whether it runs backwards, whether gradients follow.
+CASES = [
+    ("lstm", "bfloat16", 5, 20, 13, False, True),
+    ("lstm", "float32", 3, 17, 6, True, True),
+    ("gru", "float16", 4, 3, 9, False, True),
+    ("gru", "float32", 1, 1, 1, False, False),
+    ("plain", "bfloat16", 2, 33, 40, True, True),
+]
+
+
+def traced(name, dtype, length, samples, features, reverse, trains):
+    """Return the graph of a layer, or of its gradients, and arguments."""
+    step, carries, blocks = CELLS[name]
+    draw = np.random.default_rng(length)
+    shapes = [(length, samples, blocks * features), (blocks * features, features)]
+    shapes += [(blocks * features,), *[(samples, features)] * carries]
+
+    def layer(x, weight, bias, *first):
+        def body(carry, row):
+            made = step(row, carry, weight, bias)
+            return made, made[0]
+
+        last, stack = calor.scan(body, first, x, reverse=reverse)
+        return (stack, *last)
+
+    def loss(*given):
+        return sum(calor.sum(one.astype("float32") ** 2) for one in layer(*given))
+
+    wanted = tuple(i for i in range(len(shapes)) if i != 2 or name == "gru")
+    with calor.device("numpy"), calor.matmul_precision("high"):
+        given = [
+            calor.asarray(draw.standard_normal(s).astype(np.float32) / 2).astype(dtype)
+            for s in shapes
+        ]
+        graph = calor.trace(calor.grad(loss, argnums=wanted) if trains else layer, *given)
+        return graph, [one.numpy() for one in given]
+
+
+def run(graph, arrays, info=INFO):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    made = backend.compile(0, graph)
+    found = made([backend.upload(0, np.ascontiguousarray(a)) for a in arrays])
+    pairs = zip(found, graph.output_specs, strict=True)
+    return made, [np.array(backend.download(0, b, s)).astype(np.float64) for b, s in pairs]
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    monkeypatch.setitem(LOWERINGS, "scan", lowering.scan)
+
+
+def launched(control):
+    """Return how many scans are plans of one launch."""
+    plans = [stage for *_, stage in control.stages if isinstance(stage, Plan)]
+    labels = [
+        [one.launch.label for some in plan.base.recording.launches for one in some]
+        for plan in plans
+    ]
+    return labels.count(["recurrence"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
+def test_layers_are_those_of_steps(case, taken):
+    graph, arrays = traced(*case)
+    control, found = run(graph, arrays)
+    assert launched(control) == 1 + case[-1]
+    close = 2e-2 if case[1] != "float16" else 2e-3
+    for one, wanted in zip(found, interpret(graph, arrays), strict=True):
+        wanted = wanted.astype(np.float64)
+        assert np.linalg.norm(one - wanted) <= close * np.linalg.norm(wanted)
+        assert wanted.any()
+
+
+@pytest.mark.parametrize("signal", ["count", "words"])
+@pytest.mark.parametrize("early", [False, True])
+def test_plans_have_the_same_bits(signal, early, taken, monkeypatch):
+    graph, arrays = traced("lstm", "bfloat16", 3, 5, 11, False, False)
+    wanted = run(graph, arrays)[1]
+    made = lowering.plan_of
+
+    def other(*given):
+        return replace(made(*given), signal=signal, early=early, planes=16)
+
+    monkeypatch.setattr(lowering, "plan_of", other)
+    for one, two in zip(run(graph, arrays)[1], wanted, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_scans_are_flows_where_no_launch_takes_them(monkeypatch):
+    graph, arrays = traced("gru", "float16", 2, 2, 3, False, False)
+    wanted = interpret(graph, arrays)
+    control, found = run(graph, arrays)
+    assert not launched(control)
+    monkeypatch.setitem(LOWERINGS, "scan", lowering.scan)
+    apart = replace(INFO, features=INFO.features - {"together"})
+    other, more = run(graph, arrays, apart)
+    assert not launched(other)
+    for one, two, three in zip(found, more, wanted, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_allclose(one, three.astype(np.float64), rtol=1e-2, atol=1e-3)
+
+
+def scan_of(step, *shapes, dtype="bfloat16", carry=(4, 6), length=3):
+    """Return the request of a scan over rows, with weights as its captures."""
+    with calor.device("numpy"):
+        given = [calor.zeros(s, dtype=dtype) for s in shapes]
+        first = calor.zeros(carry, dtype=dtype)
+        rows = calor.zeros((length, *carry), dtype=dtype)
+
+        def layer(first, rows, *weights):
+            return calor.scan(lambda h, x: (step(h, x, *weights),) * 2, first, rows)
+
+        graph = calor.trace(layer, first, rows, *given)
+    (node,) = [node for node in graph.nodes if node.op.name == "scan"]
+    views = tuple(View.dense(graph.specs[v]) for v in node.inputs)
+    outputs = tuple(graph.specs[v] for v in node.outputs)
+    return Request("scan", node.attributes, views, outputs, INFO)
+
+
+W = (6, 6)
+REFUSED = {
+    "have 0 products": (lambda h, x: h + x, [], (4, 6)),
+    "have 2 products": (lambda h, x, w, u: (h @ w + x) @ u, [W, W], (4, 6)),
+    "no matrix that stays": (lambda h, x: h @ x, [], (6, 6)),
+    "does not sum over features": (lambda h, x, w: calor.einsum("nk,nm->km", h, w), [W], (6, 6)),
+    "a step computes sum": (lambda h, x, w: h @ w + calor.sum(x, axis=0), [W], (4, 6)),
+    "a step computes permute": (lambda h, x, w: h @ w + x.T, [W], (6, 6)),
+    "a part of a block": (
+        lambda h, x, w: h @ w + calor.concat([x, x], axis=1)[:, 3:9],
+        [W],
+        (4, 6),
+    ),
+    "a value of": (
+        lambda h, x, w: calor.concat([(h @ w)[:, 3:], (h @ w)[:, :3]], axis=1),
+        [W],
+        (4, 6),
+    ),
+    "no vector of its features": (lambda h, x, w, u: h @ w + u, [W, (4, 6)], (4, 6)),
+    "samples by features": (lambda h, x, w: calor.tanh(h * x), [W], (6,)),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_is_no_cell_is_refused_with_a_reason(reason, taken):
+    step, shapes, carry = REFUSED[reason]
+    answer = lowering.scan(scan_of(step, *shapes, carry=carry))
+    assert isinstance(answer, Refusal)
+    assert reason in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"dtype": "float32"}, "no matrix instruction"),
+        ({"length": 0}, "empty"),
+        ({"carry": (65, 6)}, "registers"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_reason(changes, reason, taken):
+    answer = lowering.scan(scan_of(lambda h, x, w: h @ w + x, W, **changes))
+    assert isinstance(answer, Refusal)
+    assert reason in answer.reason
+
+
+def test_plans_hold_weights_and_have_a_cube_for_each_core(taken):
+    request = scan_of(lambda h, x, w: calor.tanh(h @ w + x), W)
+    cell = cell_of(request.attributes["body"], 1, 1)
+    for cores in (1, 7, 132):
+        for samples in (1, 16, 17, 64):
+            for features in (1, 6, 650, 1024):
+                info = replace(INFO, cores=cores)
+                plans = plans_of(cell, samples, features, info)
+                for plan in plans:
+                    assert -(-features // plan.features) <= cores
+                    assert plan.terms >= features
+                    assert plan.turns * plan.units >= samples * plan.features
+                best = plan_of(cell, samples, features, info)
+                costs = [cycles_of(plan, cell, features) for plan in plans]
+                assert best is None if not plans else cycles_of(best, cell, features) == min(costs)
+    assert plan_of(cell, 20, 650, replace(INFO, cores=132)) is not None
+    assert plan_of(cell, 20, 650, replace(INFO, cores=1)) is None
+
+
+def test_candidates_begin_with_the_first_choice(taken):
+    request = scan_of(lambda h, x, w: calor.tanh(h @ w + x), W)
+    first = lowering.scan(request)
+    assert len(first) == 1
+    more = lowering.scan(replace(request, candidates=True))
+    assert more[0] == first[0]
+    assert len({work.variant for work in more}) == len(more) > 1
+    # Cubes of two such launches would not run together.
+    assert all(launch.alone for work in more for launch in work.launches)
+
+
+@pytest.mark.parametrize("dtype", [calor.bfloat16, calor.float32])
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_elements_lie_where_lanes_hold_them(dtype, side):
+    shape = mma_16x8(dtype)
+    rows, columns = lane_places(shape, side)
+    for lane in range(rows.shape[0]):
+        for register in range(rows.shape[1]):
+            row, column = int(rows[lane, register]), int(columns[lane, register])
+            assert place_in(shape, side, row, column) == (lane, register)
