@@ -14,6 +14,9 @@ from typing import Any, Self
 
 import calor
 from calor import Tensor
+from calor.errors import CalorError
+from calor.local import local
+from calor.recording.sites import name_module
 from calor.transforms.state import exchange
 from calor_nn import summary as tables
 from calor_nn.loading import LoadReport, convert_, load_into
@@ -77,7 +80,15 @@ class Module(Holder):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return ``forward`` of the arguments."""
-        output = self.forward(*args, **kwargs)
+        around = local.modules
+        around.append(self)
+        try:
+            output = self.forward(*args, **kwargs)
+        except CalorError as error:
+            name_module(error)
+            raise
+        finally:
+            around.pop()
         if observers:
             for observe in observers:
                 observe(self, args, output)
