@@ -180,6 +180,7 @@ else:
 
 
 _explain(globals())
+_explain(vars(random), "calor.random.")
 
 
 @_with_methods

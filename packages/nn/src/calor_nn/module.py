@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import calor
 from calor import Tensor
@@ -358,6 +358,13 @@ class Module(Holder):
         """
         convert_(self, target, device, dtype)
         return self
+
+    if not TYPE_CHECKING:
+        # Hidden from type checkers, for which a class with __getattr__ has every attribute.
+        def __getattr__(self, name: str) -> Any:
+            from calor_nn.migration import missing_method
+
+            raise missing_method(self, name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the module with tensors of its own; tied tensors stay tied."""
