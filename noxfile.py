@@ -343,6 +343,15 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def porting(session: nox.Session) -> None:
+    """Does every hint and every row for people who change over hold beside what it names?"""
+    install_projects(session, *group("peer-torch", "peer-jax"), extras=False)
+    for framework in ("torch", "numpy", "jax"):
+        for program in ("porting_rows", "porting_keywords"):
+            session.run("python", f"testing/{program}.py", framework)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """How fast is it beside its peers? `nox -s bench -- SUITE --peers torch,jax`"""
     peers: list[str] = []

@@ -6,6 +6,7 @@ every row beside NumPy; this program runs them beside `torch` or `jax`, where th
 """
 
 import importlib
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -54,6 +55,7 @@ OPERANDS: Names = {
 }  # fmt: skip
 ALONG = np.array([[1, 0, 1]])
 PRODUCT: Names = {"a": X, "b": Y.T.copy(), "x": X, "y": Y.T.copy()}
+ADDED = "x + np.eye(2, dtype=x.dtype)[indices[0]].T @ np.diag(values[0])"
 SPREAD: Names = {"x": X, "indices": ALONG, "values": floats([9.0, 8.0, 7.0])}
 BATCHES: Names = {"x": np.stack([X, Y]), "y": np.stack([Y.T, X.T]).copy()}
 COMPLEX: Names = {"x": X + 1j * Y}
@@ -79,6 +81,8 @@ EXAMPLES: dict[str, Example] = {
     "randint": Example(
         "F.randint(low, high, shape)", "np.zeros(shape, np.int64)", compare="shapes"
     ),
+    "rand_like": Example("F.rand_like(x)", "x", compare="shapes"),
+    "randn_like": Example("F.randn_like(x)", "x", compare="shapes"),
     "randperm": Example("F.sort(F.randperm(n)).values", "np.arange(n)", compare="shapes"),
     "multinomial": Example(
         "F.multinomial(weights, 1)[:, 0]",
@@ -166,6 +170,15 @@ EXAMPLES: dict[str, Example] = {
         "F.gather(x, 0, indices)", "np.take_along_axis(x, indices, 0)", {"indices": ALONG}
     ),
     "scatter": Example("F.scatter(x, 0, indices, values)", "scattered(x, indices, values)", SPREAD),
+    "scatter_add": Example("F.scatter_add(x, 0, indices, values)", ADDED, SPREAD),
+    "take_along_dim": Example(
+        "F.take_along_dim(x, indices, 0)", "np.take_along_axis(x, indices, 0)", {"indices": ALONG}
+    ),
+    "repeat_interleave": Example(
+        "F.repeat_interleave(x, repeats)", "np.repeat(x, repeats)", {"x": X[0], "repeats": 2}
+    ),
+    "narrow": Example("F.narrow(x, 0, start, length)", "x[1:2]", {"start": 1, "length": 1}),
+    "select": Example("F.select(x, 0, index)", "x[index]", {"index": 1}),
     "put_along_axis": Example("scattered(x, indices, values)", given=SPREAD),
     "masked_select": Example("F.masked_select(x, mask)", "x[mask]"),
     "masked_fill": Example("F.masked_fill(x, mask, value)", "np.where(mask, value, x)"),
@@ -250,6 +263,21 @@ METHOD_EXAMPLES: dict[str, Example] = {
     ),
     "scatter": Example("x.scatter(0, indices, values)", "scattered(x, indices, values)", SPREAD),
     "scatter_": Example("x.scatter_(0, indices, values)", "scattered(x, indices, values)", SPREAD),
+    "scatter_add": Example("x.scatter_add(0, indices, values)", ADDED, SPREAD),
+    "take_along_dim": Example(
+        "x.take_along_dim(indices, axis)",
+        "np.take_along_axis(x, indices, axis)",
+        {"indices": ALONG},
+    ),
+    "repeat_interleave": Example(
+        "x.repeat_interleave(repeats)", "np.repeat(x, repeats)", {"x": X[0], "repeats": 2}
+    ),
+    "narrow": Example("x.narrow(0, start, length)", "x[1:2]", {"start": 1, "length": 1}),
+    "select": Example("x.select(0, index)", "x[index]", {"index": 1}),
+    "split_with_sizes": Example("x.split_with_sizes(sizes)", "[x[:1], x[1:]]", {"sizes": (1, 1)}),
+    "where": Example("x.where(condition, y)", "np.where(condition, x, y)", {"condition": X > 0}),
+    "equal": Example("x.equal(y)", "np.array_equal(x, y)"),
+    "is_leaf": Example("x.is_leaf and x.requires_grad", "False"),
     "at": Example("x.at[index].set(value)", "np.where([[True], [False]], value, x)", {"index": 0}),
     "clamp": Example("x.clamp(min, max)", "x.clip(min, max)"),
     "clamp_": Example("x.clamp_(min, max)", "x.clip(min, max)"),
@@ -266,6 +294,8 @@ METHOD_EXAMPLES: dict[str, Example] = {
     "cumulative_sum": Example("F.cumulative_sum(x, axis=axis)", "x.cumsum(axis)"),
     "new_zeros": Example("x.new_zeros(shape)", "np.zeros(shape, x.dtype)"),
     "new_ones": Example("x.new_ones(shape)", "np.ones(shape, x.dtype)"),
+    "new_full": Example("x.new_full(shape, value)", "np.full(shape, value, x.dtype)"),
+    "new_empty": Example("x.new_empty(shape)", "np.zeros(shape)", compare="shapes"),
     "new_tensor": Example("x.new_tensor(data)", "np.asarray(data, x.dtype)", {"data": [1, 2]}),
     "flat": Example("np.array(list(x.flat))"),
 }
@@ -278,7 +308,7 @@ NOT_COMPUTED = frozenset((
 ))  # fmt: skip
 METHODS_NOT_COMPUTED = frozenset((
     "contiguous", "is_contiguous", "stride", "strides", "cuda", "cpu", "is_cuda", "get_device",
-    "register_hook", "block_until_ready", "pin_memory", "share_memory_",
+    "register_hook", "block_until_ready", "grad_fn", "retain_grad", "pin_memory", "share_memory_",
 ))  # fmt: skip
 
 
@@ -336,7 +366,7 @@ def evaluated(text: str, names: Names) -> Any:
         return names["x"]
     value = eval(code, names)
     # A row may give a function, such as `calor.jit(function)`.
-    return value(names["x"]) if callable(value) else value
+    return value(names["x"]) if inspect.isroutine(value) else value
 
 
 def scattered(x: Any, indices: Any, values: Any) -> Any:

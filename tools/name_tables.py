@@ -6,14 +6,32 @@ They are made from the table that the errors of calor are made from.
 import sys
 from collections.abc import Iterator, Sequence
 
-from calor.migration import KEYWORDS, METHODS, NAMES, Row
+from calor.migration import ADVICE, KEYWORDS, METHODS, NAMES, Row
 
 FRAMEWORKS = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX"}
 # Whose keyword arguments these are, by the letters of the other tables.
 WHOSE_KEYWORDS = {
-    "dim": "t", "dims": "t", "keepdim": "t", "start_dim": "t", "end_dim": "t", "unbiased": "t",
-    "ddof": "nj", "a_min": "n", "a_max": "n", "size": "t", "newshape": "n", "diagonal": "t",
-    "index": "t",
+    "dim": "t",
+    "dims": "t",
+    "keepdim": "t",
+    "start_dim": "t",
+    "end_dim": "t",
+    "unbiased": "t",
+    "ddof": "nj",
+    "a_min": "n",
+    "a_max": "n",
+    "size": "t",
+    "newshape": "n",
+    "diagonal": "t",
+    "is_causal": "t",
+    "dropout_p": "t",
+    "shifts": "t",
+    "kind": "n",
+}
+WHOSE_ADVICE = {
+    "attn_mask": "t", "key_padding_mask": "t", "inplace": "t", "size_average": "t", "reduce": "t",
+    "dtype": "t", "memory_format": "t", "non_blocking": "t", "enable_gqa": "t", "where": "nj",
+    "initial": "nj", "order": "n", "overwrite_input": "n",
 }  # fmt: skip
 
 
@@ -28,8 +46,11 @@ def markdown(framework: str) -> str:
         ),
     ]
     keywords = [(f"{k}=", f"{KEYWORDS[k][0]}=") for k, w in WHOSE_KEYWORDS.items() if letter in w]
+    advice = [(f"{k}=", ADVICE[k]) for k, w in WHOSE_ADVICE.items() if letter in w]
     if keywords:
         parts.append(table((f"{title}, keyword", "calor"), keywords))
+    if advice:
+        parts.append(table((f"{title}, keyword without a counterpart", "calor"), advice))
     return "\n\n".join(parts)
 
 

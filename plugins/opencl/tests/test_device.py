@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import calor
 from calor.dtypes import float16, float32
-from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
+from calor.errors import (
+    CompileError,
+    DeviceError,
+    DeviceLostError,
+    ElementIndexError,
+    OutOfMemoryError,
+)
 from calor_kernel.device.protocol import Slot, Step
 from calor_opencl.plane_probe import planes_hold
 from device_contract import built
@@ -239,3 +246,17 @@ def test_warps_that_the_compiler_refuses_are_not_used(
         assert [dialect.subgroups == "ptx"] == tried
     assert made.info.has("planes") == bool(dialect.subgroups)
     made.close()
+
+
+@pytest.mark.usefixtures("device")
+def test_a_failure_that_is_told_late_names_the_index_and_the_users_line() -> None:
+    x, indices = calor.arange(4.0, device="opencl"), calor.asarray([1, -6], device="opencl")
+    failed = x[indices]
+    calor.eval(failed)
+    later = failed * 2
+    wanted = (
+        r"index -6 is out of range for axis 0 of size 4; in op 'gather' of x\[\.\.\.\]; recorded"
+    )
+    with pytest.raises(ElementIndexError, match=rf"{wanted} at {__file__}:"):
+        later.numpy()
+    assert x[calor.asarray([1, -4], device="opencl")].tolist() == [1.0, 0.0]

@@ -190,6 +190,7 @@ else:
 
 
 _explain(globals())
+_explain(vars(random), "calor.random.")
 
 
 @_with_methods

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import calor
+
 if TYPE_CHECKING:
     from calor.backends.device import Device
     from calor.backends.protocol import Tuned
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the result is the exit status: 1 when something does not load."""
     parser = argparse.ArgumentParser(prog="python -m calor", description="Ask calor about itself.")
+    parser.add_argument("--version", action="version", version=f"calor {calor.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("devices", help="list the devices that are present")
     listing.add_argument("--features", metavar="NAME", help="show the features of one device")

@@ -12,6 +12,7 @@ from calor.device_selection import as_device, current_device
 from calor.errors import ArgumentError, CalorError, DeviceError, UnsupportedError
 from calor.local import local
 from calor.recording.poison import Poison
+from calor.recording.sites import locate
 from calor.recording.trace import flush_all
 
 
@@ -153,6 +154,7 @@ def synchronize(device: Any = None) -> None:
         try:
             target.backend.synchronize(target.index)
         except DeviceError as error:
+            locate(error, *target.possible_sites())
             # One device that is lost does not keep the others from being waited for.
             failed = failed or error
     if failed is not None:

@@ -12,14 +12,26 @@ from calor.config import config
 
 
 class CalorError(Exception):
-    """Root of every error that calor raises on purpose."""
+    """Root of every error that calor raises on purpose.
+
+    ``module`` is the path of the module (calor.nn) in whose forward pass it was raised, if any.
+    """
+
+    module: str | None = None
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if self.module is None else f"{message}; in module {self.module}"
 
 
 class _OfOp(CalorError):
     """What an op refused or failed at: ``op`` names it where it is known, ``line`` who called it.
 
-    The line is the user's, kept under CALOR_DEBUG=1 alone.
+    The line is the user's. It is kept under CALOR_DEBUG=1, and always for ops that may fail for the
+    contents of their operands; for these ``call`` is what the user called.
     """
+
+    call: str | None = None
 
     def __init__(
         self, message: object = "", *, op: str | None = None, line: str | None = None
@@ -32,9 +44,12 @@ class _OfOp(CalorError):
         message = str(self.args[0])
         parts = [message]
         if self.op is not None and not message.startswith((f"{self.op}:", f"{self.op} ")):
-            parts.append(f"in op {self.op!r}")
+            by = f" of {self.call}" if self.call not in (None, self.op) else ""
+            parts.append(f"in op {self.op!r}{by}")
         if self.line is not None:
             parts.append(f"recorded at {self.line}")
+        if self.module is not None:
+            parts.append(f"in module {self.module}")
         return "; ".join(parts)
 
     def name_op(self, op: str) -> None:
@@ -153,7 +168,38 @@ class UnsupportedError(DeviceError, NotImplementedError):
 
 
 class ElementIndexError(DeviceError, IndexingError):
-    """An index in a tensor is out of range; found when the elements were computed."""
+    """An index in a tensor is out of range; found when the elements were computed.
+
+    Parameters
+    ----------
+    message : str, optional
+        What is out of range, and of what.
+    op : str, optional
+        The op that met it.
+    line : str, optional
+        The user's line.
+    index : int, optional
+        The index: one of them if several are out of range.
+    axis : int, optional
+        The axis that it counts along.
+    size : int, optional
+        The size of that axis.
+    """
+
+    def __init__(
+        self,
+        message: object = "",
+        *,
+        op: str | None = None,
+        line: str | None = None,
+        index: int | None = None,
+        axis: int | None = None,
+        size: int | None = None,
+    ) -> None:
+        super().__init__(message, op=op, line=line)
+        self.index = index
+        self.axis = axis
+        self.size = size
 
 
 class LinearAlgebraError(DeviceError, LinAlgError):

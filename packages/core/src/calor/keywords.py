@@ -15,7 +15,7 @@ from typing import Any, Final
 # The parameters that other frameworks name differently; functions with one of them are wrapped.
 RENAMED: Final = frozenset(
     ("axis", "axes", "axis1", "keepdims", "start_axis", "correction", "min", "shape", "fill_value",
-     "k", "indices")
+     "k", "indices", "mask", "causal", "reduction", "training", "shift", "target", "approximate")
 )  # fmt: skip
 
 

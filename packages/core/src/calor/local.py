@@ -18,6 +18,8 @@ class _Local(threading.local):
         self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
         self.jit: list[Any] = []
         self.grad_enabled = True
+        # The modules whose forward passes run, the outermost first.
+        self.modules: list[Any] = []
         # How exactly products of float32 are computed; compared by identity.
         self.precision = config.matmul_precision
         # The name of the dtype of floating numbers that no operand decides; compared by identity.

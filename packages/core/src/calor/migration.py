@@ -38,6 +38,8 @@ NAMES: Final = (
     Row("rand", "calor.random.uniform(shape)", "t"),
     Row("randn", "calor.random.normal(shape)", "t"),
     Row("randint", "calor.random.integers(low, high, shape)", "t"),
+    Row("rand_like", "calor.random.uniform(x.shape)", "t"),
+    Row("randn_like", "calor.random.normal(x.shape)", "t"),
     Row("randperm", "calor.random.permutation(n)", "t"),
     Row("multinomial", "calor.random.categorical(calor.log(weights))", "t"),
     Row("bernoulli", "calor.random.bernoulli(p.shape, p)", "t"),
@@ -117,6 +119,11 @@ NAMES: Final = (
     Row("index_select", "calor.take(x, indices, axis=0)", "t"),
     Row("gather", "calor.take_along_axis(x, indices, axis=0)", "t"),
     Row("scatter", "calor.scatter_along_axis(x, indices, values, axis=0)", "t"),
+    Row("scatter_add", 'calor.scatter_along_axis(x, indices, values, axis=0, update="add")', "t"),
+    Row("take_along_dim", "calor.take_along_axis(x, indices, axis=0)", "t"),
+    Row("repeat_interleave", "calor.repeat(x, repeats)", "t"),
+    Row("narrow", "x[start : start + length]", "t"),
+    Row("select", "x[index]", "t"),
     Row("put_along_axis", "calor.scatter_along_axis(x, indices, values, axis=0)", "nj"),
     Row("masked_select", "x[mask]", "t"),
     Row("masked_fill", "calor.where(mask, value, x)", "t"),
@@ -243,6 +250,14 @@ METHODS: Final = (
     Row("gather", "x.take_along_axis(indices, axis)", "t"),
     Row("scatter", "calor.scatter_along_axis(x, indices, values, axis=0)", "t"),
     Row("scatter_", "x = calor.scatter_along_axis(x, indices, values, axis=0)", "t"),
+    Row("scatter_add", 'calor.scatter_along_axis(x, indices, values, axis=0, update="add")', "t"),
+    Row("take_along_dim", "x.take_along_axis(indices, axis)", "t"),
+    Row("repeat_interleave", "calor.repeat(x, repeats)", "t"),
+    Row("narrow", "x[start : start + length]", "t"),
+    Row("select", "x[index]", "t"),
+    Row("split_with_sizes", "calor.split(x, sizes, axis=0)", "t"),
+    Row("where", "calor.where(condition, x, y)", "t"),
+    Row("equal", "calor.array_equal(x, y)", "t"),
     Row("at", "x[index] = value", "j"),
     Row("clamp", "x.clip(min, max)", "t"),
     Row("clamp_", "x = x.clip(min, max)", "t"),
@@ -259,6 +274,11 @@ METHODS: Final = (
     Row("cumulative_sum", "x.cumsum(axis)", "j"),
     Row("new_zeros", "calor.zeros(shape, dtype=x.dtype, device=x.device)", "t"),
     Row("new_ones", "calor.ones(shape, dtype=x.dtype, device=x.device)", "t"),
+    Row("new_full", "calor.full(shape, value, dtype=x.dtype, device=x.device)", "t"),
+    Row("new_empty", "calor.empty(shape, dtype=x.dtype, device=x.device)", "t"),
+    Row("grad_fn", "calor.trace(function, x).text(), which shows a graph", "t"),
+    Row("is_leaf", "x.requires_grad", "t"),
+    Row("retain_grad", "calor.grad(function)", "t"),
     Row("new_tensor", "calor.asarray(data, dtype=x.dtype, device=x.device)", "t"),
     Row("flat", "x.ravel()", "n"),
     Row("block_until_ready", "calor.eval(x)", "j"),
@@ -289,8 +309,32 @@ KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "index": ("indices",),
     "kind": ("stable",),
     "approximation": ("approximate",),
-    "seed": ("key",),
-    "rng": ("key", "generator"),
+    "rng": ("generator",),
+    "is_causal": ("causal",),
+    "dropout_p": ("dropout",),
+    "shifts": ("shift",),
+    "dimension": ("axis",),
+}
+# Keyword arguments without a counterpart, and what to do instead.
+ADVICE: Final[Mapping[str, str]] = {
+    "attn_mask": "in calor it is mask=, which is True where a query may attend to a key; numbers "
+    "to add are bias=",
+    "key_padding_mask": "in calor it is key_mask=, which is True where a key may be attended to: "
+    "key_mask=~key_padding_mask",
+    "src_key_padding_mask": "in calor it is key_mask=, which is True where a key may be attended "
+    "to: key_mask=~src_key_padding_mask",
+    "seed": "in calor it is key=calor.random.key(seed)",
+    "inplace": "results are new tensors: write x = f(x)",
+    "where": "select first: calor.where(mask, x, neutral)",
+    "initial": "join it afterwards: calor.maximum(result, initial), result + initial",
+    "order": "tensors are dense and row-major, so leave it out",
+    "memory_format": "tensors are dense and row-major, so leave it out",
+    "dtype": "cast first: x.astype(dtype)",
+    "size_average": 'write reduction="mean", "sum" or "none"',
+    "reduce": 'write reduction="mean", "sum" or "none"',
+    "non_blocking": "transfers need no mark, so leave it out",
+    "enable_gqa": "fewer heads of keys and values than of queries are taken as they are",
+    "overwrite_input": "leave it out",
 }
 _NAMES: Final = {row.theirs: row.ours for row in NAMES}
 _METHODS: Final = {row.theirs: row.ours for row in METHODS}
@@ -311,6 +355,8 @@ def missing_method(x: Any, name: str) -> AttributeError:
     base = name.rstrip("_")
     if ours is None and name.endswith("_") and callable(getattr(type(x), base, None)):
         ours = f"x = x.{base}(...)"
+    if ours is None and name in _arrays.__all__:
+        ours = f"calor.{name}(x, ...)"
     hint = f": write {ours}" if ours else ""
     return AttributeError(f"a tensor has no {name!r}{hint}", name=name, obj=x)
 
@@ -335,7 +381,10 @@ def wrong_call(
 
     The error that Python made is returned itself when the table has no answer.
     """
-    text = str(error).replace(f"{function.__qualname__}()", f"{function.__name__}()")
+    called = function.__name__
+    if called == "__init__":
+        called = type(positional[0]).__qualname__
+    text = str(error).replace(f"{function.__qualname__}()", f"{called}()")
     if "out" in keywords:
         # NumPy's reductions call the method of their name with out=None.
         if keywords["out"] is None:
@@ -344,8 +393,13 @@ def wrong_call(
     for theirs in keywords:
         if theirs not in accepted:
             ours = next((n for n in KEYWORDS.get(theirs, ()) if n in accepted), None)
+            positional_only = function.__code__.co_posonlyargcount
+            if ours in accepted[:positional_only]:
+                return TypeError(f"{text}; in calor {ours} is given by position")
             if ours is not None:
                 return TypeError(f"{text}; in calor it is {ours}=")
+            if theirs in ADVICE:
+                return TypeError(f"{text}; {ADVICE[theirs]}")
     sizes = ", ".join(map(repr, positional))
     if "shape" in accepted and positional and all(type(n) is int for n in positional):
         return TypeError(f"{text}; a shape is one argument: {function.__name__}(({sizes}))")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import calor
 from calor.__main__ import main
 from calor.backends.protocol import Tuned
 from calor.config import Config
@@ -269,3 +270,10 @@ def test_tune_exports_what_is_stored(
     assert main(["tune", "--device", "null", "--export", str(file)]) == 0
     assert capsys.readouterr().out == f"{file}: 2 choices for null:0\n"
     assert json.loads(file.read_text("utf-8")) == bundle
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"calor {calor.__version__}\n"

@@ -2,6 +2,7 @@
 
 from calor.dtypes import int32, int64
 from calor.errors import ElementIndexError
+from calor_kernel.contract.failures import Failure
 from calor_kernel.contract.work import Build, Input, Launch, Output, Request, Scratch, Status, Work
 from calor_kernel.language import Buffer, Scalar, cube_position, kernel, loop_range
 
@@ -77,7 +78,7 @@ def _gather(request: Request):
         indices.size,
     )
     launch = Launch(Build(pick, signature), (1, 1, 1), arguments)
-    return (Work((launch,), failures=((ElementIndexError, "an index is out of range"),)),)
+    return (Work((launch,), failures=(Failure(ElementIndexError, "an index is out of range"),)),)
 
 
 def _sum(request: Request):

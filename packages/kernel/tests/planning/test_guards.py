@@ -73,6 +73,7 @@ class Work:
     def fails(self, buffer):
         with pytest.raises(ElementIndexError, match="out of range for axis 0 of size") as caught:
             self.look(buffer)
+        assert caught.value.index is not None
         return caught.value.op == "gather"
 
     @property

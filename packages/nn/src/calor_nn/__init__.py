@@ -9,6 +9,7 @@
 
 from typing import TYPE_CHECKING
 
+from calor.keywords import explain_methods as _explain_methods
 from calor_nn import functional, init
 from calor_nn.activation import (
     CELU,
@@ -209,6 +210,11 @@ __all__ = [
     "save_weights",
     "summary",
 ]
+
+_KINDS = [found for found in vars().values() if isinstance(found, type)]
+for _kind in {inside for found in _KINDS for inside in found.__mro__}:
+    if _kind.__module__.startswith("calor_nn."):
+        _explain_methods(_kind)
 
 if not TYPE_CHECKING:
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.

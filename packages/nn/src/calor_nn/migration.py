@@ -63,11 +63,37 @@ INITIAL: Final = {
         ]
     },
 }
+# Attributes of ``torch.nn.Module``.
+METHODS: Final = {
+    "half": "model.to(calor.float16)",
+    "bfloat16": "model.to(calor.bfloat16)",
+    "float": "model.to(calor.float32)",
+    "double": "model.to(calor.float64)",
+    "type": "model.to(dtype)",
+    "cuda": 'model.to("cuda")',
+    "cpu": 'model.to("cpu")',
+    "compile": "calor.jit(model)",
+    "register_parameter": "setattr(model, name, parameter)",
+    "register_module": "setattr(model, name, module)",
+    "add_module": "setattr(model, name, module)",
+    "get_parameter": "dict(model.named_parameters())[path]",
+    "get_buffer": "dict(model.named_buffers())[path]",
+    "get_submodule": "dict(model.named_modules())[path]",
+    "share_memory": "model; tensors are pickled to other processes",
+    "to_empty": "model.to(device=device)",
+}
 _TABLES: Final = {
     "calor_nn": LAYERS,
     "calor_nn.functional": FUNCTIONS,
     "calor_nn.init": INITIAL,
 }
+
+
+def missing_method(module: object, name: str) -> AttributeError:
+    """Return the error for an attribute that a module does not have."""
+    text = f"{type(module).__name__!r} object has no attribute {name!r}"
+    hint = f": write {METHODS[name]}" if name in METHODS else ""
+    return AttributeError(f"{text}{hint}", name=name, obj=module)
 
 
 def missing(module: str, name: str) -> AttributeError:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import calor
 from calor import Tensor
+from calor.errors import CalorError
+from calor.local import local
+from calor.recording.sites import name_module
 from calor.transforms.state import exchange
 from calor_nn import summary as tables
 from calor_nn.loading import LoadReport, convert_, load_into
@@ -77,7 +80,15 @@ class Module(Holder):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return ``forward`` of the arguments."""
-        output = self.forward(*args, **kwargs)
+        around = local.modules
+        around.append(self)
+        try:
+            output = self.forward(*args, **kwargs)
+        except CalorError as error:
+            name_module(error)
+            raise
+        finally:
+            around.pop()
         if observers:
             for observe in observers:
                 observe(self, args, output)
@@ -347,6 +358,13 @@ class Module(Holder):
         """
         convert_(self, target, device, dtype)
         return self
+
+    if not TYPE_CHECKING:
+        # Hidden from type checkers, for which a class with __getattr__ has every attribute.
+        def __getattr__(self, name: str) -> Any:
+            from calor_nn.migration import missing_method
+
+            raise missing_method(self, name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the module with tensors of its own; tied tensors stay tied."""

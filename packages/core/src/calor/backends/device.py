@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Iterator
 from typing import Any, Final
 
 from calor.backends.lost import LostBackend, LostExecutable
 from calor.backends.protocol import Backend, Executable, Info, MemoryFigures
 from calor.errors import DeviceError
+
+# How many flushes with such ops a device remembers.
+_SITES: Final = 64
 
 
 class Device:
@@ -53,6 +57,9 @@ class Device:
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         # The tensor that puts the collectives of this device's group in one order, once it is used.
         self.token: Any = None
+        # Where the last ops were recorded that may fail when they are computed, flush by flush,
+        # each with the values that the flush computed.
+        self.sites: deque[tuple[weakref.WeakSet[Any], list[Any]]] = deque(maxlen=_SITES)
         self._info: Info | None = None
 
     @property
@@ -66,6 +73,17 @@ class Device:
     def memory(self) -> MemoryFigures:
         """Bytes in use, the peak so far and the limit."""
         return self.backend.memory(self.index)
+
+    def possible_sites(self, value: Any = None) -> Iterator[list[Any]]:
+        """Yield where ops were recorded that may have failed since, the most likely ones first.
+
+        First those that were computed with ``value``, then those of values that live, and of
+        programs, then all others.
+        """
+        yield [s for values, sites in self.sites if value in values for s in sites]
+        programs = [site for holder in self.holders for site in holder.sites]
+        yield [*programs, *(s for values, sites in self.sites if values for s in sites)]
+        yield [s for _, sites in self.sites for s in sites]
 
     def lose(self) -> None:
         """Make every later use raise DeviceLostError, in a forked child that cannot use it."""

@@ -6,6 +6,7 @@ freed at their last use, and everything a plan needs is known before it runs.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,6 +27,8 @@ from calor.errors import (
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec
 
+# What the references say of an index out of range.
+_INDEX = re.compile(r"index (-?\d+) is out of range for axis (\d+) of size (\d+)")
 Function = Callable[..., Any]
 Sharing = Literal["always", "maybe"]
 
@@ -155,7 +158,11 @@ class OpTable(Backend):
         if isinstance(error, CalorError):
             return error
         if isinstance(error, IndexError):
-            return ElementIndexError(str(error), op=op)
+            found = _INDEX.search(str(error))
+            if found is None:
+                return ElementIndexError(str(error), op=op)
+            number, axis, size = map(int, found.groups())
+            return ElementIndexError(str(error), op=op, index=number, axis=axis, size=size)
         if isinstance(error, LinAlgError):
             return LinearAlgebraError(str(error), op=op)
         if isinstance(error, MemoryError):

@@ -21,6 +21,11 @@ class Stage:
     executable: Executable
     segment: Segment
 
+    @property
+    def sites(self) -> Sequence[Any]:
+        """Where ops that may fail were recorded: not known here."""
+        return ()
+
 
 class PartitionedExecutable:
     """Segments on several devices, or in several pieces on one.

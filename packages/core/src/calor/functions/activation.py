@@ -270,7 +270,7 @@ def softplus(x: Operand, /, beta: float = 1.0) -> Tensor:
     return made
 
 
-def softmax(x: Operand, /, *, axis: int = -1) -> Tensor:
+def softmax(x: Operand, /, axis: int = -1) -> Tensor:
     """Return exp(x) divided by its sum along an axis, without overflow.
 
     Parameters
@@ -305,7 +305,7 @@ def softmax(x: Operand, /, *, axis: int = -1) -> Tensor:
     return made
 
 
-def log_softmax(x: Operand, /, *, axis: int = -1) -> Tensor:
+def log_softmax(x: Operand, /, axis: int = -1) -> Tensor:
     """Return log(softmax(x)) along an axis, accurate where the softmax is near 0 or 1.
 
     Parameters

@@ -99,7 +99,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     return _frequencies("rfftfreq", _ramp(count // 2 + 1, device), count, d, dtype)
 
 
-def fftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:  # numpydoc ignore=RS01
+def fftshift(x: Operand, /, axes: Axis = None) -> Tensor:  # numpydoc ignore=RS01
     """Return the tensor rolled so that frequency 0 is in the middle.
 
     Parameters
@@ -136,7 +136,7 @@ def fftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:  # numpydoc ignore=
     return _rolled("fftshift", x, axes, 1)
 
 
-def ifftshift(x: Operand, /, *, axes: Axis = None) -> Tensor:  # numpydoc ignore=RS01
+def ifftshift(x: Operand, /, axes: Axis = None) -> Tensor:  # numpydoc ignore=RS01
     """Return the tensor rolled back from `fftshift`.
 
     Parameters

@@ -26,7 +26,7 @@ def _indices(indices: Any, x: Tensor, what: str) -> Tensor:
     return made
 
 
-def take(x: Operand, indices: Operand, /, *, axis: int | None = None) -> Tensor:
+def take(x: Operand, indices: Operand, /, axis: int | None = None) -> Tensor:
     """Return the elements, or slices along an axis, at the given indices.
 
     Parameters
@@ -91,7 +91,7 @@ def _along(x: Tensor, indices: Any, axis: int, what: str) -> tuple[Tensor, Tenso
     return x, places, axis
 
 
-def take_along_axis(x: Operand, indices: Operand, /, *, axis: int = -1) -> Tensor:
+def take_along_axis(x: Operand, indices: Operand, /, axis: int = -1) -> Tensor:
     """Return the element at each index along an axis.
 
     Parameters
@@ -148,7 +148,7 @@ def _values(values: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def scatter_along_axis(
-    x: Operand, indices: Operand, values: Operand, /, *, axis: int = -1, update: Update = "assign"
+    x: Operand, indices: Operand, values: Operand, /, axis: int = -1, *, update: Update = "assign"
 ) -> Tensor:
     """Return x with the element at each index along an axis replaced by, or combined with, a value.
 

@@ -20,7 +20,7 @@ from calor.tensor.tensor import Operand, Tensor
 Widths = int | tuple[int, int] | Sequence[tuple[int, int]]
 
 
-def concat(arrays: Sequence[Operand], /, *, axis: int | None = 0) -> Tensor:
+def concat(arrays: Sequence[Operand], /, axis: int | None = 0) -> Tensor:
     """Return tensors joined along an axis.
 
     Parameters
@@ -76,7 +76,7 @@ def concat(arrays: Sequence[Operand], /, *, axis: int | None = 0) -> Tensor:
     return made
 
 
-def stack(arrays: Sequence[Operand], /, *, axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[Operand], /, axis: int = 0) -> Tensor:
     """Return tensors of one shape joined along a new axis.
 
     Parameters
@@ -131,7 +131,7 @@ def _part(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     return made
 
 
-def unstack(x: Operand, /, *, axis: int = 0) -> tuple[Tensor, ...]:  # numpydoc ignore=RS01
+def unstack(x: Operand, /, axis: int = 0) -> tuple[Tensor, ...]:  # numpydoc ignore=RS01
     """Return the slices along an axis.
 
     Parameters
@@ -169,7 +169,7 @@ def unstack(x: Operand, /, *, axis: int = 0) -> tuple[Tensor, ...]:  # numpydoc 
     return tuple(reshape(_part(x, axis, i, i + 1), rest) for i in range(x.shape[axis]))
 
 
-def split(x: Operand, sizes: Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
+def split(x: Operand, sizes: Sequence[int], /, axis: int = 0) -> tuple[Tensor, ...]:
     """Return consecutive parts of given sizes along an axis.
 
     Parameters
@@ -225,9 +225,7 @@ def split(x: Operand, sizes: Sequence[int], /, *, axis: int = 0) -> tuple[Tensor
     return tuple(_part(x, axis, end - n, end) for n, end in zip(parts, ends, strict=True))
 
 
-def chunk(
-    x: Operand, chunks: int, /, *, axis: int = 0
-) -> tuple[Tensor, ...]:  # numpydoc ignore=RS01
+def chunk(x: Operand, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:  # numpydoc ignore=RS01
     """Return a number of consecutive parts along an axis, of sizes that differ by at most one.
 
     Parameters
@@ -398,7 +396,7 @@ _ENDS: dict[str, Any] = {
 }
 
 
-def unfold(x: Operand, /, *, axis: int, size: int, step: int = 1) -> Tensor:
+def unfold(x: Operand, /, axis: int, size: int, step: int = 1) -> Tensor:
     """Return sliding windows along an axis as a new last axis.
 
     Parameters

@@ -175,9 +175,7 @@ def matrix_transpose(x: Operand, /) -> Tensor:
     return made
 
 
-def tensordot(
-    x1: Operand, x2: Operand, /, *, axes: int | Sequence[int | Sequence[int]] = 2
-) -> Tensor:
+def tensordot(x1: Operand, x2: Operand, /, axes: int | Sequence[int | Sequence[int]] = 2) -> Tensor:
     """Return the sum of products over pairs of axes.
 
     Parameters
@@ -265,7 +263,7 @@ def _tensordot_plan(a: Spec, b: Spec, axes: Any) -> Product:
     return plan("tensordot", a, b, tuple(names_a), tuple(names_b), tuple(free))
 
 
-def vecdot(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Tensor:
+def vecdot(x1: Operand, x2: Operand, /, axis: int = -1) -> Tensor:
     """Return the dot products Σ conj(x1) · x2 along an axis.
 
     Parameters

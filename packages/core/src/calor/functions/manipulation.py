@@ -476,7 +476,7 @@ def moveaxis(
     return permute_dims(x, tuple(order))
 
 
-def flip(x: Operand, /, *, axis: Axis = None) -> Tensor:
+def flip(x: Operand, /, axis: Axis = None) -> Tensor:
     """Return the tensor with the elements in reverse order along axes.
 
     Parameters

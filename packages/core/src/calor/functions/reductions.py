@@ -43,7 +43,7 @@ def _total(row: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Tensor:
     return kept(row(x, axes=axes, dtype=_accumulator(x, dtype)), x, axes, keepdims)
 
 
-def sum(x: Operand, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def sum(x: Operand, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the sum over axes.
 
     Parameters
@@ -85,7 +85,7 @@ def sum(x: Operand, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool =
     return _total(r.sum, x, axis, dtype, keepdims)
 
 
-def prod(x: Operand, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def prod(x: Operand, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Return the product over axes.
 
     Parameters
@@ -137,7 +137,7 @@ def _extreme(row: Op, x: Any, axis: Any, keepdims: bool) -> Tensor:
     return kept(row(x, axes=axes), x, axes, keepdims)
 
 
-def max(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def max(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the largest element over axes.
 
     Parameters
@@ -177,7 +177,7 @@ def max(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _extreme(r.max, x, axis, keepdims)
 
 
-def min(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def min(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the smallest element over axes.
 
     Parameters
@@ -217,7 +217,7 @@ def min(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _extreme(r.min, x, axis, keepdims)
 
 
-def any(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def any(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Tell whether any element over axes is true, that is, not 0.
 
     Parameters
@@ -258,7 +258,7 @@ def any(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return kept(r.any_(x, axes=axes), x, axes, keepdims)
 
 
-def all(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def all(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Tell whether all elements over axes are true, that is, not 0.
 
     Parameters
@@ -299,7 +299,7 @@ def all(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return kept(r.all_(x, axes=axes), x, axes, keepdims)
 
 
-def count_nonzero(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Count the elements over axes that are not 0.
 
     Parameters
@@ -366,7 +366,7 @@ def _running(
 
 
 def cumulative_sum(
-    x: Operand, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Operand, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
     """Return the running sum along an axis.
 
@@ -409,7 +409,7 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    x: Operand, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Operand, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
     """Return the running product along an axis.
 
@@ -451,7 +451,7 @@ def cumulative_prod(
     return _running(r.cumprod, x, axis, dtype, 1 if include_initial else None, "cumulative_prod")
 
 
-def cumulative_max(x: Operand, /, *, axis: int | None = None) -> Tensor:
+def cumulative_max(x: Operand, /, axis: int | None = None) -> Tensor:
     """Return the largest element so far along an axis.
 
     Parameters
@@ -486,7 +486,7 @@ def cumulative_max(x: Operand, /, *, axis: int | None = None) -> Tensor:
     return made
 
 
-def cumulative_min(x: Operand, /, *, axis: int | None = None) -> Tensor:
+def cumulative_min(x: Operand, /, axis: int | None = None) -> Tensor:
     """Return the smallest element so far along an axis.
 
     Parameters

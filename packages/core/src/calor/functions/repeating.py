@@ -25,7 +25,7 @@ from calor.tensor.values import Handle
 
 
 def roll(  # numpydoc ignore=RS01
-    x: Operand, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
+    x: Operand, /, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None = None
 ) -> Tensor:
     """Return the tensor with the elements shifted cyclically.
 
@@ -109,7 +109,7 @@ def _count(size: int, like: Tensor) -> Tensor:
     return made
 
 
-def repeat(x: Operand, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
+def repeat(x: Operand, repeats: int | Tensor, /, axis: int | None = None) -> Tensor:
     """Return the tensor with each element, or slice along an axis, repeated.
 
     Parameters

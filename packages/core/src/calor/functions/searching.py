@@ -38,7 +38,7 @@ def _arg(row: Op, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     return kept(made, x, axes, keepdims)
 
 
-def argmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmax(x: Operand, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Return the index of the first largest element.
 
     Parameters
@@ -77,7 +77,7 @@ def argmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) ->
     return _arg(r.argmax, x, axis, keepdims)
 
 
-def argmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmin(x: Operand, /, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Return the index of the first smallest element.
 
     Parameters

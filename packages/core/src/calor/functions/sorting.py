@@ -23,7 +23,7 @@ def _sorted(x: Operand, axis: int, descending: bool, what: str) -> tuple[Tensor,
     return values, places
 
 
-def sort(x: Operand, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+def sort(x: Operand, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
     """Return the tensor with its elements in order along an axis.
 
     Parameters
@@ -63,7 +63,7 @@ def sort(x: Operand, /, *, axis: int = -1, descending: bool = False, stable: boo
 
 
 def argsort(
-    x: Operand, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    x: Operand, /, axis: int = -1, *, descending: bool = False, stable: bool = True
 ) -> Tensor:
     """Return the indices that sort the tensor along an axis.
 
@@ -111,7 +111,7 @@ class TopK(NamedTuple):
 
 
 def topk(
-    x: Operand, k: int, /, *, axis: int = -1, largest: bool = True
+    x: Operand, k: int, /, axis: int = -1, *, largest: bool = True
 ) -> TopK:  # numpydoc ignore=RS01
     """Return the k largest or smallest elements along an axis, in order, and their indices.
 

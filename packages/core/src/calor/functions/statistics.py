@@ -41,7 +41,7 @@ def _mean(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     return pair(e.div, total, float(_count(x, axes)))
 
 
-def mean(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def mean(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return the arithmetic mean over axes.
 
     Parameters
@@ -94,7 +94,7 @@ def _variance(x: Tensor, axes: tuple[int, ...], correction: float, keepdims: boo
 
 
 def var(
-    x: Operand, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+    x: Operand, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
     """Return the variance over axes: the sum of squared deviations divided by n − correction.
 
@@ -142,7 +142,7 @@ def var(
 
 
 def std(
-    x: Operand, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+    x: Operand, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False
 ) -> Tensor:
     """Return the standard deviation over axes, the square root of `var`.
 
@@ -188,7 +188,7 @@ def std(
     return result if out is work else e.cast(result, dtype=dtypes.real_of(out))
 
 
-def logsumexp(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def logsumexp(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return log(Σ exp(x)) over axes without overflow.
 
     Parameters
@@ -247,7 +247,7 @@ def _in_order(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def quantile(
-    x: Operand, q: float | Tensor, /, *, axis: Axis = None, keepdims: bool = False
+    x: Operand, q: float | Tensor, /, axis: Axis = None, *, keepdims: bool = False
 ) -> Tensor:
     """Return quantiles over axes, interpolated linearly between the two nearest elements.
 
@@ -317,7 +317,7 @@ def quantile(
 
 
 def median(
-    x: Operand, /, *, axis: Axis = None, keepdims: bool = False
+    x: Operand, /, axis: Axis = None, *, keepdims: bool = False
 ) -> Tensor:  # numpydoc ignore=RS01
     """Return the median over axes; of an even number of elements the mean of the middle two.
 

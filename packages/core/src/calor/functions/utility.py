@@ -15,8 +15,8 @@ from calor.tensor.tensor import Operand, Tensor
 def diff(
     x: Operand,
     /,
-    *,
     axis: int = -1,
+    *,
     n: int = 1,
     prepend: Operand | None = None,
     append: Operand | None = None,

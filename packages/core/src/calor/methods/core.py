@@ -16,6 +16,7 @@ from calor.functions.manipulation import identity
 from calor.local import local
 from calor.recording.records import Leaf
 from calor.recording.rows import stop_gradient
+from calor.recording.sites import locate
 from calor.recording.trace import exports, materialize
 from calor.recording.tracing import gradients_on, note_gradients
 from calor.recording.views import carried, refresh
@@ -260,7 +261,11 @@ class CoreMethods(Tensor):
         value = self._value
         buffer = materialize(value)
         device = value.device
-        array = device.backend.download(device.index, buffer, value.spec)
+        try:
+            array = device.backend.download(device.index, buffer, value.spec)
+        except DeviceError as error:
+            locate(error, *device.possible_sites(value))
+            raise
         if copy:
             return array.copy()
         exports.count += 1

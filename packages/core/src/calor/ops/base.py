@@ -18,7 +18,7 @@ from calor.graph.op import Signature as Signature
 from calor.graph.op import find as find
 from calor.graph.op import signature as signature
 from calor.graph.op import table as table
-from calor.recording.rows import RecordedOp
+from calor.recording.rows import CheckedOp, RecordedOp
 from calor.recording.tracing import trace_function
 from calor.specs import Spec
 
@@ -100,6 +100,7 @@ def op(
     gradient_only: bool = False,
     checks: tuple[Check, ...] = (),
     batch: Batch | None = None,
+    may_fail: bool = False,
 ) -> Op:
     """Add a row to the op table.
 
@@ -137,6 +138,9 @@ def op(
     batch : callable, "leading" or None, optional
         What `calor.vmap` makes of the op, as for `Op`. By default elementwise ops take the mapped
         axis first, and composites are decomposed.
+    may_fail : bool, optional
+        Whether the op, which is no composite, refuses some contents of its operands, such as an
+        index out of range. Its errors name the line that recorded it. By default False.
 
     Returns
     -------
@@ -148,7 +152,8 @@ def op(
     ArgumentError
         If the name is taken, or the row of another package has no decomposition.
     """
-    kind = RecordedOp if decompose is None else Composite
+    primitive = CheckedOp if may_fail else RecordedOp
+    kind = primitive if decompose is None else Composite
     return register(
         kind(
             name,

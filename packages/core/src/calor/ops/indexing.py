@@ -45,7 +45,14 @@ def _gather_gradient(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
     return permute(summed, axes=order)
 
 
-gather: Op = op("gather", _gather_rule, reference.gather, (_gather_gradient, None), saves=("1", ""))
+gather: Op = op(
+    "gather",
+    _gather_rule,
+    reference.gather,
+    (_gather_gradient, None),
+    saves=("1", ""),
+    may_fail=True,
+)
 
 
 def _gather_nd_rule(x: Spec, indices: Spec) -> Spec:
@@ -64,6 +71,7 @@ gather_nd: Op = op(
         None,
     ),
     saves=("1", ""),
+    may_fail=True,
 )
 
 
@@ -103,7 +111,12 @@ def _in_one_place(g: Any, x: Any, indices: Any, axis: int) -> Any:
 
 
 take_along: Op = op(
-    "take_along", _along_rule, reference.take_along, (_along_gradient, None), saves=("1", "")
+    "take_along",
+    _along_rule,
+    reference.take_along,
+    (_along_gradient, None),
+    saves=("1", ""),
+    may_fail=True,
 )
 
 
@@ -236,6 +249,7 @@ scatter_nd: Op = op(
     reference.scatter_nd,
     (_scatter_nd_vjp(_x_gradient), None, _scatter_nd_vjp(_updates_gradient)),
     saves=_scatter_saves,
+    may_fail=True,
 )
 scatter_along: Op = op(
     "scatter_along",
@@ -243,6 +257,7 @@ scatter_along: Op = op(
     reference.scatter_along,
     (_scatter_along_vjp(_x_gradient), None, _scatter_along_vjp(_updates_gradient)),
     saves=_scatter_saves,
+    may_fail=True,
 )
 
 

@@ -26,6 +26,7 @@ class Nodes:
         "leaves",
         "lines",
         "room",
+        "sites",
         "small",
         "tail",
         "thread",
@@ -48,6 +49,7 @@ class Nodes:
         self.leaves: dict[Value, int] = {}
         self.values: list[Value] = []
         self.lines: dict[int, str] = {}
+        self.sites: list[Any] = []
         self.tail: list[Signature] = []
         self.count = 0
         self.due = False

@@ -28,6 +28,7 @@ from calor.recording.recipes import (
 from calor.recording.records import link
 from calor.recording.trace import pending, trace_on
 from calor.specs import Spec, spec
+from calor.tensor.count import Count
 from calor.tensor.tensor import Tensor, wrap
 from calor.tensor.values import Handle, Value
 
@@ -266,7 +267,7 @@ def weak_spec(number: Any) -> Spec:
         return _WEAK_FLOAT
     if kind is bool:
         return _BOOL
-    if kind is int:
+    if kind is int or kind is Count:
         return _WEAK_INT
     if kind is complex:
         return _WEAK_COMPLEX
@@ -346,7 +347,7 @@ def binary_number(row: Op, x: Handle, number: Any, reverse: bool) -> Any:
 
 def _checked(number: Any, target: Spec) -> Any:
     """Return the number; OverflowError when an integer type cannot hold it."""
-    if type(number) is int and target.dtype.is_integer:
+    if isinstance(number, int) and target.dtype.is_integer:
         info = np.iinfo(target.dtype.numpy)
         if not info.min <= number <= info.max:
             raise OverflowError(

@@ -19,6 +19,7 @@ from calor.graph.op import Signature
 from calor.recording.codes import INPUT, decode, walk
 from calor.recording.nodes import Nodes
 from calor.recording.poison import Poison, settle
+from calor.recording.sites import locate
 from calor.tensor.values import Value
 
 
@@ -42,9 +43,20 @@ def recover(trace: Nodes, live: Sequence[Value], inputs: Sequence[Any], error: E
             else:
                 value.trace = None
                 continue
-        if config.debug and isinstance(failure, DeviceError) and failure.line is None:
-            failure.line = _line(trace, value.position, inputs, failure)
+        if isinstance(failure, DeviceError) and failure.line is None:
+            _locate(trace, value.position, inputs, failure)
         value.trace = Poison(failure)
+
+
+def _locate(trace: Nodes, position: int, inputs: Sequence[Any], error: DeviceError) -> None:
+    """Add to an error where the node at fault was recorded, as far as that is known."""
+    sites = [s for s in trace.sites if s.position <= position and s.fits(error)]
+    if len(sites) > 1:
+        culprit = _first_to_fail(trace, _ancestors(trace.codes, position), inputs, position)
+        sites = [s for s in sites if s.position == culprit] or sites
+    locate(error, sites)
+    if config.debug and error.line is None:
+        error.line = _line(trace, position, inputs, error)
 
 
 def _renewed(value: Value, error: Exception) -> bool:

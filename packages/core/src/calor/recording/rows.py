@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from calor.dtypes import DType, as_dtype
-from calor.errors import ArgumentError
+from calor.errors import ArgumentError, DeviceError
 from calor.graph.attributes import Scalar
 from calor.graph.graph import Builder
 from calor.graph.op import Op, register
+from calor.recording.poison import Poison
 from calor.recording.record import apply
+from calor.recording.sites import here, locate
 from calor.specs import Spec, spec
 
 
@@ -21,6 +24,28 @@ class RecordedOp(Op):
     __slots__ = ()
 
     __call__ = apply
+
+
+class CheckedOp(RecordedOp):
+    """A row that may fail for the contents of its operands: it is known where it was recorded."""
+
+    __slots__ = ()
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        """Record the op and its place."""
+        made = apply(self, *operands, **attributes)
+        value = made._value
+        trace = value.trace
+        shape = operands[0]._value.spec.shape
+        site = here(value.position, self.name, shape, attributes.get("axis"))
+        if trace is None:
+            value.device.sites.append((WeakSet((value,)), [site.loosened()]))
+        elif type(trace) is Poison and isinstance(trace.error, DeviceError):
+            # In eager mode it was computed, and failed, in the call above.
+            locate(trace.error, [site])
+        elif type(trace) is not Poison:
+            trace.sites.append(site)
+        return made
 
 
 _SOURCE = "it has no operands"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 from typing import Any, Final
+from weakref import WeakSet
 
 from calor.backends.device import Device
 from calor.config import config
@@ -203,6 +204,9 @@ def _flush(trace: Trace) -> None:
         for value, buffer in zip(live, buffers, strict=True):
             value.buffer = buffer
             value.trace = None
+        if trace.sites:
+            # A device may tell later that one of them failed.
+            device.sites.append((WeakSet(live), [s.loosened() for s in trace.sites]))
     trace.reset()
 
 

@@ -138,6 +138,8 @@ class GraphTrace(Trace):
         local.jit.pop()
         local.trace = self.previous
         self.finished = True
+        if self.inner and self.sites:
+            self._pass_sites(local.jit[-1] if local.jit else self.previous)
         for capture in self.captures.values():
             capture.handle._value = capture.value
             capture.handle._record = capture.record
@@ -145,6 +147,12 @@ class GraphTrace(Trace):
             handle._grad = grad
         self._let_go()
         tracing.release()
+
+    def _pass_sites(self, outer: Any) -> None:
+        """Give the places of ops that may fail to the trace that gets the node of this graph."""
+        if outer.device is not self.device:
+            return
+        outer.sites += [site._replace(position=outer.count) for site in self.sites]
 
     def _let_go(self) -> None:
         """Drop all references: traced values live as long as they have other holders.

@@ -18,6 +18,7 @@ import numpy as np
 
 from calor.backends.device import Device
 from calor.dtypes import DType
+from calor.tensor.count import Count
 from calor.tensor.declared_methods import DeclaredMethods
 from calor.tensor.values import Operand as Operand
 from calor.tensor.values import Value
@@ -78,7 +79,7 @@ class Tensor(DeclaredMethods):
     @property
     def size(self) -> builtins.int:
         """Number of elements."""
-        return self._value.spec.size
+        return Count(self._value.spec.size)
 
     @property
     def nbytes(self) -> builtins.int:

@@ -16,10 +16,11 @@ from calor import tree
 from calor.errors import TraceError
 from calor.functions.creation import asarray
 from calor.graph.attributes import exact
+from calor.tensor.count import Count
 from calor.tensor.values import Handle
 from calor.transforms.state import Stateful
 
-NUMBERS: Final = (float, int, complex)
+NUMBERS: Final = (float, int, complex, Count)
 KINDS: Final = ("tensors", "numbers", "objects")
 
 Unpack = Callable[
@@ -77,7 +78,7 @@ class Arguments:
             return ("tensor", len(self.tensors) - 1)
         if kind in NUMBERS:
             name = self._name(path)
-            self.lines.append(f"    if type({name}) is not {kind.__name__}: return None")
+            self.lines.append(f"    if type({name}) is not K{self._hold(kind)}: return None")
             self.lines.append(f"    numbers.append({name})")
             self.numbers.append(value)
             return ("number", len(self.numbers) - 1)

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from calor.backends.calls import BoundCall, Look, Made, Operand
 from calor.config import config
+from calor.errors import DeviceError
 from calor.local import local
+from calor.recording.sites import locate
 from calor.tensor.tensor import Tensor
 from calor.tensor.values import Value
 from calor.transforms.arguments import Arguments
@@ -44,7 +46,11 @@ _TENSOR: Final = """
 """
 _END: Final = """
     value = new(Value)
-    value.buffer = program.executable([{buffers}])[0]
+    try:
+        value.buffer = program.executable([{buffers}])[0]
+    except DeviceError as error:
+        locate(error, program.sites)
+        raise
     value.spec = spec
     value.device = device
     value.trace = None
@@ -67,6 +73,7 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         return None
     binding = program.bindings.made[0]
     scope: dict[str, Any] = {
+        "DeviceError": DeviceError,
         "MISS": MISS,
         "Tensor": Tensor,
         "Value": Value,
@@ -78,6 +85,7 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         "floating": program.floating,
         "known": epoch.count,
         "local": local,
+        "locate": locate,
         "new": object.__new__,
         "program": program,
         "spec": program.output_specs[0],

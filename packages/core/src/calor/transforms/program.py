@@ -11,10 +11,12 @@ from typing import Any, Final, Protocol
 
 from calor import tree
 from calor.backends.device import Device
+from calor.errors import DeviceError
 from calor.local import local
 from calor.ops.backpropagation import pull_back
 from calor.recording.journal import note, opened
 from calor.recording.records import Custom, Projection
+from calor.recording.sites import locate
 from calor.recording.trace import materialize
 from calor.recording.tracing import tracing
 from calor.specs import Spec
@@ -92,6 +94,7 @@ class Program:
         self.backward: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
         traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
+        self.sites = traced.sites
         self.bindings = Bindings(traced, device, jitted)
         self.specs = traced.specs
         # How arguments take gradients, where the function depends on it: where it calls backward().
@@ -203,6 +206,9 @@ class Program:
                 if self.stateless:
                     return self._results(self.executable(buffers))
                 return self.finish(tensors, binding, buffers)
+        except DeviceError as error:
+            locate(error, self.sites)
+            raise
         finally:
             if turn is not None:
                 turn.release()

@@ -14,6 +14,7 @@ from calor.errors import TraceError
 from calor.graph.graph import Graph
 from calor.ops.elementwise import cast
 from calor.recording.record import weak_spec
+from calor.recording.sites import Site
 from calor.recording.tracing import Capture, GraphTrace, Retrace, tracing
 from calor.specs import Spec
 from calor.tensor.tensor import wrap
@@ -36,10 +37,12 @@ class Traced:
 
     ``roots`` are objects that are reached from outside; ``specs`` are those of the tensors;
     ``argument_kinds`` say how arguments take gradients, or are None where nothing depends on it.
+    ``sites`` are the places of the ops that may fail.
     """
 
     graph: Graph
     roots: list[Stateful]
+    sites: list[Site]
     specs: list[Spec]
     argument_kinds: list[int] | None
     structures: list[tree.TreeDef]
@@ -227,6 +230,7 @@ class Tracer:
         number = {id(h): i for i, h in enumerate(owners)}
         return Traced(
             graph=simplify(graph) if self.simple else graph,
+            sites=[site.settled() for site in trace.sites],
             roots=self.roots,
             specs=specs,
             argument_kinds=self.how if trace.asks_gradients else None,

@@ -14,10 +14,10 @@ from typing import Any
 
 from calor.config import HIGHEST
 from calor.dtypes import DType, int64
-from calor.errors import DeviceError
 from calor.interning import remember
 from calor.precision import rounds
 from calor.specs import Spec
+from calor_kernel.contract.failures import Failure
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.beside import Beside
@@ -168,8 +168,9 @@ class Scratch:
 class Status:
     """A buffer argument: one int32, which is 0 before the launch.
 
-    On an error the kernel stores the number of one of its work's ``failures``, counted from 1. If
-    several cubes store at the same time, one number remains.
+    On an error the kernel stores the number of one of its work's ``failures``, counted from 1, in
+    the low bits, and a number that caused it above them (:mod:`calor_kernel.contract.failures`). If
+    several cubes store at the same time, one word remains.
     """
 
 
@@ -192,7 +193,6 @@ class Flags:
 
 
 Argument = Input | Output | Scratch | Status | Guard | Flags | int | float
-Failure = tuple[type[DeviceError], str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.errors import DeviceError
-from calor_kernel.contract.work import Failure
+from calor_kernel.contract.failures import Failure, error_of
 from calor_kernel.device.board import Board, zeroed
 from calor_kernel.device.outcomes import Errors, Part, Word, verify
 from calor_kernel.library.run_guard import ABOVE, ABOVE_WORDS, FIRST, GUARD, PASSED
@@ -142,8 +142,7 @@ class Guard:
         found: dict[int, DeviceError] = {}
         for (number, (failures, op)), word in zip(self.failures.items(), self._words, strict=True):
             if word:
-                kind, message = failures[int(word) - 1]
-                found[number] = kind(message, op=op)
+                found[number] = error_of(failures, int(word), op)
         above = self._above.get(self.known + 1, ())
         errors = [e for outcome, tasks in above for n, e in outcome.errors.items() if n in tasks]
         if not (found or errors):

@@ -8,6 +8,7 @@ Results computed from such a result inherit the error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final, Protocol
 
 from calor.errors import DeviceError
@@ -140,7 +141,8 @@ def verify(buffer: Depending) -> None:
         if failed:
             error = outcome.errors[failed[0]]
             outcome.told = True
-            raise type(error)(*error.args, op=error.op)
+            # What is raised gathers frames.
+            raise copy(error)
     buffer.outcomes = ()
 
 

@@ -23,6 +23,7 @@ from calor.dtypes import uint32
 from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.failures import error_of
 from calor_kernel.contract.work import Work, flags_of
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.guards import BEFORE, Above, Guard
@@ -446,8 +447,8 @@ class Plan:
         for number, place in self.status.items():
             found = int(words[(start + place) // 4])
             if found:
-                kind, message = self.works[number].failures[found - 1]
-                errors[number] = kind(message, op=self.draft.tasks[number].op)
+                op = self.draft.tasks[number].op
+                errors[number] = error_of(self.works[number].failures, found, op)
         return errors
 
     # Deferred failures.

@@ -372,7 +372,7 @@ def hard_swish(x: Operand, /) -> Tensor:
     return single(c.hard_swish, x)
 
 
-def glu(x: Operand, /, *, axis: int = -1) -> Tensor:
+def glu(x: Operand, /, axis: int = -1) -> Tensor:
     """Return the first half of an axis times the sigmoid of the second half.
 
     Parameters

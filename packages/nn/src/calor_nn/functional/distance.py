@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from calor_nn.functional.loss import Reduction
 
 
-def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1e-8) -> Tensor:
+def cosine_similarity(x1: Operand, x2: Operand, axis: int = 1, *, eps: float = 1e-8) -> Tensor:
     """Return the cosine of the angle between vectors along an axis.
 
     Parameters
@@ -69,7 +69,7 @@ def cosine_similarity(x1: Operand, x2: Operand, *, axis: int = 1, eps: float = 1
     return total(pair(e.mul, *units), axis=axis)
 
 
-def normalize(x: Operand, /, *, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
+def normalize(x: Operand, /, p: float = 2.0, axis: int = 1, *, eps: float = 1e-12) -> Tensor:
     """Return x divided by its p-norm along an axis.
 
     Parameters

@@ -8,6 +8,7 @@ from typing import Annotated, Generic, TypeVar
 
 from calor.dtypes import int32, int64
 from calor_kernel import language as kl
+from calor_kernel.contract.failures import FIRST_DETAIL, LAST_FAILURE, MOST_DETAIL
 from calor_kernel.language.declared import Access
 from calor_kernel.library.copying import narrow
 
@@ -41,11 +42,41 @@ def checked(index: kl.Number, size: kl.Number, status: kl.Pointer, failure: int)
     if index.dtype.kind == "uint" and index.dtype.itemsize == 8:
         wrong = wrong | (position < 0)
     if wrong:
-        status.store(0, kl.constant(failure, int32), order="relaxed", scope="device")
+        report(status, failure, whole(index))
         position = kl.constant(0, int64)
     if position < 0:
         position = position + size
     return position
+
+
+@kl.helper
+def whole(index: kl.Number) -> kl.Number:
+    """Return an index as int64; an unsigned one that does not fit is the greatest that is shown."""
+    position = index.to(int64)
+    if index.dtype.kind == "uint" and index.dtype.itemsize == 8:
+        most = kl.constant(MOST_DETAIL, int64)
+        if position.width > 1:
+            most = kl.constant(MOST_DETAIL, int64, position.width)
+        return kl.select(position < 0, most, position)
+    return position
+
+
+@kl.helper
+def report(status: kl.Pointer, failure: int, index: kl.Number) -> None:
+    """Store a failure with the index that caused it; one that does not fit is cut to the limit."""
+    shown = kl.max(kl.min(index, kl.constant(MOST_DETAIL, int64)), kl.constant(-MOST_DETAIL, int64))
+    word = shown.to(int32) * FIRST_DETAIL + min(failure, LAST_FAILURE)
+    status.store(0, word, order="relaxed", scope="device")
+
+
+@kl.helper
+def report_lanes(
+    status: kl.Pointer, indices: kl.Number, wrong: kl.Number, size: kl.Number, lanes: int
+) -> None:
+    """Store failure 1 with one of the wrong indices among lanes."""
+    found = kl.select(wrong, whole(indices), kl.constant(0, int64, lanes))
+    most, least = kl.vreduce("max", found), kl.vreduce("min", found)
+    report(status, 1, kl.select(most >= size, most, least))
 
 
 def updated(update: str, old: kl.Number, new: kl.Number) -> kl.Number:

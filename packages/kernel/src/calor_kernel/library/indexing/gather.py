@@ -15,9 +15,9 @@ from typing import Generic, TypeVar
 from calor.dtypes import int32
 from calor.errors import ElementIndexError
 from calor_kernel import language as kl
+from calor_kernel.contract.failures import LAST_FAILURE, Failure
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
-    Failure,
     Launch,
     Output,
     Request,
@@ -143,12 +143,19 @@ def gather_along(
             target[n * words + word] = source[at + word]
 
 
-def failures(op: str, sizes: Sequence[int], axes: Sequence[int]) -> tuple[Failure, ...]:
-    """Return the errors of indices out of range, one per indexed axis, and one where none is."""
-    return tuple(
-        (ElementIndexError, f"{op}: an index is out of range for axis {axis} of size {size}")
+def failures(sizes: Sequence[int], axes: Sequence[int]) -> tuple[Failure, ...]:
+    """Return the errors of indices out of range, one per indexed axis, and one where none is.
+
+    If there are more axes than numbers of failures, the last number stands for several.
+    """
+    message = "index {detail} is out of range"
+    known = [
+        Failure(ElementIndexError, message, axis, size)
         for axis, size in zip(axes, sizes, strict=True)
-    ) or ((ElementIndexError, f"{op}: an index is out of range"),)
+    ]
+    if len(known) > LAST_FAILURE or not known:
+        known[LAST_FAILURE - 1 :] = [Failure(ElementIndexError, message)]
+    return tuple(known)
 
 
 @lowering("gather", dense=(0, 1))
@@ -191,7 +198,7 @@ def _rows(
     if rows * length == 0:
         # Without elements or indices there is nothing to read, and no error.
         return [Work(())]
-    wrong = failures(request.op, axes.sizes, numbers)
+    wrong = failures(axes.sizes, numbers)
     axes = replace(axes, strides=tuple(s * count for s in axes.strides))
     if info.max_units > 1:
         return [Work((_cooperative(request, bits, rows, length, picks, axes),), failures=wrong)]
@@ -274,7 +281,7 @@ def lower_take_along(request: Request) -> Sequence[Work]:
     bits = as_bits(x, info)
     count = x.dtype.itemsize // bits.dtype.itemsize
     inner, size = prod(x.shape[axis + 1 :]), x.shape[axis]
-    wrong = failures(request.op, (size,), (axis,))
+    wrong = failures((size,), (axis,))
     if info.max_units == 1 and inner * count == 1:
         picks = indices.shape[axis]
         rows = prod(indices.shape[:axis])

@@ -14,7 +14,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, Status, View
-from calor_kernel.library.indexing.checked_index import Failures
+from calor_kernel.library.indexing.checked_index import Failures, report_lanes
 
 N = TypeVar("N")
 # Rows that share a vector of indices, and picks and elements of a cube.
@@ -91,7 +91,7 @@ def source_places(
     if index.dtype.kind == "uint" and index.dtype.itemsize == 8:
         wrong = wrong | (position < 0)
     if kl.vreduce("or", wrong):
-        status.store(0, kl.constant(1, int32), order="relaxed", scope="device")
+        report_lanes(status, index, wrong, size, lanes)
     position = kl.select(position < 0, position + size, position)
     return kl.select(wrong, zero, position)
 

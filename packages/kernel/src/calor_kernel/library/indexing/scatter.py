@@ -11,9 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from calor.dtypes import int32, int64, uint32
+from calor.dtypes import int64, uint32
 from calor_kernel import language as kl
-from calor_kernel.library.indexing.checked_index import Failures, IndexedAxes, checked, updated
+from calor_kernel.library.indexing.checked_index import (
+    Failures,
+    IndexedAxes,
+    checked,
+    report_lanes,
+    updated,
+)
 from calor_kernel.library.sort.networks import LANES, compress, count_lanes
 
 N = TypeVar("N")
@@ -229,7 +235,7 @@ def check_vector(
     wrong = below | (position >= kl.splat(size, _LANES))
     if count_lanes(wrong) > 0:
         # Lanes beyond the end are 0, which is out of range where the size is 0.
-        status.store(0, kl.constant(1, int32), order="relaxed", scope="device")
+        report_lanes(status, raw, wrong, size, _LANES)
     return kl.select(wrong, kl.constant(0, int64, _LANES), position)
 
 

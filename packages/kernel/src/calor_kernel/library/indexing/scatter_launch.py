@@ -15,10 +15,10 @@ from typing import Final
 from calor.dtypes import bool_, float32, int32, int64, real_of, uint8, uint32, uint64
 from calor.specs import Spec
 from calor_kernel.contract.choices import least, spec_of
+from calor_kernel.contract.failures import Failure
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import (
     Argument,
-    Failure,
     Input,
     Output,
     Refusal,
@@ -303,7 +303,7 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     picks, rows = prod(indices.shape[:-1]), prod(sizes)
     target = Target(request, _few(request, picks, rows))
     length = prod(x.shape[depth:]) * target.words
-    wrong = failures(request.op, sizes, range(depth))
+    wrong = failures(sizes, range(depth))
     if picks * length * rows == 0:
         return target.work(wrong)
     axes = IndexedAxes(sizes, row_major(sizes))
@@ -340,7 +340,7 @@ def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     size, inner = x.shape[axis], prod(x.shape[axis + 1 :])
     outers, picks = prod(x.shape[:axis]), indices.shape[axis]
     target = Target(request, _few(request, indices.size, x.size))
-    wrong = failures(request.op, (size,), (axis,))
+    wrong = failures((size,), (axis,))
     if indices.size == 0:
         return target.work(wrong)
     if info.max_units > 1 and info.has("atomics") and not target.pair:
