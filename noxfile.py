@@ -244,6 +244,13 @@ def onnx_backend(session: nox.Session) -> None:
     session.run("python", "testing/onnx_tests.py", "--onnxruntime", *session.posargs)
 
 
+@nox.session
+def opinfo(session: nox.Session) -> None:
+    """Does calor do what the samples of PyTorch's operator tests ask for? `-- add scatter`"""
+    install_projects(session, *group("opinfo"), extras=False)
+    session.run("python", "testing/opinfo/run.py", *session.posargs)
+
+
 @part
 def onnx_fuzz(session: nox.Session) -> None:
     """Are ONNX models that are damaged at random refused with a typed error? `-- 20000`"""

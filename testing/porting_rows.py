@@ -59,6 +59,7 @@ ADDED = "x + np.eye(2, dtype=x.dtype)[indices[0]].T @ np.diag(values[0])"
 SPREAD: Names = {"x": X, "indices": ALONG, "values": floats([9.0, 8.0, 7.0])}
 BATCHES: Names = {"x": np.stack([X, Y]), "y": np.stack([Y.T, X.T]).copy()}
 COMPLEX: Names = {"x": X + 1j * Y}
+ROWS: Names = {"indices": np.array([1, 0]), "values": Y}
 BITS: Names = {"x": INTEGERS, "a": INTEGERS, "b": np.array([[1, 2, 3], [3, 2, 1]])}
 
 
@@ -92,9 +93,6 @@ EXAMPLES: dict[str, Example] = {
     "bernoulli": Example("F.bernoulli(p) == 1", "p == 1", {"p": floats([0.0, 1.0], [1.0, 0.0])}),
     "cat": Example("F.cat(tensors)", "np.concatenate(tensors)"),
     "concatenate": Example("F.concatenate(tensors)"),
-    "vstack": Example("F.vstack(tensors)"),
-    "hstack": Example("F.hstack(tensors)"),
-    "array_split": Example("F.array_split(x, parts)", given={"x": np.arange(7.0)}),
     "unbind": Example("F.unbind(x)", "list(x)"),
     "view": Example("F.reshape(x, shape)", "x.reshape(shape)"),
     "ravel": unary("ravel"),
@@ -102,19 +100,14 @@ EXAMPLES: dict[str, Example] = {
     "permute": Example("F.permute(x, axes)", "x.T"),
     "movedim": Example("F.movedim(x, source, destination)", "np.moveaxis(x, source, destination)"),
     "swapdims": Example("F.swapdims(x, axis1, axis2)", "np.swapaxes(x, axis1, axis2)"),
-    "fliplr": unary("fliplr"),
-    "flipud": unary("flipud"),
     "broadcast_tensors": binary("broadcast_tensors", "np.broadcast_arrays(a, b)", b=Y[:1]),
     "mm": binary("mm", "a @ b", **PRODUCT),
     "bmm": binary("bmm", "a @ b", a=BATCHES["x"], b=BATCHES["y"]),
     "mv": Example("F.mv(matrix, vector)", "matrix @ vector"),
-    "dot": binary("dot", **VECTORS),
     "vdot": binary("vdot", **VECTORS),
     "addmm": Example("F.addmm(bias, a, b)", "bias + a @ b", {**PRODUCT, "bias": Y[1, :2]}),
     "norm": unary("norm", "np.sqrt((x ** 2).sum())"),
-    "outer": binary("outer", **VECTORS),
     "cross": Example("F.cross(a, b)", given=VECTORS),
-    "diagonal": unary("diagonal"),
     "inverse": unary("inverse", "np.linalg.inv(x)", x=SQUARE),
     "det": unary("det", "np.linalg.det(x)", x=SQUARE),
     "svd": Example(
@@ -128,7 +121,6 @@ EXAMPLES: dict[str, Example] = {
     "div": binary("div", "a / b"),
     "true_divide": binary("true_divide"),
     "power": binary("power", a=np.abs(X)),
-    "float_power": binary("float_power", a=np.abs(X)),
     "mod": binary("mod"),
     "neg": unary("neg", "-x"),
     "absolute": unary("absolute"),
@@ -157,12 +149,14 @@ EXAMPLES: dict[str, Example] = {
     "right_shift": binary("right_shift", **BITS),
     "amax": Example("F.amax(x, 0)"),
     "amin": Example("F.amin(x, 0)"),
-    "average": Example("F.average(x, 0)"),
-    "nansum": unary("nansum", x=WITH_NAN),
     "cumsum": Example("F.cumsum(x, 0)"),
     "cumprod": Example("F.cumprod(x, 0)"),
-    "cummax": Example("F.cummax(x, 0).values", "np.maximum.accumulate(x)"),
-    "cummin": Example("F.cummin(x, 0).values", "np.minimum.accumulate(x)"),
+    "cummax": Example(
+        "tuple(F.cummax(x, 0))", "(np.maximum.accumulate(x), [[0, 0, 0], [1, 1, 0]])"
+    ),
+    "cummin": Example(
+        "tuple(F.cummin(x, 0))", "(np.minimum.accumulate(x), [[0, 0, 0], [0, 0, 1]])"
+    ),
     "unique": unary("unique", x=INTEGERS % 4),
     "in1d": Example("F.isin(x, values)", given={"values": X[0]}),
     "index_select": Example("F.index_select(x, 0, indices)", "x[indices]"),
@@ -182,6 +176,69 @@ EXAMPLES: dict[str, Example] = {
     "put_along_axis": Example("scattered(x, indices, values)", given=SPREAD),
     "masked_select": Example("F.masked_select(x, mask)", "x[mask]"),
     "masked_fill": Example("F.masked_fill(x, mask, value)", "np.where(mask, value, x)"),
+    "addmv": Example("F.addmv(bias, matrix, vector)", "bias + matrix @ vector", {"bias": Y[:, 0]}),
+    "baddbmm": Example(
+        "F.baddbmm(bias, a, b)",
+        "bias + a @ b",
+        {"bias": BATCHES["x"] @ BATCHES["y"], "a": BATCHES["x"], "b": BATCHES["y"]},
+    ),
+    "addbmm": Example(
+        "F.addbmm(bias, a, b)",
+        "bias + (a @ b).sum(0)",
+        {"bias": (BATCHES["x"] @ BATCHES["y"])[0], "a": BATCHES["x"], "b": BATCHES["y"]},
+    ),
+    "addr": Example(
+        "F.addr(bias, a, b)", "bias + np.outer(a, b)", {"bias": np.outer(X[0], Y[0]), **VECTORS}
+    ),
+    "addcmul": Example("F.addcmul(x, a, b)", "x + a * b"),
+    "addcdiv": Example("F.addcdiv(x, a, b)", "x + a / b"),
+    "rsub": binary("rsub", "b - a"),
+    "frac": unary("frac", "x - np.trunc(x)"),
+    "sgn": unary("sgn", "np.sign(x)"),
+    "aminmax": unary("aminmax", "(x.min(), x.max())"),
+    "std_mean": unary("std_mean", "(x.std(ddof=1), x.mean())"),
+    "var_mean": unary("var_mean", "(x.var(ddof=1), x.mean())"),
+    "dist": binary("dist", "np.sqrt(((a - b) ** 2).sum())"),
+    "msort": unary("msort", "np.sort(x, 0)"),
+    "logcumsumexp": Example("F.logcumsumexp(x, 0)", "np.logaddexp.accumulate(x)"),
+    "bucketize": Example(
+        "F.bucketize(x, boundaries)",
+        "np.searchsorted(boundaries, x)",
+        {"boundaries": np.sort(Y[0])},
+    ),
+    "histc": Example(
+        "F.histc(x, bins, min, max)", "np.histogram(x, bins, (min, max))[0]", {"bins": 3}
+    ),
+    "tensor_split": Example("F.tensor_split(x, parts)", "np.array_split(x, parts)"),
+    "scatter_reduce": Example(
+        "F.scatter_reduce(x, 0, indices, values, 'mean')",
+        "(x + scattered(x, indices, values)) / 2",
+        SPREAD,
+    ),
+    "index_add": Example("F.index_add(x, 0, indices, values)", "x + values[::-1]", ROWS),
+    "index_copy": Example("F.index_copy(x, 0, indices, values)", "values[::-1]", ROWS),
+    "index_fill": Example("F.index_fill(x, 0, indices, value)", "np.full_like(x, value)", ROWS),
+    "index_reduce": Example(
+        "F.index_reduce(x, 0, indices, values, 'mean')", "(x + values[::-1]) / 2", ROWS
+    ),
+    "diagflat": unary("diagflat"),
+    "view_as_real": unary("view_as_real", "np.stack((x.real, x.imag), -1)", **COMPLEX),
+    "view_as_complex": unary("view_as_complex", "x[..., 0] + 1j * x[..., 1]", x=INSIDE),
+    "trapz": Example("F.trapz(y)", "np.trapezoid(y)"),
+    "nancumsum": Example("F.nancumsum(x, 0)", given={"x": np.where(X > 0, X, np.nan)}),
+    "nancumprod": Example("F.nancumprod(x, 0)", given={"x": np.where(X > 0, X, np.nan)}),
+    "setdiff1d": binary("setdiff1d", a=INTEGERS, b=INTEGERS[0]),
+    "union1d": binary("union1d", a=INTEGERS, b=INTEGERS[0]),
+    "intersect1d": binary("intersect1d", a=INTEGERS, b=INTEGERS[0]),
+    "append": binary("append"),
+    "flatnonzero": unary("flatnonzero", x=np.maximum(X, 0)),
+    "extract": Example("F.extract(mask, x)"),
+    "compress": Example("F.compress(flags, x, axis=0)", given={"flags": np.array([False, True])}),
+    "ediff1d": unary("ediff1d"),
+    "divmod": binary("divmod"),
+    "histogram2d": Example("F.histogram2d(a, b)[0]", given=VECTORS),
+    "identity": Example("F.identity(n)"),
+    "row_stack": Example("F.row_stack(tensors)", "np.vstack(tensors)"),
     "numel": unary("numel", "x.size"),
     "shape": unary("shape"),
     "ndim": unary("ndim"),

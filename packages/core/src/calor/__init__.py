@@ -34,6 +34,7 @@ from calor.dtypes import bool_ as bool
 from calor.functions.declared import *  # noqa: F403
 from calor.functions.declared import NAMES as _DECLARED
 from calor.keywords import explain as _explain
+from calor.late import LATE as _LATE
 from calor.ops import on_demand as _on_demand
 from calor.precision import matmul_precision
 from calor.recording.records import enable_grad, no_grad
@@ -89,7 +90,6 @@ __all__ = [
     "int64",
     "jit",
     "jvp",
-    "load",
     "matmul_precision",
     "memory",
     "nan",
@@ -97,9 +97,6 @@ __all__ = [
     "no_grad",
     "pi",
     "random",
-    "read_gguf",
-    "read_safetensors",
-    "save",
     "scan",
     "set_default_dtype",
     "set_memory_limit",
@@ -107,50 +104,30 @@ __all__ = [
     "stop_gradient",
     "strict_views",
     "synchronize",
-    "timeit",
     "trace",
     "tree",
-    "tune",
     "uint8",
     "uint16",
     "uint32",
     "uint64",
     "value_and_grad",
     "vjp",
-    "vmap",
     "while_loop",
-    "write_safetensors",
 ]
 __all__ += _arrays.__all__
 __all__ += _DECLARED
+__all__ += _LATE
 
 
 if TYPE_CHECKING:
     from calor import distributed as distributed
     from calor import fft
     from calor import linalg as linalg
-    from calor.gguf_file import read_gguf
-    from calor.persistence import load, save
-    from calor.safetensors_file import write_safetensors
-    from calor.timing import timeit
-    from calor.transforms.tuning import tune
-    from calor.transforms.vmap import vmap
-    from calor.weight_shards import read_safetensors
+    from calor.late import *  # noqa: F403
 
     __version__: str
 else:
     # What few programs need is imported when it is named, so that importing calor stays quick.
-    _LATE = {
-        "load": "persistence",
-        "save": "persistence",
-        "read_gguf": "gguf_file",
-        "read_safetensors": "weight_shards",
-        "write_safetensors": "safetensors_file",
-        "timeit": "timing",
-        "tune": "transforms.tuning",
-        "vmap": "transforms.vmap",
-    }
-
     _DOORS = ("distributed", "drawing", "fft", "fusion", "linalg", "nn", "onnx", "train")
 
     def __dir__() -> list[str]:
@@ -180,7 +157,9 @@ else:
         if name in _LATE:
             from importlib import import_module
 
-            globals()[name] = getattr(import_module(f"calor.{_LATE[name]}"), name)
+            home = vars(import_module(f"calor.{_LATE[name]}"))
+            _explain(home, "calor.numerics.")
+            globals()[name] = home[name]
             return globals()[name]
         if name.startswith("_"):
             raise AttributeError(f"module 'calor' has no attribute {name!r}")

@@ -5,18 +5,27 @@ Indices are integers and may be negative, counting from the end. Writing returns
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
+from calor import dtypes
+from calor.dtypes import DType, int64
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import one_axis
 from calor.functions.creation import asarray
-from calor.functions.operands import as_tensor, stretched
+from calor.functions.operands import as_tensor, pair, select, stretched
 from calor.ops import elementwise as e
 from calor.ops import indexing as i
+from calor.ops.sources import zeros_of
 from calor.recording.recipes import broadcast_shapes
+from calor.specs import spec
 from calor.tensor.tensor import Operand, Tensor
 
-Update = Literal["assign", "add", "mul", "max", "min"]
+Update = Literal["assign", "add", "mul", "max", "min", "mean"]
+_UPDATES = (*i.UPDATES, "mean")
 
 
 def _indices(indices: Any, x: Tensor, what: str) -> Tensor:
@@ -138,8 +147,58 @@ def take_along_axis(x: Operand, indices: Operand, /, axis: int = -1) -> Tensor:
 
 
 def _check(update: str, what: str) -> None:
-    if update not in i.UPDATES:
-        raise ArgumentError(f"{what}: update {update!r} is none of {', '.join(i.UPDATES)}")
+    if update not in _UPDATES:
+        raise ArgumentError(f"{what}: update {update!r} is none of {', '.join(_UPDATES)}")
+
+
+def _least(kind: DType) -> Any:
+    if kind is dtypes.bool_:
+        return False
+    return -float("inf") if kind.is_inexact else int(np.iinfo(kind.numpy).min)
+
+
+def _most(kind: DType) -> Any:
+    if kind is dtypes.bool_:
+        return True
+    return float("inf") if kind.is_inexact else int(np.iinfo(kind.numpy).max)
+
+
+def _write(
+    row: Callable[..., Any],
+    x: Tensor,
+    places: Tensor,
+    updates: Tensor,
+    update: str,
+    include_self: bool,
+    what: str,
+) -> Tensor:
+    """Record a scatter, from what the rows have: means, and elements that do not count."""
+    if update == "assign" or (include_self and update != "mean"):
+        made: Tensor = row(x, places, updates, update=update)
+        return made
+    one = pair(e.add, zeros_of(spec((), int64), x.device), 1)
+    start = zeros_of(spec(x.shape, int64), x.device)
+    counts = row(start, places, stretched(one, updates.shape), update="add")
+    kind = x.dtype
+    if update == "mean":
+        if kind is dtypes.bool_:
+            raise DTypeError(f"{what}: bool has no mean; cast it first")
+        # Half types are added up in float32, and their result is rounded once.
+        wide = dtypes.float32 if kind.is_inexact and kind.itemsize < 4 else kind
+        x, updates = (t if t.dtype is wide else e.cast(t, dtype=wide) for t in (x, updates))
+    if not include_self:
+        neutral = {"add": 0, "mean": 0, "mul": 1}
+        value = neutral[update] if update in neutral else (
+            _least(kind) if update == "max" else _most(kind)
+        )  # fmt: skip
+        x = select(pair(e.greater, counts, 0), value, x)
+    if update != "mean":
+        made = row(x, places, updates, update=update)
+        return made  # noqa: RET504 - mypy knows the row's result as Any
+    parts = pair(e.add, counts, 1) if include_self else pair(e.maximum, counts, 1)
+    total = row(x, places, updates, update="add")
+    made = pair(e.floor_divide if kind.is_integer else e.div, total, e.cast(parts, dtype=x.dtype))
+    return made if made.dtype is kind else e.cast(made, dtype=kind)
 
 
 def _values(values: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -148,7 +207,14 @@ def _values(values: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def scatter_along_axis(
-    x: Operand, indices: Operand, values: Operand, /, axis: int = -1, *, update: Update = "assign"
+    x: Operand,
+    indices: Operand,
+    values: Operand,
+    /,
+    axis: int = -1,
+    *,
+    update: Update = "assign",
+    include_self: bool = True,
 ) -> Tensor:
     """Return x with the element at each index along an axis replaced by, or combined with, a value.
 
@@ -163,9 +229,12 @@ def scatter_along_axis(
         Broadcast to the shape of ``indices`` and converted to the dtype of ``x``.
     axis : int, optional
         The axis to index. By default the last.
-    update : {"assign", "add", "mul", "max", "min"}, optional
-        How an element and a value are combined. By default "assign": the value replaces the
-        element, and the last of several wins.
+    update : {"assign", "add", "mul", "max", "min", "mean"}, optional
+        How an element and its values are combined. By default "assign": the value replaces the
+        element, and the last of several wins. A mean of integers is rounded down.
+    include_self : bool, optional
+        Whether the element itself is one of what is combined. By default True; if False, an
+        element that no value belongs to is left as it is.
 
     Returns
     -------
@@ -177,8 +246,8 @@ def scatter_along_axis(
     ArgumentError
         If ``update`` is another name.
     DTypeError
-        If the indices are not integers, or the dtype has no such update: bool no "add" or "mul",
-        complex no "max" or "min".
+        If the indices are not integers, or the dtype has no such update: bool no "add", "mul" or
+        "mean", complex no "max" or "min".
     ShapeError
         If the shapes do not broadcast.
     AxisError
@@ -196,8 +265,8 @@ def scatter_along_axis(
     _check(update, "scatter_along_axis")
     x, places, axis = _along(as_tensor(x), indices, axis, "scatter_along_axis")
     updates = _values(values, x, places.shape)
-    made: Tensor = i.scatter_along(x, places, updates, axis=axis, update=update)
-    return made
+    row = partial(i.scatter_along, axis=axis)
+    return _write(row, x, places, updates, update, bool(include_self), "scatter_along_axis")
 
 
 def gather_nd(x: Operand, indices: Operand, /) -> Tensor:
@@ -237,7 +306,13 @@ def gather_nd(x: Operand, indices: Operand, /) -> Tensor:
 
 
 def scatter_nd(
-    x: Operand, indices: Operand, values: Operand, /, *, update: Update = "assign"
+    x: Operand,
+    indices: Operand,
+    values: Operand,
+    /,
+    *,
+    update: Update = "assign",
+    include_self: bool = True,
 ) -> Tensor:
     r"""Return x with its slices at index vectors replaced by, or combined with, values.
 
@@ -250,8 +325,10 @@ def scatter_nd(
         Negative indices count from the end.
     values : Tensor, ndarray or number
         Broadcast to (\*B, \*x.shape[k:]) and converted to the dtype of ``x``.
-    update : {"assign", "add", "mul", "max", "min"}, optional
+    update : {"assign", "add", "mul", "max", "min", "mean"}, optional
         How elements and values are combined, as in `scatter_along_axis`.
+    include_self : bool, optional
+        Whether an element itself is one of what is combined. By default True.
 
     Returns
     -------
@@ -284,5 +361,4 @@ def scatter_nd(
             f"axes of x"
         )
     updates = _values(values, x, places.shape[:-1] + x.shape[places.shape[-1] :])
-    made: Tensor = i.scatter_nd(x, places, updates, update=update)
-    return made
+    return _write(i.scatter_nd, x, places, updates, update, bool(include_self), "scatter_nd")

@@ -12,6 +12,7 @@ from calor import dtypes
 from calor.dtypes import int64
 from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from calor.functions.arguments import integer, one_axis
+from calor.functions.indexing import take_along_axis
 from calor.functions.joining import split, stack
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, select, single, stretched, together, truth
@@ -20,8 +21,9 @@ from calor.functions.reductions import kept
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops.base import Op
-from calor.ops.indexing import gather, scatter_nd
+from calor.ops.indexing import gather, scatter_nd, take_along
 from calor.ops.sources import zeros_of
+from calor.recording.recipes import broadcast_shapes
 from calor.specs import spec
 from calor.tensor.tensor import Operand, Tensor
 
@@ -153,20 +155,41 @@ def where(condition: Operand, x1: Operand, x2: Operand, /) -> Tensor:
     return select(condition, x1, x2)
 
 
-def flat_nonzero(x: Tensor) -> Tensor:
-    """Return the row-major places of the elements that are not 0; looks at how many there are."""
-    size = x.size
-    flags = reshape(truth(x), (size,))
+def flat_nonzero(x: Tensor, size: int | None = None) -> Tensor:
+    """Return the row-major places of the elements that are not 0.
+
+    With a size that many, and −1 for those that are missing; without one it reads how many there
+    are.
+    """
+    count = x.size
+    flags = reshape(truth(x), (count,))
     counts: Tensor = e.cast(flags, dtype=int64)
-    if not size:
+    if not count and size is None:
         return counts
     ends: Tensor = r.cumsum(counts, axis=0, reverse=False)
-    total = int(ends[-1].numpy())
+    total = int(ends[-1].numpy()) if size is None else size
     # Every element that is 0 is written to one place past the end, which is cut off.
-    places = reshape(select(flags, pair(e.sub, ends, 1), total), (size, 1))
+    into = pair(e.minimum, pair(e.sub, ends, 1), total)
+    places = reshape(select(flags, into, total), (count, 1))
     empty = zeros_of(spec((total + 1,), int64), x.device)
-    written = scatter_nd(empty, places, arange(size, device=x.device), update="assign")
+    if size is not None:
+        empty = pair(e.sub, empty, 1)
+    written = scatter_nd(empty, places, arange(count, device=x.device), update="assign")
     return split(written, (total, 1))[0]
+
+
+def _places(x: Tensor, size: Any, fill_value: int, what: str) -> list[Tensor]:
+    """Return the indices along each axis, so many if a size is given."""
+    if size is None:
+        return unravel(flat_nonzero(x), x.shape)
+    count = integer(size, f"{what}: size")
+    if count < 0:
+        raise ArgumentError(f"{what}: size is {count}; give at least 0")
+    flat = flat_nonzero(x, count)
+    found = pair(e.greater_equal, flat, 0)
+    # Places of an empty tensor have no axes to count by; all of them are missing.
+    shape = tuple(n or 1 for n in x.shape)
+    return [select(found, t, fill_value) for t in unravel(flat, shape)]
 
 
 def unravel(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
@@ -178,13 +201,20 @@ def unravel(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
     return indices[::-1]
 
 
-def nonzero(x: Operand, /) -> tuple[Tensor, ...]:
+def nonzero(
+    x: Operand, /, *, size: int | None = None, fill_value: int = 0
+) -> tuple[Tensor, ...]:  # numpydoc ignore=RS01
     """Return the indices of the elements that are not 0, for each axis.
 
     Parameters
     ----------
     x : Tensor, ndarray or number
         At least one axis, any dtype.
+    size : int, optional
+        How many indices are returned: the first ones, and ``fill_value`` for those that are
+        missing. By default as many as there are. With a size the call can be traced.
+    fill_value : int, optional
+        What stands for missing indices. By default 0.
 
     Returns
     -------
@@ -196,7 +226,7 @@ def nonzero(x: Operand, /) -> tuple[Tensor, ...]:
     ShapeError
         If ``x`` is 0-d.
     TraceError
-        If `calor.jit` traces the call: the shape depends on the elements.
+        If `calor.jit` traces the call without a size: the shape depends on the elements.
     DTypeError
         If ``x`` is no tensor, array or number.
 
@@ -213,16 +243,23 @@ def nonzero(x: Operand, /) -> tuple[Tensor, ...]:
     x = as_tensor(x)
     if not x.ndim:
         raise ShapeError("nonzero: a 0-d tensor has no axes to index; reshape it to (1,) first")
-    return tuple(unravel(flat_nonzero(x), x.shape))
+    return tuple(_places(x, size, fill_value, "nonzero"))
 
 
-def argwhere(x: Operand, /) -> Tensor:  # numpydoc ignore=RS01
+def argwhere(
+    x: Operand, /, *, size: int | None = None, fill_value: int = 0
+) -> Tensor:  # numpydoc ignore=RS01
     """Return the index vectors of the elements that are not 0.
 
     Parameters
     ----------
     x : Tensor, ndarray or number
         Any shape and dtype.
+    size : int, optional
+        How many indices are returned: the first ones, and ``fill_value`` for those that are
+        missing. By default as many as there are. With a size the call can be traced.
+    fill_value : int, optional
+        What stands for missing indices. By default 0.
 
     Returns
     -------
@@ -232,7 +269,7 @@ def argwhere(x: Operand, /) -> Tensor:  # numpydoc ignore=RS01
     Raises
     ------
     TraceError
-        If `calor.jit` traces the call: the shape depends on the elements.
+        If `calor.jit` traces the call without a size: the shape depends on the elements.
     DTypeError
         If ``x`` is no tensor, array or number.
 
@@ -243,14 +280,10 @@ def argwhere(x: Operand, /) -> Tensor:  # numpydoc ignore=RS01
     [[0, 1], [1, 0]]
     """
     x = as_tensor(x)
-    places = flat_nonzero(x)
-    if not x.ndim:
-        return reshape(places, (places.size, 0)) if not places.size else _no_columns(x)
-    return stack(unravel(places, x.shape), axis=1)
-
-
-def _no_columns(x: Tensor) -> Tensor:
-    made: Tensor = zeros_of(spec((1, 0), int64), x.device)
+    if x.ndim:
+        return stack(_places(x, size, fill_value, "argwhere"), axis=1)
+    rows = flat_nonzero(x).size if size is None else integer(size, "argwhere: size")
+    made: Tensor = zeros_of(spec((rows, 0), int64), x.device)
     return made
 
 
@@ -267,13 +300,15 @@ def searchsorted(
     Parameters
     ----------
     x1 : Tensor, ndarray or number
-        The sequence, of shape (n,) and a real dtype; ascending, NaN last.
+        The sequence, of shape (n,) and a real dtype; ascending, NaN last. With more axes it holds a
+        sequence along the last one for each element of the others.
     x2 : Tensor, ndarray or number
-        The elements to insert, of any shape.
+        The elements to insert, of any shape. For several sequences it has the axes of ``x1``, of
+        any size along the last; the others broadcast.
     side : {"left", "right"}, optional
         Whether the position is before (the default) or after equal elements.
     sorter : Tensor, ndarray or number, optional
-        Integers of shape (n,), the indices that sort ``x1``.
+        Integers in the shape of ``x1``, the indices that sort each sequence.
 
     Returns
     -------
@@ -285,7 +320,7 @@ def searchsorted(
     ArgumentError
         If ``side`` is another name.
     ShapeError
-        If ``x1`` has not exactly one axis.
+        If ``x1`` is 0-d, or the axes before the last do not fit.
     DTypeError
         If the common dtype is complex or float8.
 
@@ -306,21 +341,30 @@ def searchsorted(
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side {side!r} is neither 'left' nor 'right'")
     line, wanted = together((x1, x2), "searchsorted")
-    if line.ndim != 1:
-        raise ShapeError(f"searchsorted: x1 has shape {line.shape}; it must have one axis")
+    if not line.ndim or (line.ndim > 1 and line.ndim != wanted.ndim):
+        raise ShapeError(
+            f"searchsorted: x1 has shape {line.shape}, x2 {wanted.shape}; x1 must have one axis, "
+            f"or as many as x2"
+        )
     if line.dtype.kind == "complex":
         raise DTypeError("searchsorted: complex numbers have no order")
     if sorter is not None:
-        line = gather(line, as_tensor(sorter, line), axis=0)
-    size = line.shape[0]
+        line = take_along_axis(line, as_tensor(sorter, line), axis=-1)
+    if line.ndim > 1:
+        rest = broadcast_shapes(
+            "searchsorted", [t._value.spec.with_shape(t.shape[:-1]) for t in (line, wanted)]
+        )
+        line, wanted = (stretched(t, (*rest, t.shape[-1])) for t in (line, wanted))
+    size, last = line.shape[-1], line.ndim - 1
     low = zeros_of(spec(wanted.shape, int64), wanted.device)
     if not size:
         return low  # type: ignore[no-any-return]
     high = pair(e.add, low, size)
+    read = take_along if last else gather
     for _ in range(size.bit_length()):
         middle = pair(e.shift_right, pair(e.add, low, high), 1)
         # Where the search is over the middle may lie past the end; nothing moves there.
-        found = gather(line, pair(e.minimum, middle, size - 1), axis=0)
+        found = read(line, pair(e.minimum, middle, size - 1), axis=last)
         further = pair(e.bit_and, _before(found, wanted, side), pair(e.less, low, high))
         low, high = (
             select(further, pair(e.add, middle, 1), low),

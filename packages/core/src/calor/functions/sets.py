@@ -6,12 +6,14 @@ are returned in ascending order.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calor import dtypes
 from calor.dtypes import int64
+from calor.functions.arguments import one_axis
+from calor.functions.indexing import take
 from calor.functions.joining import concat, split
-from calor.functions.manipulation import reshape
+from calor.functions.manipulation import moveaxis, reshape
 from calor.functions.operands import as_tensor, pair, single, together
 from calor.functions.searching import flat_nonzero, searchsorted
 from calor.ops import elementwise as e
@@ -45,6 +47,54 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Tensor
 
 
+def _rows(x: Tensor, axis: int) -> Tensor:
+    """Return the ranks of the slices along an axis in lexicographic order, equal ones alike."""
+    size = x.shape[axis]
+    front = moveaxis(x, axis, 0)
+    if not x.size:
+        return zeros_of(spec((size,), int64), x.device)  # type: ignore[no-any-return]
+    ranks = _ranks(reshape(front, (size, x.size // size)))
+    # Two neighbours at a time become one number, whose order is that of the pair.
+    while ranks.shape[1] > 1:
+        width = ranks.shape[1]
+        left, right = ranks[:, 0 : width - width % 2 : 2], ranks[:, 1::2]
+        both = _ranks(pair(e.add, pair(e.mul, left, size), right))
+        if width % 2:
+            both = concat((both, split(ranks, (width - 1, 1), axis=1)[1]), axis=1)
+        ranks = both
+    return reshape(ranks, (size,))
+
+
+def _ranks(columns: Tensor) -> Tensor:
+    """Return for each element of each column how many distinct ones are smaller."""
+    size = columns.shape[0]
+    ordered, places = i.sort(columns, axis=0, descending=False)
+    start = zeros_of(spec(columns.shape, int64), columns.device)
+    if size < 2:
+        return start  # type: ignore[no-any-return]
+    before = split(ordered, (size - 1, 1), axis=0)[0]
+    after = split(ordered, (1, size - 1), axis=0)[1]
+    first = split(start, (1, size - 1), axis=0)[0]
+    steps = concat((first, e.cast(pair(e.not_equal, before, after), dtype=int64)), axis=0)
+    ranks = r.cumsum(steps, axis=0, reverse=False)
+    made: Tensor = i.scatter_along(start, places, ranks, axis=0, update="assign")
+    return made
+
+
+def _lines(x: Operand, axis: int | None, what: str) -> tuple[Tensor, Tensor]:
+    """Return the operand, and what stands for its elements or slices in order and equality."""
+    x = as_tensor(x)
+    return (x, x) if axis is None else (x, _rows(x, one_axis(axis, x.shape, what)))
+
+
+def _chosen(x: Tensor, ordered: Tensor, places: Tensor, starts: Tensor, axis: Any) -> Tensor:
+    """Return the distinct elements, or slices along an axis."""
+    if axis is None:
+        made: Tensor = i.gather(ordered, starts, axis=0)
+        return made
+    return take(x, i.gather(places, starts, axis=0), axis=axis)
+
+
 def _runs(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the sorted elements, where they were, where a new run starts, and the starts."""
     ordered, places = i.sort(reshape(x, (x.size,)), axis=0, descending=False)
@@ -69,13 +119,15 @@ def _counts(x: Tensor, starts: Tensor) -> Tensor:
     return pair(e.sub, ends, starts)
 
 
-def unique_all(x: Operand, /) -> UniqueAll:  # numpydoc ignore=RS01
+def unique_all(x: Operand, /, *, axis: int | None = None) -> UniqueAll:  # numpydoc ignore=RS01
     """Return the distinct elements, where each occurs first, the inverse and the counts.
 
     Parameters
     ----------
     x : Tensor, ndarray or number
         Any shape; any dtype except float8.
+    axis : int, optional
+        The axis whose slices are compared, in lexicographic order. By default elements are.
 
     Returns
     -------
@@ -86,6 +138,8 @@ def unique_all(x: Operand, /) -> UniqueAll:  # numpydoc ignore=RS01
 
     Raises
     ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
     DTypeError
         If ``x`` is float8.
     TraceError
@@ -104,23 +158,27 @@ def unique_all(x: Operand, /) -> UniqueAll:  # numpydoc ignore=RS01
     >>> found.inverse_indices.tolist(), found.counts.tolist()
     ([1, 0, 1], [1, 2])
     """
-    x = as_tensor(x)
-    ordered, places, changes, starts = _runs(x)
+    x, line = _lines(x, axis, "unique_all")
+    ordered, places, changes, starts = _runs(line)
     return UniqueAll(
-        i.gather(ordered, starts, axis=0),
+        _chosen(x, ordered, places, starts, axis),
         i.gather(places, starts, axis=0),
-        _inverse(x, places, changes),
-        _counts(x, starts),
+        _inverse(line, places, changes),
+        _counts(line, starts),
     )
 
 
-def unique_counts(x: Operand, /) -> UniqueCounts:  # numpydoc ignore=RS01
+def unique_counts(
+    x: Operand, /, *, axis: int | None = None
+) -> UniqueCounts:  # numpydoc ignore=RS01
     """Return the distinct elements and how often each occurs.
 
     Parameters
     ----------
     x : Tensor, ndarray or number
         Any shape; any dtype except float8.
+    axis : int, optional
+        The axis whose slices are compared, in lexicographic order. By default elements are.
 
     Returns
     -------
@@ -129,6 +187,8 @@ def unique_counts(x: Operand, /) -> UniqueCounts:  # numpydoc ignore=RS01
 
     Raises
     ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
     DTypeError
         If ``x`` is float8.
     TraceError
@@ -144,18 +204,22 @@ def unique_counts(x: Operand, /) -> UniqueCounts:  # numpydoc ignore=RS01
     >>> calor.unique_counts(calor.asarray([5, 2, 5])).counts.tolist()
     [1, 2]
     """
-    x = as_tensor(x)
-    ordered, _, _, starts = _runs(x)
-    return UniqueCounts(i.gather(ordered, starts, axis=0), _counts(x, starts))
+    x, line = _lines(x, axis, "unique_counts")
+    ordered, places, _, starts = _runs(line)
+    return UniqueCounts(_chosen(x, ordered, places, starts, axis), _counts(line, starts))
 
 
-def unique_inverse(x: Operand, /) -> UniqueInverse:  # numpydoc ignore=RS01
+def unique_inverse(
+    x: Operand, /, *, axis: int | None = None
+) -> UniqueInverse:  # numpydoc ignore=RS01
     """Return the distinct elements and, for each element, which of them it is.
 
     Parameters
     ----------
     x : Tensor, ndarray or number
         Any shape; any dtype except float8.
+    axis : int, optional
+        The axis whose slices are compared, in lexicographic order. By default elements are.
 
     Returns
     -------
@@ -165,6 +229,8 @@ def unique_inverse(x: Operand, /) -> UniqueInverse:  # numpydoc ignore=RS01
 
     Raises
     ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
     DTypeError
         If ``x`` is float8.
     TraceError
@@ -180,26 +246,31 @@ def unique_inverse(x: Operand, /) -> UniqueInverse:  # numpydoc ignore=RS01
     >>> calor.unique_inverse(calor.asarray([5, 2, 5])).inverse_indices.tolist()
     [1, 0, 1]
     """
-    x = as_tensor(x)
-    ordered, places, changes, starts = _runs(x)
-    return UniqueInverse(i.gather(ordered, starts, axis=0), _inverse(x, places, changes))
+    x, line = _lines(x, axis, "unique_inverse")
+    ordered, places, changes, starts = _runs(line)
+    values = _chosen(x, ordered, places, starts, axis)
+    return UniqueInverse(values, _inverse(line, places, changes))
 
 
-def unique_values(x: Operand, /) -> Tensor:  # numpydoc ignore=RS01
+def unique_values(x: Operand, /, *, axis: int | None = None) -> Tensor:  # numpydoc ignore=RS01
     """Return the distinct elements.
 
     Parameters
     ----------
     x : Tensor, ndarray or number
         Any shape; any dtype except float8. Each NaN is distinct; −0 and 0 are equal.
+    axis : int, optional
+        The axis whose slices are compared, in lexicographic order. By default elements are.
 
     Returns
     -------
     Tensor
-        Ascending, of shape (n,) and the dtype of ``x``.
+        Ascending, of shape (n,), or that of ``x`` with size n along the axis; the dtype of ``x``.
 
     Raises
     ------
+    AxisError
+        If ``axis`` does not fit the shape of ``x``.
     DTypeError
         If ``x`` is float8.
     TraceError
@@ -215,9 +286,9 @@ def unique_values(x: Operand, /) -> Tensor:  # numpydoc ignore=RS01
     >>> calor.unique_values(calor.asarray([5, 2, 5])).tolist()
     [2, 5]
     """
-    ordered, _, _, starts = _runs(as_tensor(x))
-    made: Tensor = i.gather(ordered, starts, axis=0)
-    return made
+    x, line = _lines(x, axis, "unique_values")
+    ordered, places, _, starts = _runs(line)
+    return _chosen(x, ordered, places, starts, axis)
 
 
 def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:  # numpydoc ignore=RS01

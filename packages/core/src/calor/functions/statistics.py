@@ -7,21 +7,26 @@ variances subtract the mean first (two passes), so that a large mean costs no di
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 from calor import dtypes
 from calor.dtypes import DType
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import many_axes
 from calor.functions.complex_parts import conj, real
+from calor.functions.creation import asarray
+from calor.functions.joining import split
 from calor.functions.manipulation import permute_dims, reshape
-from calor.functions.operands import as_tensor, pair, select, single
+from calor.functions.operands import as_tensor, pair, select, single, stretched
 from calor.functions.reductions import kept
 from calor.ops import elementwise as e
 from calor.ops import indexing as i
 from calor.ops import reductions as r
-from calor.ops.sources import zeros_of
 from calor.tensor.tensor import Axis, Operand, Tensor
+from calor.tensor.values import Handle
+
+Method = Literal["linear", "lower", "higher", "midpoint", "nearest"]
+METHODS = get_args(Method)
 
 
 def _averaged(x: Any) -> tuple[Tensor, DType, DType]:
@@ -247,7 +252,13 @@ def _in_order(x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def quantile(
-    x: Operand, q: float | Tensor, /, axis: Axis = None, *, keepdims: bool = False
+    x: Operand,
+    q: float | Tensor,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    method: Method = "linear",
 ) -> Tensor:
     """Return quantiles over axes, interpolated linearly between the two nearest elements.
 
@@ -261,6 +272,9 @@ def quantile(
         The axes to reduce, negative ones counted from the last. All of them by default.
     keepdims : bool, optional
         Whether the reduced axes stay in the result with size 1.
+    method : {"linear", "lower", "higher", "midpoint", "nearest"}, optional
+        What is returned between two elements: a number in proportion (the default), the smaller,
+        the larger, their mean, or the nearer one (at the same distance that of even rank).
 
     Returns
     -------
@@ -271,7 +285,7 @@ def quantile(
     Raises
     ------
     ArgumentError
-        If the number ``q`` is outside [0, 1].
+        If the number ``q`` is outside [0, 1], or ``method`` is another name.
     ShapeError
         If an axis is empty, or named twice.
     AxisError
@@ -287,33 +301,77 @@ def quantile(
     >>> calor.quantile(calor.asarray([1.0, 2.0, 3.0, 4.0]), 0.5).item()
     2.5
     """
+    return quantile_of(x, q, axis, keepdims, method, False, "quantile")
+
+
+def quantile_of(
+    x: Operand,
+    q: float | Tensor,
+    axis: Axis,
+    keepdims: bool,
+    method: str,
+    without_nan: bool,
+    what: str,
+) -> Tensor:
+    """Return quantiles, of all elements or of those that are not NaN."""
     x, work, out = _averaged(x)
     if work.is_complex:
-        raise DTypeError("quantile: complex numbers have no order")
-    axes = many_axes(axis, x.shape, "quantile")
+        raise DTypeError(f"{what}: complex numbers have no order")
+    if method not in METHODS:
+        raise ArgumentError(f"{what}: method {method!r} is none of {', '.join(METHODS)}")
+    axes = many_axes(axis, x.shape, what)
     size = _count(x, axes)
     if not size:
-        raise ShapeError(f"quantile: shape {x.shape} is empty over axes {axes}")
+        raise ShapeError(f"{what}: shape {x.shape} is empty over axes {axes}")
     if isinstance(q, int | float) and not 0 <= q <= 1:
-        raise ArgumentError(f"quantile: q is {q}; it must be between 0 and 1")
+        raise ArgumentError(f"{what}: q is {q}; it must be between 0 and 1")
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes)
     ordered = _in_order(x, axes)
-    level = as_tensor(q, x)
-    place = pair(e.mul, e.cast(level, dtype=work), float(size - 1))
-    below = single(e.floor, place)
+    # A number is taken in the dtype that places are computed in: float32 has 0.1 less exactly.
+    level = as_tensor(q, x) if isinstance(q, Handle) else asarray(q, dtype=work, device=x.device)
+    levels = e.cast(reshape(level, (level.size,)), dtype=work)
     last = ordered.ndim - 1
-    low = e.cast(below, dtype=dtypes.int64)
-    high = pair(e.minimum, pair(e.add, low, 1), size - 1)
-    first, second = (i.gather(ordered, t, axis=last) for t in (low, high))
-    share = pair(e.sub, place, below)
-    # Equal neighbours are not subtracted: infinities would give NaN.
-    step = select(pair(e.equal, first, second), 0, pair(e.sub, second, first))
-    result = pair(e.add, first, pair(e.mul, step, share))
-    largest = i.gather(ordered, zeros_of(low._value.spec, x.device) + (size - 1), axis=last)
-    result = select(single(e.isnan, largest), largest, result)
-    order = (*range(last, result.ndim), *range(last))
+    rows = ordered.shape[:last]
+    steps: Any = float(size - 1)
+    if without_nan:
+        known = e.cast(single(e.bit_not, single(e.isnan, ordered)), dtype=dtypes.int64)
+        counts = r.sum(known, axes=(last,), dtype=dtypes.int64)
+        steps = pair(e.maximum, pair(e.sub, e.cast(counts, dtype=work), 1.0), 0.0)
+        steps = reshape(steps, (*rows, 1))
+    result = _between(ordered, pair(e.mul, levels, steps), method)
+    if not without_nan:
+        largest = split(ordered, (size - 1, 1), axis=last)[1]
+        result = select(single(e.isnan, largest), largest, result)
+    order = (last, *range(last))
     result = reshape(permute_dims(result, order), level.shape + shape)
     return result if out is work else e.cast(result, dtype=out)
+
+
+def _between(ordered: Tensor, place: Tensor, method: str) -> Tensor:
+    """Return what stands at places of the sorted last axis, which may lie between elements."""
+    last = ordered.ndim - 1
+    shape = (*ordered.shape[:last], place.shape[-1])
+
+    def at(where: Tensor) -> Tensor:
+        number = e.cast(where, dtype=dtypes.int64)
+        if number.ndim == 1:
+            found: Tensor = i.gather(ordered, number, axis=last)
+            return found
+        made: Tensor = i.take_along(ordered, stretched(number, shape), axis=last)
+        return made
+
+    if method == "nearest":
+        return at(single(e.round, place))
+    below, above = single(e.floor, place), single(e.ceil, place)
+    if method in ("lower", "higher"):
+        return at(below if method == "lower" else above)
+    share = pair(e.sub, place, below)
+    if method == "midpoint":
+        share = select(pair(e.greater, share, 0.0), 0.5, share)
+    first, second = at(below), at(above)
+    # Equal neighbours are not subtracted: infinities would give NaN.
+    step = select(pair(e.equal, first, second), 0, pair(e.sub, second, first))
+    return pair(e.add, first, pair(e.mul, step, share))
 
 
 def median(

@@ -1,0 +1,1 @@
+"""Comparison with the operators' database of PyTorch's own tests (OpInfo)."""

@@ -1,0 +1,42 @@
+"""Differences from PyTorch that are meant, and entries that cannot be traced, with the reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SHAPE = "the shape of the result depends on the elements"
+_READ = "the elements are numbers of Python in calor"
+
+EAGER: Final = {
+    **dict.fromkeys(
+        ("argwhere", "masked_select", "nonzero", "unique", "unique_consecutive", "item", "equal",
+         "allclose", "__getitem__", "index_put", "nn.functional.one_hot", "bincount"),
+        _SHAPE,
+    ),
+    **dict.fromkeys(
+        ("linspace/tensor_overload", "logspace/tensor_overload", "narrow", "narrow_copy",
+         "repeat_interleave", "tensor_split"),
+        _READ,
+    ),
+}  # fmt: skip
+
+# The error of a sample that no entry has to accept: its type, a part of its text, the reason.
+ANYWHERE: Final = (
+    ("AxisError", "does not fit shape ()", "a 0-d tensor has no axis, as in NumPy"),
+    ("DTypeError", "needs numeric operands, not bool", "arithmetic of bool: cast it first"),
+)
+
+# name -> step ("value", "gradient", "jit", "vmap"; with a dtype behind it or not) -> reason
+_TIES = "the order of equal elements; calor's is stable"
+_INTEGER_MEANS = "averages of integers are floating; PyTorch rounds them down"
+_FRACTIONS = "PyTorch cuts a fractional number to an integer for integers; calor promotes"
+KNOWN: Final[dict[str, dict[str, str]]] = {
+    "argsort": {"value bool": _TIES, "value bfloat16": _TIES},
+    "msort": {"gradient bfloat16": _TIES},
+    **{f"nn.functional.avg_pool{n}d": {"value int64": _INTEGER_MEANS} for n in (1, 2, 3)},
+    **{name: {"value int64": _FRACTIONS} for name in (
+        "addbmm", "addmm", "addmv", "addr", "baddbmm", "nn.functional.hardtanh")},
+    "cat": {"value": "PyTorch skips tensors of shape (0,), whatever the others have"},
+    "tensordot": {"value": "PyTorch broadcasts axes of size 1; sums over axes have one size"},
+    "linalg.lu": {"value complex64": "LAPACK chooses pivots by |re| + |im|, calor by magnitude"},
+}  # fmt: skip
