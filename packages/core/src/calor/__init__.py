@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from calor import distributed as distributed
     from calor import fft
     from calor import linalg as linalg
+    from calor import special as special
     from calor.persistence import load, save
     from calor.safetensors_file import read_safetensors, write_safetensors
     from calor.timing import timeit
@@ -141,7 +142,17 @@ else:
         "vmap": "transforms.vmap",
     }
 
-    _DOORS = ("distributed", "drawing", "fft", "fusion", "linalg", "nn", "onnx", "train")
+    _DOORS = (
+        "distributed",
+        "drawing",
+        "fft",
+        "fusion",
+        "linalg",
+        "nn",
+        "onnx",
+        "special",
+        "train",
+    )
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_LATE, *_DOORS})
