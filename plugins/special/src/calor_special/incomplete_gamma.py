@@ -317,7 +317,7 @@ def gammainc_slope(x1: Operand, x2: Operand, /) -> Tensor:
     --------
     >>> import calor
     >>> round(calor.special.gammainc_slope(1.0, 2.0).item(), 4)
-    -0.2373
+    -0.2208
     """
 
 

@@ -108,6 +108,6 @@ def entr(x: Operand, /) -> Tensor:
     Examples
     --------
     >>> import calor
-    >>> calor.special.entr(calor.asarray([0.0, 1.0, -1.0])).tolist()
-    [0.0, 0.0, -inf]
+    >>> calor.special.entr(calor.asarray([0.0, -1.0])).tolist()
+    [0.0, -inf]
     """

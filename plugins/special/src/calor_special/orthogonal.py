@@ -267,7 +267,7 @@ def shifted_chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
     --------
     >>> import calor
     >>> calor.special.shifted_chebyshev_polynomial_u(1.5, 3).item()
-    209.0
+    56.0
     """
     return _polynomial(floating(as_tensor(x)) * 2 - 1, n, lambda x: x * 2, _chebyshev)
 
@@ -299,7 +299,7 @@ def shifted_chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
     --------
     >>> import calor
     >>> calor.special.shifted_chebyshev_polynomial_v(1.5, 3).item()
-    153.0
+    41.0
     """
     return _polynomial(floating(as_tensor(x)) * 2 - 1, n, lambda x: x * 2 - 1, _chebyshev)
 
@@ -331,7 +331,7 @@ def shifted_chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
     --------
     >>> import calor
     >>> calor.special.shifted_chebyshev_polynomial_w(1.5, 3).item()
-    265.0
+    71.0
     """
     return _polynomial(floating(as_tensor(x)) * 2 - 1, n, lambda x: x * 2 + 1, _chebyshev)
 
