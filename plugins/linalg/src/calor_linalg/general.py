@@ -10,8 +10,8 @@ from calor.functions.arguments import many_axes
 from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
 from calor.ops.movement import permute
+from calor_linalg import eigen, rules
 from calor_linalg import matrices as mx
-from calor_linalg import rules, spectra
 from calor_linalg.determinants import slogdet
 from calor_linalg.factors import svdvals
 from calor_linalg.norms import matrix_norm, vector_norm
@@ -81,7 +81,7 @@ def eig(x: Operand, /) -> EigResult:
     >>> calor.linalg.eig(calor.asarray([[2.0, 0.0], [0.0, 3.0]])).eigenvalues.tolist()
     [(2+0j), (3+0j)]
     """
-    return EigResult(*spectra.eig(as_tensor(x)))
+    return EigResult(*eigen.eig(as_tensor(x)))
 
 
 def eigvals(x: Operand, /) -> Tensor:

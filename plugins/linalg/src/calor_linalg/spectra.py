@@ -13,7 +13,7 @@ from calor.ops.base import op
 from calor.specs import Spec, spec
 from calor_linalg import jacobi as jacobi
 from calor_linalg import matrices as mx
-from calor_linalg import reference, schur
+from calor_linalg import reference
 from calor_linalg.rows import without_completion
 from calor_linalg.rules import NO_CONVERGENCE, matrices, square, typed_errors
 
@@ -47,7 +47,7 @@ def _svd_vjp(g: Any, y: Any, x: Any, *, full_matrices: bool) -> list[Any]:
     rows, columns = mx.broad_column(s, turn_u), mx.broad_row(s, turn_u)
     mixed = turn_u * mx.as_type(columns, turn_u) + turn_v * mx.as_type(rows, turn_u)
     # s_j² − s_i² in two factors, which keeps the digits of close values.
-    core = _by_gaps(mixed, (columns - rows) * (columns + rows), inner_u, inner_v)
+    core = by_gaps(mixed, (columns - rows) * (columns + rows), inner_u, inner_v)
     middle = mx.as_type(g_s, core)
     if core.dtype.is_complex:
         middle = middle + _by_size(mx.diagonal(turn_u), s * 2)
@@ -62,7 +62,7 @@ def _svd_vjp(g: Any, y: Any, x: Any, *, full_matrices: bool) -> list[Any]:
     return [total]
 
 
-def _by_gaps(x: Any, gaps: Any, *read: Any) -> Any:
+def by_gaps(x: Any, gaps: Any, *read: Any) -> Any:
     """Return x / gaps off the diagonal, and 0 on it.
 
     A gap of 0 gives a quotient that is not finite. The exception is a pair of vectors of which no
@@ -122,7 +122,7 @@ def _eigh_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     gaps = mx.broad_row(values, inner) - mx.broad_column(values, inner)
     # The skew-Hermitian part: the gradient is Hermitian, as the matrix is.
     turn = (inner - mx.adjoint(inner)) * 0.5
-    core = _by_gaps(turn, gaps, inner) + mx.diagonal_matrix(mx.as_type(g_values, turn))
+    core = by_gaps(turn, gaps, inner) + mx.diagonal_matrix(mx.as_type(g_values, turn))
     return [mx.product(vectors, mx.product(core, mx.adjoint(vectors)))]
 
 
@@ -135,42 +135,4 @@ eigh = op(
     saves="y",
     decompose=jacobi.eigh,
     batch="leading",
-)
-
-
-def _eig_rule(x: Spec) -> tuple[Spec, Spec]:
-    square("eig", x)
-    kind = schur.complex_of(x.dtype)
-    return spec(x.shape[:-1], kind), spec(x.shape, kind)
-
-
-def _eig_vjp(g: Any, y: Any, x: Any) -> list[Any]:
-    # Giles (2008), 3.1, with vectors of length 1; Boeddeker et al., "On the computation of complex-
-    # valued gradients with application to statistically optimum beamforming" (2017), 4.77.
-    (g_values, g_vectors), (values, vectors) = g, y
-    back = mx.adjoint(vectors)
-    inner = mx.product(back, g_vectors)
-    along = mx.as_type(mx.real_part(mx.diagonal(inner)), inner)
-    inner = inner - mx.scale_columns(mx.product(back, vectors), along)
-    gaps = mx.broad_row(values, inner) - mx.broad_column(values, inner)
-    core = _by_gaps(inner, e.conjugate(gaps), inner) + mx.diagonal_matrix(g_values)
-    made = solve_row()(back, mx.product(core, back))
-    return [made if x.dtype.is_complex else e.real(made)]
-
-
-def solve_row() -> Any:
-    """Return the row of linear systems, which is defined on the rows of this module."""
-    from calor_linalg.solutions import solve
-
-    return solve
-
-
-# Eigenvalues, in no order, and eigenvectors of length 1 of general matrices, both complex.
-eig = op(
-    "eig",
-    _eig_rule,
-    typed_errors("eig", reference.eig, NO_CONVERGENCE),
-    _eig_vjp,
-    saves="y",
-    decompose=schur.eig,
 )

@@ -15,9 +15,10 @@ import numpy as np
 import calor
 from calor.dtypes import DType, complex64, complex128, float32, float64, int64
 from calor_linalg import matrices as mx
+from calor_linalg.eigen import eig
 from calor_linalg.rows import cholesky
 from calor_linalg.solutions import inv
-from calor_linalg.spectra import eig, eigh, svd
+from calor_linalg.spectra import eigh, svd
 
 from ..domains import _converted, normal
 from ..language import Array, Case, Domain, Tolerance, case
