@@ -114,6 +114,36 @@ def test_eigh(name: str, dtype: str) -> None:
     orthonormal(vectors)
 
 
+def nearest(found: Any, expected: Any) -> float:
+    """Return the largest distance of paired eigenvalues, each paired with the nearest left."""
+    left, worst = list(expected), 0.0
+    for value in found:
+        distances = np.abs(np.array(left) - value)
+        worst = max(worst, float(distances.min()))
+        left.pop(int(distances.argmin()))
+    return worst
+
+
+DEFECTIVE = np.diag([1.0, 1.0, 2.0]) + np.eye(3, k=1)
+GENERAL = {**MATRICES, "defective": DEFECTIVE, "cyclic": np.roll(np.eye(4), 1, 0)}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("name", [n for n in GENERAL if n not in ("huge", "tiny", "graded")])
+def test_eig(name: str, dtype: str) -> None:
+    x = GENERAL[name].astype(dtype)
+    values, vectors = run("eig", x)
+    assert values.dtype == vectors.dtype == np.result_type(dtype, np.complex64)
+    eps, scale = np.finfo(dtype).eps, max(float(np.linalg.norm(x, 2, (-2, -1)).max()), 1e-30)
+    residual = x @ vectors - vectors * values[..., None, :]
+    np.testing.assert_allclose(residual / scale, 0, atol=200 * eps)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=-2), 1, rtol=1e-5)
+    if name not in ("defective", "ones", "repeated"):
+        wide = GENERAL[name].reshape(-1, *x.shape[-2:]).astype(np.result_type(dtype, np.float64))
+        pairs = zip(values.reshape(-1, x.shape[-1]), wide, strict=True)
+        assert max(nearest(v, np.linalg.eigvals(a)) for v, a in pairs) < 200 * eps * scale
+
+
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 def test_qr(name: str, dtype: str, mode: str) -> None:
@@ -152,6 +182,7 @@ def test_nothing_is_raised_for_data() -> None:
         bad = np.array([[1.0, 2.0], [np.nan, 1.0]])
         assert np.isnan(run("svd", bad, full_matrices=False)[1]).any()
         assert np.isnan(run("eigh", bad)[0]).any()
+        assert np.isnan(run("eig", bad)[0]).any()
         assert np.isnan(run("cholesky", -np.eye(2))).any()
         assert not np.isfinite(run("inv", np.zeros((2, 2)))).any()
         assert run("det", np.zeros((2, 2))) == 0
@@ -171,7 +202,7 @@ def test_expm_at_any_size(norm: float) -> None:
 
 FACTORS: list[tuple[str, dict[str, Any]]] = [
     ("cholesky", {}), ("lu", {}), ("qr", {"mode": "reduced"}), ("eigh", {}),
-    ("svd", {"full_matrices": False}), ("inv", {}), ("det", {}), ("expm", {}),
+    ("eig", {}), ("svd", {"full_matrices": False}), ("inv", {}), ("det", {}), ("expm", {}),
 ]  # fmt: skip
 
 
@@ -182,7 +213,7 @@ def test_a_definition_does_not_grow_with_the_matrix(name: str, attributes: Any) 
 
 
 def test_every_kept_row_has_a_definition_and_a_gradient() -> None:
-    names = "cholesky qr svd eigh lu triangular_solve solve inv det adjugate slogdet pinv expm"
+    names = "cholesky qr svd eig eigh lu triangular_solve solve inv det adjugate slogdet pinv expm"
     for name in names.split():
         row = find(name)
         assert row.decompose is not None, name

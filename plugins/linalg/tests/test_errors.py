@@ -8,6 +8,7 @@ import pytest
 
 import calor as namespace
 from calor.errors import ArgumentError, AxisError, DeviceError, DTypeError, ShapeError
+from calor_linalg import definitions, rows
 
 # Not checked for types: these arguments are wrong on purpose.
 calor: Any = namespace
@@ -105,7 +106,6 @@ WITHOUT_RESULT = [
     (lambda: linalg.inv(calor.zeros((3, 2, 2))), r"one of the matrices of shape \(3, 2, 2\)"),
     (lambda: linalg.solve(SINGULAR, M), "solve: the matrix is singular"),
     (lambda: linalg.matrix_power(SINGULAR, -1), "singular"),
-    (lambda: linalg.cholesky(-M), "not positive definite; add a small number to its diagonal"),
     (lambda: linalg.svd(NOT_A_NUMBER).S, "svd: .* NaN or infinite elements"),
 ]
 
@@ -122,6 +122,53 @@ def test_without_a_result(call: Callable[[], Any], match: str) -> None:
     with pytest.raises(linalg.LinAlgError):
         made.numpy()
     assert (M + 1).tolist() == [[2.0, 3.0], [4.0, 5.0]]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("upper", [True, False])
+def test_cholesky_raises_where_it_is_called(
+    whole: bool, upper: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not whole:
+        # As on a device that runs the definition, which gives NaN.
+        monkeypatch.setattr(rows, "cholesky", definitions.cholesky)
+    bad = calor.asarray([[[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    with pytest.raises(np.linalg.LinAlgError, match="one of the matrices .* not positive"):
+        linalg.cholesky(bad, upper=upper)
+    low, info = linalg.cholesky_ex(bad, upper=upper)
+    assert info.tolist() == [2, 0]
+    assert low[1].tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert linalg.cholesky(calor.zeros((2, 0, 0)), upper=upper).shape == (2, 0, 0)
+
+
+def test_a_jitted_cholesky_raises_on_the_reference() -> None:
+    with pytest.raises(linalg.LinAlgError, match="add a small number to its diagonal"):
+        calor.jit(linalg.cholesky)(-M).numpy()
+
+
+REFUSED = [
+    (lambda: linalg.lstsq(M, V, rtol=0.1, rcond=0.1), ArgumentError, "pass one of them"),
+    (lambda: linalg.lu_solve(linalg.lu_factor(T), V), ShapeError, "not square"),
+    (lambda: linalg.lu_unpack((M, V)), DTypeError, "both results of calor.linalg.lu_factor"),
+    (lambda: linalg.lu_unpack((M, calor.asarray([1]))), ShapeError, r"they have shape \(2,\)"),
+    (lambda: linalg.cholesky_solve(calor.ones(3), M), ShapeError, "they have 2 rows"),
+    (lambda: linalg.householder_product(T, calor.ones(2)), ShapeError, "wider than tall"),
+    (lambda: linalg.ormqr(M, calor.ones(3), M), ShapeError, "both results of calor.linalg.geqrf"),
+    (lambda: linalg.ormqr(M, calor.ones(2), T.mT), ShapeError, "does not fit reflections"),
+    (lambda: linalg.multi_dot([M]), ArgumentError, "pass two or more"),
+    (lambda: linalg.multi_dot([M, T.mT]), ShapeError, "matrix 1 of shape"),
+    (lambda: linalg.tensorinv(T, ind=3), ArgumentError, "from 1 to 2"),
+    (lambda: linalg.tensorinv(T, ind=1), ShapeError, "not square"),
+    (lambda: linalg.tensorsolve(T, V), ShapeError, "no square map"),
+    (lambda: linalg.svd_lowrank(M, 3), ArgumentError, "from 0 to 2"),
+    (lambda: linalg.norm(calor.ones((2, 2, 2)), 1), ArgumentError, "3 axes"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "match"), REFUSED, ids=[m for *_, m in REFUSED])
+def test_what_does_not_fit_is_refused(call: Callable[[], Any], kind: Any, match: str) -> None:
+    with pytest.raises(kind, match=match):
+        call()
 
 
 def test_singular_matrices_with_a_result() -> None:

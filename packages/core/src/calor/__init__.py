@@ -123,12 +123,23 @@ if TYPE_CHECKING:
     from calor import distributed as distributed
     from calor import fft
     from calor import linalg as linalg
+    from calor import special as special
     from calor.late import *  # noqa: F403
 
     __version__: str
 else:
     # What few programs need is imported when it is named, so that importing calor stays quick.
-    _DOORS = ("distributed", "drawing", "fft", "fusion", "linalg", "nn", "onnx", "train")
+    _DOORS = (
+        "distributed",
+        "drawing",
+        "fft",
+        "fusion",
+        "linalg",
+        "nn",
+        "onnx",
+        "special",
+        "train",
+    )
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_LATE, *_DOORS})

@@ -96,6 +96,15 @@ def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
     start = mx.column_block(mx.square_identity(x, m), 0, width)
     if not k:
         return start, mx.row_block(x, 0, width)
+    packed, taus = reflections(x)
+    return reflected(packed, taus, start), mx.row_block(mx.upper(packed), 0, width)
+
+
+def reflections(x: Any) -> tuple[Any, Any]:
+    """Return R with the vectors of the reflections below its diagonal, and τ, as LAPACK's geqrf.
+
+    There is a τ for every row of x; those after the last column are 0.
+    """
     row, column = mx.row_and_column(x)
     first = mx.column_at(x, mx.integer(0, x))
     places = mx.places(first)
@@ -103,7 +112,7 @@ def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
     def reflect(j: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         packed, taus = state
         whole = mx.column_at(packed, j)
-        vector, tau, beta = _reflector(whole, j, places)
+        vector, tau, beta = reflector(whole, j, places)
         tau_here = e.where(places == j, mx.broad_element(tau, whole), taus)
         turned = e.conjugate(mx.broad_element(tau, whole)) * vector
         along = mx.vector_times(e.conjugate(vector), packed)
@@ -116,21 +125,28 @@ def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
         packed = e.where(column == j, here, e.where(column > j, after, packed))
         return packed, tau_here
 
-    packed, taus = repeat(k, reflect, (x, mx.zeros(first)))
+    packed, taus = repeat(min(x.shape[-2:]), reflect, (x, mx.zeros(first)))
+    return packed, taus
 
-    def gather_up(i: Any, q: Any) -> Any:
-        j = (k - 1) - i
+
+def reflected(packed: Any, taus: Any, q: Any, backward: bool = False) -> Any:
+    """Return H₁ H₂ … q, or its adjoint … H₂ᴴ H₁ᴴ q with ``backward``."""
+    places = mx.places(mx.column_at(packed, mx.integer(0, packed)))
+    k = taus.shape[-1] if taus.shape[-1] < packed.shape[-1] else packed.shape[-1]
+
+    def apply(i: Any, q: Any) -> Any:
+        j = i if backward else (k - 1) - i
         vector = mx.masked(places > j, mx.column_at(packed, j))
         vector = e.where(places == j, mx.ones(vector), vector)
-        turned = mx.broad_element(mx.element_at(taus, j), vector) * vector
+        tau = mx.broad_element(mx.element_at(taus, j), vector)
+        turned = (e.conjugate(tau) if backward else tau) * vector
         along = mx.vector_times(e.conjugate(vector), q)
         return q - mx.broad_column(turned, q) * mx.broad_row(along, q)
 
-    q = repeat(k, gather_up, start)
-    return q, mx.row_block(mx.upper(packed), 0, width)
+    return repeat(k, apply, q)
 
 
-def _reflector(x: Any, j: Any, places: Any) -> tuple[Any, Any, Any]:
+def reflector(x: Any, j: Any, places: Any) -> tuple[Any, Any, Any]:
     """Return v, τ, β with (I − τ v vᴴ)ᴴ x = β at index j and 0 below, as LAPACK's larfg.
 
     Elements of x above index j are ignored; v is 1 at index j and 0 above.

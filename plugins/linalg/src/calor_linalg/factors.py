@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from calor.errors import ArgumentError
+from calor.errors import ArgumentError, LinearAlgebraError
 from calor.functions.operands import as_tensor
+from calor.local import local
 from calor.ops import elementwise as e
+from calor.ops import reductions as r
 from calor_linalg import matrices as mx
 from calor_linalg import rows as rows
 from calor_linalg import rules, spectra
@@ -106,8 +108,12 @@ def cholesky(x: Operand, /, *, upper: bool = False) -> Tensor:
     DTypeError
         If `x` has another dtype.
     LinAlgError
-        If a matrix is not positive definite. It is raised when the result is computed. Devices
-        without this check return NaN.
+        If a matrix is not positive definite. Outside of jitted functions the factors are computed
+        at once to know. Inside, only the reference device raises it; others return NaN.
+
+    See Also
+    --------
+    cholesky_ex : Says which factors exist, without an error and without waiting.
 
     References
     ----------
@@ -122,9 +128,19 @@ def cholesky(x: Operand, /, *, upper: bool = False) -> Tensor:
     """
     x = as_tensor(x)
     if not upper:
-        return rows.cholesky(x)  # type: ignore[no-any-return]
+        return _existing(rows.cholesky(x))  # type: ignore[no-any-return]
     rules.square("cholesky", x._value.spec)
-    return mx.adjoint(rows.cholesky(mx.adjoint(x)))  # type: ignore[no-any-return]
+    return mx.adjoint(_existing(rows.cholesky(mx.adjoint(x))))  # type: ignore[no-any-return]
+
+
+def _existing(low: Any) -> Any:
+    """Return Cholesky factors that are read at once; LinearAlgebraError where there are none."""
+    if local.jit or not low.size:
+        return low
+    pivots = mx.real_part(mx.diagonal(low)).detach()
+    if bool(r.all_(pivots > 0, axes=tuple(range(pivots.ndim)))):
+        return low
+    raise LinearAlgebraError(f"cholesky: {rules.which(low.shape)} {rules.NOT_POSITIVE}")
 
 
 def qr(x: Operand, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
@@ -204,18 +220,22 @@ def lu(x: Operand, /) -> LUResult:
     >>> calor.linalg.lu(calor.asarray([[1.0, 2.0], [2.0, 2.0]])).U.tolist()
     [[2.0, 2.0], [0.0, 1.0]]
     """
-    x = as_tensor(x)
-    packed, order = rows.lu(x)
-    m, n = x.shape[-2:]
+    return unpacked(*rows.lu(as_tensor(x)))
+
+
+def unpacked(packed: Any, order: Any) -> LUResult:
+    """Return P, L and U of packed factors and the order of the rows."""
+    m, n = packed.shape[-2:]
     k = min(m, n)
     head = mx.column_block(packed, 0, k)
     row, column = mx.row_and_column(head)
     low = e.where(row == column, mx.ones(head), mx.lower(head, strict=True))
     up = mx.upper(mx.row_block(packed, 0, k))
     # Row order[j] of x is row j of L U.
-    square = mx.square_identity(x, m)
+    square = mx.square_identity(packed, m)
     place, _ = mx.row_and_column(square)
-    return LUResult(e.cast(e.equal(place, mx.broad_row(order, square)), dtype=x.dtype), low, up)
+    permuted = e.cast(e.equal(place, mx.broad_row(order, square)), dtype=packed.dtype)
+    return LUResult(permuted, low, up)
 
 
 def svd(x: Operand, /, *, full_matrices: bool = True) -> SVDResult:

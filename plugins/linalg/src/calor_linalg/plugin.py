@@ -9,9 +9,9 @@ from calor.plugins import hookimpl
 
 
 def _rows() -> Any:
-    from calor_linalg import solutions
+    from calor_linalg import eigen
 
-    return solutions
+    return eigen
 
 
 @hookimpl

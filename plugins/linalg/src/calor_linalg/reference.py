@@ -63,6 +63,19 @@ def eigh(x: Array) -> tuple[Array, Array]:
     return values, vectors
 
 
+def eig(x: Array) -> tuple[Array, Array]:
+    """Return complex eigenvalues, in no order, and eigenvectors (columns) of length 1.
+
+    Raises
+    ------
+    LinAlgError
+        If the iteration does not converge, as with NaN.
+    """
+    values, vectors = np.linalg.eig(x)
+    kind = np.result_type(x.dtype, np.complex64)
+    return values.astype(kind), vectors.astype(kind)
+
+
 def inv(x: Array) -> Array:
     """Return the inverse.
 

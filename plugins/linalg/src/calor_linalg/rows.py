@@ -21,7 +21,7 @@ from calor.specs import Spec, spec
 from calor_linalg import definitions as definitions
 from calor_linalg import matrices as mx
 from calor_linalg import reference
-from calor_linalg.rules import matrices, square_rule, typed_errors
+from calor_linalg.rules import NOT_POSITIVE, matrices, square_rule, typed_errors
 from calor_linalg.triangular import triangular_solve
 
 
@@ -43,7 +43,7 @@ cholesky = op(
     typed_errors(
         "cholesky",
         lambda x: reference.cholesky(x, upper=False),
-        "is not positive definite; add a small number to its diagonal if it should be",
+        NOT_POSITIVE,
     ),
     _cholesky_vjp,
     saves="y",

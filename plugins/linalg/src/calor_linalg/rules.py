@@ -53,11 +53,17 @@ def typed_errors(what: str, function: Callable[..., Any], problem: str) -> Calla
         try:
             return function(*arrays, **attributes)
         except np.linalg.LinAlgError:
-            shape = arrays[0].shape
-            which = "the matrix" if len(shape) == 2 else f"one of the matrices of shape {shape}"
-            raise LinearAlgebraError(f"{what}: {which} {problem}") from None
+            raise LinearAlgebraError(f"{what}: {which(arrays[0].shape)} {problem}") from None
 
     return run
+
+
+def which(shape: tuple[int, ...]) -> str:
+    """Return the words for a matrix among those of a shape."""
+    return "the matrix" if len(shape) == 2 else f"one of the matrices of shape {shape}"
+
+
+NOT_POSITIVE = "is not positive definite; add a small number to its diagonal if it should be"
 
 
 NO_CONVERGENCE = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calor import dtypes
 from calor.dtypes import real_of
-from calor.errors import DTypeError, ShapeError
+from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import python_number
 from calor.functions.linear_algebra import matmul
 from calor.functions.operands import as_tensor, stretched, together
@@ -332,7 +332,14 @@ def _rank(s: Any, tolerance: Any) -> Tensor:
     return r.sum(kept, axes=axes, dtype=dtypes.int64)  # type: ignore[no-any-return]
 
 
-def lstsq(x1: Operand, x2: Operand, /, *, rtol: float | Operand | None = None) -> LstsqResult:
+def lstsq(
+    x1: Operand,
+    x2: Operand,
+    /,
+    *,
+    rtol: float | Operand | None = None,
+    rcond: float | None = None,
+) -> LstsqResult:
     """Return the X of smallest norm that minimizes |x1 X − x2|².
 
     Parameters
@@ -346,6 +353,8 @@ def lstsq(x1: Operand, x2: Operand, /, *, rtol: float | Operand | None = None) -
     rtol : float or Tensor, default None
         Singular values of `x1` up to `rtol` times the largest count as 0: one number, or a tensor
         that broadcasts to the batch axes (...). None is max(M, N) times the epsilon of the dtype.
+    rcond : float, default None
+        What NumPy and PyTorch call `rtol`. A negative number is the epsilon of the dtype.
 
     Returns
     -------
@@ -354,6 +363,8 @@ def lstsq(x1: Operand, x2: Operand, /, *, rtol: float | Operand | None = None) -
 
     Raises
     ------
+    ArgumentError
+        If both `rtol` and `rcond` are given.
     ShapeError
         If `x1` has fewer than two axes, if `x2` has another number of rows, or if other axes or
         `rtol` do not broadcast.
@@ -373,6 +384,10 @@ def lstsq(x1: Operand, x2: Operand, /, *, rtol: float | Operand | None = None) -
     ([2.0], 2.0)
     """
     a, b = together([x1, x2], "lstsq")
+    if rcond is not None:
+        if rtol is not None:
+            raise ArgumentError("lstsq: rtol and rcond are the same number; pass one of them")
+        rtol = mx.epsilon(a) if a.dtype.is_inexact and rcond < 0 else rcond
     tolerance = _tolerance("lstsq", rtol, a)
     _check_rows("lstsq", a, b)
     s = svd(a, full_matrices=False).S

@@ -47,7 +47,7 @@ def _svd_vjp(g: Any, y: Any, x: Any, *, full_matrices: bool) -> list[Any]:
     rows, columns = mx.broad_column(s, turn_u), mx.broad_row(s, turn_u)
     mixed = turn_u * mx.as_type(columns, turn_u) + turn_v * mx.as_type(rows, turn_u)
     # s_j² − s_i² in two factors, which keeps the digits of close values.
-    core = _by_gaps(mixed, (columns - rows) * (columns + rows), inner_u, inner_v)
+    core = by_gaps(mixed, (columns - rows) * (columns + rows), inner_u, inner_v)
     middle = mx.as_type(g_s, core)
     if core.dtype.is_complex:
         middle = middle + _by_size(mx.diagonal(turn_u), s * 2)
@@ -62,7 +62,7 @@ def _svd_vjp(g: Any, y: Any, x: Any, *, full_matrices: bool) -> list[Any]:
     return [total]
 
 
-def _by_gaps(x: Any, gaps: Any, *read: Any) -> Any:
+def by_gaps(x: Any, gaps: Any, *read: Any) -> Any:
     """Return x / gaps off the diagonal, and 0 on it.
 
     A gap of 0 gives a quotient that is not finite. The exception is a pair of vectors of which no
@@ -122,7 +122,7 @@ def _eigh_vjp(g: Any, y: Any, x: Any) -> list[Any]:
     gaps = mx.broad_row(values, inner) - mx.broad_column(values, inner)
     # The skew-Hermitian part: the gradient is Hermitian, as the matrix is.
     turn = (inner - mx.adjoint(inner)) * 0.5
-    core = _by_gaps(turn, gaps, inner) + mx.diagonal_matrix(mx.as_type(g_values, turn))
+    core = by_gaps(turn, gaps, inner) + mx.diagonal_matrix(mx.as_type(g_values, turn))
     return [mx.product(vectors, mx.product(core, mx.adjoint(vectors)))]
 
 

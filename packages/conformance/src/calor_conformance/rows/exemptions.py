@@ -14,6 +14,7 @@ NOT_EVERYWHERE: dict[str, str] = {
 NO_ROW: dict[str, str] = {
     "input": "it is the leaf of a trace and is never computed",
     "custom_gradient": "calor.custom_vjp makes it in a trace; the transforms have its tests",
+    "eig": "its vectors have no fixed phase; the rows of exponential are what they multiply to",
     "eigh": "its vectors have no fixed sign; the rows of spectrum are what they multiply to",
     "svd": "its vectors have no fixed sign; the rows of singular are what they multiply to",
 }

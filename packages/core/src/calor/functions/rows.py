@@ -33,8 +33,8 @@ def elementwise(
     rule: Rule,
     definition: Callable[..., Any],
     *,
-    reference: Callable[..., Any],
-    checks: tuple[Check, ...],
+    reference: Callable[..., Any] | None = None,
+    checks: tuple[Check, ...] = (),
     derivatives: tuple[Derivative, ...] = (),
     saves: tuple[str, ...] = (),
     no_gradient: str | None = None,
@@ -54,10 +54,12 @@ def elementwise(
         the op takes.
     definition : callable
         The op in smaller ops: tensors of one shape and dtype to a tensor.
-    reference : callable
-        The op in NumPy: arrays of one shape and dtype to an array. The ``numpy`` device runs it.
-    checks : tuple of Check
-        Where the conformance suite meets the op, and how near a result must be.
+    reference : callable, optional
+        The op in NumPy: arrays of one shape and dtype to an array. The ``numpy`` device runs it;
+        without one it runs the definition.
+    checks : tuple of Check, optional
+        Where the conformance suite meets the op, and how near a result must be. Ops of other
+        packages are no part of the suite.
     derivatives : tuple of callable or None, optional
         The derivative by each operand, ``f(y, *x)``, written in ops; None where it is 0.
     saves : tuple of str, optional
@@ -92,7 +94,7 @@ def elementwise(
             rule,
             reference,
             vjp or None,
-            saves=saves,
+            saves=saves or "",
             no_gradient=no_gradient,
             decompose=_widened(definition),
             promotion=promotion,

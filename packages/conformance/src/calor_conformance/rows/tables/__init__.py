@@ -5,7 +5,7 @@ from __future__ import annotations
 # These register rows of the table that are imported when they are used.
 import calor.ops.attention  # noqa: F401
 import calor_distributed.rows  # noqa: F401
-import calor_linalg.solutions  # noqa: F401
+import calor_linalg.eigen  # noqa: F401
 
 from ..language import Case
 from . import (

@@ -15,7 +15,9 @@ import numpy as np
 import calor
 from calor.dtypes import DType, complex64, complex128, float32, float64, int64
 from calor_linalg import matrices as mx
+from calor_linalg.eigen import eig
 from calor_linalg.rows import cholesky
+from calor_linalg.solutions import inv
 from calor_linalg.spectra import eigh, svd
 
 from ..domains import _converted, normal
@@ -212,6 +214,13 @@ def _spectrum(x: Array) -> tuple[Array, Array]:
     return np.linalg.eigvalsh(narrow), _expm(half)
 
 
+def exponential(x: Any) -> Any:
+    """The exponential of a general matrix from its eigenvectors."""
+    values, vectors = eig(x)
+    made = mx.product(mx.scale_columns(vectors, calor.exp(values)), inv(vectors))
+    return made if x.dtype.is_complex else mx.real_part(made)
+
+
 def singular(x: Any, *, full_matrices: bool) -> Any:
     """Singular values, x xᴴ x from the vectors, and what both bases span or leave over."""
     u, s, vh = svd(x, full_matrices=full_matrices)
@@ -322,6 +331,8 @@ CASES: list[Case] = [
          oracle=_expm, name="squared"),
     _row(spectrum, regular(3, 3), oracle=_spectrum),
     _row(spectrum, regular(2, 4, 4), oracle=_spectrum, name="batch"),
+    _row(exponential, regular(3, 3), oracle=_expm),
+    _row(exponential, regular(2, 4, 4), oracle=_expm, name="batch"),
     *(
         _row(singular, domain, oracle=_singular, full_matrices=full, name=f"{name}{'-full' * full}")
         for full in (False, True)
