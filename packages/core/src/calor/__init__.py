@@ -44,7 +44,7 @@ from calor.transforms import control_gradients as _control_gradients
 from calor.transforms.control import cond, fori_loop, scan, while_loop
 from calor.transforms.custom import checkpoint, custom_vjp
 from calor.transforms.evaluate import eval, trace
-from calor.transforms.forward import jvp
+from calor.transforms.forward import jvp, linearize
 from calor.transforms.grad import grad, stop_gradient, value_and_grad, vjp
 from calor.transforms.jit import jit
 
@@ -66,6 +66,7 @@ __all__ = [
     "complex64",
     "complex128",
     "cond",
+    "custom_jvp",
     "custom_vjp",
     "default_dtype",
     "device",
@@ -82,13 +83,17 @@ __all__ = [
     "float64",
     "fori_loop",
     "grad",
+    "hessian",
     "inf",
     "int8",
     "int16",
     "int32",
     "int64",
+    "jacfwd",
+    "jacrev",
     "jit",
     "jvp",
+    "linearize",
     "load",
     "matmul_precision",
     "memory",
@@ -133,6 +138,8 @@ if TYPE_CHECKING:
     from calor.persistence import load, save
     from calor.safetensors_file import write_safetensors
     from calor.timing import timeit
+    from calor.transforms.custom_jvp import custom_jvp
+    from calor.transforms.jacobians import hessian, jacfwd, jacrev
     from calor.transforms.tuning import tune
     from calor.transforms.vmap import vmap
     from calor.weight_shards import read_safetensors
@@ -141,6 +148,10 @@ if TYPE_CHECKING:
 else:
     # What few programs need is imported when it is named, so that importing calor stays quick.
     _LATE = {
+        "custom_jvp": "transforms.custom_jvp",
+        "hessian": "transforms.jacobians",
+        "jacfwd": "transforms.jacobians",
+        "jacrev": "transforms.jacobians",
         "load": "persistence",
         "save": "persistence",
         "read_gguf": "gguf_file",

@@ -135,9 +135,10 @@ class Custom:
 
     ``pull`` takes one gradient (or None) per output and returns one per parent. ``specs`` of the
     outputs say that it is linear, so that forward mode may transpose it; a user's rule may not be.
+    ``push`` is a forward rule: one tangent (or None) per parent to one per output.
     """
 
-    __slots__ = ("outputs", "parents", "pull", "serial", "specs")
+    __slots__ = ("outputs", "parents", "pull", "push", "serial", "specs")
 
     def __init__(
         self,
@@ -145,9 +146,11 @@ class Custom:
         pull: Callable[[list[Any]], Sequence[Any]],
         outputs: int,
         specs: tuple[Spec, ...] | None = None,
+        push: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
     ) -> None:
         self.parents = parents
         self.pull = pull
+        self.push = push
         self.outputs = outputs
         self.specs = specs
         self.serial = next(_serial)
