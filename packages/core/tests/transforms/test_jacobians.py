@@ -149,6 +149,24 @@ def test_jacobians_may_be_mapped_and_differentiated() -> None:
     assert third[1, 1, 1].item() == pytest.approx(6)
 
 
+def test_results_depend_on_no_finished_transform() -> None:
+    def function(x: Any) -> Any:
+        return calor.sin(x) * x.sum()
+
+    x = drawn(3)
+    _, push = calor.linearize(function, x)
+    _, pull = calor.vjp(function, x)
+    transforms = calor.jacfwd(function), calor.jacrev(function), calor.hessian(function)
+    made = [t(x) for t in transforms]
+    made += [calor.vmap(push)(calor.eye(3, dtype=x.dtype)), calor.vmap(pull)(drawn(2, 3))[0]]
+    assert not any(t.requires_grad for t in made)
+    leaf = calor.asarray(x, requires_grad=True)
+    assert calor.jacfwd(function)(leaf).requires_grad
+    calor.jacfwd(function)(leaf).sum().backward()
+    wanted = calor.grad(lambda x: calor.jacrev(function)(x).sum())(x)
+    np.testing.assert_allclose(leaf.grad.numpy(), wanted.numpy())
+
+
 def test_linearize_runs_the_function_once() -> None:
     runs = []
 

@@ -281,6 +281,19 @@ def reaches_outside(records: Iterable[Any], inside: frozenset[int]) -> bool:
     )
 
 
+def alive(roots: Iterable[Any]) -> set[int]:
+    """Return the ids of the records at and below the roots from which a gradient can end anywhere.
+
+    It ends in a leaf of a tensor, or of a transform that still runs.
+    """
+    found: set[int] = set()
+    for record in reversed(reachable(roots)):
+        own = type(record) is Leaf and not record.parents and record.active
+        if own or any(id(p) in found for p in record.parents if p is not None):
+            found.add(id(record))
+    return found
+
+
 def boundary(roots: Iterable[Any], start: int) -> list[Any]:
     """Return the latest records older than ``start`` on each path below the roots."""
     found: dict[int, Any] = {}

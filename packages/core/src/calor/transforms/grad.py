@@ -384,6 +384,8 @@ def vjp(
             result = function(*prepared.arguments)
     finally:
         prepared.restore()
+    for leaf in prepared.leaves:
+        leaf.active = False
     result, aux = result if has_aux else (result, None)
     flat, structure = tree.flatten(result)
 
