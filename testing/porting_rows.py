@@ -250,6 +250,12 @@ EXAMPLES: dict[str, Example] = {
         "2 * x",
         {"function": lambda t: (t * t).sum()},
     ),
+    "func": Example(
+        "F.func.vmap(function)(x)", "(x * x).sum(1)", {"function": lambda t: (t * t).sum()}
+    ),
+    "jacobian": Example(
+        "jax.jacobian(function)(x)", "np.diag(2 * x)", {"function": lambda t: t * t, "x": X[0]}
+    ),
     "compile": Example("function(x)", "x * 2 + 1", {"function": lambda t: t * 2 + 1}),
     "remat": Example("function(x)", "x * 2 + 1", {"function": lambda t: t * 2 + 1}),
     "utils": Example("function(x)", "x * 2 + 1", {"function": lambda t: t * 2 + 1}),

@@ -45,7 +45,7 @@ from calor.transforms import control_gradients as _control_gradients
 from calor.transforms.control import cond, fori_loop, scan, while_loop
 from calor.transforms.custom import checkpoint, custom_vjp
 from calor.transforms.evaluate import eval, trace
-from calor.transforms.forward import jvp
+from calor.transforms.forward import jvp, linearize
 from calor.transforms.grad import grad, stop_gradient, value_and_grad, vjp
 from calor.transforms.jit import jit
 
@@ -90,6 +90,7 @@ __all__ = [
     "int64",
     "jit",
     "jvp",
+    "linearize",
     "matmul_precision",
     "memory",
     "nan",

@@ -114,6 +114,8 @@ TABLE: Final = {
     "persistence": ("load", "save"),
     "safetensors_file": ("write_safetensors",),
     "timing": ("timeit",),
+    "transforms.custom_jvp": ("custom_jvp",),
+    "transforms.jacobians": ("hessian", "jacfwd", "jacrev"),
     "transforms.tuning": ("tune",),
     "transforms.vmap": ("vmap",),
     "weight_shards": ("read_safetensors",),
@@ -219,6 +221,10 @@ if TYPE_CHECKING:
     from calor.persistence import save as save
     from calor.safetensors_file import write_safetensors as write_safetensors
     from calor.timing import timeit as timeit
+    from calor.transforms.custom_jvp import custom_jvp as custom_jvp
+    from calor.transforms.jacobians import hessian as hessian
+    from calor.transforms.jacobians import jacfwd as jacfwd
+    from calor.transforms.jacobians import jacrev as jacrev
     from calor.transforms.tuning import tune as tune
     from calor.transforms.vmap import vmap as vmap
     from calor.weight_shards import read_safetensors as read_safetensors

@@ -188,6 +188,8 @@ NAMES: Final = (
     Row("inference_mode", "calor.no_grad()", "t"),
     Row("set_grad_enabled", "calor.no_grad()", "t"),
     Row("autograd", "calor.grad(function)", "t", "torch.autograd.grad"),
+    Row("func", "calor.vmap(function); grad, vjp, jvp, jacrev too", "t", "torch.func.vmap"),
+    Row("jacobian", "calor.jacrev(function)", "j"),
     Row("compile", "calor.jit(function)", "t"),
     Row("set_default_device", 'with calor.device("cuda"): ...', "t"),
     Row("default_device", 'with calor.device("cuda"): ...', "j"),

@@ -80,6 +80,28 @@ doubled.defvjp(
 )
 
 
+@doubled.defjvp
+def doubled_along(primals: Any, tangents: Any) -> Any:
+    (x, factor), (dx, dfactor) = primals, tangents
+    return doubled(x, factor), dx * 2 * factor + dfactor * x
+
+
+@calor.custom_jvp
+def sine(x: Any, factor: Any) -> Any:
+    return calor.sin(x) * factor, x
+
+
+@sine.defjvp
+def sine_along(primals: Any, tangents: Any) -> Any:
+    (x, factor), (dx, dfactor) = primals, tangents
+    return sine(x, factor), (dx * calor.cos(x) * 3 * factor + dfactor * x, dx * 2)
+
+
+def custom_forward(x: Any) -> Any:
+    a, b = sine(x, WEIGHT[0, 0])
+    return (a * b).sum()
+
+
 def custom(x: Any) -> Any:
     return doubled(x, WEIGHT[0, 0]).sum()
 
@@ -93,6 +115,7 @@ FUNCTIONS = [
     written,
     checkpointed,
     custom,
+    custom_forward,
     lambda x: calor.vmap(lambda row: (row * x).sum(), in_axes=1)(WEIGHT).prod(),
     lambda x: x[calor.argmax(x)] * calor.sort(x)[0],
 ]
@@ -121,13 +144,28 @@ def test_values_and_gradients_are_those_of_a_loop(function: Any) -> None:
     same(calor.vmap(pulled)(x), want)
     same(calor.grad(lambda x: mapped(x).sum())(x), want)
     same(calor.jit(calor.vmap(pulled))(x), want)
-    if function is not custom:
 
-        def moved(x: Any, t: Any) -> Any:
-            return calor.jvp(function, (x,), (t,))[1]
+    def moved(x: Any, t: Any) -> Any:
+        return calor.jvp(function, (x,), (t,))[1]
 
-        same(calor.vmap(moved)(x, t), by_loop(moved, x, t))
-        same(calor.jvp(mapped, (x,), (t,))[1], by_loop(moved, x, t))
+    want = by_loop(moved, x, t)
+    same(calor.vmap(moved)(x, t), want)
+    same(calor.jvp(mapped, (x,), (t,))[1], want)
+
+
+@pytest.mark.parametrize("function", [doubled, sine])
+def test_custom_rules_of_mapped_and_shared_arguments(function: Any) -> None:
+    def total(x: Any, factor: Any) -> Any:
+        return sum((t * t).sum() for t in calor.tree.leaves(function(x, factor)))
+
+    x, factor = drawn(SIZE, 3), drawn()
+    wanted = [calor.grad(total, (0, 1))(row, factor) for row in x]
+    got = calor.grad(lambda *p: calor.vmap(total, (0, None))(*p).sum(), (0, 1))(x, factor)
+    same(got, (calor.stack([g for g, _ in wanted]), sum(g for _, g in wanted)))
+    tangent = drawn()
+    moved = calor.jvp(lambda f: calor.vmap(total, (0, None))(x, f), (factor,), (tangent,))[1]
+    want = [calor.jvp(lambda f, row=row: total(row, f), (factor,), (tangent,))[1] for row in x]
+    same(moved, calor.stack(want))
 
 
 def test_while_loops_run_until_all_elements_are_done() -> None:

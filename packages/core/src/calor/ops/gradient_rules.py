@@ -27,13 +27,15 @@ class GradientRule:
 
     ``values`` is how many outputs are the function's value; the rest are residuals, which
     ``pull(residuals, cotangents)`` takes with a cotangent for each value. It returns a gradient or
-    None for each of the first ``arguments`` operands.
+    None for each of the first ``arguments`` operands. ``push(operands, tangents)`` takes those and
+    a tangent or None for each, and returns one for each value; None where there is no forward rule.
     """
 
     name: str
     values: int
     arguments: int
     pull: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+    push: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
 
 
 def _rule(*operands: Spec, body: Graph, rule: GradientRule) -> tuple[Spec, ...]:
@@ -69,11 +71,15 @@ def _gradient(g: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> list[
     return result
 
 
-def _no_forward_mode(tangents: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> Any:
-    raise GradientError(
-        f"forward mode meets the custom gradient of {rule.name}, which has only a reverse rule; "
-        f"use calor.vjp, or leave it out of the function given to calor.jvp"
-    )
+def _derivative(tangents: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> list[Any]:
+    if rule.push is None:
+        raise GradientError(
+            f"forward mode meets the custom gradient of {rule.name}, which has only a reverse "
+            f"rule; give it a forward rule ({rule.name}.defjvp), or use calor.vjp"
+        )
+    found = rule.push(x[: rule.arguments], tangents[: rule.arguments])
+    made = [*found, *[None] * (len(body.outputs) - rule.values)]
+    return made if len(made) > 1 else made[0]
 
 
 custom_gradient: Op = op(
@@ -81,7 +87,7 @@ custom_gradient: Op = op(
     _rule,
     vjp=_gradient,
     saves="*y",
-    jvp=_no_forward_mode,
+    jvp=_derivative,
     decompose=_defined,
     partial=True,
     gradient_only=True,

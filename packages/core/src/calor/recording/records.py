@@ -135,9 +135,10 @@ class Custom:
 
     ``pull`` takes one gradient (or None) per output and returns one per parent. ``specs`` of the
     outputs say that it is linear, so that forward mode may transpose it; a user's rule may not be.
+    ``push`` is a forward rule: one tangent (or None) per parent to one per output.
     """
 
-    __slots__ = ("outputs", "parents", "pull", "serial", "specs")
+    __slots__ = ("outputs", "parents", "pull", "push", "serial", "specs")
 
     def __init__(
         self,
@@ -145,9 +146,11 @@ class Custom:
         pull: Callable[[list[Any]], Sequence[Any]],
         outputs: int,
         specs: tuple[Spec, ...] | None = None,
+        push: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
     ) -> None:
         self.parents = parents
         self.pull = pull
+        self.push = push
         self.outputs = outputs
         self.specs = specs
         self.serial = next(_serial)
@@ -276,6 +279,19 @@ def reaches_outside(records: Iterable[Any], inside: frozenset[int]) -> bool:
         for r in records
         if type(r) is Leaf
     )
+
+
+def alive(roots: Iterable[Any]) -> set[int]:
+    """Return the ids of the records at and below the roots from which a gradient can end anywhere.
+
+    It ends in a leaf of a tensor, or of a transform that still runs.
+    """
+    found: set[int] = set()
+    for record in reversed(reachable(roots)):
+        own = type(record) is Leaf and not record.parents and record.active
+        if own or any(id(p) in found for p in record.parents if p is not None):
+            found.add(id(record))
+    return found
 
 
 def boundary(roots: Iterable[Any], start: int) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from calor import tree
 from calor.dtypes import bool_
-from calor.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from calor.errors import ArgumentError, GradientError
 from calor.functions.creation import zeros
 from calor.local import local
 from calor.ops.backpropagation import backpropagate
@@ -21,7 +21,8 @@ from calor.specs import Spec, spec
 from calor.tensor.tensor import wrap
 from calor.tensor.values import Handle
 from calor.transforms.bodies import Body, state, store
-from calor.transforms.state import Static
+from calor.transforms.forms import Form, fitting
+from calor.transforms.forward_rules import Push
 
 # The same value under another name: passes must not merge what is computed from it with what is
 # computed from its operand, so a recomputation stays one.
@@ -31,30 +32,6 @@ barrier: Op = op(
     lambda x: x.copy(),
     lambda g, y, x: [g],
 )
-
-
-@dataclass(frozen=True)
-class Form:
-    """Where the tensors of a flattened pytree stand; the other leaves are kept as they are."""
-
-    structure: tree.TreeDef
-    places: tuple[int, ...]
-    others: tuple[Static, ...]
-
-    @staticmethod
-    def of(value: Any) -> tuple[Form, list[Any]]:
-        """Return the form of a pytree and its tensors."""
-        leaves, structure = tree.flatten(value)
-        places = tuple(i for i, x in enumerate(leaves) if isinstance(x, Handle))
-        others = tuple(Static(None if isinstance(x, Handle) else x) for x in leaves)
-        return Form(structure, places, others), [leaves[i] for i in places]
-
-    def filled(self, tensors: Sequence[Any]) -> Any:
-        """Return the pytree with these tensors."""
-        leaves = [x.value for x in self.others]
-        for place, t in zip(self.places, tensors, strict=True):
-            leaves[place] = t
-        return tree.unflatten(self.structure, leaves)
 
 
 @dataclass(frozen=True)
@@ -102,21 +79,13 @@ class Pull:
         """Return a tensor's gradient if it has the shape and the dtype of the tensor."""
         if g is None or not wanted.dtype.is_inexact:
             return None
-        told = f"the backward function of {self.name} returned "
-        if not isinstance(g, Handle):
-            raise ArgumentError(f"{told}a {type(g).__name__} as a gradient; return a tensor")
-        found = g._value.spec
-        if found.shape != wanted.shape:
-            raise ShapeError(
-                f"{told}a gradient of shape {found.shape} for a tensor of shape {wanted.shape}; a "
-                f"gradient has the shape of its tensor (sum over axes that were broadcast)"
-            )
-        if found.dtype is not wanted.dtype:
-            raise DTypeError(
-                f"{told}a gradient in {found.dtype.name} for a tensor in {wanted.dtype.name}; "
-                f"convert it: g.astype(calor.{wanted.dtype.name})"
-            )
-        return g
+        return fitting(
+            g,
+            wanted,
+            f"the backward function of {self.name} returned",
+            "gradient for a tensor",
+            "a gradient has the shape of its tensor (sum over axes that were broadcast)",
+        )
 
 
 class CustomVjp:
@@ -127,6 +96,7 @@ class CustomVjp:
         self.function = function
         self._forward: Callable[..., Any] | None = None
         self._backward: Callable[..., Any] | None = None
+        self._rule: Callable[..., Any] | None = None
 
     def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
         """Define the gradient.
@@ -146,6 +116,23 @@ class CustomVjp:
         a gradient is not of its tensor.
         """
         self._forward, self._backward = forward, backward
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Define the derivative along tangents too, for `calor.jvp`.
+
+        Parameters
+        ----------
+        rule : callable
+            ``rule(primals, tangents)`` takes two tuples with an entry for each argument and returns
+            the value and its derivative, as for `calor.custom_jvp`.
+
+        Returns
+        -------
+        callable
+            The rule, so that the method can decorate it.
+        """
+        self._rule = rule
+        return rule
 
     def __call__(self, *args: Any) -> Any:
         if self._forward is None or self._backward is None:
@@ -170,13 +157,23 @@ class CustomVjp:
             ]
             return rule(held, filled)
 
-        record = Custom(tuple(t._record for t in tensors), pull, len(outputs))
-        return form.filled(_linked(outputs, record))
+        push = None
+        forward = self._push(arguments, form, [y._value.spec for y in outputs])
+        if forward is not None:
+            push = functools.partial(forward, [as_now(t) for t in tensors])
+        record = Custom(tuple(t._record for t in tensors), pull, len(outputs), push=push)
+        return form.filled(linked(outputs, record))
 
     @property
     def name(self) -> str:
         """What the function is called in errors and graphs."""
         return getattr(self.function, "__name__", "function")
+
+    def _push(self, arguments: Form, value: Form, specs: Sequence[Spec]) -> Push | None:
+        """Return the forward rule on tensors, if there is one."""
+        if self._rule is None:
+            return None
+        return Push(self.name, self._rule, arguments, value, tuple(specs))
 
     def _forwarded(self, args: Sequence[Any]) -> tuple[Any, Any]:
         """Return the value and the residuals."""
@@ -192,29 +189,49 @@ class CustomVjp:
 
     def _traced(self, arguments: Form, tensors: list[Any]) -> Any:
         """Record the function as one node, so that a graph keeps its gradient."""
-        assert self._forward is not None
-        assert self._backward is not None
-        forward = self._forward
-        forms: list[Form] = []
+        backward = self._backward
+        assert backward is not None
 
-        def call(_: Any, placeholders: list[Any]) -> list[Any]:
-            value, residuals = self._forwarded(arguments.filled(placeholders))
-            parts = [Form.of(value), Form.of(residuals)]
-            forms.extend(form for form, _ in parts)
-            return [t for _, found in parts for t in found]
+        def rule(value: Form, residuals: Form, outputs: Sequence[Spec], given: Any) -> Any:
+            pull = Pull(self.name, backward, arguments, given, value, residuals)
+            return pull, self._push(arguments, value, outputs)
 
-        name = self.name
-        specs = tuple(t._value.spec for t in tensors)
-        body = Body(forward, name, list(specs), call, tensors[0]._value.device)
-        value, residuals = forms
-        pull = Pull(name, self._backward, arguments, specs, value, residuals)
-        rule = GradientRule(name, len(value.places), len(tensors), pull)
-        held = dict(zip(map(id, body.written), state(name, body.written), strict=True))
-        captures = [held.get(id(t), t) for t in body.captures]
-        made = custom_gradient(*tensors, *captures, body=body.graph, rule=rule)
-        outputs = made if isinstance(made, tuple) else (made,)
-        store(body.written, outputs[body.results :], [True] * len(body.written))
-        return value.filled(outputs[: len(value.places)])
+        return as_node(self.name, self._forwarded, arguments, tensors, rule)
+
+
+def as_node(
+    name: str,
+    forwarded: Callable[[Sequence[Any]], tuple[Any, Any]],
+    arguments: Form,
+    tensors: Sequence[Any],
+    rule: Callable[..., tuple[Any, Any]],
+) -> Any:
+    """Record a function with rules of its own as one node of a trace; return its value.
+
+    ``forwarded`` takes the arguments and returns the value and residuals. ``rule`` takes the forms
+    of both, the specs of the value and those of the arguments; it returns the reverse rule, and the
+    forward rule or None.
+    """
+    forms: list[Form] = []
+
+    def call(_: Any, placeholders: list[Any]) -> list[Any]:
+        value, residuals = forwarded(arguments.filled(placeholders))
+        parts = [Form.of(value), Form.of(residuals)]
+        forms.extend(form for form, _ in parts)
+        return [t for _, found in parts for t in found]
+
+    specs = tuple(t._value.spec for t in tensors)
+    body = Body(forwarded, name, list(specs), call, tensors[0]._value.device)
+    value, residuals = forms
+    count = len(value.places)
+    pull, push = rule(value, residuals, body.graph.output_specs[:count], specs)
+    known = GradientRule(name, count, len(tensors), pull, push)
+    held = dict(zip(map(id, body.written), state(name, body.written), strict=True))
+    captures = [held.get(id(t), t) for t in body.captures]
+    made = custom_gradient(*tensors, *captures, body=body.graph, rule=known)
+    outputs = made if isinstance(made, tuple) else (made,)
+    store(body.written, outputs[body.results :], [True] * len(body.written))
+    return value.filled(outputs[:count])
 
 
 def custom_vjp(function: Callable[..., Any]) -> CustomVjp:
@@ -245,7 +262,8 @@ def custom_vjp(function: Callable[..., Any]) -> CustomVjp:
     return CustomVjp(function)
 
 
-def _linked(outputs: list[Any], record: Custom) -> list[Any]:
+def linked(outputs: list[Any], record: Custom) -> list[Any]:
+    """Return outputs whose gradients are those of a record."""
     return [
         wrap(y._value, Projection(record, i) if y._value.spec.dtype.is_inexact else None)
         if isinstance(y, Handle)
@@ -254,7 +272,7 @@ def _linked(outputs: list[Any], record: Custom) -> list[Any]:
     ]
 
 
-def _as_now(tensor: Any) -> Any:
+def as_now(tensor: Any) -> Any:
     """Return a tensor as it is now: its handle may be given another value later."""
     if local.jit:
         local.jit[-1].touch(tensor)
@@ -297,7 +315,7 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
             return function(*args, **kwargs)
         start = next_serial()
         leaves, structure = tree.flatten((args, kwargs))
-        held = [_as_now(x) if isinstance(x, Handle) else x for x in leaves]
+        held = [as_now(x) if isinstance(x, Handle) else x for x in leaves]
         with Journal() as journal:
             outputs, shape = tree.flatten(function(*args, **kwargs))
         edges = boundary((y._record for y in outputs if isinstance(y, Handle)), start)
@@ -324,6 +342,6 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
 
         specs = tuple(y._value.spec if isinstance(y, Handle) else _NO_TENSOR for y in outputs)
         record = Custom(tuple(edges), pull, len(outputs), specs)
-        return tree.unflatten(shape, _linked(outputs, record))
+        return tree.unflatten(shape, linked(outputs, record))
 
     return wrapped

@@ -1,4 +1,4 @@
-"""Forward mode: ``calor.jvp``.
+"""Forward mode: ``calor.jvp`` and ``calor.linearize``.
 
 The tangent of an op's output is the transpose of its gradient: the gradient is linear in the
 cotangent u, so its own gradient with respect to u is the derivative itself ("You only linearize
@@ -26,27 +26,34 @@ from calor.recording.records import (
     reachable,
 )
 from calor.tensor.values import Handle
-from calor.transforms.grad import Differentiating, seed_for, strip
+from calor.transforms.grad import Differentiating, matching, seed_for, strip
 
 
 def jvp(  # numpydoc ignore=RS01
-    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, Any]:
+    function: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
     """Return the value of a function and its derivative along tangents.
 
     Parameters
     ----------
     function : callable
-        It returns a tensor, or a pytree of tensors.
+        It returns a tensor, or a pytree of tensors; with ``has_aux`` a pair of that and anything.
     primals : sequence
         The arguments: tensors, Python floats, pytrees of them, or modules.
     tangents : sequence
         The directions, in the structure, shapes and dtypes of ``primals``. None stands for zero.
+    has_aux : bool, optional
+        Whether ``function`` returns a pair. By default False.
 
     Returns
     -------
     tuple
-        The value and the derivative, which has the structure of the value.
+        The value and the derivative, which has the structure of the value. With ``has_aux`` the
+        other part of the pair comes third.
 
     Raises
     ------
@@ -55,8 +62,8 @@ def jvp(  # numpydoc ignore=RS01
     DTypeError
         If a tangent has another dtype than its primal.
     GradientError
-        If ``function`` contains a `calor.custom_vjp`, which has only a reverse rule, or an op
-        without a derivative.
+        If ``function`` contains a `calor.custom_vjp` without a forward rule, or an op without a
+        derivative.
 
     References
     ----------
@@ -72,42 +79,102 @@ def jvp(  # numpydoc ignore=RS01
     """
     if len(primals) != len(tangents):
         raise ShapeError(f"jvp: {len(primals)} primals but {len(tangents)} tangents")
+    value, push, *aux = linearize(function, *primals, has_aux=has_aux)
+    return (value, push(*tangents), *aux)
+
+
+def linearize(
+    function: Callable[..., Any], *primals: Any, has_aux: bool = False
+) -> tuple[Any, ...]:  # numpydoc ignore=RS01
+    """Return the value of a function, and the function that gives its derivative along tangents.
+
+    Parameters
+    ----------
+    function : callable
+        It returns a tensor, or a pytree of tensors; with ``has_aux`` a pair of that and anything.
+    *primals : Any
+        The arguments: tensors, Python floats, pytrees of them, or modules.
+    has_aux : bool, optional
+        Whether ``function`` returns a pair. By default False.
+
+    Returns
+    -------
+    tuple
+        The value, and a function from tangents, one for each of ``primals``, to the derivative,
+        which has the structure of the value. ``function`` runs once, however often the derivative
+        is asked for; what the derivative reads is kept. With ``has_aux`` the other part of the
+        pair comes third.
+
+    Raises
+    ------
+    ShapeError
+        When the second function is called, if primals and tangents differ in number, structure or
+        shape.
+    DTypeError
+        When the second function is called, if a tangent has another dtype than its primal.
+    GradientError
+        When the second function is called, if ``function`` contains a `calor.custom_vjp` without a
+        forward rule, or an op without a derivative.
+
+    Examples
+    --------
+    >>> import calor
+    >>> y, push = calor.linearize(lambda x: x * x, calor.asarray(3.0))
+    >>> [push(calor.asarray(t)).item() for t in (1.0, 10.0)]
+    [6.0, 60.0]
+    """
     prepared = Differentiating(primals)
     try:
         with enable_grad():
             result = function(*prepared.arguments)
     finally:
         prepared.restore()
+    result, aux = result if has_aux else (result, None)
+    flat, structure = tree.flatten(result)
+    roots = [y._record for y in flat if isinstance(y, Handle)]
+    stop = frozenset(id(leaf) for leaf in prepared.leaves)
+    order = reachable(roots, stop)[::-1]
+    for leaf in prepared.leaves:
+        leaf.active = False
+
+    def push(*tangents: Any) -> Any:
+        moving = _given(prepared, tangents)
+        for record in order:
+            if id(record) not in moving:
+                _push(record, moving)
+        return tree.unflatten(structure, [_derivative(y, moving, prepared.leaves) for y in flat])
+
+    value = tree.unflatten(structure, [strip(y, prepared.leaves) for y in flat])
+    if has_aux:
+        return value, push, tree.map(lambda t: strip(t, prepared.leaves), aux)
+    return value, push
+
+
+def _given(prepared: Differentiating, tangents: Sequence[Any]) -> dict[int, Any]:
+    """Return the tangents by the id of the record that moves."""
+    if len(tangents) != len(prepared.slots):
+        raise ShapeError(f"jvp: {len(prepared.slots)} primals but {len(tangents)} tangents")
     moving: dict[int, Any] = {}
-    for slots, primal, tangent in zip(prepared.slots, prepared.primals, tangents, strict=True):
-        given = [None] * len(slots) if tangent is None else tree.leaves(tangent)
-        if len(given) != len(slots):
+    for slots, primal, structure, tangent in zip(
+        prepared.slots, prepared.primals, prepared.structures, tangents, strict=True
+    ):
+        given = matching(tangent, structure)
+        if given is None:
             raise ShapeError("jvp: a tangent has another structure than its primal")
         for slot, x, t in zip(slots, primal, given, strict=True):
             if slot is not None and t is not None:
                 moving[id(slot)] = seed_for(x, t)
-    flat, structure = tree.flatten(result)
-    roots = [y._record for y in flat if isinstance(y, Handle)]
-    stop = frozenset(id(leaf) for leaf in prepared.leaves)
-    for record in reversed(reachable(roots, stop)):
-        if id(record) not in moving:
-            _push(record, moving)
-    for leaf in prepared.leaves:
-        leaf.active = False
-    values: list[Any] = []
-    derivatives: list[Any] = []
-    y: Any
-    for y in flat:
-        if not isinstance(y, Handle):
-            values.append(y)
-            derivatives.append(None)
-            continue
-        t = None if y._record is None else moving.get(id(y._record))
-        if t is None:
-            t = zeros_of(y._value.spec, y._value.device)
-        values.append(strip(y, prepared.leaves))
-        derivatives.append(strip(t, prepared.leaves))
-    return tree.unflatten(structure, values), tree.unflatten(structure, derivatives)
+    return moving
+
+
+def _derivative(y: Any, moving: dict[int, Any], leaves: Sequence[Any]) -> Any:
+    """Return the tangent of an output; zeros where nothing moves, None for what is no tensor."""
+    if not isinstance(y, Handle):
+        return None
+    t = None if y._record is None else moving.get(id(y._record))
+    if t is None:
+        t = zeros_of(y._value.spec, y._value.device)
+    return strip(t, leaves)
 
 
 def _push(record: Any, moving: dict[int, Any]) -> None:
@@ -123,12 +190,15 @@ def _push(record: Any, moving: dict[int, Any]) -> None:
     if type(record) is Leaf:
         moving[id(record)] = tangents[0]
     elif type(record) is Custom:
+        if record.push is not None:
+            moving[id(record)] = record.push(tangents)
+            return
         if record.specs is None:
             raise GradientError(
-                "forward mode meets a custom gradient, which has only a reverse rule; use "
-                "calor.vjp, or leave it out of the function given to calor.jvp"
+                "forward mode meets a custom gradient, which has only a reverse rule; give it a "
+                "forward rule (defjvp), or use calor.vjp"
             )
-        moving[id(record)] = _transposed(record.pull, record.specs, tangents)
+        moving[id(record)] = transposed(record.pull, record.specs, tangents)
     else:
         moving[id(record)] = _tangent(record, tangents)
 
@@ -143,30 +213,55 @@ def _tangent(record: Record, tangents: list[Any]) -> Any:
         ]
         return sig.op.jvp(prepared, record.result(), *record.operands(), **sig.attributes)
     if isinstance(record, ManyRecord):
-        return _transposed(record.pull, sig.outputs, tangents)
-    return _transposed(lambda us: record.pull(us[0]), sig.outputs, tangents)[0]
+        return transposed(record.pull, sig.outputs, tangents)
+    return transposed(lambda us: record.pull(us[0]), sig.outputs, tangents)[0]
 
 
-def _transposed(pull: Any, specs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """Return the tangents of outputs: the transpose of the gradient that ``pull`` gives."""
-    device = next(t for t in tangents if t is not None)._value.device
-    cotangents = []
+def transposed(
+    linear: Callable[[list[Any]], Sequence[Any]],
+    specs: Sequence[Any],
+    given: Sequence[Any],
+    create_graph: bool = True,
+) -> list[Any]:
+    """Return the transpose of a linear function, at one tensor or None for each of its results.
+
+    The tangents of outputs are the transpose of the gradient; the gradients of arguments are that
+    of a forward rule.
+
+    Parameters
+    ----------
+    linear : callable
+        A list of tensors to a sequence of tensors or None.
+    specs : sequence of Spec
+        Those of its operands.
+    given : sequence of Tensor or None
+        One for each result.
+    create_graph : bool, optional
+        Whether the result can be differentiated. By default True.
+
+    Returns
+    -------
+    list of Tensor or None
+        One for each operand.
+    """
+    device = next(t for t in given if t is not None)._value.device
+    operands = []
     for s in specs:
         u = zeros_of(s, device)
         u._record = Leaf() if s.dtype.is_inexact else None
-        cotangents.append(u)
+        operands.append(u)
     with enable_grad():
-        pulled = pull(cotangents)
+        made = linear(operands)
     pairs = [
         (h._record, t)
-        for h, t in zip(pulled, tangents, strict=True)
+        for h, t in zip(made, given, strict=True)
         if h is not None and t is not None and h._record is not None
     ]
-    leaves = [u._record for u in cotangents if u._record is not None]
-    found = backpropagate(pairs, leaves, True)
+    leaves = [u._record for u in operands if u._record is not None]
+    found = backpropagate(pairs, leaves, create_graph)
     for leaf in leaves:
         leaf.active = False
-    return [None if u._record is None else found.get(id(u._record)) for u in cotangents]
+    return [None if u._record is None else found.get(id(u._record)) for u in operands]
 
 
 def _through(t: Any, steps: Any) -> Any:

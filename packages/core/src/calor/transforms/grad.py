@@ -179,7 +179,8 @@ def with_leaves(argument: Any, leaves: Any) -> Any:
     return tree.unflatten(structure, [next(leaves) for _ in flat])
 
 
-def _pick(args: tuple[Any, ...], argnums: int | Sequence[int]) -> tuple[list[int], bool]:
+def picked(args: tuple[Any, ...], argnums: int | Sequence[int]) -> tuple[list[int], bool]:
+    """Return the numbers of the chosen arguments, and whether it is one alone."""
     one = isinstance(argnums, int)
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     for n in numbers:
@@ -243,7 +244,7 @@ def value_and_grad(
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        numbers, one = _pick(args, argnums)
+        numbers, one = picked(args, argnums)
         prepared = Differentiating([args[n] for n in numbers])
         given = list(args)
         for n, argument in zip(numbers, prepared.arguments, strict=True):
@@ -340,23 +341,26 @@ def strip(value: Any, leaves: Sequence[Any]) -> Any:
 
 
 def vjp(
-    function: Callable[..., Any], *primals: Any
-) -> tuple[Any, Callable[..., tuple[Any, ...]]]:  # numpydoc ignore=RS01
+    function: Callable[..., Any], *primals: Any, has_aux: bool = False
+) -> tuple[Any, ...]:  # numpydoc ignore=RS01
     """Return the value of a function, and the function that takes its gradients backwards.
 
     Parameters
     ----------
     function : callable
-        It returns a tensor, or a pytree of tensors.
+        It returns a tensor, or a pytree of tensors; with ``has_aux`` a pair of that and anything.
     *primals : Any
         The arguments: tensors, Python floats, pytrees of them, or modules.
+    has_aux : bool, optional
+        Whether ``function`` returns a pair. By default False.
 
     Returns
     -------
     tuple
         The value, and a function from a cotangent to a tuple of gradients, one for each of
         ``primals``. The cotangent has the structure, shapes and dtypes of the value; None in it
-        stands for zero. It may be called more than once.
+        stands for zero. It may be called more than once. With ``has_aux`` the other part of the
+        pair comes third.
 
     Raises
     ------
@@ -380,12 +384,16 @@ def vjp(
             result = function(*prepared.arguments)
     finally:
         prepared.restore()
+    for leaf in prepared.leaves:
+        leaf.active = False
+    result, aux = result if has_aux else (result, None)
     flat, structure = tree.flatten(result)
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
-        given, shape = tree.flatten(cotangents)
-        if len(given) != len(flat):
-            raise ShapeError(f"the cotangent has structure {shape}, the value {structure}")
+        given = matching(cotangents, structure)
+        if given is None:
+            other = tree.flatten(cotangents)[1]
+            raise ShapeError(f"the cotangent has structure {other}, the value {structure}")
         pairs = [
             (y._record, seed_for(y, g))
             for y, g in zip(flat, given, strict=True)
@@ -395,7 +403,42 @@ def vjp(
         return tuple(prepared.gradients(found))
 
     value = tree.unflatten(structure, [strip(y, prepared.leaves) for y in flat])
+    if has_aux:
+        return value, pull, tree.map(lambda t: strip(t, prepared.leaves), aux)
     return value, pull
+
+
+def matching(given: Any, structure: tree.TreeDef) -> list[Any] | None:
+    """Return the leaves of a pytree for those of a structure, of which parts may be None.
+
+    None if the structures do not fit.
+    """
+    if given is None:
+        return [None] * structure.count
+    flat, found = tree.flatten(given)
+    if found.count == structure.count:
+        return flat
+    if structure.kind is None:
+        return None
+    parts = _children(given, structure)
+    if parts is None or len(parts) != len(structure.children):
+        return None
+    leaves: list[Any] = []
+    for part, child in zip(parts, structure.children, strict=True):
+        more = matching(part, child)
+        if more is None:
+            return None
+        leaves += more
+    return leaves
+
+
+def _children(value: Any, structure: tree.TreeDef) -> list[Any] | None:
+    if isinstance(value, dict):
+        keys: Any = structure.aux
+        return (
+            [value[k] for k in keys] if structure.kind is dict and set(keys) == set(value) else None
+        )
+    return list(value) if isinstance(value, list | tuple) else None
 
 
 def stop_gradient(x: Any) -> Any:  # numpydoc ignore=RS01

@@ -8,6 +8,8 @@ from typing import Any
 from calor import tree
 from calor.device_selection import on_device
 from calor.errors import TraceError
+from calor.recording.records import alive
+from calor.tensor.tensor import wrap
 from calor.tensor.values import Handle
 from calor.transforms.batching.graphs import Batching, Item, Kind
 from calor.transforms.bodies import Body, state, store
@@ -38,7 +40,7 @@ def call(
     held = dict(zip(map(id, body.written), state(batching.name, body.written), strict=True))
     captures = [
         Item(held.get(id(t), t), Kind.STREAM if id(t) in drawn else Kind.SAME)
-        for t in body.captures
+        for t in _live(body.captures)
     ]
     with on_device(batching.device):
         made = batching.run(body.graph, [*items, *captures])
@@ -48,6 +50,16 @@ def call(
             raise TraceError(_differs(batching.name, id(tensor) in drawn, tensor._value.spec))
     store(body.written, [x.tensor for x in left], [True] * len(left))
     return body.structure, made[: body.results]
+
+
+def _live(tensors: Sequence[Any]) -> list[Any]:
+    """Return tensors without records through which no gradient can be asked for any more.
+
+    Such are the values that a finished `calor.linearize` or `calor.vjp` keeps.
+    """
+    kept = alive(t._record for t in tensors)
+    dead = [t._record is not None and id(t._record) not in kept for t in tensors]
+    return [wrap(t._value) if d else t for t, d in zip(tensors, dead, strict=True)]
 
 
 def _check(name: str, leaf: Any) -> None:

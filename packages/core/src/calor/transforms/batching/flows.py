@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calor import tree
 from calor.graph.graph import Graph
 from calor.ops import control
 from calor.ops import elementwise as e
@@ -164,32 +163,55 @@ def _scan(
 
 
 @dataclass(frozen=True)
-class BatchedPull:
-    """The reverse rule of a batched function: equal for equal rules and kinds.
+class Batched:
+    """A user's rule of a batched function; equal for equal rules and kinds.
 
-    ``held``: the kinds of the residuals; ``given``: those of the arguments.
+    ``known``: the kinds of the tensors that the rule reads; ``given``: those of the arguments.
     """
 
-    batching: tuple[str, int, Any, Any]
-    rule: GradientRule
-    held: tuple[Kind, ...]
+    batching: tuple[str, int, str, Any]
+    rule: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+    known: tuple[Kind, ...]
     given: tuple[Kind, ...]
 
-    def __call__(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def found(
+        self, tensors: Sequence[Any], moving: Sequence[Any], kinds: Sequence[Kind]
+    ) -> tuple[Batching, list[Item | None]]:
+        """Return the rule's results for tensors and what moves; None where either has none."""
         batching = Batching(*self.batching)
-        items = [Item(t, k) for t, k in zip(residuals, self.held, strict=True)]
-        items += [Item(t, Kind.MAPPED) for t in cotangents]
-        n = len(residuals)
+        items = [Item(t, k) for t, k in zip(tensors, self.known, strict=True)]
+        n, places = len(items), [i for i, t in enumerate(moving) if t is not None]
+        items += [Item(moving[i], kinds[i]) for i in places]
 
-        def run(*tensors: Any) -> list[Any]:
-            return self.rule.pull(tensors[:n], tensors[n:])
+        def run(*given: Any) -> list[Any]:
+            put: list[Any] = [None] * len(moving)
+            for i, t in zip(places, given[n:], strict=True):
+                put[i] = t
+            return self.rule(given[:n], put)
 
         structure, found = call(batching, run, items)
-        parts = tree.unflatten(structure, found)
+        parts = iter(found)
+        return batching, [next(parts) if one.count else None for one in structure.children]
+
+
+class BatchedPull(Batched):
+    """A reverse rule: residuals and cotangents to gradients of the arguments."""
+
+    def __call__(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        mapped = [Kind.MAPPED] * len(cotangents)
+        batching, found = self.found(residuals, cotangents, mapped)
         return [
             None if x is None else _gradient(batching, x, k)
-            for x, k in zip(parts, self.given, strict=False)
+            for x, k in zip(found, self.given, strict=True)
         ]
+
+
+class BatchedPush(Batched):
+    """A forward rule: operands and their tangents to the tangents of the value."""
+
+    def __call__(self, operands: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        batching, found = self.found(operands, tangents, self.given)
+        return [None if x is None else batching.lead(x) for x in found]
 
 
 def _gradient(batching: Batching, item: Item, kind: Kind) -> Any:
@@ -204,10 +226,10 @@ def _custom_gradient(
     kinds = [x.kind for x in given]
     graph, made_kinds = batching.body(body, kinds, [Kind.MAPPED] * rule.values)
     settings = batching.name, batching.size, batching.randomness, batching.device
-    pull = BatchedPull(
-        settings, rule, tuple(made_kinds[rule.values :]), tuple(kinds[: rule.arguments])
-    )
-    new = GradientRule(rule.name, rule.values, rule.arguments, pull)
+    given_kinds = tuple(kinds[: rule.arguments])
+    pull = BatchedPull(settings, rule.pull, tuple(made_kinds[rule.values :]), given_kinds)
+    push = rule.push and BatchedPush(settings, rule.push, given_kinds, given_kinds)
+    new = GradientRule(rule.name, rule.values, rule.arguments, pull, push)
     made = custom_gradient(*(x.tensor for x in given), body=graph, rule=new)
     return _items(made, made_kinds)
 
