@@ -297,6 +297,7 @@ def test_a_signal_ends_a_long_call() -> None:
     call = compiled(sorted_often, rest=(x,))
 
     def call_on() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
         while True:
             call(x)
 
@@ -312,7 +313,6 @@ def test_a_signal_ends_a_long_call() -> None:
     usual = signal.signal(signal.SIGALRM, stop)
     try:
         for _ in range(5):
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
             with pytest.raises(Stop):
                 call_on()
     finally:

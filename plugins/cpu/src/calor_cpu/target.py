@@ -14,6 +14,7 @@ from functools import cache
 from typing import Final
 
 from calor.errors import DeviceError
+from calor_cpu.processor import processor
 
 VARIABLE: Final = "CALOR_CPU_TARGET"
 STACK_BYTES: Final = 256 * 1024  # limit of a kernel's memory on a thread's stack
@@ -92,16 +93,14 @@ class Target:
 @cache
 def native() -> Target:
     """Return this processor."""
-    from calor_cpu.llvm import binding
-
-    llvm = binding()
-    triple = llvm.get_process_triple()
-    found = llvm.get_host_cpu_features()
+    here = processor()
+    found = dict(here.features)
     if found.get("amx-tile") and not _tiles_permitted():
         for name in [name for name in found if name.startswith("amx-")]:
             found[name] = False
     flags = frozenset(name for name, present in found.items() if present)
-    return Target(triple, llvm.get_host_cpu_name(), flags, found.flatten())
+    text = ",".join(f"{'+' if present else '-'}{name}" for name, present in found.items())
+    return Target(here.triple, here.cpu, flags, text)
 
 
 def _tiles_permitted() -> bool:

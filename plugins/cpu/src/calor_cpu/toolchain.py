@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from calor.errors import CompileError
 from calor_cpu.llvm import OPTIONS, all_targets, binding, emitting
+from calor_cpu.processor import processor
 from calor_cpu.target import Target, native, target_of
 from calor_kernel.device.images import image_storage
 from calor_kernel.device.protocol import Toolchain
@@ -32,7 +33,7 @@ class LlvmToolchain(Toolchain):
     def __init__(self, target: Target | str | None = None) -> None:
         self.processor = target if isinstance(target, Target) else target_of(target)
         options = "".join(OPTIONS)
-        self.target = f"llvm-{_llvm_version()}{options}<{LONG} {self.processor}"
+        self.target = f"llvm-{processor().llvm}{options}<{LONG} {self.processor}"
 
     def prepare(self) -> None:
         """Load LLVM and make the code generator."""
@@ -86,10 +87,6 @@ def compile_once(source: str) -> bytes:
 
 def _is_short(source: str) -> bool:
     return source.count("\n") <= LONG
-
-
-def _llvm_version() -> str:
-    return ".".join(map(str, binding().llvm_version_info))
 
 
 def _module(source: str, name: str, machine: Any) -> Any:

@@ -10,19 +10,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from itertools import count
-from typing import Any, Final
+from typing import Any
 
 from calor_cpu.calls.giving import giving_text
 from calor_cpu.calls.offsets import LayoutError, check_interpreter
 from calor_cpu.calls.writer import FUNCTIONS, Writer
-from calor_cpu.llvm import binding
+from calor_cpu.linking import link
 from calor_cpu.pool import Pool
 from calor_cpu.toolchain import compile_once
 from calor_kernel.device.calls import NativeCall
 
 _FASTCALL, _KEYWORDS, _NO_ARGUMENTS = 0x80, 0x02, 0x04
-_NUMBERS: Final = count()
 _object, _pointer = ctypes.py_object, ctypes.c_void_p
 
 # Prototypes of this module's own, because all code shares the attributes of ctypes.pythonapi.
@@ -94,24 +92,13 @@ def _loaded(
     text: str, name: str, flags: int, objects: tuple[tuple[str, int], ...] = ()
 ) -> _Definition:
     """Return the definition of the function ``call`` of a text."""
-    builder = binding().JITLibraryBuilder().add_object_img(compile_once(text))
+    symbols = dict(objects)
     for function in FUNCTIONS:
         found = getattr(ctypes.pythonapi, function)
-        builder.import_symbol(function, ctypes.cast(found, ctypes.c_void_p).value)
-    for symbol, address in objects:
-        builder.import_symbol(symbol, address)
-    builder.import_symbol("_Py_NoneStruct", id(None))
-    builder.export_symbol("call")
-    linker = _linker()
-    library = builder.link(linker, f"calor-cpu-call-{next(_NUMBERS)}")
+        symbols[function] = ctypes.cast(found, ctypes.c_void_p).value or 0
+    symbols["_Py_NoneStruct"] = id(None)
+    library = link(compile_once(text), ("call",), symbols)
     definition = _Definition(name.encode(), library["call"], flags, None)
     for immortal in (library, definition):
         _keep_for_ever(immortal)
     return definition
-
-
-@cache
-def _linker() -> Any:
-    linker: Final = binding().create_lljit_compiler()
-    _keep_for_ever(linker)
-    return linker

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from calor_cpu.llvm import binding
-from calor_cpu.pool.system import System, symbol_address, system
+from calor_cpu.linking import link, symbol_address
+from calor_cpu.pool.system import System, system
 from calor_cpu.pool.text import text
 from calor_cpu.target import native
 from calor_cpu.toolchain import LlvmToolchain
@@ -106,20 +106,15 @@ def load(compile: Compile = compile_plainly, target: System | None = None) -> Na
 
 
 def _linked(image: bytes, chosen: System) -> Native:
-    builder = binding().JITLibraryBuilder().add_object_img(image)
-    for name in chosen.symbols:
-        builder.import_symbol(name, symbol_address(name))
+    symbols = {name: symbol_address(name) for name in chosen.symbols}
     for name in _PYTHON:
         function = getattr(ctypes.pythonapi, name)
-        builder.import_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
-    builder.import_symbol("_Py_NoneStruct", id(None))
-    for name in _EXPORTS:
-        builder.export_symbol(name)
-    linker = binding().create_lljit_compiler()
-    library = builder.link(linker, f"calor-cpu-pool-{id(builder)}")
+        symbols[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    symbols["_Py_NoneStruct"] = id(None)
+    library = link(image, _EXPORTS, symbols)
     call = _Definition(b"run", library["call"], _METH_FASTCALL, None)
     fill = _Definition(b"fill", library["fill"], _METH_FASTCALL, None)
-    for immortal in (linker, library, call, fill):
+    for immortal in (library, call, fill):
         _keep_for_ever(immortal)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     outside, inside = ctypes.CFUNCTYPE, ctypes.PYFUNCTYPE

@@ -275,15 +275,6 @@ def system(name: str = sys.platform, machine: str | None = None) -> System:
     return System(parts, constants, (*threads, "clock_gettime"))
 
 
-def symbol_address(name: str) -> int:
-    """Return the address of a function of the operating system in this process."""
-    names = (None,) if sys.platform != "win32" else ("api-ms-win-core-synch-l1-2-0", "kernel32")
-    for library in map(ctypes.CDLL, names):
-        if hasattr(library, name):
-            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-    raise OSError(f"the function {name} does not exist on this system")
-
-
 def _monotonic() -> int:
     return int(getattr(time, "CLOCK_MONOTONIC", 1))
 
