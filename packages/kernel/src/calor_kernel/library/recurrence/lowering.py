@@ -12,9 +12,11 @@ from calor.dtypes import bfloat16, float16, float32, uint32
 from calor.graph.graph import Graph
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Flags, Output, Refusal, Request, Scratch, Work
+from calor_kernel.language import index_dtype
 from calor_kernel.library.recurrence.cell import Cell, Unfit, cell_of
-from calor_kernel.library.recurrence.persistent import FIRST, Extent, recur
+from calor_kernel.library.recurrence.persistent import FIRST, recur
 from calor_kernel.library.recurrence.plan import RecurrencePlan, plan_of, plans_of
+from calor_kernel.library.recurrence.stacks import Extent
 
 _NEEDED: Final = ("barrier", "planes", "atomics", "matrix", "together")
 
@@ -59,10 +61,12 @@ def work_of(request: Request, cell: Cell, plan: RecurrencePlan) -> Work:
     # Of a width of a carry each.
     blocks = tuple(view.shape[-1] // features for view in inputs[captures + carries :])
     written = request.outputs[carries : carries + stacks]
+    sizes = [view.offset + view.size for view in inputs] + [one.size for one in request.outputs]
+    index = index_dtype(*sizes, 2 * plan.room)
     made = launch(
         recur,
         # Beside others of its kind there would be more cubes than run together.
-        Grid((cubes, 1, 1), (plan.units, 1, 1), plan.shape.lanes, alone=True),
+        Grid((cubes, 1, 1), (plan.units, 1, 1), plan.shape.lanes, index, alone=True),
         _effort(request, cell),
         weight=given[cell.weight],
         first=given[captures : captures + carries],

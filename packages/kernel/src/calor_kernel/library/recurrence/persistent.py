@@ -4,45 +4,25 @@ Requirements: all cubes run at the same time, one for each core at most. A featu
 registers of one unit. In each step a unit computes the product's factors of its features and writes
 them where all cubes read them, in the order of the matrix instruction's registers, so that a plane
 reads whole lines. Two such places alternate: who writes one again has waited for all cubes after
-they read it. The rows of the next step are read before the wait. Planes divide the terms of the
-product, and their sums are added in their order. Words that cubes wait for are 0 before and after
-the launch.
+they read it. Stacks are read and written behind the wait, which would otherwise wait for them too.
+Planes divide the terms of the product, and their sums are added in their order. Words that cubes
+wait for are 0 before and after the launch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic
 
 from calor.dtypes import float32
 from calor_kernel import language as kl
-from calor_kernel.language.declared import N
 from calor_kernel.library.arrivals import arrive, is_last, leave, wait_for
 from calor_kernel.library.elementwise.values import Value
-from calor_kernel.library.recurrence.cell import SHARED, Cell, Source
+from calor_kernel.library.recurrence.cell import Cell
 from calor_kernel.library.recurrence.plan import RecurrencePlan, place_in
+from calor_kernel.library.recurrence.stacks import Extent, Feature, Late, Parts, Reader, feature
 
 # Words: who left, and the count of arrivals or the step of each cube.
 LEFT, FIRST = 0, 1
-
-
-@dataclass(frozen=True, slots=True)
-class Extent(Generic[N]):
-    """The steps of a scan, and the samples and features of a carry."""
-
-    length: kl.SizeOf[N]
-    samples: kl.SizeOf[N]
-    features: kl.SizeOf[N]
-
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """A feature of a sample: its sample, its number in the cube, whether it exists."""
-
-    sample: kl.Number
-    own: kl.Number
-    exists: kl.Number
 
 
 @kl.kernel
@@ -77,12 +57,13 @@ def recur(
     own = Reader(cell, rows, held, blocks, extent, begin)
     carries = [kl.registers(plan.turns, memory.dtype) for memory in first]
     for turn, one in enumerate(mine):
-        at = one.sample * extent.features + begin + one.own
         for k, memory in enumerate(first):
-            carries[k][turn] = memory.load(at, mask=one.exists)
+            carries[k][turn] = memory.load(own.place(one), mask=one.exists)
     ahead = own.registers(plan.turns)
     own.read_all(ahead, mine, 0, reverse)
     stays = [own.stay(one) for one in mine]
+    parts = Parts.of(cell, stacks, widths)
+    late = Late(parts.late, cell, plan.turns)
     fill_edges(factors, extent, plan, cell)
     memory = kl.shared(plan.planes * plan.rows * plan.pitch, float32, align=16)
     for step in kl.loop_range(extent.length):
@@ -97,9 +78,6 @@ def recur(
                 place = place_of(plan, one.sample, term)
                 target.store(place, made[block], mask=one.exists)
             known.append(made[cell.factors :])
-            at = (row * extent.samples + one.sample) * extent.features + begin + one.own
-            for k, stack in enumerate(kept):
-                stack.store(at, carries[k][turn], mask=one.exists)
         tell(words, step, plan)
         # The rows of the last step are read again, which needs no branch.
         following = kl.min(step + 1, extent.length - 1)
@@ -107,9 +85,15 @@ def recur(
             own.read_all(ahead, mine, following, reverse)
         await_all(words, step, plan)
         sums = products(target, weights, extent.samples, plan)
+        # A wait for other cubes, or what is told to them, would also wait for these.
         if not plan.early:
-            # A wait for other cubes would also wait for these.
             own.read_all(ahead, mine, following, reverse)
+        for turn, one in enumerate(mine):
+            for k, stack in enumerate(kept):
+                own.write(stack, row, one, carries[k][turn])
+            for part in parts.early:
+                own.write(part.stack, row, one, known[turn][part.number], part.count, part.block)
+            late.write(own, turn, one, step - 1, carries, reverse, step > 0)
         plane = kl.plane_position()
         for i in range(plan.down):
             for j in range(plan.across):
@@ -121,116 +105,17 @@ def recur(
             results = cell.after.evaluate([*known[turn], *totals])
             for k in range(cell.carries):
                 carries[k][turn] = results[k]
-            number = cell.carries
-            for stack, count in zip(stacks, widths, strict=True):
-                for block in range(count):
-                    line = (row * extent.samples + one.sample) * count + block
-                    at = line * extent.features + begin + one.own
-                    stack.store(at, results[number], mask=one.exists)
-                    number += 1
+            late.keep(turn, results)
     for turn, one in enumerate(mine):
-        at = one.sample * extent.features + begin + one.own
+        late.write(own, turn, one, extent.length - 1, carries, reverse)
         for k, target in enumerate(last):
-            target.store(at, carries[k][turn], mask=one.exists)
+            target.store(own.place(one), carries[k][turn], mask=one.exists)
     cubes = kl.cube_count(0)
     if is_last(words, LEFT, cubes):
         for word in kl.loop_range(
             kl.unit_index(), cubes if plan.signal == "words" else 1, plan.units
         ):
             leave(words, FIRST + word)
-
-
-@kl.helper
-def feature(
-    plan: RecurrencePlan, extent: Extent[kl.Number], begin: kl.Number, turn: int
-) -> Feature:
-    """Return one of a unit's features of samples; adjacent units have those of a sample."""
-    number = kl.unit_index() + turn * plan.units
-    sample, own = number // plan.features, number % plan.features
-    exists = (sample < extent.samples) & (begin + own < extent.features)
-    return Feature(sample, own, exists)
-
-
-class Reader:
-    """The numbers that a unit's features read: rows one step ahead, and what stays."""
-
-    def __init__(
-        self,
-        cell: Cell,
-        rows: Sequence[kl.Pointer],
-        held: Sequence[kl.Pointer],
-        blocks: Sequence[int],
-        extent: Extent[kl.Number],
-        begin: kl.Number,
-    ) -> None:
-        self.cell = cell
-        self.rows, self.held, self.blocks = rows, held, blocks
-        self.extent, self.begin = extent, begin
-
-    def _of(self, kind: str) -> list[Source]:
-        return [source for source in self.cell.sources if source.kind == kind]
-
-    def registers(self, turns: int) -> list[kl.Registers]:
-        """Return registers for the blocks of rows of a step."""
-        return [kl.registers(turns, source.dtype) for source in self._of("row")]
-
-    def read_all(
-        self,
-        ahead: Sequence[kl.Registers],
-        mine: Sequence[Feature],
-        step: kl.Index,
-        reverse: bool,
-    ) -> None:
-        """Read the rows of a step."""
-        extent = self.extent
-        row = extent.length - 1 - step if reverse else step
-        for target, source in zip(ahead, self._of("row"), strict=True):
-            count = self.blocks[source.number]
-            for turn, one in enumerate(mine):
-                line = (row * extent.samples + one.sample) * count + source.block
-                at = line * extent.features + self.begin + one.own
-                target[turn] = self.rows[source.number].load(at, mask=one.exists)
-
-    def stay(self, one: Feature) -> list[kl.Number]:
-        """Return what is the same in all steps."""
-        found = []
-        for source in self._of("held"):
-            memory = self.held[source.number]
-            if source.block == SHARED:
-                found.append(memory[0])
-                continue
-            at = source.block * self.extent.features + self.begin + one.own
-            found.append(memory.load(at, mask=one.exists))
-        return found
-
-    def given(
-        self,
-        ahead: Sequence[kl.Registers],
-        turn: int,
-        carries: Sequence[kl.Number],
-        stays: Sequence[kl.Number],
-    ) -> list[kl.Number]:
-        """Return the numbers of a step in the order of the cell's sources."""
-        rows = iter([register[turn] for register in ahead])
-        held = iter(stays)
-        found = []
-        for source in self.cell.sources:
-            if source.kind == "carry":
-                found.append(carries[source.number])
-            elif source.kind == "row":
-                found.append(next(rows))
-            elif source.kind == "held":
-                found.append(next(held))
-            else:
-                found.append(constant(source))
-        return found
-
-
-def constant(source: Source) -> kl.Number:
-    """Return a constant; half types have none of their own."""
-    if source.dtype.kind == "float" and source.dtype.itemsize < 4:
-        return kl.cast(kl.constant(source.value, float32), source.dtype)
-    return kl.constant(source.value, source.dtype)
 
 
 @kl.helper

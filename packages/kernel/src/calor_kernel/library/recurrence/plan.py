@@ -18,7 +18,7 @@ from calor_kernel.library.recurrence.cell import Cell
 
 # Planes of a cube, and the registers of a unit with so many: for weights and sums, beside those
 # that addresses and a step of a feature take.
-_PLANES: Final = {8: 104, 16: 60}
+_PLANES: Final = {8: 104, 16: 52}
 # Samples of a scan: beyond, a step is a product that fills the device.
 _MOST: Final = 64
 # A kernel serves so many numbers of samples.
