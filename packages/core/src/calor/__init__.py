@@ -138,6 +138,7 @@ else:
         "linalg",
         "nn",
         "onnx",
+        "signal",
         "special",
         "train",
     )

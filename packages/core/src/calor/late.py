@@ -109,6 +109,13 @@ TABLE: Final = {
         "outer",
         "pdist",
     ),
+    "numerics.segments": (
+        "segment_max",
+        "segment_mean",
+        "segment_min",
+        "segment_prod",
+        "segment_sum",
+    ),
     "numerics.sequences": ("cumulative_logsumexp", "unique_consecutive"),
     "numerics.writing": ("index_update", "masked_scatter", "put"),
     "persistence": ("load", "save"),
@@ -212,6 +219,11 @@ if TYPE_CHECKING:
     from calor.numerics.products import kron as kron
     from calor.numerics.products import outer as outer
     from calor.numerics.products import pdist as pdist
+    from calor.numerics.segments import segment_max as segment_max
+    from calor.numerics.segments import segment_mean as segment_mean
+    from calor.numerics.segments import segment_min as segment_min
+    from calor.numerics.segments import segment_prod as segment_prod
+    from calor.numerics.segments import segment_sum as segment_sum
     from calor.numerics.sequences import cumulative_logsumexp as cumulative_logsumexp
     from calor.numerics.sequences import unique_consecutive as unique_consecutive
     from calor.numerics.writing import index_update as index_update

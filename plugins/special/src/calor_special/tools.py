@@ -75,4 +75,4 @@ def slope_over(y: Any, x: Any) -> Any:
 
 def floating(x: Any) -> Any:
     """Return integers and booleans in the default floating dtype, anything else as it is."""
-    return e.cast(x, dtype=dtypes.DEFAULT_FLOAT) if x.dtype.kind in ("int", "uint", "bool") else x
+    return e.cast(x, dtype=dtypes.default_float()) if x.dtype.kind in ("int", "uint", "bool") else x

@@ -25,7 +25,7 @@ from calor.tensor.tensor import Operand, Tensor
 
 def _inexact(x: Any) -> Tensor:
     made = as_tensor(x)
-    return made if made.dtype.is_inexact else made.astype(dtypes.DEFAULT_FLOAT)
+    return made if made.dtype.is_inexact else made.astype(dtypes.default_float())
 
 
 def _areas(y: Operand, x: Operand | None, dx: Any, axis: int, what: str) -> tuple[Tensor, int]:

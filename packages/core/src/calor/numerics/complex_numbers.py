@@ -121,7 +121,7 @@ def angle(x: Operand, /) -> Tensor:
     if x.dtype.is_complex:
         return atan2(imag(x), real(x))
     if not x.dtype.is_inexact:
-        x = x.astype(dtypes.DEFAULT_FLOAT)
+        x = x.astype(dtypes.default_float())
     # The angle of a real number is constant on either side of 0, so its gradient is 0.
     constant: Tensor = stop_gradient(x)
     turned = where(signbit(constant), math.pi, 0.0).astype(constant.dtype)

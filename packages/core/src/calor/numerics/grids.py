@@ -129,7 +129,7 @@ def geomspace(
             f"geomspace: from {start} to {stop}; give two numbers of one sign, not 0"
         )
     count = integer(num, "geomspace: num")
-    kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    kind = dtypes.default_float() if dtype is None else as_dtype(dtype)
     steps = linspace(
         0.0, math.log2(stop / start), count, dtype=dtypes.float64, device=device, endpoint=endpoint
     )

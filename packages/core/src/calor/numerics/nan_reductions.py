@@ -28,7 +28,7 @@ def _without(x: Operand, value: float) -> Tensor:
 def _wide(x: Operand) -> tuple[Tensor, DType]:
     """Return x and the dtype of its mean; half types are computed in float32."""
     x = as_tensor(x)
-    work = x.dtype if x.dtype.is_inexact else dtypes.DEFAULT_FLOAT
+    work = x.dtype if x.dtype.is_inexact else dtypes.default_float()
     if not x.dtype.is_inexact:
         return x.astype(work), work
     return (x.astype(dtypes.float32) if work.itemsize < 4 else x), work

@@ -40,7 +40,7 @@ class Modf(NamedTuple):
 
 def _floating(x: Operand) -> Tensor:
     x = as_tensor(x)
-    return x if x.dtype.is_inexact else x.astype(dtypes.DEFAULT_FLOAT)
+    return x if x.dtype.is_inexact else x.astype(dtypes.default_float())
 
 
 def deg2rad(x: Operand, /) -> Tensor:

@@ -278,7 +278,7 @@ def _floating(x: Any, what: str, axes: int) -> Tensor:
     made = as_tensor(x)
     if made.ndim < axes:
         raise ShapeError(f"{what}: shape {made.shape} has fewer than {axes} axes; points are rows")
-    return made if made.dtype.is_inexact else made.astype(dtypes.DEFAULT_FLOAT)
+    return made if made.dtype.is_inexact else made.astype(dtypes.default_float())
 
 
 def cdist(x1: Operand, x2: Operand, /, *, p: float = 2.0) -> Tensor:

@@ -119,7 +119,7 @@ def cumulative_logsumexp(x: Operand, /, *, axis: int | None = None) -> Tensor:
         if x.ndim > 1:
             raise ShapeError(f"cumulative_logsumexp: shape {x.shape} has {x.ndim} axes; name one")
         axis = 0
-    kind = x.dtype if x.dtype.is_inexact else dtypes.DEFAULT_FLOAT
+    kind = x.dtype if x.dtype.is_inexact else dtypes.default_float()
     wide = dtypes.float32 if kind.itemsize < 4 else kind
     line = (x if x.ndim else reshape(x, (1,))).astype(wide)
     along = one_axis(axis, line.shape, "cumulative_logsumexp")
