@@ -164,3 +164,24 @@ def test_preparations(case):
     result = _launch((Scratch(0), Output(), 4), False)
     found = preparations(Work((*launches, result), (16, 16)))
     assert {k: set(v) for k, v in found.items()} == expected
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8])
+def test_few_rows_read_weights_that_stay_by_tiles(rows, monkeypatch):
+    monkeypatch.delenv("CALOR_KEEP", raising=False)
+    rng = np.random.default_rng(rows)
+    x, w = rng.random((rows, 48), np.float32), rng.random((24, 48), np.float32)
+    backend = KernelBackend("kept", lambda index: LanesDevice(ONE_UNIT, checks=False))
+    with calor.device("numpy"):
+        graph = calor.trace(lambda x, w: x @ w.T, calor.asarray(x), calor.asarray(w))
+    executable, labels = backend.compile(0, graph), []
+    given = [backend.upload(0, x), backend.upload(0, w)]
+    for _ in range(3):
+        (made,) = executable(given)
+    backend.engine(0).profiler = lambda launches, *_: labels.extend(
+        launched.launch.label for launched in launches
+    )
+    (made,) = executable(given)
+    found = backend.download(0, made, spec((rows, 24), float32))
+    np.testing.assert_allclose(found, x @ w.T, rtol=1e-5)
+    assert all(("dots" in label) == (rows <= 2) for label in labels), labels

@@ -44,6 +44,8 @@ _DOTS = ((1, 8), (1, 4), (2, 6), (2, 4), (4, 5), (4, 4), (4, 2))
 _STREAMS = ((8, 2), (4, 2), (2, 2), (16, 1), (8, 1), (4, 4))
 # Maximum of rows for which these ways are tried; the cost model's bounds are lower.
 _DOT_ROWS, _STREAM_ROWS = 48, 8
+# Tiles read weights that are packed once faster, except for so many rows.
+_KEPT_ROWS = 2
 # Columns that are few: those of few rows for the transposes.
 _COLUMNS = 4
 
@@ -57,6 +59,8 @@ def _dots_refusal(task: Task, request: Request) -> str | None:
     most = {"most": _DOT_ROWS} if request.candidates else {}
     if dots(task.product, task.info, **most) is None:
         return "it has many rows, or an operand is not dense along the K axis"
+    if not request.candidates and 1 in request.kept and task.product.m > _KEPT_ROWS:
+        return "tiles read an unchanged B, packed once, faster"
     return None
 
 
@@ -112,8 +116,7 @@ def _columns(task: Task, request: Request) -> Works:
 
 def _streams_first(task: Task, request: Request) -> bool:
     """Return whether rows of B times elements of A are likely to be the fastest."""
-    # Tiles read weights that are packed once faster, except for a single row or two.
-    few = 1 not in request.kept or task.product.m <= 2
+    few = 1 not in request.kept or task.product.m <= _KEPT_ROWS
     return few and streams(task.product, task.info) is not None
 
 
