@@ -121,6 +121,7 @@ TABLE: Final = {
     "persistence": ("load", "save"),
     "safetensors_file": ("write_safetensors",),
     "timing": ("timeit",),
+    "transforms.callback": ("callback",),
     "transforms.custom_jvp": ("custom_jvp",),
     "transforms.jacobians": ("hessian", "jacfwd", "jacrev"),
     "transforms.tuning": ("tune",),
@@ -233,6 +234,7 @@ if TYPE_CHECKING:
     from calor.persistence import save as save
     from calor.safetensors_file import write_safetensors as write_safetensors
     from calor.timing import timeit as timeit
+    from calor.transforms.callback import callback as callback
     from calor.transforms.custom_jvp import custom_jvp as custom_jvp
     from calor.transforms.jacobians import hessian as hessian
     from calor.transforms.jacobians import jacfwd as jacfwd

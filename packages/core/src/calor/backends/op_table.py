@@ -25,6 +25,7 @@ from calor.errors import (
     OutOfMemoryError,
 )
 from calor.graph.graph import Graph, Node
+from calor.graph.host_call import of_host
 from calor.specs import Spec
 
 # What the references say of an index out of range.
@@ -155,7 +156,7 @@ class OpTable(Backend):
         """
         if isinstance(error, DeviceError) and error.op is None:
             error.op = op
-        if isinstance(error, CalorError):
+        if isinstance(error, CalorError) or of_host(error):
             return error
         if isinstance(error, IndexError):
             found = _INDEX.search(str(error))
