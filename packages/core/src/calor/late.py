@@ -123,6 +123,7 @@ TABLE: Final = {
     "timing": ("timeit",),
     "transforms.callback": ("callback",),
     "transforms.custom_jvp": ("custom_jvp",),
+    "transforms.debugging": ("debug_nans",),
     "transforms.jacobians": ("hessian", "jacfwd", "jacrev"),
     "transforms.tuning": ("tune",),
     "transforms.vmap": ("vmap",),
@@ -236,6 +237,7 @@ if TYPE_CHECKING:
     from calor.timing import timeit as timeit
     from calor.transforms.callback import callback as callback
     from calor.transforms.custom_jvp import custom_jvp as custom_jvp
+    from calor.transforms.debugging import debug_nans as debug_nans
     from calor.transforms.jacobians import hessian as hessian
     from calor.transforms.jacobians import jacfwd as jacfwd
     from calor.transforms.jacobians import jacrev as jacrev
