@@ -119,6 +119,7 @@ TABLE: Final = {
     "numerics.sequences": ("cumulative_logsumexp", "unique_consecutive"),
     "numerics.writing": ("index_update", "masked_scatter", "put"),
     "persistence": ("load", "save"),
+    "profiling": ("profile",),
     "safetensors_file": ("write_safetensors",),
     "timing": ("timeit",),
     "transforms.callback": ("callback",),
@@ -233,6 +234,7 @@ if TYPE_CHECKING:
     from calor.numerics.writing import put as put
     from calor.persistence import load as load
     from calor.persistence import save as save
+    from calor.profiling import profile as profile
     from calor.safetensors_file import write_safetensors as write_safetensors
     from calor.timing import timeit as timeit
     from calor.transforms.callback import callback as callback

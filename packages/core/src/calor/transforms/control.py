@@ -105,7 +105,8 @@ def cond(  # numpydoc ignore=RS01
     if not isinstance(predicate, Handle):
         return then(*operands) if predicate else otherwise(*operands)
     if config.nans and not local.jit:
-        return then(*operands) if predicate else otherwise(*operands)
+        chosen: Any = predicate
+        return then(*operands) if chosen else otherwise(*operands)
     if predicate._value.spec.dtype is not bool_:
         predicate = e.cast(predicate, dtype=bool_)
     device = predicate._value.device

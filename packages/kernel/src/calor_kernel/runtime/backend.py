@@ -20,6 +20,7 @@ import numpy as np
 
 from calor.backends.calls import BoundCall
 from calor.backends.communication import Communicator
+from calor.backends.events import Listener
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures, Tuned
 from calor.device_selection import as_device, current_device
 from calor.errors import UnsupportedError
@@ -204,6 +205,12 @@ class KernelBackend(Backend):
             return super().communicator(indices)
         devices = [e.device for e in engines]
         return KernelCommunicator(engines, devices[0].link(devices))
+
+    def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
+        """Report each launch; launches are waited for meanwhile."""
+        from calor_kernel.runtime.profile import profiling
+
+        return profiling(self.engine(index), listener)
 
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:
