@@ -38,6 +38,7 @@ from calor_kernel.planning.limited import compile_within
 from calor_kernel.runtime import bundles
 from calor_kernel.runtime.communicator import KernelCommunicator
 from calor_kernel.runtime.engine import Engine
+from calor_kernel.runtime.launch_events import profiling
 
 Array = np.ndarray[Any, Any]
 
@@ -208,8 +209,6 @@ class KernelBackend(Backend):
 
     def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
         """Report each launch; launches are waited for meanwhile."""
-        from calor_kernel.runtime.profile import profiling
-
         return profiling(self.engine(index), listener)
 
     # Graphs.
