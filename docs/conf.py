@@ -19,7 +19,12 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
 ]
+# Examples are copied without their prompts and results.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
 # Sphinx copies the list of contents for each page, with every name of the reference.
 if tags.has("lean"):  # noqa: F821  (Sphinx gives this name)
     extensions.remove("sphinx.ext.viewcode")

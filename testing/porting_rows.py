@@ -367,7 +367,7 @@ NOT_COMPUTED = frozenset((
     "manual_seed", "PRNGKey", "ndarray", "Array", "half", "float", "double", "short", "int", "long",
     "int_", "float_", "cfloat", "dtype", "inference_mode", "set_grad_enabled", "set_default_device",
     "default_device", "device_put", "block_until_ready", "make_jaxpr", "tree_util", "numpy", "lax",
-    "special", "optim", "optax", "cuda", "set_printoptions",
+    "optim", "optax", "cuda", "set_printoptions",
 ))  # fmt: skip
 METHODS_NOT_COMPUTED = frozenset((
     "contiguous", "is_contiguous", "stride", "strides", "cuda", "cpu", "is_cuda", "get_device",

@@ -47,6 +47,12 @@ VIEWS: Final = {"warn": WARN, "strict": STRICT, "shared": SHARED}
 FLOATS: Final = {name: name for name in ("float32", "float64", "bfloat16", "float16")}
 
 
+# What is looked for in the result of each op: nothing, both, or NaN alone.
+NANS_AND_INFINITIES: Final = "all"
+NANS_ALONE: Final = "nan"
+_NANS: Final = {"0": "", "1": NANS_AND_INFINITIES, "nan": NANS_ALONE}
+
+
 @dataclass(slots=True)
 class Config:
     """The settings of the process.
@@ -59,6 +65,9 @@ class Config:
         True computes each op when it is recorded (``CALOR_EAGER=1``).
     debug : bool
         True keeps the user's line with each op (``CALOR_DEBUG=1``).
+    nans : str
+        What in the results of each op is an error (``CALOR_DEBUG_NANS``): nothing if it is empty,
+        "all" for NaN and infinities, "nan". Ops are then eager and functions are not jitted.
     device : str or None
         The default device (``CALOR_DEVICE``).
     matmul_precision : str
@@ -77,6 +86,7 @@ class Config:
     jit: bool = field(default_factory=lambda: _flag("CALOR_JIT", True))
     eager: bool = field(default_factory=lambda: _flag("CALOR_EAGER", False))
     debug: bool = field(default_factory=lambda: _flag("CALOR_DEBUG", False))
+    nans: str = field(default_factory=lambda: _named("CALOR_DEBUG_NANS", _NANS))
     device: str | None = field(default_factory=lambda: os.environ.get("CALOR_DEVICE") or None)
     matmul_precision: str = field(
         default_factory=lambda: _named("CALOR_MATMUL_PRECISION", PRECISIONS)
@@ -85,6 +95,10 @@ class Config:
     views: str = field(default_factory=lambda: _named("CALOR_VIEWS", VIEWS))
     trace_nodes: int = field(default_factory=lambda: _number("CALOR_TRACE_NODES", 2048))
     trace_bytes: int = field(default_factory=lambda: _number("CALOR_TRACE_BYTES", 1 << 30))
+
+    def __post_init__(self) -> None:
+        if self.nans:
+            self.eager, self.jit = True, False
 
 
 config = Config()

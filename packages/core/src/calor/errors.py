@@ -237,5 +237,9 @@ class ViewWarning(UserWarning):
     """A slice or reshape is written while the tensor it is of lives, which is not changed."""
 
 
+class NonFiniteError(_OfOp, FloatingPointError):
+    """An op made a NaN or an infinity within `calor.debug_nans`. It is a FloatingPointError."""
+
+
 class NonFiniteWarning(UserWarning):
     """A quantity became NaN or infinite during training."""

@@ -119,9 +119,12 @@ TABLE: Final = {
     "numerics.sequences": ("cumulative_logsumexp", "unique_consecutive"),
     "numerics.writing": ("index_update", "masked_scatter", "put"),
     "persistence": ("load", "save"),
+    "profiling": ("profile",),
     "safetensors_file": ("write_safetensors",),
     "timing": ("timeit",),
+    "transforms.callback": ("callback",),
     "transforms.custom_jvp": ("custom_jvp",),
+    "transforms.debugging": ("debug_nans",),
     "transforms.jacobians": ("hessian", "jacfwd", "jacrev"),
     "transforms.tuning": ("tune",),
     "transforms.vmap": ("vmap",),
@@ -231,9 +234,12 @@ if TYPE_CHECKING:
     from calor.numerics.writing import put as put
     from calor.persistence import load as load
     from calor.persistence import save as save
+    from calor.profiling import profile as profile
     from calor.safetensors_file import write_safetensors as write_safetensors
     from calor.timing import timeit as timeit
+    from calor.transforms.callback import callback as callback
     from calor.transforms.custom_jvp import custom_jvp as custom_jvp
+    from calor.transforms.debugging import debug_nans as debug_nans
     from calor.transforms.jacobians import hessian as hessian
     from calor.transforms.jacobians import jacfwd as jacfwd
     from calor.transforms.jacobians import jacrev as jacrev

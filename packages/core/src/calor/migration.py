@@ -203,7 +203,6 @@ NAMES: Final = (
     Row("tree_util", "calor.tree", "j"),
     Row("numpy", "calor itself: jax.numpy.sum is calor.sum", "j"),
     Row("lax", "calor itself: calor.cond, calor.scan, calor.while_loop, calor.fori_loop", "j"),
-    Row("special", "calor itself: calor.erf, calor.lgamma, calor.logsumexp", "t"),
     Row("optim", "calor.train", "t"),
     Row("optax", "calor.train", "j", "optax"),
     Row("cuda", 'x.to("cuda"), with calor.device("cuda"): ...', "t"),

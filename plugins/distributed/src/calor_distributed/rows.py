@@ -18,6 +18,7 @@ import numpy as np
 
 from calor.dtypes import int32
 from calor.errors import ArgumentError, ShapeError, TraceError
+from calor.functions.ordering import token_of
 from calor.ops import elementwise as e
 from calor.ops import movement, reductions, rules
 from calor.ops.base import Op, Rule, Saves, Scalar, op
@@ -83,17 +84,6 @@ def _alone(x: Any, token: Any, *, world: int, **attributes: Any) -> tuple[Any, A
             f"device; make a group with calor.distributed.group(...)"
         )
     return x, token
-
-
-def token_of(device: Any) -> Any:
-    """Return the token of a device, made outside of any trace."""
-    if device.token is None:
-        from calor.functions.creation import asarray
-        from calor.recording.tracing import outside
-
-        with outside():
-            device.token = asarray(np.zeros((), np.int32), device=device)
-    return device.token
 
 
 def recorded(row: Op, x: Any, **attributes: Any) -> Any:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from calor.backends.device import Device, device_of
+from calor.backends.events import Listener
 from calor.backends.protocol import (
     FEATURES,
     Backend,
@@ -188,6 +190,11 @@ class StrictBackend(Backend):
         self._enter(index)
         self.inner.synchronize(index)
         self.memory(index)
+
+    def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
+        """Pass the listener on."""
+        self._enter(index)
+        return self.inner.profiling(index, listener)
 
     def memory(self, index: int) -> MemoryFigures:
         """Return the checked memory figures."""

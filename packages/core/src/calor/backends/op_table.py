@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from itertools import repeat
+from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from numpy.linalg import LinAlgError
 
+from calor.backends.events import Event, Listener
 from calor.backends.protocol import Backend, Buffer, Claim
 from calor.errors import (
+    ArgumentError,
     CalorError,
     DeviceError,
     ElementIndexError,
@@ -25,6 +30,7 @@ from calor.errors import (
     OutOfMemoryError,
 )
 from calor.graph.graph import Graph, Node
+from calor.graph.host_call import of_host
 from calor.specs import Spec
 
 # What the references say of an index out of range.
@@ -45,6 +51,8 @@ class OpTable(Backend):
 
     views: Mapping[str, Sharing] = MappingProxyType({})
     constants: frozenset[str] = frozenset()
+    # Who is told of each op, by the device's index.
+    listeners: Mapping[int, Listener] = MappingProxyType({})
 
     @abstractmethod
     def table(self, index: int) -> Mapping[str, Function]:
@@ -155,7 +163,7 @@ class OpTable(Backend):
         """
         if isinstance(error, DeviceError) and error.op is None:
             error.op = op
-        if isinstance(error, CalorError):
+        if isinstance(error, CalorError) or of_host(error):
             return error
         if isinstance(error, IndexError):
             found = _INDEX.search(str(error))
@@ -168,6 +176,35 @@ class OpTable(Backend):
         if isinstance(error, MemoryError):
             return OutOfMemoryError(f"{self.name} ran out of memory: {error}", op=op)
         return DeviceError(f"{self.name} failed: {type(error).__name__}: {error}", op=op)
+
+    @contextmanager
+    def profiling(self, index: int, listener: Listener) -> Iterator[None]:
+        """Report each op with the time of its function.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        listener : callable
+            Called with one event for each op.
+
+        Yields
+        ------
+        None
+            In the context.
+
+        Raises
+        ------
+        ArgumentError
+            If another listener is active.
+        """
+        if index in self.listeners:
+            raise ArgumentError("profile: another profile of this device is active")
+        self.listeners = {**self.listeners, index: listener}
+        try:
+            yield
+        finally:
+            self.listeners = {k: v for k, v in self.listeners.items() if k != index}
 
     def claim(self, index: int, graph: Graph) -> Claim:
         """Claim every node whose op is in the table and whose dtypes the device has.
@@ -309,7 +346,10 @@ class OpTableExecutable:
             error.op = error.op or self.largest
             raise
         given = list(map(backend.enter, repeat(index), inputs, self._given))
-        results = backend.own(index, self._run(given), given)
+        runner = self
+        if backend.listeners and index in backend.listeners:
+            runner = self._timed(backend.listeners[index])
+        results = backend.own(index, runner._run(given), given)
         del given
         leave, specs = backend.leave, self._made
         if into is None:
@@ -322,6 +362,30 @@ class OpTableExecutable:
         for value, known, target in zip(results, specs, into, strict=True):
             if target is not None:
                 leave(index, value, known, target)
+        return made
+
+    def _timed(self, listener: Listener) -> Self:
+        """Return the executable with functions that report their time."""
+        specs = self.graph.specs
+        makers = {node.outputs: node for node in self.graph.nodes}
+
+        def timed(step: Step) -> Step:
+            node = makers[step.slots]
+            nbytes = sum(specs[v].nbytes for v in (*node.inputs, *node.outputs))
+            results = tuple(str(specs[v]) for v in node.outputs)
+
+            def function(*operands: Any) -> Any:
+                start = perf_counter()
+                made = step.function(*operands)
+                took = perf_counter() - start
+                name = step.name
+                listener([Event(name, "", start, took, nbytes, covers=(name,), results=results)])
+                return made
+
+            return step._replace(function=function)
+
+        made = copy(self)
+        made.steps = list(map(timed, self.steps))
         return made
 
     def _run(self, given: Sequence[Any]) -> list[Any]:

@@ -28,6 +28,7 @@ from calor.backends.capabilities import (
     impossible,
     partial,
 )
+from calor.backends.events import Listener
 from calor.backends.tuned import Tuned
 from calor.errors import MemoryLimitError, UnsupportedError
 from calor.graph.graph import Graph
@@ -306,6 +307,32 @@ class Backend(ABC):
         DeviceError
             If something submitted failed.
         """
+
+    def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
+        """Return a context in which a device reports each piece of work with its time.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        listener : callable
+            Called with the events of each piece of work, once it is done. Their ``start`` is the
+            host's ``time.perf_counter``.
+
+        Returns
+        -------
+        context manager
+            The context.
+
+        Raises
+        ------
+        UnsupportedError
+            By default: the device cannot tell times.
+        """
+        raise UnsupportedError(
+            f"{self.device_name(index)} does not tell the times of its work; calor.timeit measures "
+            f"whole functions"
+        )
 
     def verify(self, index: int, buffers: Sequence[Any]) -> None:  # noqa: B027 - most devices wait
         """Raise the error of a run that has not made the contents of a buffer, after a wait for it.

@@ -20,6 +20,7 @@ from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, GraphError
 from calor.graph.attributes import HostArray, Scalar
 from calor.graph.graph import Graph, Node
+from calor.graph.host_call import HostCall
 from calor.graph.op import Op, find
 from calor.graph.verify import DEPTH_LIMIT, NODE_LIMIT, spec_complaints, verify
 from calor.specs import Spec, spec
@@ -114,6 +115,11 @@ class _Writer:
             return {"scalar": [value.dtype, value.bits.hex()]}
         if isinstance(value, Spec):
             return {"spec": self._spec(value)}
+        if isinstance(value, HostCall):
+            raise GraphError(
+                f"the graph has a callback of {value.name}, a function of this process, which no "
+                f"file holds; leave it out of what is saved"
+            )
         if isinstance(value, HostArray):
             return {"array": self._place("array", value, self.constants)}
         assert isinstance(value, Graph), "verify let an attribute through"

@@ -18,6 +18,7 @@ from calor.dtypes import DType, as_dtype
 from calor.errors import DTypeError, GraphError
 from calor.graph.attributes import HostArray, Scalar
 from calor.graph.graph import Graph, Node
+from calor.graph.host_call import HostCall
 from calor.graph.op import TABLE
 from calor.specs import Spec, spec
 
@@ -25,7 +26,7 @@ NODE_LIMIT: Final = 1 << 20
 RANK_LIMIT: Final = 64
 BYTES_LIMIT: Final = 1 << 48
 DEPTH_LIMIT: Final = 16
-LEAVES: Final = (bool, int, float, str, DType, Scalar, HostArray, Spec, Graph)
+LEAVES: Final = (bool, int, float, str, DType, Scalar, HostArray, HostCall, Spec, Graph)
 
 Complaints = Iterator[str]
 

@@ -9,10 +9,14 @@ def _attention() -> None:
     import calor.ops.attention  # noqa: F401 - its rows
 
 
+def _host_calls() -> None:
+    import calor.ops.host_calls  # noqa: F401 - its rows
+
+
 def _of_plugins() -> None:
     from calor.plugins.discovery import registry
 
     registry.ops()
 
 
-PROVIDERS.extend((_attention, _of_plugins))
+PROVIDERS.extend((_attention, _host_calls, _of_plugins))

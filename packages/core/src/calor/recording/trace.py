@@ -88,7 +88,14 @@ class Trace(Nodes):
 
             self.lines[self.count - 1] = user_line()
         if config.eager:
-            flush(self)
+            if config.nans:
+                from calor.recording.finite import check
+
+                first = self.count - len(sig.outputs)
+                made = [v for v in self.values if v.position >= first]
+                check(self.flush, made, list(self.inputs), sig)
+            else:
+                flush(self)
             return
         if config.debug and self.count < config.trace_nodes:
             return

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calor import tree
+from calor.config import config
 from calor.device_selection import current_device, on_device
 from calor.dtypes import bool_, int64
 from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from calor.functions.creation import asarray
+from calor.local import local
 from calor.ops import control as rows
 from calor.ops import elementwise as e
 from calor.ops.base import Op
@@ -102,6 +104,9 @@ def cond(  # numpydoc ignore=RS01
     """
     if not isinstance(predicate, Handle):
         return then(*operands) if predicate else otherwise(*operands)
+    if config.nans and not local.jit:
+        chosen: Any = predicate
+        return then(*operands) if chosen else otherwise(*operands)
     if predicate._value.spec.dtype is not bool_:
         predicate = e.cast(predicate, dtype=bool_)
     device = predicate._value.device
@@ -174,6 +179,10 @@ def while_loop(
     flat, structure = tree.flatten(init)
     device = _device(flat)
     flat, structure = _tensors(init, device)
+    if config.nans and not local.jit:
+        from calor.transforms.plain_control import plain_while
+
+        return plain_while(condition, body, tree.unflatten(structure, flat))
     specs = _strong(flat)
 
     def call(function: Callable[..., Any], placeholders: list[Any]) -> Any:
@@ -258,6 +267,13 @@ def scan(
             f"without xs give length="
         )
     count = sizes.pop()
+    if config.nans and not local.jit and count:
+        from calor.transforms.plain_control import plain_scan
+
+        def row(i: int) -> Any:
+            return tree.unflatten(row_structure, [t[i] for t in rows_in])
+
+        return plain_scan(body, tree.unflatten(carry_structure, carry), row, count, reverse)
     specs = _strong(carry) + [spec(t.shape[1:], t.dtype) for t in rows_in]
     n = len(carry)
 

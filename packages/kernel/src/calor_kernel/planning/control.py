@@ -17,6 +17,7 @@ import numpy as np
 from calor.backends.protocol import Executable
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
+from calor.graph.host_call import HostCall
 from calor.graph.segments import Segment
 from calor_kernel.contract.work import Refusal, View
 from calor_kernel.device.buffers import OPEN, KernelBuffer
@@ -317,10 +318,41 @@ class Row:
         self.outcomes = stack.outcomes
 
 
+class _Callback(_Flow):
+    """A function of the host; its operands and results are copied."""
+
+    by_host = "it is a function of the host"
+
+    def __init__(self, engine: Engine, node: Node, graph: Graph, build: Compile) -> None:
+        self.engine = engine
+        self.call: HostCall = node.attributes["call"]
+        self.specs = [graph.specs[v] for v in node.inputs]
+        # The token stays what it is.
+        self.first = len(node.outputs) - len(self.call.results)
+        self.required = sum(graph.specs[v].nbytes for v in node.outputs)
+
+    def __call__(self, inputs: Buffers) -> Buffers:
+        pool = self.engine.pool
+        arrays = [np.empty(s.shape, s.dtype.numpy) for s in self.specs]
+        for buffer, array in zip(inputs, arrays, strict=True):
+            verify(buffer)
+            if array.size:
+                pool.memory.copy_out(buffer.handle, 0, array)
+        made = [duplicate(self.engine, b) for b in inputs[: self.first]]
+        for array in self.call(*arrays[self.first :]):
+            buffer = pool.take(array.nbytes)
+            if array.size:
+                pool.memory.copy_in(buffer.handle, 0, array)
+            made.append(buffer)
+        return made
+
+
 FLOWS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {
     "cond": _Cond,
     "while_loop": _While,
     "scan": _Scan,
+    "callback": _Callback,
+    "ordered_callback": _Callback,
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from calor.dtypes import DType
 from calor.graph.attributes import exact
 from calor.graph.graph import Graph, Node
+from calor.graph.host_call import HostCall
 from calor.ops.base import Scalar
 from calor.ops.sources import HostArray
 from calor.specs import Spec
@@ -58,7 +59,7 @@ class Structure(NamedTuple):
 
 
 def structure_of(graph: Graph) -> Structure | None:
-    """Return the structure of a graph, with its numbers; None if a graph is an attribute."""
+    """Return the structure of a graph, with its numbers; None if the host takes part in it."""
     specs, nodes = graph.specs, graph.nodes
     shapes = list(map(_shape, specs))
     numbers = list(chain.from_iterable(shapes))
@@ -86,7 +87,7 @@ def structure_of(graph: Graph) -> Structure | None:
                 elif kind is HostArray:
                     bits.append(value.data)
                     others.append(value.dtype)
-                elif kind is Graph:
+                elif kind is Graph or kind is HostCall:
                     return None
                 else:
                     others.append(exact(value))

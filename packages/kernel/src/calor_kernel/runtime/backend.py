@@ -20,6 +20,7 @@ import numpy as np
 
 from calor.backends.calls import BoundCall
 from calor.backends.communication import Communicator
+from calor.backends.events import Listener
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures, Tuned
 from calor.device_selection import as_device, current_device
 from calor.errors import UnsupportedError
@@ -37,6 +38,7 @@ from calor_kernel.planning.limited import compile_within
 from calor_kernel.runtime import bundles
 from calor_kernel.runtime.communicator import KernelCommunicator
 from calor_kernel.runtime.engine import Engine
+from calor_kernel.runtime.launch_events import profiling
 
 Array = np.ndarray[Any, Any]
 
@@ -204,6 +206,10 @@ class KernelBackend(Backend):
             return super().communicator(indices)
         devices = [e.device for e in engines]
         return KernelCommunicator(engines, devices[0].link(devices))
+
+    def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
+        """Report each launch; launches are waited for meanwhile."""
+        return profiling(self.engine(index), listener)
 
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:
