@@ -10,7 +10,7 @@ from harness import report
 from programs.ours import Ours
 
 # Ops that matrix units compute, if a device has them.
-_PRODUCTS = ("dot", "matmul", "linear", "conv", "attention")
+_PRODUCTS = ("dot", "matmul", "linear", "conv", "attention", "recurrence")
 # Ops that choose elements and places, and compute nothing.
 _QUIET = frozenset(
     ["reshape", "expand", "permute", "slice", "full", "constant", "iota", "stop_gradient"]
