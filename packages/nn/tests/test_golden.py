@@ -51,7 +51,10 @@ def test_function(number: int, row: Function) -> None:
     same(made.numpy(), f"function{number}/0")
     for i, t in enumerate(tensors):
         if f"function{number}/grad{i}" in FILE:
-            same(t.grad.numpy(), f"function{number}/grad{i}")
+            # Where PyTorch has a gradient of zeros, calor has none.
+            same(
+                np.zeros(t.shape) if t.grad is None else t.grad.numpy(), f"function{number}/grad{i}"
+            )
 
 
 @pytest.mark.parametrize(

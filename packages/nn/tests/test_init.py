@@ -98,3 +98,24 @@ def test_the_seed_decides_and_layers_differ() -> None:
 def test_refusal(call: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda init: nn.Linear(3, 3, init=init),
+        lambda init: nn.Conv2d(3, 3, 1, init=init),
+        lambda init: nn.ConvTranspose1d(3, 3, 1, init=init),
+        lambda init: nn.Embedding(3, 3, init=init),
+    ],
+)
+def test_a_layer_draws_by_name(layer: Any) -> None:
+    weight = layer("orthogonal").weight
+    rows = weight.numpy().reshape(3, 3)
+    np.testing.assert_allclose(rows @ rows.T, np.eye(3), atol=1e-6)
+    assert weight.requires_grad
+    assert layer(lambda shape, **options: nn.init.constant(shape, 2.0)).weight.numpy().min() == 2
+    with pytest.raises(ArgumentError, match="choose one of dirac"):
+        layer("glorot")
+    with pytest.raises(ShapeError, match="the weight is"):
+        layer(lambda shape, **options: nn.init.zeros((2, 2)))

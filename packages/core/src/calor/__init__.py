@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from calor import _arrays, dtypes, methods, random, tree
 from calor._arrays import *  # noqa: F403 - its __all__ is added below
+from calor.autocasting import autocast
 from calor.default_dtype import default_dtype, set_default_dtype
 from calor.device_control import devices, memory, set_memory_limit, synchronize
 from calor.device_selection import on_device as device
@@ -60,6 +61,7 @@ __all__ = [
     "DType",
     "Tensor",
     "__array_api_version__",
+    "autocast",
     "bfloat16",
     "bool",
     "bool_",

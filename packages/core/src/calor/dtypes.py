@@ -183,6 +183,30 @@ def default_complex() -> DType:
     return _COMPLEX_OF[default_float()]
 
 
+def names_dtype(value: Any) -> bool:
+    """Return whether a value says a dtype, and no device: a dtype, a type, or a dtype's name.
+
+    Parameters
+    ----------
+    value : Any
+        What the user gave.
+
+    Returns
+    -------
+    bool
+        Whether :func:`as_dtype` is meant to take it.
+
+    Examples
+    --------
+    >>> from calor.dtypes import names_dtype
+    >>> names_dtype("float16"), names_dtype("cpu")
+    (True, False)
+    """
+    return isinstance(value, DType | np.dtype | type) or (
+        isinstance(value, str) and value in _NAMES
+    )
+
+
 def as_dtype(value: Any) -> DType:
     """Return the DType of a name, a NumPy dtype or a Python number type.
 

@@ -21,6 +21,7 @@ RENAMED: Final = frozenset(
 
 def explained(function: FunctionType) -> Callable[..., Any]:
     """Return the function with its errors about arguments completed."""
+    written = written_as(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -28,7 +29,7 @@ def explained(function: FunctionType) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except TypeError as error:
             # Only what the call itself raised, before the function's first line.
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            if _depth(error) != (1 if written is function else 2):
                 raise
             from calor.migration import wrong_call
 
@@ -62,5 +63,19 @@ def _is_renamed(value: Any) -> bool:
 
 def parameters(function: FunctionType) -> tuple[str, ...]:
     """Return the names of a function's parameters, without ``*args`` and ``**kwargs``."""
-    code = function.__code__
+    code = written_as(function).__code__
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def written_as(function: FunctionType) -> FunctionType:
+    """Return the function that the user reads, of one that computes half types in float32."""
+    made: FunctionType = getattr(function, "in_float32", function)
+    return made
+
+
+def _depth(error: BaseException) -> int:
+    """Return the number of frames through which an error came."""
+    count, trace = 0, error.__traceback__
+    while trace is not None:
+        count, trace = count + 1, trace.tb_next
+    return count

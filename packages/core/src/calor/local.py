@@ -26,6 +26,9 @@ class _Local(threading.local):
         self.floating = config.default_dtype
         # What a write to a view does; compared by identity.
         self.views = config.views
+        # The low type of the innermost autocast, None outside or where it is off; by identity.
+        self.autocast: Any = None
+        self.autocasts: list[Any] = []
 
 
 class _Nowhere:

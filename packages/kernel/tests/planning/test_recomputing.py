@@ -6,6 +6,7 @@ import pytest
 import calor
 from calor.dtypes import bfloat16, float32
 from calor.ops.base import table
+from calor.ops.composites import like, wide
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.reduce import RowFuser
@@ -18,9 +19,10 @@ CONV = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "grou
 
 
 def _norm(x, w, b, axes):
-    made = table()["standardize"](x, axes=axes, eps=1e-5)[0]
+    """A norm as the layers record it: half types are rounded once."""
+    made = table()["standardize"](wide(x), axes=axes, eps=1e-5)[0]
     shape = (1, -1, 1, 1) if axes[0] == 0 else (-1,)
-    return made * w.reshape(shape) + b.reshape(shape)
+    return like(made * w.reshape(shape) + b.reshape(shape), x)
 
 
 def _gradients(function):

@@ -10,7 +10,7 @@
 from typing import TYPE_CHECKING
 
 from calor.keywords import explain_methods as _explain_methods
-from calor_nn import functional, init
+from calor_nn import functional, init, parametrize
 from calor_nn.activation import (
     CELU,
     ELU,
@@ -32,6 +32,8 @@ from calor_nn.activation import (
     Tanh,
 )
 from calor_nn.attention import MultiHeadAttention, PositionalEncoding
+from calor_nn.cache import KVCache, RotaryEmbedding
+from calor_nn.cells import GRUCell, LSTMCell, RNNCell
 from calor_nn.containers import ModuleDict, ModuleList, Sequential
 from calor_nn.conv import (
     Conv1d,
@@ -42,7 +44,7 @@ from calor_nn.conv import (
     ConvTranspose3d,
 )
 from calor_nn.dropout import Dropout, Dropout1d, Dropout2d, Dropout3d
-from calor_nn.embedding import Embedding
+from calor_nn.embedding import Embedding, EmbeddingBag
 from calor_nn.linear import Bilinear, Flatten, Identity, Linear, Unflatten
 from calor_nn.loading import LoadError, LoadReport
 from calor_nn.losses import (
@@ -52,17 +54,23 @@ from calor_nn.losses import (
     CosineSimilarity,
     CrossEntropyLoss,
     CTCLoss,
+    GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
     NLLLoss,
     PairwiseDistance,
+    PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
 )
 from calor_nn.module import Module, Parameter
 from calor_nn.norm import GroupNorm, LayerNorm, RMSNorm
@@ -94,6 +102,18 @@ from calor_nn.running_norm import (
 )
 from calor_nn.softmax import GLU, LogSoftmax, Softmax
 from calor_nn.summary import summary
+from calor_nn.thresholds import (
+    AlphaDropout,
+    ChannelShuffle,
+    FeatureAlphaDropout,
+    Hardshrink,
+    LocalResponseNorm,
+    RReLU,
+    Softmin,
+    Softshrink,
+    Tanhshrink,
+    Threshold,
+)
 from calor_nn.transformer import (
     Transformer,
     TransformerDecoder,
@@ -118,6 +138,7 @@ __all__ = [
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
+    "AlphaDropout",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
@@ -128,6 +149,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "CTCLoss",
+    "ChannelShuffle",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -142,9 +164,14 @@ __all__ = [
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "EmbeddingBag",
+    "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "GRUCell",
+    "GaussianNLLLoss",
     "GroupNorm",
+    "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
@@ -155,14 +182,17 @@ __all__ = [
     "InstanceNorm2d",
     "InstanceNorm3d",
     "KLDivLoss",
+    "KVCache",
     "L1Loss",
     "LPPool1d",
     "LPPool2d",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
     "LoadError",
     "LoadReport",
+    "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
@@ -175,31 +205,43 @@ __all__ = [
     "ModuleDict",
     "ModuleList",
     "MultiHeadAttention",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "NLLLoss",
     "PReLU",
     "PairwiseDistance",
     "Parameter",
     "PixelShuffle",
     "PixelUnshuffle",
+    "PoissonNLLLoss",
     "PositionalEncoding",
     "RMSNorm",
+    "RNNCell",
+    "RReLU",
     "ReLU",
     "ReLU6",
+    "RotaryEmbedding",
     "Sequential",
     "SiLU",
     "Sigmoid",
     "SmoothL1Loss",
     "SoftMarginLoss",
     "Softmax",
+    "Softmin",
     "Softplus",
+    "Softshrink",
     "Softsign",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
     "Transformer",
     "TransformerDecoder",
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
     "Upsample",
@@ -207,6 +249,7 @@ __all__ = [
     "functional",
     "init",
     "load_weights",
+    "parametrize",
     "save_weights",
     "summary",
 ]

@@ -11,6 +11,7 @@ import calor
 from calor import Tensor
 from calor.errors import ArgumentError, ShapeError
 from calor_nn import functional, init
+from calor_nn.cache import KVCache, RotaryEmbedding
 from calor_nn.linear import Linear
 from calor_nn.module import Module, Parameter
 
@@ -39,6 +40,8 @@ class MultiHeadAttention(Module):
         The width of values; E if left out.
     batch_first : bool
         Inputs and outputs are (N, L, E) in place of (L, N, E).
+    rotary : RotaryEmbedding, optional
+        Turns queries and keys by their positions; nothing is turned if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional
@@ -72,6 +75,7 @@ class MultiHeadAttention(Module):
         vdim: int | None = None,
         batch_first: bool = False,
         *,
+        rotary: RotaryEmbedding | None = None,
         dtype: Any = None,
         device: Any = None,
     ) -> None:
@@ -83,6 +87,7 @@ class MultiHeadAttention(Module):
         self.num_heads = num_heads
         self.dropout = dropout
         self.batch_first = batch_first
+        self.rotary = rotary
         options: dict[str, Any] = {"dtype": dtype, "device": device}
         widths = (embed_dim, kdim or embed_dim, vdim or embed_dim)
         self.joint = widths == (embed_dim,) * 3
@@ -111,6 +116,7 @@ class MultiHeadAttention(Module):
         bias: Tensor | None = None,
         causal: bool = False,
         return_weights: bool = False,
+        cache: KVCache | None = None,
     ) -> Any:
         """Return the attended values, and the weights on request.
 
@@ -132,6 +138,9 @@ class MultiHeadAttention(Module):
             Also hide key j from query i if j > i.
         return_weights : bool
             Return the weights too.
+        cache : KVCache, optional
+            Keys and values of earlier places: those of `key` and `value` are added, and S is the
+            room of the cache. A query attends to the places before its own, and to its own.
 
         Returns
         -------
@@ -159,6 +168,12 @@ class MultiHeadAttention(Module):
             )
         rows = [self._batch_first(x) for x in (query, key, value)]
         q, k, v = (self._heads(x) for x in self._projected(*rows))
+        if self.rotary is not None:
+            positions = None if cache is None else cache.positions(k.shape[2])
+            q, k = self.rotary(q, positions), self.rotary(k, positions)
+        if cache is not None:
+            k, v, seen = cache.update(k, v)
+            mask, causal = (seen if mask is None else mask & seen), False
         if key_mask is not None:
             hidden = calor.reshape(key_mask, (-1, 1, 1, k.shape[-2]))
             mask = hidden if mask is None else mask & hidden

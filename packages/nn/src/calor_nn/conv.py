@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import calor
 from calor import Tensor
 from calor.errors import ArgumentError
-from calor_nn import functional, init
+from calor_nn import functional
 from calor_nn.functional.conv import ConvPadding, Sizes, per_axis
+from calor_nn.init import Init, drawn, fans, kaiming_uniform, uniform
 from calor_nn.module import Module, Parameter
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
@@ -23,7 +25,14 @@ class _Conv(Module):
     transposed: ClassVar[bool] = False
 
     def _build(
-        self, inputs: int, outputs: int, kernel: Sizes, groups: int, bias: bool, options: Any
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: Sizes,
+        groups: int,
+        bias: bool,
+        options: Any,
+        init: Init,
     ) -> None:
         if groups < 1 or inputs % groups or outputs % groups:
             raise ArgumentError(
@@ -36,11 +45,12 @@ class _Conv(Module):
         self.kernel_size = per_axis(kernel, self.rank, "kernel_size")
         first, second = (inputs, outputs) if self.transposed else (outputs, inputs)
         shape = (first, second // groups, *self.kernel_size)
-        self.weight = Parameter(init.kaiming_uniform(shape, math.sqrt(5.0), **options))
+        default = partial(kaiming_uniform, slope=math.sqrt(5.0))
+        self.weight = Parameter(drawn(init, default, shape, **options))
         self.bias = None
         if bias:
-            bound = 1 / math.sqrt(max(init.fans(shape)[0], 1))
-            self.bias = Parameter(init.uniform((outputs,), -bound, bound, **options))
+            bound = 1 / math.sqrt(max(fans(shape)[0], 1))
+            self.bias = Parameter(uniform((outputs,), -bound, bound, **options))
 
     def extra_repr(self) -> str:
         """Return the channels and every argument that is not the default."""
@@ -75,6 +85,7 @@ class _Forward(_Conv):
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
         *,
+        init: Init = None,
         dtype: Any = None,
         device: Any = None,
     ) -> None:
@@ -88,7 +99,7 @@ class _Forward(_Conv):
         self.dilation = per_axis(dilation, self.rank, "dilation")
         self.padding_mode = padding_mode
         options = {"dtype": dtype, "device": device}
-        self._build(in_channels, out_channels, kernel_size, groups, bias, options)
+        self._build(in_channels, out_channels, kernel_size, groups, bias, options, init)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the convolution of x.
@@ -144,6 +155,7 @@ class _Transposed(_Conv):
         bias: bool = True,
         dilation: Sizes = 1,
         *,
+        init: Init = None,
         dtype: Any = None,
         device: Any = None,
     ) -> None:
@@ -152,7 +164,7 @@ class _Transposed(_Conv):
         self.output_padding = per_axis(output_padding, self.rank, "output_padding")
         self.dilation = per_axis(dilation, self.rank, "dilation")
         options = {"dtype": dtype, "device": device}
-        self._build(in_channels, out_channels, kernel_size, groups, bias, options)
+        self._build(in_channels, out_channels, kernel_size, groups, bias, options, init)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the transposed convolution of x.
@@ -220,6 +232,9 @@ class Conv1d(_Forward):
         Whether there is a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}
         What the padding holds: zeros, the mirrored input, its edge, or its other end.
+    init : str or callable, optional
+        How the weight is drawn: a name of `nn.init` such as "xavier_normal", or a function of a
+        shape, `dtype` and `device`; as above if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional
@@ -277,6 +292,9 @@ class Conv2d(_Forward):
         Whether there is a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}
         What the padding holds: zeros, the mirrored input, its edge, or its other end.
+    init : str or callable, optional
+        How the weight is drawn: a name of `nn.init` such as "xavier_normal", or a function of a
+        shape, `dtype` and `device`; as above if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional
@@ -334,6 +352,9 @@ class Conv3d(_Forward):
         Whether there is a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}
         What the padding holds: zeros, the mirrored input, its edge, or its other end.
+    init : str or callable, optional
+        How the weight is drawn: a name of `nn.init` such as "xavier_normal", or a function of a
+        shape, `dtype` and `device`; as above if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional
@@ -390,6 +411,9 @@ class ConvTranspose1d(_Transposed):
         Whether there is a bias.
     dilation : int or sequence of int
         Distance of neighbouring kernel elements along each axis, in elements.
+    init : str or callable, optional
+        How the weight is drawn: a name of `nn.init` such as "xavier_normal", or a function of a
+        shape, `dtype` and `device`; as above if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional
@@ -446,6 +470,9 @@ class ConvTranspose2d(_Transposed):
         Whether there is a bias.
     dilation : int or sequence of int
         Distance of neighbouring kernel elements along each axis, in elements.
+    init : str or callable, optional
+        How the weight is drawn: a name of `nn.init` such as "xavier_normal", or a function of a
+        shape, `dtype` and `device`; as above if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional
@@ -502,6 +529,9 @@ class ConvTranspose3d(_Transposed):
         Whether there is a bias.
     dilation : int or sequence of int
         Distance of neighbouring kernel elements along each axis, in elements.
+    init : str or callable, optional
+        How the weight is drawn: a name of `nn.init` such as "xavier_normal", or a function of a
+        shape, `dtype` and `device`; as above if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import calor
 from calor import Tensor
-from calor_nn import functional, init
+from calor_nn import functional
+from calor_nn.init import Init, drawn, kaiming_uniform, uniform
 from calor_nn.module import Module, Parameter
 
 
@@ -26,6 +28,9 @@ class Linear(Module):
         The size of the last axis of the output.
     bias : bool
         Whether there is a bias.
+    init : str or callable, optional
+        How the weight is drawn: a name of `nn.init` such as "xavier_normal", or a function of a
+        shape, `dtype` and `device`; as above if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional
@@ -45,6 +50,7 @@ class Linear(Module):
         out_features: int,
         bias: bool = True,
         *,
+        init: Init = None,
         dtype: Any = None,
         device: Any = None,
     ) -> None:
@@ -52,11 +58,12 @@ class Linear(Module):
         self.out_features = out_features
         options = {"dtype": dtype, "device": device}
         shape = (out_features, in_features)
-        self.weight = Parameter(init.kaiming_uniform(shape, math.sqrt(5.0), **options))
+        default = partial(kaiming_uniform, slope=math.sqrt(5.0))
+        self.weight = Parameter(drawn(init, default, shape, **options))
         self.bias = None
         if bias:
             bound = 1 / math.sqrt(max(in_features, 1))
-            self.bias = Parameter(init.uniform((out_features,), -bound, bound, **options))
+            self.bias = Parameter(uniform((out_features,), -bound, bound, **options))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x · weightᵀ + bias.
@@ -99,6 +106,9 @@ class Bilinear(Module):
         The size of the last axis of the output.
     bias : bool
         Whether there is a bias.
+    init : str or callable, optional
+        How the weight is drawn: a name of `nn.init` such as "xavier_normal", or a function of a
+        shape, `dtype` and `device`; as above if left out.
     dtype : DType or str, optional
         The dtype of the parameters; float32 by default.
     device : Device or str, optional
@@ -119,16 +129,18 @@ class Bilinear(Module):
         out_features: int,
         bias: bool = True,
         *,
+        init: Init = None,
         dtype: Any = None,
         device: Any = None,
     ) -> None:
         bound = 1 / math.sqrt(max(in1_features, 1))
         options = {"dtype": dtype, "device": device}
         shape = (out_features, in1_features, in2_features)
-        self.weight = Parameter(init.uniform(shape, -bound, bound, **options))
+        default = partial(uniform, low=-bound, high=bound)
+        self.weight = Parameter(drawn(init, default, shape, **options))
         self.bias = None
         if bias:
-            self.bias = Parameter(init.uniform((out_features,), -bound, bound, **options))
+            self.bias = Parameter(uniform((out_features,), -bound, bound, **options))
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Return x1 · weight[o] · x2 + bias[o].

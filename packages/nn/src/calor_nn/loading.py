@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor import DType, Tensor
+from calor import Tensor
+from calor.dtypes import names_dtype
 from calor.errors import CalorError
 from calor_nn.parameters import Holder, held_tensors
 
@@ -124,7 +125,7 @@ def _assign(tensor: Tensor, value: Any) -> None:
 def convert_(module: Holder, target: Any, device: Any, dtype: Any) -> None:
     """Move a module's tensors and cast the floating ones, keeping their handles."""
     if target is not None:
-        if isinstance(target, DType | np.dtype | type):
+        if names_dtype(target):
             dtype = target
         else:
             device = target

@@ -22,13 +22,16 @@ LAYERS: Final = {
     "ReplicationPad2d": 'calor.pad(x, widths, mode="edge")',
     "CircularPad2d": 'calor.pad(x, widths, mode="wrap")',
     "MaxUnpool2d": "functional.max_unpool(x, places, output_size)",
-    "FeatureAlphaDropout": "nn.Dropout2d(p)",
-    "utils": "calor.train, for example calor.train.clip_grad_norm_(parameters, limit)",
+    "utils": "calor.train, for example calor.train.clip_grad_norm_(parameters, limit), or "
+    "calor.nn.parametrize for weight_norm, spectral_norm and register_parametrization",
 }
 FUNCTIONS: Final = {
     "hardtanh": "functional.hard_tanh(x)",
     "hardsigmoid": "functional.hard_sigmoid(x)",
     "hardswish": "functional.hard_swish(x)",
+    "hardshrink": "functional.hard_shrink(x)",
+    "softshrink": "functional.soft_shrink(x)",
+    "tanhshrink": "functional.tanh_shrink(x)",
     "logsigmoid": "functional.log_sigmoid(x)",
     "unfold": "functional.im2col(x, kernel_size)",
     "fold": "functional.col2im(x, output_size, kernel_size)",

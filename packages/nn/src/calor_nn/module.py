@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import calor
 from calor import Tensor
-from calor.errors import CalorError
-from calor.local import local
-from calor.recording.sites import name_module
 from calor.transforms.state import exchange
 from calor_nn import summary as tables
+from calor_nn.hooks import Hooked
 from calor_nn.loading import LoadReport, convert_, load_into
-from calor_nn.parameters import Holder, held_tensors, observers
+from calor_nn.parameters import held_tensors
 
 
 def Parameter(data: Any, *, requires_grad: bool = True) -> Tensor:
@@ -51,7 +49,7 @@ def Parameter(data: Any, *, requires_grad: bool = True) -> Tensor:
     return made.requires_grad_(requires_grad)
 
 
-class Module(Holder):
+class Module(Hooked):
     """The base of layers and models: assign tensors and modules to it, and define `forward`.
 
     Tensors that require gradients are parameters; :meth:`register_buffer` adds tensors that are
@@ -77,39 +75,6 @@ class Module(Holder):
         if name not in self._parameter_names and _wants_gradients(value):
             super().__setattr__("_parameter_names", (*self._parameter_names, name))
         super().__setattr__(name, value)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return ``forward`` of the arguments."""
-        around = local.modules
-        around.append(self)
-        try:
-            output = self.forward(*args, **kwargs)
-        except CalorError as error:
-            name_module(error)
-            raise
-        finally:
-            around.pop()
-        if observers:
-            for observe in observers:
-                observe(self, args, output)
-        return output
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the output; every module defines its own.
-
-        Parameters
-        ----------
-        *args : Any
-            What the module is called with.
-        **kwargs : Any
-            What the module is called with by keyword.
-
-        Returns
-        -------
-        Any
-            The output.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not define forward(self, ...)")
 
     # What is inside.
 

@@ -17,6 +17,30 @@ from calor_nn import functional, init
 from calor_nn.module import Module, Parameter
 
 
+def rnn_step(x: Tensor, states: Any, weight: Tensor, bias: Tensor | None, function: str) -> Any:
+    """Return the state of an RNN after a step, from the input's part of the sums."""
+    activation: Callable[[Tensor], Tensor] = calor.tanh if function == "tanh" else calor.relu
+    return (activation(x + functional.linear(states[0], weight, bias)),)
+
+
+def lstm_step(x: Tensor, states: Any, weight: Tensor, bias: Tensor | None) -> Any:
+    """Return h and c of an LSTM after a step, from the input's part of the gates."""
+    h, c = states
+    i, f, g, o = calor.chunk(x + functional.linear(h, weight, bias), 4, axis=-1)
+    c = calor.sigmoid(f) * c + calor.sigmoid(i) * calor.tanh(g)
+    return calor.sigmoid(o) * calor.tanh(c), c
+
+
+def gru_step(x: Tensor, states: Any, weight: Tensor, bias: Tensor | None) -> Any:
+    """Return the state of a GRU after a step, from the input's part of the gates."""
+    (h,) = states
+    r_x, z_x, n_x = calor.chunk(x, 3, axis=-1)
+    r_h, z_h, n_h = calor.chunk(functional.linear(h, weight, bias), 3, axis=-1)
+    z = calor.sigmoid(z_x + z_h)
+    n = calor.tanh(n_x + calor.sigmoid(r_x + r_h) * n_h)
+    return (n + z * (h - n),)
+
+
 class _Recurrent(Module):
     """Layers and directions, weights ``weight_ih_l0``, ``weight_hh_l0_reverse`` and so on.
 
@@ -262,10 +286,7 @@ class RNN(_Recurrent):
         )
 
     def _cell(self, x: Tensor, states: Any, weight: Tensor, bias: Tensor | None) -> Any:
-        activation: Callable[[Tensor], Tensor] = (
-            calor.tanh if self.nonlinearity == "tanh" else calor.relu
-        )
-        return (activation(x + functional.linear(states[0], weight, bias)),)
+        return rnn_step(x, states, weight, bias, self.nonlinearity)
 
 
 class LSTM(_Recurrent):
@@ -316,10 +337,7 @@ class LSTM(_Recurrent):
     state_count = 2
 
     def _cell(self, x: Tensor, states: Any, weight: Tensor, bias: Tensor | None) -> Any:
-        h, c = states
-        i, f, g, o = calor.chunk(x + functional.linear(h, weight, bias), 4, axis=-1)
-        c = calor.sigmoid(f) * c + calor.sigmoid(i) * calor.tanh(g)
-        return calor.sigmoid(o) * calor.tanh(c), c
+        return lstm_step(x, states, weight, bias)
 
 
 class GRU(_Recurrent):
@@ -370,9 +388,4 @@ class GRU(_Recurrent):
     gates = 3
 
     def _cell(self, x: Tensor, states: Any, weight: Tensor, bias: Tensor | None) -> Any:
-        (h,) = states
-        r_x, z_x, n_x = calor.chunk(x, 3, axis=-1)
-        r_h, z_h, n_h = calor.chunk(functional.linear(h, weight, bias), 3, axis=-1)
-        z = calor.sigmoid(z_x + z_h)
-        n = calor.tanh(n_x + calor.sigmoid(r_x + r_h) * n_h)
-        return (n + z * (h - n),)
+        return gru_step(x, states, weight, bias)

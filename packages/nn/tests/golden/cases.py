@@ -144,6 +144,59 @@ FUNCTIONS: list[Function] = [
     Function("triplet_margin_loss", (numbers(1, 3, 4), numbers(2, 3, 4), numbers(3, 3, 4)),
              {"swap": True}),
     Function("cosine_similarity", (numbers(1, 3, 4), numbers(2, 3, 4)), {"dim": 0}, other=_AXIS),
+    *(
+        Function(name, (_X,), ours=ours)
+        for name, ours in [("hardshrink", "hard_shrink"), ("softshrink", "soft_shrink"),
+                           ("tanhshrink", "tanh_shrink"), ("rrelu", "rrelu")]
+    ),
+    Function("threshold", (_X,), {"threshold": 0.1, "value": 20.0}),
+    Function("softmin", (_X,), {"dim": 1}, other=_AXIS),
+    Function("channel_shuffle", (numbers(1, 2, 6, 3),), {"groups": 3}),
+    Function("gaussian_nll_loss", (_X, numbers(5, 2, 3, 4), positive(6, 2, 3, 1)), {"full": True}),
+    Function("gaussian_nll_loss", (_X, numbers(5, 2, 3, 4), positive(6, 2, 3)),
+             {"reduction": "none", "eps": 0.5}),
+    *(
+        Function("poisson_nll_loss", (positive(5, 3, 4), 4 * positive(6, 3, 4)),
+                 {"log_input": log, "full": full, "reduction": "sum"})
+        for log, full in [(True, False), (True, True), (False, True)]
+    ),
+    *(
+        Function("multi_margin_loss", (numbers(5, 4, 3), whole(1, 3, 4)),
+                 {"p": p, "margin": 0.7, "reduction": "none"})
+        for p in (1, 2)
+    ),
+    Function("multilabel_margin_loss", (numbers(5, 3, 4), np.array(
+        [[1, 2, -1, 3], [-1, 1, 1, 1], [0, 3, 2, 1]])), {"reduction": "none"}),
+    Function("multilabel_soft_margin_loss", (numbers(5, 3, 4), whole(1, 2, 3, 4) * 1.0,
+                                             positive(2, 4))),
+    Function("triplet_margin_with_distance_loss",
+             (numbers(1, 3, 4), numbers(2, 3, 4), numbers(3, 3, 4)), {"swap": True}),
+    *(
+        Function("embedding_bag", inputs, {"mode": mode, "padding_idx": 2},
+                 other={"padding_idx": "padding_index"})
+        for mode in ("sum", "mean", "max")
+        for inputs in [(whole(0, 5, 3, 4), numbers(1, 5, 2)),
+                       (whole(0, 5, 9), numbers(1, 5, 2), np.array([0, 2, 2, 5]))]
+    ),
+    *(
+        Function("grid_sample", (numbers(0, 2, 3, 5, 4), numbers(1, 2, 4, 3, 2)),
+                 {"mode": mode, "padding_mode": border, "align_corners": align})
+        for mode in ("bilinear", "nearest", "bicubic")
+        for border, align in [("zeros", False), ("border", True), ("reflection", False)]
+    ),
+    Function("grid_sample", (numbers(0, 1, 2, 3, 5, 4), numbers(1, 1, 2, 3, 4, 3)),
+             {"align_corners": True}),
+    *(
+        Function("interpolate", (numbers(4, 1, 2, 7, 9),), {"mode": mode, "antialias": True,
+                 "align_corners": align, **sizes})
+        for mode, align, sizes in [("bilinear", False, {"size": (3, 4)}),
+                                   ("bilinear", True, {"size": (3, 14)}),
+                                   ("bicubic", False, {"scale_factor": (0.4, 1.3)})]
+    ),
+    *(
+        Function("affine_grid", (numbers(0, 2, 2, 3),), {"size": (2, 1, 3, 4), "align_corners": a})
+        for a in (False, True)
+    ),
 ]  # fmt: skip
 
 _QKV = (numbers(0, 2, 3, 8), numbers(1, 2, 5, 8), numbers(2, 2, 5, 8))
@@ -176,6 +229,9 @@ LAYERS: list[Layer] = [
     Layer("RNN", (3, 4), (numbers(0, 2, 5, 3),), {"nonlinearity": "relu", "batch_first": True}),
     Layer("LSTM", (3, 4), (numbers(0, 5, 2, 3), numbers(1, 1, 2, 4), numbers(2, 1, 2, 4)),
           state=True),
+    Layer("RNNCell", (3, 4), (numbers(0, 2, 3), numbers(1, 2, 4)), {"nonlinearity": "relu"}),
+    Layer("GRUCell", (3, 4), (numbers(0, 2, 3), numbers(1, 2, 4))),
+    Layer("LSTMCell", (3, 4), (numbers(0, 2, 3), numbers(1, 2, 4), numbers(2, 2, 4)), state=True),
     Layer("MultiheadAttention", (8, 2), _QKV, {"batch_first": True}, "MultiHeadAttention",
           calls=({"average_attn_weights": False}, {"return_weights": True})),
     Layer("MultiheadAttention", (8, 2), _QKV, {"batch_first": True}, "MultiHeadAttention",

@@ -28,6 +28,7 @@ from calor_train.metrics import (
     TopK,
 )
 from calor_train.optimizers import SGD, Adam, AdamW, Optimizer, ParameterGroup
+from calor_train.scaling import GradScaler
 from calor_train.scheduler import Scheduler
 from calor_train.schedules import (
     Chained,
@@ -65,6 +66,7 @@ __all__ = [
     "Dataset",
     "EarlyStopping",
     "Exponential",
+    "GradScaler",
     "Joined",
     "Learner",
     "LinearRamp",

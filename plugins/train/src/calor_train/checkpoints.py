@@ -88,4 +88,6 @@ def _objects(learner: Run) -> dict[str, Any]:
     found: dict[str, Any] = {"model": learner.model, "metrics": learner.metrics}
     if isinstance(learner.loss, Stateful):
         found["loss"] = learner.loss
+    if learner.scaler is not None:
+        found["scaler"] = learner.scaler
     return found

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import calor
 from calor import Tensor
 from calor.errors import ArgumentError
 from calor_nn.module import Module
-from calor_train.callbacks import Callback
+from calor_train.callbacks import Callback, Checkpoint
 from calor_train.checkpoints import load_checkpoint, save_checkpoint
 from calor_train.data import DataLoader
 from calor_train.display import Display, Mode
@@ -27,9 +27,10 @@ from calor_train.passes import (
     one_pass,
 )
 from calor_train.run import Row, Run
+from calor_train.scaling import GradScaler
 from calor_train.scheduler import Scheduler
 from calor_train.snapshot import random_state
-from calor_train.steps import Forward, GradientSum, Steps, default_forward
+from calor_train.steps import Forward, GradientSum, Precision, Steps, default_forward
 from calor_train.watch import LossWatch
 
 _END: Any = object()
@@ -70,11 +71,16 @@ class Learner(Run):
     forward : callable
         A function `f(model, batch) -> (outputs, targets)`, for batches that are not (inputs,
         targets).
+    precision : {"float32", "bfloat16", "float16"}
+        The type of products in the forward pass, as by `calor.autocast`. Parameters, gradients and
+        optimizer stay float32. With "float16" the loss is scaled by a :class:`GradScaler`, and
+        steps whose gradients overflow are skipped.
 
     Raises
     ------
     ArgumentError
-        If `accumulate` is below 1, `schedule_every` is unknown, or two metrics have one name.
+        If `accumulate` is below 1, `schedule_every` or `precision` is unknown, or two metrics have
+        one name.
 
     Examples
     --------
@@ -105,7 +111,12 @@ class Learner(Run):
         jit: bool = True,
         display: Mode = "auto",
         forward: Forward = default_forward,
+        precision: Precision = "float32",
     ) -> None:
+        if precision not in get_args(Precision):
+            raise ArgumentError(
+                f"precision {precision!r} is none of {', '.join(get_args(Precision))}"
+            )
         if accumulate < 1:
             raise ArgumentError(f"accumulate must be at least 1, not {accumulate}")
         if schedule_every not in ("step", "epoch"):
@@ -128,7 +139,15 @@ class Learner(Run):
             self.valid_metrics: list[Metric] = [fresh(m) for m in self.metrics]
         for metric in (*self.metrics, *self.valid_metrics):
             metric.to(self.device)
-        self.steps_of = Steps(forward, jit=jit, clip_norm=clip_norm, clip_value=clip_value)
+        self.scaler = GradScaler(device=self.device) if precision == "float16" else None
+        self.steps_of = Steps(
+            forward,
+            jit=jit,
+            clip_norm=clip_norm,
+            clip_value=clip_value,
+            precision=precision,
+            scaler=self.scaler,
+        )
         self.sums = GradientSum(optimizer.params) if accumulate > 1 else None
         self.watch = LossWatch(optimizer, every_step=not jit)
         # Progress; all of it is in a checkpoint.
@@ -176,9 +195,10 @@ class Learner(Run):
         epochs : int
             How many epochs; with `resume` how many in all.
         resume : str or Path, optional
-            A checkpoint, or the folder of a :class:`Checkpoint`. The run that made it is continued,
-            with the same numbers as if it had never stopped. If left out, epochs are counted from
-            0, and weights and optimizer go on as they are.
+            A checkpoint, or the folder of a :class:`Checkpoint`; "auto" for the folder of the
+            learner's own one, where the first run finds nothing and begins anew. The run that made
+            it is continued, with the same numbers as if it had never stopped. If left out, epochs
+            are counted from 0, and weights and optimizer go on as they are.
 
         Returns
         -------
@@ -198,8 +218,9 @@ class Learner(Run):
         """
         with calor.device(self.device), Interruption() as interruption:
             self._prepare(train, valid, epochs)
-            if resume is not None:
-                path = Path(resume)
+            path = self._auto() if resume == "auto" else resume
+            if path is not None:
+                path = Path(path)
                 self.load(path / "last.ckpt" if path.is_dir() else path)
             try:
                 self._call("on_fit_begin")
@@ -209,6 +230,16 @@ class Learner(Run):
             finally:
                 self._call("on_fit_end")
         return self.history
+
+    def _auto(self) -> Path | None:
+        """Return the checkpoint that this learner's own callback wrote last, None if none is."""
+        written = [c.last for c in self.callbacks if isinstance(c, Checkpoint)]
+        if not written:
+            raise ArgumentError(
+                'resume="auto" goes on from the folder of a Checkpoint; pass one in callbacks=, or '
+                "the path of a checkpoint as resume="
+            )
+        return written[0] if written[0].exists() else None
 
     def stop(self, reason: str) -> None:
         """End the run after the present step; callbacks call this.

@@ -10,6 +10,7 @@ from calor_nn.module import Module
 from calor_train.data import DataLoader
 from calor_train.metrics import Metric
 from calor_train.optimizers import Optimizer
+from calor_train.scaling import GradScaler
 from calor_train.scheduler import Scheduler
 
 Row = dict[str, Any]
@@ -26,6 +27,7 @@ class Run(ABC):
     metrics: list[Metric]
     loaders: dict[str, DataLoader]
     device: Any
+    scaler: GradScaler | None
     # Progress, which checkpoints hold.
     epoch: int
     steps: int

@@ -7,7 +7,7 @@ is in tensors. No value is read inside.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import calor
 from calor import Tensor
@@ -18,7 +18,9 @@ from calor_train.metrics import Metric, batch_length
 from calor_train.optimizers import Optimizer
 from calor_train.optimizers.group import assign
 from calor_train.optimizers.working import working_dtype
+from calor_train.scaling import GradScaler
 
+Precision = Literal["float32", "bfloat16", "float16"]
 Forward = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -80,10 +82,16 @@ class Steps:
         jit: bool,
         clip_norm: float | None,
         clip_value: float | None,
+        precision: Precision = "float32",
+        scaler: GradScaler | None = None,
     ) -> None:
+        half = precision != "float32"
+        low = precision if half else "bfloat16"
+
         def losses(model: Any, loss: Any, batch: Any) -> tuple[Any, Any, Tensor]:
-            outputs, targets = forward(model, batch)
-            found: Tensor = loss(outputs, targets)
+            with calor.autocast(low, enabled=half):
+                outputs, targets = forward(model, batch)
+                found: Tensor = loss(outputs, targets)
             if found.shape != ():
                 raise ArgumentError(
                     f"the loss has shape {found.shape}; return the mean over the batch"
@@ -95,19 +103,28 @@ class Steps:
                 for metric in metrics:
                     metric.update(outputs, targets, loss.detach())
 
+        def backward(found: Tensor) -> None:
+            (found if scaler is None else scaler.scale(found)).backward()
+
         def apply(optimizer: Optimizer) -> None:
+            if scaler is not None:
+                scaler.unscale_(optimizer)
             if clip_value is not None:
                 clip_grad_value_(optimizer.params, clip_value)
             if clip_norm is not None:
                 clip_grad_norm_(optimizer.params, clip_norm)
-            optimizer.step()
+            if scaler is None:
+                optimizer.step()
+            else:
+                scaler.step(optimizer)
+                scaler.update()
             optimizer.zero_grad()
 
         def train(
             model: Any, optimizer: Optimizer, metrics: Sequence[Metric], loss: Any, batch: Any
         ) -> Tensor:
             outputs, targets, found = losses(model, loss, batch)
-            found.backward()
+            backward(found)
             apply(optimizer)
             measure(metrics, outputs, targets, found)
             return found.detach()
@@ -121,7 +138,7 @@ class Steps:
             batch: Any,
         ) -> tuple[Tensor, tuple[bool, ...]]:
             outputs, targets, found = losses(model, loss, batch)
-            found.backward()
+            backward(found)
             present = sums.add(optimizer.params, batch_length(batch))
             optimizer.zero_grad()
             measure(metrics, outputs, targets, found)
@@ -136,11 +153,12 @@ class Steps:
             measure(metrics, outputs, targets, found)
 
         def predict(model: Any, batch: Any) -> Any:
-            if isinstance(batch, Tensor):
-                return model(batch)
-            if isinstance(batch, tuple | list) and len(batch) == 1:
-                return model(batch[0])
-            return forward(model, batch)[0]
+            with calor.autocast(low, enabled=half):
+                if isinstance(batch, Tensor):
+                    return model(batch)
+                if isinstance(batch, tuple | list) and len(batch) == 1:
+                    return model(batch[0])
+                return forward(model, batch)[0]
 
         if jit:
             self.train = calor.jit(train)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from calor import dtypes
 from calor.errors import ArgumentError, DTypeError
 from calor.functions.arguments import one_axis
-from calor.functions.operands import as_tensor, pair, select, single
+from calor.functions.operands import as_tensor, pair, prepared, select, single
 from calor.ops import composites as c
 from calor.ops import elementwise as e
 from calor.tensor.tensor import Operand, Tensor
@@ -266,7 +266,7 @@ def softplus(x: Operand, /, beta: float = 1.0) -> Tensor:
     >>> calor.softplus(calor.asarray(1000.0)).item()
     1000.0
     """
-    made: Tensor = c.softplus(floating(x, "softplus"), beta=float(beta))
+    made: Tensor = c.softplus(floating(prepared(c.softplus, x), "softplus"), beta=float(beta))
     return made
 
 
@@ -299,7 +299,7 @@ def softmax(x: Operand, /, axis: int = -1) -> Tensor:
     >>> calor.softmax(calor.asarray([1000.0, 1000.0])).tolist()
     [0.5, 0.5]
     """
-    x = floating(x, "softmax")
+    x = floating(prepared(c.softmax, x), "softmax")
     axis = one_axis(axis, x.shape, "softmax")
     made: Tensor = c.softmax(x, axis=axis) if x.shape[axis] else x.copy()
     return made
@@ -333,7 +333,7 @@ def log_softmax(x: Operand, /, axis: int = -1) -> Tensor:
     >>> calor.log_softmax(calor.asarray([0.0, 1000.0])).tolist()
     [-1000.0, 0.0]
     """
-    x = floating(x, "log_softmax")
+    x = floating(prepared(c.log_softmax, x), "log_softmax")
     axis = one_axis(axis, x.shape, "log_softmax")
     made: Tensor = c.log_softmax(x, axis=axis) if x.shape[axis] else x.copy()
     return made

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calor.autocasting import recorded_as
 from calor.dtypes import DType, as_dtype
 from calor.errors import ShapeError
 from calor.functions.arguments import integer, one_axis
 from calor.functions.linear_algebra_contract import Product, plan
-from calor.functions.operands import as_tensor, pair
+from calor.functions.operands import as_tensor, lowered, pair
 from calor.interning import remember
 from calor.local import local
 from calor.ops import elementwise as e
@@ -30,9 +31,10 @@ _VECDOTS: dict[tuple[Spec, Spec, int], Product] = {}
 def _both(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
     """Return two operands as tensors; host arrays go to the device of the other."""
     if isinstance(x1, Handle):
-        return x1, as_tensor(x2, x1)  # type: ignore[arg-type,return-value]
+        first: Any = x1
+        return lowered(first), lowered(as_tensor(x2, first))
     b = as_tensor(x2)
-    return as_tensor(x1, b), b
+    return lowered(as_tensor(x1, b)), lowered(b)
 
 
 def matmul(x1: Operand, x2: Operand, /, *, dtype: Any = None) -> Tensor:
@@ -80,6 +82,8 @@ def matmul(x1: Operand, x2: Operand, /, *, dtype: Any = None) -> Tensor:
         return _typed_matmul(x1, x2, as_dtype(dtype))
     a: Any = x1
     b: Any = x2
+    if local.autocast is not None:
+        a, b = _both(x1, x2)
     try:
         key = (a._value.spec, b._value.spec)
     except AttributeError:
@@ -95,7 +99,8 @@ def matmul(x1: Operand, x2: Operand, /, *, dtype: Any = None) -> Tensor:
 
 
 def _typed_matmul(x1: Operand, x2: Operand, dtype: DType) -> Tensor:
-    a, b = _both(x1, x2)
+    with recorded_as(None):
+        a, b = _both(x1, x2)
     key = (a._value.spec, b._value.spec, dtype)
     product = _TYPED.get(key)
     if product is None:

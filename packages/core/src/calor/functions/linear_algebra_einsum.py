@@ -15,8 +15,9 @@ from calor.dtypes import bool_
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import common_dtype
 from calor.functions.linear_algebra_contract import Product, plan
-from calor.functions.operands import as_tensor
+from calor.functions.operands import as_tensor, lowered
 from calor.interning import remember
+from calor.local import local
 from calor.ops.base import Op, signature
 from calor.ops.elementwise import cast
 from calor.ops.movement import permute, reshape, slice_
@@ -70,10 +71,12 @@ def einsum(equation: str, /, *operands: Operand) -> Tensor:
     5
     """
     tensors: Sequence[Any] = operands
+    if local.autocast is not None and len(operands) > 1:
+        tensors = [lowered(t) for t in operands]
     try:
         key = (equation, *[t._value.spec for t in tensors])
     except AttributeError:
-        tensors = [as_tensor(t) for t in operands]
+        tensors = [as_tensor(t) for t in tensors]
         key = (equation, *[t._value.spec for t in tensors])
     program = _PROGRAMS.get(key)
     if program is None:

@@ -14,6 +14,7 @@ from calor import dtypes
 from calor.errors import DTypeError
 from calor.functions.arguments import NUMBERS, common_dtype, python_number
 from calor.functions.creation import asarray
+from calor.local import local
 from calor.ops import elementwise as e
 from calor.ops.base import Op
 from calor.ops.movement import expand
@@ -45,15 +46,46 @@ def _foreign(x: Any) -> DTypeError:
     )
 
 
+def lowered(x: Any) -> Any:
+    """Return a factor of a product in the low type of autocast, where that is on."""
+    low = local.autocast
+    if low is None:
+        return x
+    x = as_tensor(x)
+    dtype = x.dtype
+    if dtype is low or dtype.kind != "float" or dtype.itemsize > 4:
+        return x
+    return e.cast(x, dtype=low)
+
+
+def prepared(row: Op, x: Any) -> Any:
+    """Return an operand of a row as autocast wants it: half types as float32, for some rows."""
+    if row.autocast == "float32" and local.autocast is not None:
+        x = as_tensor(x)
+        if x.dtype.kind == "float" and x.dtype.itemsize == 2:
+            return e.cast(x, dtype=dtypes.float32)
+    return x
+
+
 def single(row: Op, x: Any) -> Tensor:
     """Record an elementwise op of one operand."""
+    if row.autocast:
+        x = prepared(row, x)
     made: Tensor = unary(row, x if isinstance(x, Handle) else as_tensor(x))
     return made
+
+
+def prepared_pair(row: Op, x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Return two operands as autocast wants them; Python numbers stay numbers."""
+    made = [prepared(row, x) if isinstance(x, Handle) else x for x in (x1, x2)]
+    return made[0], made[1]
 
 
 def pair(row: Op, x1: Any, x2: Any) -> Tensor:
     """Record an elementwise op of two operands, of which either may be a number."""
     made: Any
+    if row.autocast:
+        x1, x2 = prepared_pair(row, x1, x2)
     if isinstance(x1, Handle):
         made = binary(row, x1, x2) if isinstance(x2, Handle) else mixed(row, x1, x2, False)
     elif isinstance(x2, Handle):

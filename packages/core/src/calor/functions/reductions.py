@@ -8,7 +8,7 @@ from calor import dtypes
 from calor.dtypes import DType, as_dtype
 from calor.errors import ShapeError
 from calor.functions.arguments import many_axes, one_axis
-from calor.functions.operands import as_tensor
+from calor.functions.operands import as_tensor, prepared
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops.base import Op
@@ -38,7 +38,7 @@ def kept(y: Any, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
 
 
 def _total(row: Op, x: Any, axis: Any, dtype: Any, keepdims: bool) -> Tensor:
-    x = as_tensor(x)
+    x = as_tensor(prepared(row, x) if dtype is None else x)
     axes = many_axes(axis, x.shape, row.name)
     return kept(row(x, axes=axes, dtype=_accumulator(x, dtype)), x, axes, keepdims)
 
@@ -353,7 +353,7 @@ def _line(x: Any, axis: int | None, what: str) -> tuple[Tensor, int]:
 def _running(
     row: Op, x: Any, axis: int | None, dtype: Any, initial: int | None, what: str
 ) -> Tensor:
-    x, axis = _line(x, axis, what)
+    x, axis = _line(prepared(row, x) if dtype is None else x, axis, what)
     wanted = _accumulator(x, dtype)
     if x.dtype is not wanted:
         x = e.cast(x, dtype=wanted)

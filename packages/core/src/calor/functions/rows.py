@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
-from calor.functions.operands import as_tensor, pair, several
-from calor.graph.op import Check, Op, Promotion, Rule
+from calor.functions.operands import pair, several, single
+from calor.graph.op import Autocast, Check, Op, Promotion, Rule
 from calor.ops.base import op
 from calor.ops.composites import like, wide
 from calor.ops.movement import fill
 from calor.recording.record import elementwise as elementwise_of
-from calor.recording.record import unary
 from calor.tensor.values import Handle
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,6 +41,7 @@ def elementwise(
     method: bool = False,
     package: str = "",
     since: str = "0.1",
+    autocast: Autocast = "",
 ) -> Callable[[F], F]:
     """Declare an elementwise op with the name, signature and docstring of the decorated function.
 
@@ -75,6 +75,8 @@ def elementwise(
         ``acme.name``.
     since : str, optional
         The first release with the op.
+    autocast : {"", "low", "float32"}, optional
+        What `calor.autocast` does with floating operands, as for `Op`. By default nothing.
 
     Returns
     -------
@@ -100,6 +102,7 @@ def elementwise(
             promotion=promotion,
             since=since,
             checks=checks,
+            autocast=autocast,
         )
         count = function.__code__.co_argcount
         assert 1 <= count <= len(_CALLS), f"{row.name} has {count} parameters, not 1 to 3"
@@ -142,7 +145,7 @@ def _factor(derivative: Callable[..., Any]) -> Callable[..., Any]:
 
 def _of_one(row: Op) -> Callable[..., Any]:
     def call(x: Any, /) -> Any:
-        return unary(row, x if isinstance(x, Handle) else as_tensor(x))
+        return single(row, x)
 
     return call
 

@@ -33,6 +33,7 @@ _SINC_SLOPE = tuple(
     saves=("y",),
     checks=(Check(((0.25, 4),), 2),),
     method=True,
+    autocast="float32",
 )
 def rsqrt(x: Operand, /) -> Tensor:
     """Return 1 / √x.

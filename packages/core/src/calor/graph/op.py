@@ -21,6 +21,8 @@ from calor.specs import Spec
 Rule = Callable[..., Any]
 Promotion = Literal["same", "float", "none"]
 Batch = Callable[..., Any] | Literal["leading"]
+# What autocast does with floating operands: the low type, float32, or nothing.
+Autocast = Literal["", "low", "float32"]
 Residuals = str | tuple[str, ...]
 Saves = Residuals | Callable[..., Residuals]
 
@@ -99,9 +101,13 @@ class Op:
         It returns the results, each with that axis first. "leading" is for ops that take an axis
         before all others of every operand; attributes named ``axis`` and ``axes`` then count one
         more. By default elementwise ops are "leading", and composites are decomposed.
+    autocast : {"", "low", "float32"}, optional
+        What the functions that record the op do with floating operands inside `calor.autocast`:
+        cast them to its type, or half types to float32. By default nothing.
     """
 
     __slots__ = (
+        "autocast",
         "batch",
         "checks",
         "decompose",
@@ -136,6 +142,7 @@ class Op:
         gradient_only: bool = False,
         checks: tuple[Check, ...] = (),
         batch: Batch | None = None,
+        autocast: Autocast = "",
     ) -> None:
         self.name: Final = name
         self.rule: Final = rule
@@ -151,6 +158,7 @@ class Op:
         self.gradient_only: Final = gradient_only
         self.checks: Final = checks
         self.batch: Final = batch
+        self.autocast: Final = autocast
         # Memo of (operand specs, attributes) to a recipe; filled by the recorder.
         self.memo: dict[Any, Any] = {}
 

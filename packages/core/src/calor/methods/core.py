@@ -9,7 +9,7 @@ import numpy as np
 
 from calor.backends.device import Device
 from calor.device_selection import as_device
-from calor.dtypes import DType
+from calor.dtypes import names_dtype
 from calor.errors import DeviceError, DTypeError, GradientError, ShapeError
 from calor.functions.conversion import astype, to_device
 from calor.functions.manipulation import identity
@@ -205,7 +205,7 @@ class CoreMethods(Tensor):
         calor.float16
         """
         if target is not None:
-            if isinstance(target, DType | np.dtype | type):
+            if names_dtype(target):
                 dtype = target
             elif isinstance(target, Tensor):
                 device, dtype = target.device, target.dtype

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from calor.functions import linear_algebra
-from calor.functions.operands import from_host, mixed
+from calor.functions.operands import from_host, mixed, prepared_pair
 from calor.ops import elementwise as e
 from calor.recording.record import binary, unary
 from calor.tensor.tensor import Tensor, with_methods
@@ -104,6 +104,7 @@ class Operators(Tensor):
         return self._rebind(self.__mod__(other))
 
     def __pow__(self, other: Any) -> Tensor:
+        self, other = prepared_pair(e.power, self, other)
         if type(other) is type(self):
             return binary(e.power, self, other)
         if type(other) in (int, float) and other == 2 and self._value.spec.dtype.is_inexact:
@@ -112,7 +113,7 @@ class Operators(Tensor):
         return mixed(e.power, self, other, False)
 
     def __rpow__(self, other: Any) -> Tensor:
-        return mixed(e.power, self, other, True)
+        return mixed(e.power, *prepared_pair(e.power, self, other), True)
 
     def __ipow__(self, other: Any) -> Tensor:
         return self._rebind(self.__pow__(other))

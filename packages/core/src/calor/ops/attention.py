@@ -233,7 +233,12 @@ def _attention_vjp(
 # Outputs: (N, H, L, V), and the logarithm of the sum of exponentials of each row (N, H, L).
 # Source of the gradient's form: Dao et al., "FlashAttention", 2022.
 attention = op(
-    "attention", _attention_rule, vjp=_attention_vjp, saves="y01234", decompose=_attention
+    "attention",
+    _attention_rule,
+    vjp=_attention_vjp,
+    saves="y01234",
+    decompose=_attention,
+    autocast="low",
 )
 attention_gradient = op("attention_gradient", _gradient_rule, decompose=_gradient)
 attention_bias_gradient = op(

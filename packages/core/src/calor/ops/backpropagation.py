@@ -46,6 +46,8 @@ def backpropagate(
             _accumulate(gradients, record, g)
     results: dict[int, Any] = {}
     previous, local.grad_enabled = local.grad_enabled, create_graph
+    # Gradients have the types of the forward pass, wherever they are asked for.
+    autocast, local.autocast = local.autocast, None
     try:
         for record in order:
             g = gradients.pop(id(record), None)
@@ -72,6 +74,7 @@ def backpropagate(
                         _accumulate(gradients, parent, part)
     finally:
         local.grad_enabled = previous
+        local.autocast = autocast
     return results
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from calor.graph.attributes import Scalar as Scalar
 from calor.graph.op import SIGNATURES as SIGNATURES
 from calor.graph.op import TABLE as TABLE
+from calor.graph.op import Autocast as Autocast
 from calor.graph.op import Batch as Batch
 from calor.graph.op import Check as Check
 from calor.graph.op import Op as Op
@@ -56,6 +57,8 @@ class Composite(RecordedOp):
         Where the conformance suite meets the op.
     batch : callable, "leading" or None, optional
         What `calor.vmap` makes of the op, as for `Op`.
+    autocast : {"", "low", "float32"}, optional
+        What `calor.autocast` does with floating operands, as for `Op`.
     """
 
     __slots__ = ()
@@ -101,6 +104,7 @@ def op(
     checks: tuple[Check, ...] = (),
     batch: Batch | None = None,
     may_fail: bool = False,
+    autocast: Autocast = "",
 ) -> Op:
     """Add a row to the op table.
 
@@ -141,6 +145,8 @@ def op(
     may_fail : bool, optional
         Whether the op, which is no composite, refuses some contents of its operands, such as an
         index out of range. Its errors name the line that recorded it. By default False.
+    autocast : {"", "low", "float32"}, optional
+        What `calor.autocast` does with floating operands, as for `Op`. By default nothing.
 
     Returns
     -------
@@ -170,5 +176,6 @@ def op(
             gradient_only=gradient_only,
             checks=checks,
             batch=batch,
+            autocast=autocast,
         )
     )

@@ -80,4 +80,5 @@ sum: Op = op(
     lambda g, y, x, *, axes, dtype: [
         spread(g if g.dtype is x.dtype else g.astype(x.dtype), x, axes)
     ],
+    autocast="float32",
 )

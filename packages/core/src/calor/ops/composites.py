@@ -157,6 +157,7 @@ softplus = op(
     vjp=lambda g, y, x, *, beta: [like(wide(g) * sigmoid(wide(x) * beta), g)],
     saves="0",
     decompose=_softplus,
+    autocast="float32",
 )
 
 
@@ -256,9 +257,21 @@ def _log_softmax_vjp(g: Any, y: Any, x: Any, *, axis: int) -> list[Any]:
     return [like(g_wide - e.exp(wide(y)) * _total(g_wide, axis), g)]
 
 
-softmax = op("softmax", _softmax_rule, vjp=_softmax_vjp, saves="y", decompose=_softmax)
+softmax = op(
+    "softmax",
+    _softmax_rule,
+    vjp=_softmax_vjp,
+    saves="y",
+    decompose=_softmax,
+    autocast="float32",
+)
 log_softmax = op(
-    "log_softmax", _softmax_rule, vjp=_log_softmax_vjp, saves="y", decompose=_log_softmax
+    "log_softmax",
+    _softmax_rule,
+    vjp=_log_softmax_vjp,
+    saves="y",
+    decompose=_log_softmax,
+    autocast="float32",
 )
 
 
@@ -364,4 +377,5 @@ binary_cross_entropy = op(
     saves=("01", "0"),
     decompose=_cross_entropy,
     promotion="float",
+    autocast="float32",
 )

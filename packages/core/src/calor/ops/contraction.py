@@ -113,6 +113,7 @@ dot_general: Op = op(
     ),
     (_dot_left, _dot_right),
     saves=("1", "0"),
+    autocast="low",
 )
 
 
@@ -222,6 +223,7 @@ conv: Op = op(
         lambda g, y, x, w, **a: conv_weight_gradient(_conj(x), g, weight_shape=w.shape, **a),
     ),
     saves=("1", "0"),
+    autocast="low",
 )
 conv_input_gradient: Op = op(
     "conv_input_gradient",

@@ -93,6 +93,7 @@ prod: Op = op(
         _as(t, x) for t in _prod_gradient(g, y, x, axes=axes, dtype=dtype)
     ],
     saves="0",
+    autocast="float32",
 )
 
 
@@ -163,6 +164,7 @@ cumsum: Op = op(
     _scan_rule,
     _scan("sum"),
     lambda g, y, x, *, axis, reverse: [cumsum(g, axis=axis, reverse=not reverse)],
+    autocast="float32",
 )
 
 
@@ -196,7 +198,9 @@ def _cumprod_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) -> li
     return [flip(result, axes=(axis,)) if reverse else result]
 
 
-cumprod: Op = op("cumprod", _scan_rule, _scan("prod"), _cumprod_gradient, saves="0")
+cumprod: Op = op(
+    "cumprod", _scan_rule, _scan("prod"), _cumprod_gradient, saves="0", autocast="float32"
+)
 
 
 def _extreme_scan_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) -> list[Any]:

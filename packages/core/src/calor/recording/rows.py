@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
-from calor.dtypes import DType, as_dtype
+from calor.dtypes import DType, as_dtype, float32
 from calor.errors import ArgumentError, DeviceError
 from calor.graph.attributes import Scalar
 from calor.graph.graph import Builder
-from calor.graph.op import Op, register
+from calor.graph.op import Op, find, register
 from calor.recording.poison import Poison
 from calor.recording.record import apply
 from calor.recording.sites import here, locate
 from calor.specs import Spec, spec
+from calor.tensor.values import Handle
 
 
 class RecordedOp(Op):
@@ -24,6 +26,58 @@ class RecordedOp(Op):
     __slots__ = ()
 
     __call__ = apply
+
+    def pullback(
+        self,
+        needs: tuple[bool, ...],
+        g: Any,
+        y: Any,
+        x: tuple[Any, ...],
+        attributes: Mapping[str, Any],
+    ) -> list[Any]:
+        """Return the gradients of the operands, as for `Op`.
+
+        The slope of a function of floating elements is several ops, which compute half types in
+        float32 and round once.
+
+        Parameters
+        ----------
+        needs : tuple of bool
+            Which operands want gradients.
+        g : Tensor
+            The gradient of the result.
+        y : Tensor or Spec
+            The result.
+        x : tuple of Tensor or Spec
+            The operands.
+        attributes : mapping of str to Any
+            The attributes.
+
+        Returns
+        -------
+        list of Tensor or None
+            One for each operand; None where none is wanted or none exists.
+        """
+        if self.promotion != "float" or not _is_half(g):
+            return super().pullback(needs, g, y, x, attributes)
+        operands = tuple(map(_wide, x))
+        found = super().pullback(needs, _wide(g), _wide(y), operands, attributes)
+        return [r if r is None else _cast(r, g.dtype) for r in found]
+
+
+def _is_half(x: Any) -> bool:
+    if not isinstance(x, Handle):
+        return False
+    dtype = x._value.spec.dtype
+    return dtype.kind == "float" and dtype.itemsize == 2
+
+
+def _wide(x: Any) -> Any:
+    return _cast(x, float32) if _is_half(x) else x
+
+
+def _cast(x: Any, dtype: DType) -> Any:
+    return x if x.dtype is dtype else find("cast")(x, dtype=dtype)
 
 
 class CheckedOp(RecordedOp):

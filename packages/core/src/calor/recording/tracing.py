@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from calor.autocasting import recorded_as
 from calor.backends.device import Device
 from calor.device_selection import current_device
 from calor.errors import TraceError
@@ -370,7 +371,8 @@ def trace_function(
     """Trace a function of tensors that captures nothing; return its graph."""
     name = getattr(function, "__name__", "function")
     advice = "return the new value instead"
-    with GraphTrace(current_device(), name, inner=True, read_only=advice) as trace:
+    traced = GraphTrace(current_device(), name, inner=True, read_only=advice)
+    with recorded_as(None), traced as trace:
         arguments = [trace.placeholder(s) for s in inputs]
         result = function(*arguments, **attributes)
         outputs = result if isinstance(result, tuple | list) else (result,)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calor import tree
+from calor.autocasting import recorded_as
 from calor.dtypes import bool_
 from calor.errors import ArgumentError, GradientError
 from calor.functions.creation import zeros
@@ -314,6 +315,7 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
         if not local.grad_enabled:
             return function(*args, **kwargs)
         start = next_serial()
+        mode = recorded_as(local.autocast)
         leaves, structure = tree.flatten((args, kwargs))
         held = [as_now(x) if isinstance(x, Handle) else x for x in leaves]
         with Journal() as journal:
@@ -331,7 +333,7 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
 
         def pull(gs: list[Any]) -> list[Any]:
             create_graph = local.grad_enabled
-            with enable_grad(), journal.rewound():
+            with enable_grad(), journal.rewound(), mode:
                 again = [barrier(x) if isinstance(x, Handle) else x for x in held]
                 inner_args, inner_kwargs = tree.unflatten(structure, again)
                 made = tree.leaves(function(*inner_args, **inner_kwargs))

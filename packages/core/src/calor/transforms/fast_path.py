@@ -30,6 +30,8 @@ def call(args):
         return MISS
     if local.precision is not precision or local.floating is not floating:
         return MISS
+    if local.autocast is not autocast:
+        return MISS
     if len(args) != {count} or not config.jit:
         return MISS
 """
@@ -77,6 +79,7 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         "MISS": MISS,
         "Tensor": Tensor,
         "Value": Value,
+        "autocast": program.autocast,
         "config": config,
         "device": program.device,
         "epoch": epoch,
@@ -135,6 +138,7 @@ def compiled_call(
         "grad_enabled": program.grad_mode,
         "precision": program.precision,
         "floating": program.floating,
+        "autocast": program.autocast,
     }
     call = BoundCall(
         arguments=len(kinds),

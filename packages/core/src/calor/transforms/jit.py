@@ -227,6 +227,9 @@ def _changes(last: Program, program: Program) -> list[str]:
         changes.append("gradients were switched on or off")
     if last.precision is not program.precision:
         changes.append(f"matmul_precision was {last.precision} and is {program.precision}")
+    if last.autocast is not program.autocast:
+        kinds = (getattr(kind, "name", "off") for kind in (last.autocast, program.autocast))
+        changes.append("autocast was {} and is {}".format(*kinds))
     if last.floating is not program.floating:
         changes.append(f"default_dtype was {last.floating} and is {program.floating}")
     if last.argument_kinds != program.argument_kinds:

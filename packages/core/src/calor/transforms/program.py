@@ -88,6 +88,7 @@ class Program:
         self.grad_mode = local.grad_enabled
         self.precision = local.precision
         self.floating = local.floating
+        self.autocast = local.autocast
         # What makes a function one of programs, and the backward passes that it made: by which
         # inputs want gradients and which outputs have one.
         self.compiled = compiled
@@ -166,7 +167,11 @@ class Program:
 
         The list of buffers becomes the program's.
         """
-        if local.grad_enabled is not self.grad_mode or local.precision is not self.precision:
+        if (
+            local.grad_enabled is not self.grad_mode
+            or local.precision is not self.precision
+            or local.autocast is not self.autocast
+        ):
             return MISS
         if local.floating is not self.floating:
             return MISS

@@ -16,6 +16,7 @@ from calor_kernel.contract.work import Refusal, View
 from calor_kernel.planning.control import FLOWS, ControlPlan, Staged
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.joins import joining
+from calor_kernel.planning.late_casts import casts_behind
 from calor_kernel.planning.planner import SOURCES
 from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.replanning import plan_anew
@@ -94,7 +95,7 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
     """
     if not _flows(graph):
         return False
-    staged = Staged.of(engine, joining(recomputing(graph)))
+    staged = Staged.of(engine, arranged(graph))
     engine.staged = graph, staged
     flows = (node for node in staged.graph.nodes if node.op.name in FLOWS)
     return all(map(engine.replanning.fits, staged.plans())) and not any(
@@ -106,6 +107,11 @@ def _flows(graph: Graph) -> bool:
     return any(node.op.name in FLOWS for node in graph.nodes)
 
 
+def arranged(graph: Graph) -> Graph:
+    """Return the graph in the form that is planned: the same numbers with less to store."""
+    return casts_behind(joining(recomputing(graph)))
+
+
 def compile_graph(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a claimed graph; CompileError."""
     known = engine.replanning.ready(graph)
@@ -115,7 +121,7 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     if held is not None and held[0] is graph:
         return ControlPlan(engine, held[1], compile_body)
     key, planned = engine.drafts.take(graph)
-    graph = joining(recomputing(graph)) if planned is None else planned[0].graph
+    graph = arranged(graph) if planned is None else planned[0].graph
     structure = structure_of(graph)
     if structure is not None:
         return engine.replanning.plan(graph, structure, key, planned)

@@ -17,15 +17,13 @@ from calor.graph.graph import Graph
 from calor_kernel.contract.cost import ceilings_of
 from calor_kernel.contract.work import Work
 from calor_kernel.planning.arena import Lives
-from calor_kernel.planning.compiling import compile_graph
+from calor_kernel.planning.compiling import arranged, compile_graph
 from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
-from calor_kernel.planning.joins import joining
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
-from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.recording import Recorder
 from calor_kernel.planning.rematerialise import Fitted, Step, fit
 from calor_kernel.planning.shared_copies import shared_copies
@@ -46,7 +44,7 @@ def compile_within(
         if made.required_bytes > limit:
             raise MemoryLimitError(smallest=made.required_bytes)
         return made
-    graph = joining(recomputing(graph))
+    graph = arranged(graph)
     lowerings = Lowerings(engine.device.info, engine.lowerings.wants, lean=True)
     planner = Planner(lowerings, graph, engine.fusers, engine.deterministic)
     draft = planner.draft(engine.coverings.of(graph))

@@ -12,7 +12,7 @@ gradient writes beside its own result, so that a layer does not store both opera
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from calor_kernel.contract.work import View
 from calor_kernel.library.elementwise.operations import ROWS
 from calor_kernel.library.reduce.fusion_groups import FOLDS
 
-_NORM: Final = "standardize"
+_NORMS: Final = frozenset(("standardize", "rms_norm"))
 _SOURCES: Final = ("full", "constant", "iota")
 # A value of at most this share of x's size is read with it, and not stored for it.
 _SMALL: Final = 8
@@ -67,7 +67,7 @@ def recomputing(graph: Graph) -> Graph:
 
     The graph itself where there are none.
     """
-    norms = [_Norm(node) for node in graph.nodes if node.op.name == _NORM]
+    norms = [_Norm(node) for node in graph.nodes if node.op.name in _NORMS]
     if not norms:
         return graph
     search = _Search(graph, norms)
@@ -108,10 +108,16 @@ class _Search:
                 elif node.op.name in _SOURCES:
                     self.free.add(value)
         self.wanted = frozenset(graph.outputs)
+        self.sources = _sources(graph)
+
+    def nbytes(self, norm: _Norm) -> int:
+        """Return the bytes of what a norm reads from memory."""
+        (x,) = norm.node.inputs
+        return self.graph.specs[self.sources.get(x, x)].nbytes
 
     def settle(self, norm: _Norm) -> bool:
         """Find what is computed again; return whether that stores fewer bytes."""
-        graph, (x,) = self.graph, norm.node.inputs
+        graph = self.graph
         todo, seen = [norm.node.outputs[0]], set[int]()
         norm.chain[todo[0]] = norm.node
         while todo:
@@ -128,7 +134,7 @@ class _Search:
                 norm.late[value] = late
             norm.apart.update(number for number in late if self._apart(norm, number))
         saved = sum(graph.specs[value].nbytes for value in norm.late)
-        return bool(saved >= graph.specs[x].nbytes)
+        return bool(saved >= self.nbytes(norm))
 
     def add_products(self, norms: Sequence[_Norm]) -> None:
         """Find the products that read values of norms again, and lead to no gradient of theirs."""
@@ -145,10 +151,10 @@ class _Search:
         nbytes = (sum(graph.specs[v].nbytes for v in node.outputs) for node in graph.nodes)
         done = [0, *accumulate(nbytes)]
         for norm in norms:
-            own, (x,) = self.bits[norm.node.outputs[0]], norm.node.inputs
+            own = self.bits[norm.node.outputs[0]]
             for value in norm.chain:
                 size = graph.specs[value].nbytes
-                if value in self.wanted or size < graph.specs[x].nbytes:
+                if value in self.wanted or size < self.nbytes(norm):
                     continue
                 late = [n for n in self.readers.get(value, ()) if self._later(norm, graph.nodes[n])]
                 found = [n for n in late if not _links(graph.nodes[n])]
@@ -183,6 +189,9 @@ class _Search:
             return View.dense(specs[value])
         node = self.graph.nodes[self.makers[value]]
         view = self._view(node.inputs[0])
+        if node.op.name == "cast":
+            # Of few numbers, which are converted where they are read.
+            return view and replace(view, dtype=specs[value].dtype)
         return view and view_of(node.op.name, view, node.attributes, specs[value])
 
     def _later(self, norm: _Norm, node: Node) -> bool:
@@ -216,6 +225,16 @@ class _Search:
         ]
         folds = [node for node in (*reads, self.graph.nodes[number]) if node.op.name in FOLDS]
         return any(node.attributes["axes"] != axes for node in folds)
+
+
+def _sources(graph: Graph) -> dict[int, int]:
+    """Return, for each value that is a half type converted, that value, which lies in memory."""
+    specs = graph.specs
+    return {
+        node.outputs[0]: node.inputs[0]
+        for node in graph.nodes
+        if node.op.name == "cast" and specs[node.inputs[0]].dtype.itemsize == 2
+    }
 
 
 def _links(node: Node) -> bool:
@@ -262,6 +281,7 @@ class _Writer:
         self.numbers = {
             i: self.builder.input(graph.specs[i], i in graph.host) for i in graph.inputs
         }
+        self.sources = _sources(graph)
         self.rates: dict[int, int] = {}
         self.again: dict[tuple[int, bool], int] = {}
         self.beside: dict[int, int] = {}
@@ -316,8 +336,8 @@ class _Writer:
         return self.beside[value]
 
     def _rate(self, node: Node) -> int:
-        """Add 1 / sqrt(variance + eps)."""
-        like = self.graph.specs[node.outputs[2]]
+        """Add 1 / sqrt(square + eps), where a norm's last result is its variance or mean square."""
+        like = self.graph.specs[node.outputs[-1]]
 
         def add(name: str, *read: int, **attributes: object) -> int:
             return self.made(TABLE[name], read, attributes, like)
@@ -326,13 +346,13 @@ class _Writer:
             value = Scalar(like.dtype.name, like.dtype.numpy.type(given).tobytes())
             return add("full", value=value, shape=like.shape, dtype=like.dtype)
 
-        deviation = add("add", self.numbers[node.outputs[2]], number(node.attributes["eps"]))
+        deviation = add("add", self.numbers[node.outputs[-1]], number(node.attributes["eps"]))
         return add("div", number(1), add("sqrt", deviation))
 
     def _standardized(self, node: Node) -> int:
-        """Add (x - mean) * rate."""
-        (x,), (y, mean, _) = node.inputs, node.outputs
-        whole, rows = self.graph.specs[y], self.graph.specs[mean]
+        """Add (x - mean) * rate, of an RMS norm x * rate."""
+        (x,), (y, *moments) = node.inputs, node.outputs
+        whole, rows = self.graph.specs[y], self.graph.specs[moments[-1]]
         wide, axes = spec(whole.shape, rows.dtype), node.attributes["axes"]
 
         def add(name: str, *read: int, like: Spec, **attributes: object) -> int:
@@ -346,11 +366,13 @@ class _Writer:
             value = add("reshape", value, like=spec(shape, rows.dtype), shape=shape)
             return add("expand", value, like=wide, shape=whole.shape)
 
-        x = add("barrier", self.numbers[x], like=whole)
-        if whole.dtype is not rows.dtype:
+        source = self.sources.get(x, x)
+        x = add("barrier", self.numbers[source], like=self.graph.specs[source])
+        if self.graph.specs[source].dtype is not rows.dtype:
             x = add("cast", x, like=wide, dtype=rows.dtype)
-        centred = add("sub", x, spread(self.numbers[mean]), like=wide)
-        made = add("mul", centred, spread(self.rates[y]), like=wide)
+        for mean in moments[:-1]:
+            x = add("sub", x, spread(self.numbers[mean]), like=wide)
+        made = add("mul", x, spread(self.rates[y]), like=wide)
         if whole.dtype is not rows.dtype:
             made = add("cast", made, like=whole, dtype=whole.dtype)
         return made

@@ -46,6 +46,7 @@ from calor_nn.functional.adaptive import (
 )
 from calor_nn.functional.affine import bilinear, embedding, linear, one_hot
 from calor_nn.functional.attention import attention_weights, scaled_dot_product_attention
+from calor_nn.functional.bags import embedding_bag
 from calor_nn.functional.classification import cross_entropy, nll_loss
 from calor_nn.functional.conv import (
     conv1d,
@@ -66,7 +67,14 @@ from calor_nn.functional.distance import (
     soft_margin_loss,
     triplet_margin_loss,
 )
-from calor_nn.functional.dropouts import channel_dropout, dropout
+from calor_nn.functional.dropouts import (
+    alpha_dropout,
+    channel_dropout,
+    dropout,
+    feature_alpha_dropout,
+    gumbel_softmax,
+)
+from calor_nn.functional.likelihoods import gaussian_nll_loss, poisson_nll_loss
 from calor_nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -77,6 +85,12 @@ from calor_nn.functional.loss import (
     smooth_l1_loss,
 )
 from calor_nn.functional.lp_pool import lp_pool1d, lp_pool2d
+from calor_nn.functional.margins import (
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    triplet_margin_with_distance_loss,
+)
 from calor_nn.functional.norm import (
     batch_norm,
     group_norm,
@@ -95,7 +109,23 @@ from calor_nn.functional.pool import (
     max_unpool,
 )
 from calor_nn.functional.resize import interpolate
-from calor_nn.functional.windows import col2im, im2col, pixel_shuffle, pixel_unshuffle
+from calor_nn.functional.rotary import rotary_embedding
+from calor_nn.functional.sampling import affine_grid, deform_conv2d, grid_sample
+from calor_nn.functional.thresholds import (
+    hard_shrink,
+    rrelu,
+    soft_shrink,
+    softmin,
+    tanh_shrink,
+    threshold,
+)
+from calor_nn.functional.windows import (
+    channel_shuffle,
+    col2im,
+    im2col,
+    pixel_shuffle,
+    pixel_unshuffle,
+)
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -104,6 +134,8 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "affine_grid",
+    "alpha_dropout",
     "attention_weights",
     "avg_pool1d",
     "avg_pool2d",
@@ -114,6 +146,7 @@ __all__ = [
     "binary_cross_entropy_with_logits",
     "celu",
     "channel_dropout",
+    "channel_shuffle",
     "col2im",
     "conv1d",
     "conv2d",
@@ -125,12 +158,19 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "ctc_loss",
+    "deform_conv2d",
     "dropout",
     "elu",
     "embedding",
+    "embedding_bag",
+    "feature_alpha_dropout",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
+    "gumbel_softmax",
+    "hard_shrink",
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
@@ -156,6 +196,9 @@ __all__ = [
     "max_unpool",
     "mish",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
@@ -163,21 +206,29 @@ __all__ = [
     "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
     "rms_norm",
+    "rotary_embedding",
+    "rrelu",
     "scaled_dot_product_attention",
     "selu",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
     "soft_margin_loss",
+    "soft_shrink",
     "softmax",
+    "softmin",
     "softplus",
     "softsign",
     "tanh",
+    "tanh_shrink",
+    "threshold",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
 ]
 
 if not TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating, sigmoid, softplus
 from calor.functions.arguments import one_axis
+from calor.functions.half_types import in_float32
 from calor.functions.joining import chunk
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, select, single
@@ -275,6 +276,7 @@ def log_sigmoid(x: Operand, /) -> Tensor:
     return single(e.neg, softplus(single(e.neg, floating(x, "log_sigmoid"))))
 
 
+@in_float32(autocast=False)
 def softsign(x: Operand, /) -> Tensor:
     """Return x / (1 + |x|).
 

@@ -15,6 +15,7 @@ from calor.device_selection import on_device
 from calor.errors import ShapeError
 from calor.functions.activation import floating
 from calor.functions.arguments import integer
+from calor.functions.half_types import in_float32
 from calor.functions.manipulation import moveaxis
 from calor.functions.operands import as_tensor
 from calor.ops import reductions as r
@@ -40,6 +41,7 @@ _MEAN = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
 _LARGEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
 
 
+@in_float32(autocast=False)
 def adaptive_avg_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the means of a given number of windows over one spatial axis.
 
@@ -80,6 +82,7 @@ def adaptive_avg_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
     return _average(x, output_size, 1)
 
 
+@in_float32(autocast=False)
 def adaptive_avg_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the means of a given number of windows over two spatial axes.
 
@@ -120,6 +123,7 @@ def adaptive_avg_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
     return _average(x, output_size, 2)
 
 
+@in_float32(autocast=False)
 def adaptive_avg_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
     """Return the means of a given number of windows over three spatial axes.
 

@@ -8,7 +8,7 @@ from calor import dtypes
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.manipulation import expand_dims
-from calor.functions.operands import as_tensor, pair, select, together
+from calor.functions.operands import as_tensor, lowered, pair, select, together
 from calor.ops import elementwise as e
 from calor.ops.contraction import dot_general
 from calor.ops.indexing import gather
@@ -49,7 +49,7 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
     >>> functional.linear(calor.ones((1, 2)), calor.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[3.0, 7.0]]
     """
-    x, weight = together((x, weight), "linear")
+    x, weight = together((lowered(x), lowered(weight)), "linear")
     if not x.ndim or weight.ndim not in (1, 2) or x.shape[-1] != weight.shape[-1]:
         raise ShapeError(
             f"linear: x of shape {x.shape} must end in the last size of the weight {weight.shape}"
@@ -62,7 +62,7 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
         dtype=x.dtype,
         **permitted(x.dtype),
     )
-    return made if bias is None else pair(e.add, made, bias)
+    return made if bias is None else pair(e.add, made, lowered(bias))
 
 
 def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
@@ -98,7 +98,7 @@ def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = N
     >>> functional.bilinear(calor.ones((1, 2)), calor.ones((1, 3)), calor.ones((1, 2, 3))).tolist()
     [[6.0]]
     """
-    x1, x2, weight = together((x1, x2, weight), "bilinear")
+    x1, x2, weight = together([lowered(x) for x in (x1, x2, weight)], "bilinear")
     wanted = (x1.shape[-1:], x2.shape[-1:])
     if weight.ndim != 3 or x1.shape[:-1] != x2.shape[:-1] or weight.shape[1:] != sum(wanted, ()):
         raise ShapeError(
@@ -116,7 +116,7 @@ def bilinear(x1: Operand, x2: Operand, weight: Operand, bias: Operand | None = N
         batch=(lead, lead),
         **said,
     )
-    return made if bias is None else pair(e.add, made, bias)
+    return made if bias is None else pair(e.add, made, lowered(bias))
 
 
 def embedding(indices: Operand, weight: Operand, *, padding_index: int | None = None) -> Tensor:

@@ -12,6 +12,7 @@ from calor.device_selection import on_device
 from calor.dtypes import int32
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.activation import floating, log_softmax
+from calor.functions.half_types import in_float32
 from calor.functions.manipulation import expand_dims, reshape
 from calor.functions.operands import as_tensor, pair, select, single
 from calor.functions.reductions import sum as total
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from calor_nn.functional.loss import Reduction
 
 
+@in_float32
 def nll_loss(
     x: Operand,
     target: Operand,
@@ -81,6 +83,7 @@ def nll_loss(
     return _weighted(loss, weights, reduction, "nll_loss")
 
 
+@in_float32
 def cross_entropy(
     x: Operand,
     target: Operand,

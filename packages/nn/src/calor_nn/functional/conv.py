@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.manipulation import reshape
-from calor.functions.operands import pair, together
+from calor.functions.operands import lowered, pair, together
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.movement import number_like, pad, slice_
@@ -464,7 +464,7 @@ def _pairs(
 
 
 def _operands(x: Any, weight: Any, rank: int, what: str) -> tuple[Tensor, Tensor, bool]:
-    x, weight = together((x, weight), what)
+    x, weight = together((lowered(x), lowered(weight)), what)
     x, added = batched(x, rank, what)
     if weight.ndim != rank + 2:
         raise ShapeError(f"{what}: weight of shape {weight.shape} must have {rank + 2} axes")
@@ -479,7 +479,7 @@ def _with_bias(made: Tensor, bias: Any, what: str) -> Tensor:
             f"{what}: bias of shape {bias.shape} must hold one number for each of the "
             f"{made.shape[1]} output channels"
         )
-    return pair(e.add, made, reshape(bias, (-1,) + (1,) * (made.ndim - 2)))
+    return pair(e.add, made, reshape(lowered(bias), (-1,) + (1,) * (made.ndim - 2)))
 
 
 def _conv(

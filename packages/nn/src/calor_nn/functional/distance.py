@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating, relu, softplus
 from calor.functions.arguments import one_axis
+from calor.functions.half_types import in_float32
 from calor.functions.manipulation import broadcast_shapes_of, broadcast_to
 from calor.functions.operands import pair, select, single
 from calor.functions.reductions import max as largest
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from calor_nn.functional.loss import Reduction
 
 
+@in_float32
 def cosine_similarity(x1: Operand, x2: Operand, axis: int = 1, *, eps: float = 1e-8) -> Tensor:
     """Return the cosine of the angle between vectors along an axis.
 
@@ -69,6 +71,7 @@ def cosine_similarity(x1: Operand, x2: Operand, axis: int = 1, *, eps: float = 1
     return total(pair(e.mul, *units), axis=axis)
 
 
+@in_float32
 def normalize(x: Operand, /, p: float = 2.0, axis: int = 1, *, eps: float = 1e-12) -> Tensor:
     """Return x divided by its p-norm along an axis.
 
@@ -139,6 +142,7 @@ def _norm(x: Tensor, p: float, axis: int, keepdims: bool = False) -> Tensor:
     return select(zero, 0.0, root)
 
 
+@in_float32
 def pairwise_distance(
     x1: Operand, x2: Operand, *, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
 ) -> Tensor:
@@ -184,6 +188,7 @@ def pairwise_distance(
     return _norm(difference, p, -1, keepdims)
 
 
+@in_float32
 def cosine_embedding_loss(
     x1: Operand,
     x2: Operand,
@@ -252,6 +257,7 @@ def cosine_embedding_loss(
     return reduced(pair(e.add, positive, negative), reduction, what)
 
 
+@in_float32
 def triplet_margin_loss(
     anchor: Operand,
     positive: Operand,
@@ -322,6 +328,7 @@ def triplet_margin_loss(
     return reduced(loss, reduction, what)
 
 
+@in_float32
 def hinge_embedding_loss(
     x: Operand, target: Operand, *, margin: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
@@ -372,6 +379,7 @@ def hinge_embedding_loss(
     return reduced(pair(e.add, positive, negative), reduction, what)
 
 
+@in_float32
 def margin_ranking_loss(
     x1: Operand,
     x2: Operand,
@@ -424,6 +432,7 @@ def margin_ranking_loss(
     return reduced(relu(pair(e.add, difference, margin)), reduction, what)
 
 
+@in_float32
 def soft_margin_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Tensor:
     """Return log(1 + exp(−target · x)), which does not overflow.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating, softplus
+from calor.functions.half_types import in_float32
 from calor.functions.operands import pair, select, single
 from calor.functions.reductions import sum as total
 from calor.functions.statistics import mean
@@ -48,6 +49,7 @@ def same_shapes(x: Any, target: Any, what: str) -> tuple[Tensor, Tensor]:
     return x, target
 
 
+@in_float32
 def mse_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Tensor:
     """Return the squared difference of predictions and targets.
 
@@ -86,6 +88,7 @@ def mse_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> T
     return reduced(pair(e.mul, difference, difference), reduction, "mse_loss")
 
 
+@in_float32
 def l1_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Tensor:
     """Return the absolute difference of predictions and targets.
 
@@ -123,6 +126,7 @@ def l1_loss(x: Operand, target: Operand, *, reduction: Reduction = "mean") -> Te
     return reduced(single(e.abs, pair(e.sub, x, target)), reduction, "l1_loss")
 
 
+@in_float32
 def huber_loss(
     x: Operand, target: Operand, *, delta: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
@@ -172,6 +176,7 @@ def huber_loss(
     return reduced(_rounded_corner(x, target, delta), reduction, "huber_loss")
 
 
+@in_float32
 def smooth_l1_loss(
     x: Operand, target: Operand, *, beta: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
@@ -232,6 +237,7 @@ def _rounded_corner(x: Tensor, target: Tensor, delta: float) -> Tensor:
     return select(pair(e.less_equal, size, delta), square, line)
 
 
+@in_float32
 def binary_cross_entropy(
     x: Operand,
     target: Operand,
@@ -283,6 +289,7 @@ def binary_cross_entropy(
     return reduced(loss, reduction, "binary_cross_entropy")
 
 
+@in_float32
 def binary_cross_entropy_with_logits(
     x: Operand,
     target: Operand,
@@ -341,6 +348,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss, reduction, what)
 
 
+@in_float32
 def kl_div(
     x: Operand,
     target: Operand,

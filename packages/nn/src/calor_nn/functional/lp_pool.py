@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from calor.errors import ArgumentError
 from calor.functions.activation import floating
+from calor.functions.half_types import in_float32
 from calor.functions.operands import pair, single
 from calor.ops import elementwise as e
 from calor.ops.composites import relu
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
 
 
+@in_float32(autocast=False)
 def lp_pool1d(
     x: Operand,
     norm_type: float,
@@ -68,6 +70,7 @@ def lp_pool1d(
     return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 1)
 
 
+@in_float32(autocast=False)
 def lp_pool2d(
     x: Operand,
     norm_type: float,

@@ -10,11 +10,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from calor.dtypes import float32
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
 from calor.functions.arguments import sizes_of
+from calor.functions.half_types import FUNCTIONS, in_float32
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, single
+from calor.local import local
 from calor.ops import composites as c
 from calor.ops import elementwise as e
 from calor.ops.contraction import window_reduce
@@ -94,8 +97,8 @@ def layer_norm(
     """
     x = floating(x, "layer_norm")
     axes = _last_axes(x, normalized_shape, "layer_norm", weight, bias)
-    made = c.standardize(x, axes=axes, eps=float(eps))[0]
-    return _affine(made, weight, bias)
+    made = c.standardize(c.wide(x), axes=axes, eps=float(eps))[0]
+    return _rounded(_affine(made, weight, bias), x)
 
 
 def rms_norm(
@@ -151,7 +154,10 @@ def rms_norm(
     x = floating(x, "rms_norm")
     axes = _last_axes(x, normalized_shape, "rms_norm", weight, None)
     number = float(finfo(c.wide_type(x.dtype)).eps) if eps is None else float(eps)
-    return _affine(c.rms_norm(x, axes=axes, eps=number)[0], weight, None)
+    result: Tensor = c.like(
+        _affine(c.rms_norm(c.wide(x), axes=axes, eps=number)[0], weight, None), x
+    )
+    return result
 
 
 def group_norm(
@@ -211,8 +217,8 @@ def group_norm(
         )
     # Channels have an axis in the groups, so that what follows by channel has strides there.
     shape = (x.shape[0], num_groups, channels // num_groups, math.prod(x.shape[2:]))
-    made = c.standardize(reshape(x, shape), axes=(2, 3), eps=float(eps))[0]
-    return _affine_channels(reshape(made, x.shape), weight, bias)
+    made = c.standardize(c.wide(reshape(x, shape)), axes=(2, 3), eps=float(eps))[0]
+    return _rounded(_affine_channels(reshape(made, x.shape), weight, bias), x)
 
 
 def instance_norm(
@@ -263,8 +269,9 @@ def instance_norm(
     _channels(x, "instance_norm", weight, bias)
     if x.ndim < 3:
         raise ShapeError(f"instance_norm: shape {x.shape} has no axes after batch and channels")
-    made = c.standardize(x, axes=tuple(range(2, x.ndim)), eps=float(eps))[0]
-    return _affine_channels(made, weight, bias)
+    made = c.standardize(c.wide(x), axes=tuple(range(2, x.ndim)), eps=float(eps))[0]
+    result: Tensor = c.like(_affine_channels(made, weight, bias), x)
+    return result
 
 
 def batch_norm(
@@ -348,16 +355,17 @@ def batch_norm(
             f"least 2; use a larger batch, or training=False"
         )
     axes = (0, *range(2, x.ndim))
-    made, mean, variance = c.standardize(x, axes=axes, eps=float(eps))
+    made, mean, variance = c.standardize(c.wide(x), axes=axes, eps=float(eps))
     mean, variance = mean.detach(), variance.detach()
     unbiased = pair(e.mul, variance, count / (count - 1))
     return BatchNorm(
-        _affine_channels(made, weight, bias),
+        c.like(_affine_channels(made, weight, bias), x),
         _moved(running_mean, mean, momentum),
         _moved(running_var, unbiased, momentum),
     )
 
 
+@in_float32(autocast=False)
 def local_response_norm(
     x: Operand, /, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
@@ -426,17 +434,31 @@ def local_response_norm(
     return pair(e.div, x, pair(e.power, base, beta))
 
 
+def _rounded(made: Tensor, x: Tensor) -> Tensor:
+    """Return a result in the dtype of x; inside autocast float32 stays."""
+    if local.autocast is not None and made.dtype is float32:
+        return made
+    result: Tensor = c.like(made, x)
+    return result
+
+
+for _function in (layer_norm, group_norm):
+    FUNCTIONS[f"{__name__}.{_function.__name__}"] = "float32"
+
+
 def _moved(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> Tensor | None:
     if running is None:
         return None
-    kept = pair(e.mul, running.detach(), 1 - momentum)
-    return pair(e.add, kept, c.like(pair(e.mul, batch, momentum), running))
+    kept = pair(e.mul, c.wide(running.detach()), 1 - momentum)
+    moved: Tensor = c.like(pair(e.add, kept, pair(e.mul, batch, momentum)), running)
+    return moved
 
 
 def _normalized(
     x: Tensor, mean: Tensor, variance: Tensor, weight: Any, bias: Any, eps: float
 ) -> Tensor:
     """Return x · scale + shift, two vectors that follow from the given moments."""
+    mean, variance = c.wide(mean), c.wide(variance)
     scale = pair(e.div, 1.0, single(e.sqrt, pair(e.add, variance, eps)))
     if weight is not None:
         scale = pair(e.mul, scale, weight)

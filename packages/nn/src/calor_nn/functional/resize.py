@@ -51,6 +51,7 @@ def interpolate(
     scale_factor: float | Sequence[float] | None = None,
     mode: ResizeMode = "nearest",
     align_corners: bool = False,
+    antialias: bool = False,
 ) -> Tensor:
     """Return signals, images or volumes resized to other spatial sizes.
 
@@ -69,6 +70,9 @@ def interpolate(
     align_corners : bool
         Map the centres of the corner elements onto each other, in the linear and cubic modes;
         otherwise the outer edges of the elements are mapped.
+    antialias : bool
+        In the linear and cubic modes, widen the filter where the image is made smaller, so that
+        each result is a mean of all elements that it covers, as in PIL.
 
     Returns
     -------
@@ -79,7 +83,7 @@ def interpolate(
     ------
     ArgumentError
         If `mode` is unknown, both or neither of `size` and `scale_factor` are given, or
-        `align_corners` is given for a mode without corners.
+        `align_corners` or `antialias` is given for a mode without it.
     ShapeError
         If `x` does not have the mode's number of spatial axes, or a size is below 1.
     DTypeError
@@ -112,6 +116,8 @@ def interpolate(
         )
     if align_corners and wanted is None:
         raise ArgumentError(f"interpolate: mode {mode!r} has no corners; leave align_corners False")
+    if antialias and wanted is None:
+        raise ArgumentError(f"interpolate: mode {mode!r} has no filter; leave antialias False")
     sizes, scales = _sizes(x, size, scale_factor, rank)
     if mode == "area":
         return _AREA[rank - 1](x, sizes)
@@ -126,7 +132,8 @@ def interpolate(
         for old, size, scale in zip(
             x.shape[axis:], sizes[axis - 2 :], scales[axis - 2 :], strict=True
         ):
-            one = _smooth(old, size, scale, mode == "bicubic", align_corners)
+            terms = _filtered if antialias else _smooth
+            one = terms(old, size, scale, mode == "bicubic", align_corners)
             if one is None:
                 break
             taps.append(one)
@@ -188,6 +195,34 @@ def _smooth(old: int, size: int, factor: float | None, cubic: bool, align: bool)
     taps = _cubic(share) if cubic else [(0, 1 - share), (1, share)]
     where = [np.clip(first + offset, 0, old - 1) for offset, _ in taps]
     return Taps(np.stack(where, 1), np.stack([weights for _, weights in taps], 1), old)
+
+
+def _filtered(old: int, size: int, factor: float | None, cubic: bool, align: bool) -> Taps | None:
+    """Return the terms of a filter that is as wide as the results are apart, at least 2 or 4."""
+    if size == old and (align or factor in (None, 1.0)):
+        return None
+    if align:
+        apart = (old - 1) / (size - 1) if size > 1 else 0.0
+    else:
+        apart = old / size if factor is None else 1 / factor
+    wide = max(apart, 1.0)
+    reach = (2.0 if cubic else 1.0) * wide
+    centre = (np.arange(size) + 0.5) * apart
+    first = np.maximum((centre - reach + 0.5).astype(np.int64), 0)
+    last = np.minimum((centre + reach + 0.5).astype(np.int64), old)
+    where = first[:, None] + np.arange(max(int((last - first).max()), 1))
+    distance = np.abs((where - centre[:, None] + 0.5) / wide)
+    weights = _keys(distance, -0.5) if cubic else np.maximum(1 - distance, 0.0)
+    weights = np.where(where < last[:, None], weights, 0.0)
+    weights /= weights.sum(1, keepdims=True)
+    return Taps(np.minimum(where, old - 1), weights, old)
+
+
+def _keys(d: np.ndarray[Any, Any], a: float) -> np.ndarray[Any, Any]:
+    """Return Keys' cubic convolution kernel at distances (Keys, 1981)."""
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d < 1, near, np.where(d < 2, far, 0.0))
 
 
 def _cubic(t: np.ndarray[Any, Any]) -> list[tuple[int, np.ndarray[Any, Any]]]:

@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
 
 
-def constant_indices(array: np.ndarray[Any, Any], device: Any) -> Tensor:
-    """Return indices that follow from sizes as a constant int64 tensor."""
+def constant_table(array: np.ndarray[Any, Any], device: Any) -> Tensor:
+    """Return a host array that depends on sizes alone as a constant of the graph."""
     with on_device(device):
-        made: Tensor = constant(array=HostArray.of(array.astype(np.int64)), weak=False)
+        made: Tensor = constant(array=HostArray.of(array), weak=False)
     return made
+
+
+def constant_indices(array: np.ndarray[Any, Any], device: Any) -> Tensor:
+    """Return indices that depend on sizes alone as a constant of the graph, in int64."""
+    return constant_table(array.astype(np.int64), device)
 
 
 def im2col(
@@ -289,3 +294,46 @@ def pixel_unshuffle(x: Operand, /, factor: int) -> Tensor:
     n = len(lead)
     moved = permute_dims(split, (*range(n + 1), n + 2, n + 4, n + 1, n + 3))
     return reshape(moved, (*lead, channels * r * r, height // r, width // r))
+
+
+def channel_shuffle(x: Operand, /, groups: int) -> Tensor:
+    """Return x with the channels of its groups taken in turn.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, *S).
+    groups : int
+        Into how many groups the channels are divided; at least 1.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of `x`: first the first channel of each group, then the second.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has fewer than two axes, or its channels do not divide into the groups.
+    TypeError
+        If `groups` is not a whole number.
+
+    References
+    ----------
+    Zhang et al., "ShuffleNet: An Extremely Efficient Convolutional Neural Network for Mobile
+    Devices", 2018.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor.nn import functional
+    >>> functional.channel_shuffle(calor.asarray([[0, 1, 2, 3]]), 2).tolist()
+    [[0, 2, 1, 3]]
+    """
+    x, groups = as_tensor(x), integer(groups, "channel_shuffle: groups")
+    if x.ndim < 2 or groups < 1 or x.shape[1] % groups:
+        raise ShapeError(
+            f"channel_shuffle: the channels of shape {x.shape} do not divide into {groups} groups"
+        )
+    split = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    return reshape(permute_dims(split, (0, 2, 1, *range(3, split.ndim))), x.shape)

@@ -11,6 +11,7 @@ and `Conv2d` weights, (O, I, kernel). Random ones draw from the global generator
 from typing import TYPE_CHECKING
 
 from calor_nn.init.distributions import constant, normal, ones, truncated_normal, uniform, zeros
+from calor_nn.init.naming import Init, drawn
 from calor_nn.init.scaling import (
     fans,
     gain,
@@ -22,8 +23,10 @@ from calor_nn.init.scaling import (
 from calor_nn.init.structured import dirac, orthogonal
 
 __all__ = [
+    "Init",
     "constant",
     "dirac",
+    "drawn",
     "fans",
     "gain",
     "kaiming_normal",

@@ -23,6 +23,14 @@ from calor_nn.losses.elementwise import (
     MSELoss,
     SmoothL1Loss,
 )
+from calor_nn.losses.margins import (
+    GaussianNLLLoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    PoissonNLLLoss,
+    TripletMarginWithDistanceLoss,
+)
 
 __all__ = [
     "BCELoss",
@@ -31,15 +39,21 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "GaussianNLLLoss",
     "HingeEmbeddingLoss",
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
     "MSELoss",
     "MarginRankingLoss",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "NLLLoss",
     "PairwiseDistance",
+    "PoissonNLLLoss",
     "SmoothL1Loss",
     "SoftMarginLoss",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
 ]

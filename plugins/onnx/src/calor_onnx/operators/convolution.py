@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 from typing import Any
 
-import numpy as np
-
 import calor
 from calor.ops import contraction as rows
+from calor_nn.functional.sampling import moved_columns
 from calor_onnx.call import Call
-from calor_onnx.computing import constant, like
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
-from calor_onnx.sampling import linear_samples
 from calor_onnx.windows import cropped, ends, given, shared, windows_of
 
 
@@ -96,34 +92,14 @@ def deform_conv(
 ) -> Any:  # fmt: skip
     """Conv that reads x between its places, moved by ``offset`` (Dai et al., 2017)."""
     lie = windows_of(x.shape[2:], w.shape[2:], strides, pads, dilations)
-    rank, taps, count = x.ndim - 2, prod(w.shape[2:]), prod(lie.counts)
-    places = _tap_places(lie)
-    batch, channels = x.shape[:2]
-    # (N · groups, taps, axis, output pixels)
-    offset = calor.reshape(offset, (batch * offset_group, taps, rank, count))
-    grouped = calor.reshape(x, (batch * offset_group, channels // offset_group, *lie.sizes))
-    at = [
-        offset[:, :, axis] + constant(places[axis].astype(offset.dtype.numpy), x.device)
-        for axis in range(rank)
-    ]
-    found = linear_samples(grouped, [calor.reshape(a, (a.shape[0], -1)) for a in at])
-    found = calor.reshape(found, (batch * offset_group, -1, taps, count))
-    if mask is not None:
-        found = found * calor.reshape(mask, (batch * offset_group, 1, taps, count))
-    columns = calor.reshape(like(found, x), (batch, group, -1, count))
+    batch, lows = x.shape[0], [low for low, _ in lie.pads]
+    columns = moved_columns(
+        x, offset, mask, lie.kernel, lie.counts, lie.strides, lows, lie.dilations
+    )
+    columns = calor.reshape(columns, (batch, group, -1, prod(lie.counts)))
     weights = calor.reshape(w, (group, w.shape[0] // group, -1))
     made = calor.reshape(calor.matmul(weights, columns), (batch, w.shape[0], *lie.counts))
     return with_bias(made, b)
-
-
-def _tap_places(lie: Any) -> list[np.ndarray[Any, Any]]:
-    """Return for each axis where the taps of each window lie: arrays (taps, windows)."""
-    taps = np.array([*product(*map(range, lie.kernel))]).reshape(-1, len(lie.kernel))
-    out = np.array([*product(*map(range, lie.counts))]).reshape(-1, len(lie.counts))
-    return [
-        out[:, i] * lie.strides[i] - lie.pads[i][0] + taps[:, i, None] * lie.dilations[i]
-        for i in range(len(lie.kernel))
-    ]
 
 
 @operator("CausalConvWithState", since=27)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import calor
+from calor_nn.functional.samples import read
 from calor_onnx.call import Call
 from calor_onnx.computing import constant, like, wide
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
-from calor_onnx.sampling import read
 from calor_onnx.windows import positive
 
 # A region with more samples along an axis counts as a mistake.

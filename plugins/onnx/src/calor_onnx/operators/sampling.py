@@ -6,39 +6,32 @@ from itertools import product
 from math import prod
 from typing import Any
 
-import numpy as np
-
 import calor
 from calor.ops.movement import number_like, pad
+from calor_nn import functional
 from calor_onnx.call import Call
-from calor_onnx.computing import constant, like, wide
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
-from calor_onnx.sampling import samples
 from calor_onnx.windows import cropped, ends, given
 
-_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+_MODES: dict[str, Any] = {
+    "linear": "bilinear",
+    "bilinear": "bilinear",
+    "cubic": "bicubic",
+    "bicubic": "bicubic",
+}
 
 
 @operator("GridSample", since=16)
 def grid_sample(
-    call: Call, x: Any, grid: Any, *, align_corners: int = 0, mode: str = "linear",
-    padding_mode: str = "zeros",
+    call: Call, x: Any, grid: Any, *, align_corners: int = 0, mode: Any = "linear",
+    padding_mode: Any = "zeros",
 ) -> Any:  # fmt: skip
     """x at the positions of a grid, from −1 to 1 along each axis (Jaderberg et al., 2015)."""
     mode = _MODES.get(mode, mode)
-    if mode not in ("linear", "cubic", "nearest"):
+    if mode not in (*_MODES.values(), "nearest"):
         raise ModelError(f"GridSample: mode is {mode!r}, which ONNX does not define")
-    batch, shape = x.shape[0], grid.shape[1:-1]
-    at = []
-    for axis, size in enumerate(x.shape[2:]):
-        # Coordinates are in reverse order of axes: x before y.
-        share = wide(calor.reshape(grid[..., x.ndim - 3 - axis], (batch, -1)))
-        span = size - 1 if align_corners else size
-        place = (share + 1) * (span / 2)
-        at.append(place if align_corners else place - 0.5)
-    made = samples(x, at, mode, padding_mode, bool(align_corners))
-    return calor.reshape(made, (batch, x.shape[1], *shape))
+    return functional.grid_sample(x, grid, mode, padding_mode, align_corners=bool(align_corners))
 
 
 @operator("Col2Im", since=18, host=[1, 2])
@@ -81,18 +74,5 @@ def affine_grid(call: Call, theta: Any, size: Any, *, align_corners: int = 0) ->
     sizes = call.integers(size)[2:]
     if theta.ndim != 3 or theta.shape[1:] != (len(sizes), len(sizes) + 1):
         raise ModelError(f"AffineGrid: theta of shape {theta.shape} does not fit {len(sizes)} axes")
-    axes = [_centres(count, bool(align_corners)) for count in sizes]
-    # The map takes the last axis first, and a final 1 for its shift.
-    places = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(sizes)]
-    points = np.stack([place.reshape(-1) for place in places]).astype(np.float32)
-    wanted = wide(theta)
-    made = calor.matmul(wanted, like(constant(points, call.device), wanted))
-    shape = (theta.shape[0], *sizes, len(sizes))
-    return like(calor.reshape(calor.permute_dims(made, (0, 2, 1)), shape), theta)
-
-
-def _centres(count: int, align_corners: bool) -> Any:
-    """Return the positions of pixels of an axis in [−1, 1]: at the ends, or half a pixel inside."""
-    if align_corners:
-        return np.linspace(-1, 1, count)
-    return (2 * np.arange(count) + 1) / count - 1
+    whole = (theta.shape[0], 1, *sizes)
+    return functional.affine_grid(theta, whole, align_corners=bool(align_corners))

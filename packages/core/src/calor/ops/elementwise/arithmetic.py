@@ -115,6 +115,7 @@ power: Op = op(
     ),
     saves=("01", "0y"),
     promotion="same",
+    autocast="float32",
 )
 maximum: Op = op(
     "maximum",

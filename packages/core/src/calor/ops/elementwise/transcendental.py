@@ -54,7 +54,13 @@ sqrt: Op = op(
     promotion="float",
 )
 exp: Op = op(
-    "exp", rules.floats, np.exp, lambda g, y, x: [g * conjugate(y)], saves="y", promotion="float"
+    "exp",
+    rules.floats,
+    np.exp,
+    lambda g, y, x: [g * conjugate(y)],
+    saves="y",
+    promotion="float",
+    autocast="float32",
 )
 exp2: Op = op(
     "exp2",
@@ -71,9 +77,16 @@ expm1: Op = op(
     lambda g, y, x: [g * conjugate(y + 1)],
     saves="y",
     promotion="float",
+    autocast="float32",
 )
 log: Op = op(
-    "log", rules.floats, np.log, lambda g, y, x: [g / conjugate(x)], saves="0", promotion="float"
+    "log",
+    rules.floats,
+    np.log,
+    lambda g, y, x: [g / conjugate(x)],
+    saves="0",
+    promotion="float",
+    autocast="float32",
 )
 log2: Op = op(
     "log2",
@@ -82,6 +95,7 @@ log2: Op = op(
     lambda g, y, x: [g / conjugate(x * math.log(2.0))],
     saves="0",
     promotion="float",
+    autocast="float32",
 )
 log10: Op = op(
     "log10",
@@ -90,6 +104,7 @@ log10: Op = op(
     lambda g, y, x: [g / conjugate(x * math.log(10.0))],
     saves="0",
     promotion="float",
+    autocast="float32",
 )
 log1p: Op = op(
     "log1p",
@@ -98,6 +113,7 @@ log1p: Op = op(
     lambda g, y, x: [g / conjugate(x + 1)],
     saves="0",
     promotion="float",
+    autocast="float32",
 )
 
 # Circular and hyperbolic functions.
@@ -124,6 +140,7 @@ tan: Op = op(
     lambda g, y, x: [g * conjugate(y * y + 1)],
     saves="y",
     promotion="float",
+    autocast="float32",
 )
 asin: Op = op(
     "asin",
@@ -132,6 +149,7 @@ asin: Op = op(
     lambda g, y, x: [g / conjugate(sqrt((1 - x) * (1 + x)))],
     saves="0",
     promotion="float",
+    autocast="float32",
 )
 acos: Op = op(
     "acos",
@@ -140,6 +158,7 @@ acos: Op = op(
     lambda g, y, x: [-g / conjugate(sqrt((1 - x) * (1 + x)))],
     saves="0",
     promotion="float",
+    autocast="float32",
 )
 atan: Op = op(
     "atan",
@@ -156,6 +175,7 @@ sinh: Op = op(
     lambda g, y, x: [g * conjugate(cosh(x))],
     saves="0",
     promotion="float",
+    autocast="float32",
 )
 cosh: Op = op(
     "cosh",
@@ -164,6 +184,7 @@ cosh: Op = op(
     lambda g, y, x: [g * conjugate(sinh(x))],
     saves="0",
     promotion="float",
+    autocast="float32",
 )
 tanh: Op = op(
     "tanh",
@@ -214,6 +235,7 @@ erfinv: Op = op(
     lambda g, y, x: [g * exp(y * y) * (math.sqrt(math.pi) / 2.0)],
     saves="y",
     promotion="float",
+    autocast="float32",
 )
 lgamma: Op = op(
     "lgamma",

@@ -4,7 +4,8 @@ Requirements: a backward pass begins with cheap functions of saved values: a mas
 float32. They depend on nothing late, so they could join the launch that makes the value, and their
 results would wait in memory beside it: a copy in float32 of a saved value of half the bytes, or a
 mask of an activation that a convolution saves anyway. Where the value itself waits for another
-reader, they are computed from it in the backward pass, and join a launch there.
+reader, they are computed from it in the backward pass, and join a launch there. So does a
+conversion to more bytes on its way to a reduction, wherever that stands.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def _found(graph: Graph) -> dict[int, int]:
     sizes: list[int] = [hinted(s.nbytes) for s in graph.specs]
     if max(sizes, default=0) < _SMALL:
         return {}
+    found = _widened(graph)
     base = list(range(len(sizes)))
     maker: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
@@ -81,7 +83,6 @@ def _found(graph: Graph) -> dict[int, int]:
         given = (base[v] for v in graph.nodes[i].inputs)
         needs = (ready[maker[v]] for v in given if v in maker) if i in computing else (i,)
         ready.append(max(needs, default=0))
-    found: dict[int, int] = {}
     for number in sorted(computing):
         read = varying(number)
         if len(read) != 1 or read[0] not in maker or sizes[read[0]] < _SMALL:
@@ -94,4 +95,28 @@ def _found(graph: Graph) -> dict[int, int]:
         others = (r for r in readers[value] if late(value, ready[r]))
         if any(done[number] - done[r] <= near for r in others):
             found[number] = value
+    return found
+
+
+def _widened(graph: Graph) -> dict[int, int]:
+    """Return the conversions to more bytes that a reduction or another op reads at last.
+
+    Stored for these, the converted value, or what is computed from it, takes more bytes than the
+    value itself. Where elementwise nodes alone read it and narrow it again, nothing is stored.
+    """
+    specs, deep, found = graph.specs, set[int](), dict[int, int]()
+    for number in reversed(range(len(graph.nodes))):
+        node = graph.nodes[number]
+        if node.op.name not in ROWS and node.op.name not in ALWAYS_OF_DENSE:
+            deep.update(node.inputs)
+            continue
+        (result,) = node.outputs
+        if node.op.name == "cast":
+            change = specs[result].dtype.itemsize - specs[node.inputs[0]].dtype.itemsize
+            if change > 0 and result in deep:
+                found[number] = node.inputs[0]
+            if change:
+                continue
+        if result in deep:
+            deep.update(node.inputs)
     return found

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor_onnx.computing import constant, like, wide
+from calor.ops.composites import like, wide
+from calor_nn.functional.windows import constant_indices
 
 # A tap is its offset from the lower neighbour, and its weight as a function of the fraction.
 Taps = list[tuple[int, Callable[[Any], Any]]]
@@ -53,7 +54,7 @@ def read(x: Any, at: Sequence[Any], batch: Any = None) -> Any:
     for size, place in zip(sizes[1:], at[1:], strict=True):
         flat = flat * size + place
     if batch is None:
-        first = constant(np.arange(samples)[:, None] * prod(sizes), x.device)
+        first = constant_indices(np.arange(samples)[:, None] * prod(sizes), x.device)
     else:
         first = calor.reshape(calor.astype(batch, calor.int64), (-1, 1)) * prod(sizes)
     rows = calor.reshape(
@@ -118,8 +119,3 @@ def _tap(
         inside = calor.logical_and(calor.greater_equal(place, 0), calor.less_equal(place, size - 1))
         weight = calor.where(inside, weight, 0)
     return calor.astype(calor.clip(place, 0, size - 1), calor.int64), weight
-
-
-def linear_samples(x: Any, at: Sequence[Any]) -> Any:
-    """Return x (N, C, *S) at fractional positions (N, P), linearly interpolated, 0 outside."""
-    return samples(x, at)
