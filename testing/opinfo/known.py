@@ -34,6 +34,7 @@ ANYWHERE: Final = (
 _TIES = "the order of equal elements; calor's is stable"
 _INTEGER_MEANS = "averages of integers are floating; PyTorch rounds them down"
 _FRACTIONS = "PyTorch cuts a fractional number to an integer for integers; calor promotes"
+_DEGREES = "a degree between -1 and 0: PyTorch cuts it to 0, calor has no such polynomial"
 KNOWN: Final[dict[str, dict[str, str]]] = {
     "argsort": {"value bool": _TIES, "value bfloat16": _TIES},
     "msort": {"gradient bfloat16": _TIES},
@@ -53,5 +54,11 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
     **{f"nn.functional.max_unpool{n}d": {"gradient": "several elements at one place: the last wins"}
        for n in (1, 2, 3)},
     "sort": {"gradient bfloat16": _TIES}, "topk": {"gradient bfloat16": _TIES},
-    "linalg.lu": {"value complex64": "LAPACK chooses pivots by |re| + |im|, calor by magnitude"},
+    **{name: {"value complex64": "LAPACK chooses pivots by |re| + |im|, calor by magnitude"}
+       for name in ("lu", "linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex")},
+    **{f"special.{shifted}chebyshev_polynomial_{kind}": {"value float32": _DEGREES}
+       for shifted in ("", "shifted_") for kind in "tuvw"},
+    **{f"special.{name}": {"value float32": _DEGREES} for name in (
+        "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l",
+        "legendre_polynomial_p")},
 }  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calor import dtypes
 from calor.errors import ShapeError
 from calor.functions.arguments import integer, one_axis
 from calor.functions.creation import asarray, zeros
@@ -255,7 +256,7 @@ def tri(
     rows, cols, by = _sizes(n_rows, n_cols, k, "tri")
     row = reshape(arange(rows, dtype="int64", device=device), (rows, 1))
     col = reshape(arange(cols, dtype="int64", device=device), (1, cols))
-    return (col <= row + by).astype("float32" if dtype is None else dtype)
+    return (col <= row + by).astype(dtypes.default_float() if dtype is None else dtype)
 
 
 def _sizes(n_rows: Any, n_cols: Any, k: Any, what: str) -> tuple[int, int, int]:

@@ -160,7 +160,7 @@ def unwrap(
     """
     x = as_tensor(x)
     if not x.dtype.is_inexact and not (x.dtype.is_integer and isinstance(period, int)):
-        x = x.astype(dtypes.DEFAULT_FLOAT)
+        x = x.astype(dtypes.default_float())
     along = one_axis(axis, x.shape, "unwrap")
     line = moveaxis(x, along, -1)
     steps = line[..., 1:] - line[..., :-1]

@@ -245,7 +245,7 @@ def polyint(p: Operand, m: int = 1, /, k: float = 0) -> Tensor:
     [1.0, 2.0, 3.0]
     """
     made = _coefficients(p, "polyint")
-    made = made if made.dtype.is_inexact else made.astype(dtypes.DEFAULT_FLOAT)
+    made = made if made.dtype.is_inexact else made.astype(dtypes.default_float())
     for _ in range(_order(m, "polyint")):
         powers = arange(made.size, 0, -1, dtype="int64", device=made.device)
         constant = full((1,), k, dtype=made.dtype, device=made.device)
