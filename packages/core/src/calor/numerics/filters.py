@@ -156,7 +156,7 @@ def unwrap(
     --------
     >>> import calor
     >>> calor.unwrap(calor.asarray([0.0, 3.0, 1.0]), period=4).tolist()
-    [0.0, -1.0, 1.0]
+    [0.0, -1.0, -3.0]
     """
     x = as_tensor(x)
     if not x.dtype.is_inexact and not (x.dtype.is_integer and isinstance(period, int)):
