@@ -66,7 +66,6 @@ TABLE: Table = {
         "gcd",
         "heaviside",
         "hypot",
-        "i0",
         "imag",
         "isfinite",
         "isinf",
@@ -177,5 +176,4 @@ TABLE: Table = {
     "isin": lambda elements, test_elements, *, assume_unique=False, invert=False: c.isin(
         elements, test_elements, invert=invert
     ),
-    "special.airy_ai": lambda x: c.special.airy_ai(x),
 }

@@ -21,6 +21,8 @@ def _window(x: Any, index: Any, dim: int) -> Any:
 
 
 def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    if not index.size:
+        return c.zeros(index.shape, dtype=input.dtype)
     found = c.take_along_axis(_window(_line(input), _line(index), dim), _line(index), axis=dim)
     return c.reshape(found, index.shape)
 

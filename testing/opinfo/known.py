@@ -23,6 +23,10 @@ EAGER: Final = {
 # The error of a sample that no entry has to accept: its type, a part of its text, the reason.
 ANYWHERE: Final = (
     ("AxisError", "does not fit shape ()", "a 0-d tensor has no axis, as in NumPy"),
+    ("ArgumentError", "p must be above 0", "orders of a norm are above 0"),
+    ("ShapeError", "summed axes have one size", "PyTorch broadcasts axes of size 1 there"),
+    ("AxisError", "does not fit shape (0,)", "PyTorch skips tensors of shape (0,) in cat"),
+    ("DTypeError", "bool has no", "bool has no sums and products; PyTorch takes any and all"),
     ("DTypeError", "needs numeric operands, not bool", "arithmetic of bool: cast it first"),
 )
 
@@ -30,13 +34,31 @@ ANYWHERE: Final = (
 _TIES = "the order of equal elements; calor's is stable"
 _INTEGER_MEANS = "averages of integers are floating; PyTorch rounds them down"
 _FRACTIONS = "PyTorch cuts a fractional number to an integer for integers; calor promotes"
+_DEGREES = "a degree between -1 and 0: PyTorch cuts it to 0, calor has no such polynomial"
 KNOWN: Final[dict[str, dict[str, str]]] = {
     "argsort": {"value bool": _TIES, "value bfloat16": _TIES},
     "msort": {"gradient bfloat16": _TIES},
     **{f"nn.functional.avg_pool{n}d": {"value int64": _INTEGER_MEANS} for n in (1, 2, 3)},
     **{name: {"value int64": _FRACTIONS} for name in (
         "addbmm", "addmm", "addmv", "addr", "baddbmm", "nn.functional.hardtanh")},
-    "cat": {"value": "PyTorch skips tensors of shape (0,), whatever the others have"},
-    "tensordot": {"value": "PyTorch broadcasts axes of size 1; sums over axes have one size"},
-    "linalg.lu": {"value complex64": "LAPACK chooses pivots by |re| + |im|, calor by magnitude"},
+    "arange": {"value int64": "PyTorch rounds the bounds to integers before it counts"},
+    **{name: {"value int64": "PyTorch rounds the step of the exponents to an integer"}
+       for name in ("logspace", "logspace/tensor_overload")},
+    "logcumsumexp": {"value complex64": "the angle is the principal one; exp of both is the same"},
+    "histc": {"value bfloat16": "elements beside an edge: calor counts by the edges it returns"},
+    "masked.logsumexp": {"value int64": "a logarithm of integers is floating"},
+    "matrix_exp": {"value bfloat16": "decompositions of half types are refused; cast first"},
+    "nextafter": {"gradient": "it steps through the numbers that a dtype has"},
+    "nn.functional.ctc_loss": {"gradient": "PyTorch's is for the result of a log_softmax"},
+    "nn.functional.hinge_embedding_loss": {"value": "targets are 1 or -1"},
+    **{f"nn.functional.max_unpool{n}d": {"gradient": "several elements at one place: the last wins"}
+       for n in (1, 2, 3)},
+    "sort": {"gradient bfloat16": _TIES}, "topk": {"gradient bfloat16": _TIES},
+    **{name: {"value complex64": "LAPACK chooses pivots by |re| + |im|, calor by magnitude"}
+       for name in ("lu", "linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex")},
+    **{f"special.{shifted}chebyshev_polynomial_{kind}": {"value float32": _DEGREES}
+       for shifted in ("", "shifted_") for kind in "tuvw"},
+    **{f"special.{name}": {"value float32": _DEGREES} for name in (
+        "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l",
+        "legendre_polynomial_p")},
 }  # fmt: skip

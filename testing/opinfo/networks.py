@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from .names import Table, c, nn
+from .convert import Unusable
+from .names import Table, c, linalg, nn
 
 
 def _reduction(name: str, **renames: str) -> Any:
@@ -82,6 +84,8 @@ def _unpool(spatial: int) -> Any:
 def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
                is_causal: bool = False, *, scale: Any = None,
                enable_gqa: bool = False) -> Any:  # fmt: skip
+    if dropout_p:
+        raise Unusable("dropout draws other random numbers")
     mask, bias = (
         (attn_mask, None) if attn_mask is None or attn_mask.dtype is c.bool_ else (None, attn_mask)
     )
@@ -129,12 +133,16 @@ def _batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any = N
         training=training,
         momentum=momentum,
         eps=eps,
-    )
+    )[0]
 
 
 def _embedding(weight: Any, input: Any, padding_idx: Any = None, max_norm: Any = None,
                norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                sparse: bool = False) -> Any:  # fmt: skip
+    if max_norm is not None:
+        length = linalg.vector_norm(weight, axis=1, keepdims=True, ord=norm_type)
+        # PyTorch shortens the rows that are read, in place and without a gradient.
+        weight = c.where(length > max_norm, weight * (max_norm / (length + 1e-7)), weight)
     return nn.embedding(input, weight, padding_index=padding_idx)
 
 
@@ -249,7 +257,7 @@ TABLE: Table = {
 
 
 def _leading(function: Any, input: Any, factor: int) -> Any:
-    made = function(c.reshape(input, (-1, *input.shape[-3:])), factor)
+    made = function(c.reshape(input, (math.prod(input.shape[:-3]), *input.shape[-3:])), factor)
     return c.reshape(made, (*input.shape[:-3], *made.shape[1:]))
 
 

@@ -196,6 +196,7 @@ def _histogram(input: Any, bins: Any, *, range: Any = None, weight: Any = None,
 def _histogramdd(input: Any, bins: Any, *, range: Any = None, weight: Any = None,
                  density: bool = False) -> Any:  # fmt: skip
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
+    input = c.reshape(input, (-1, input.shape[-1]))
     return c.histogramdd(input, bins, range=limits, weights=weight, density=density)
 
 

@@ -24,17 +24,13 @@ from torch.testing._internal.common_methods_invocations import op_db
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import calor
-from opinfo import algebra, casts, elementwise, indexing, networks, reductions, samples, shapes
 from opinfo.convert import Unusable, leaves, replaced, results, to_calor, wide
 from opinfo.invariants import HERMITIAN, INVARIANTS
 from opinfo.known import ANYWHERE, EAGER, KNOWN
 from opinfo.names import Missing
+from opinfo.tables import RANDOM, TABLE
 from opinfo.without_meaning import WITHOUT_MEANING
 
-TABLE = {
-    **elementwise.TABLE, **casts.TABLE, **reductions.TABLE, **shapes.TABLE, **indexing.TABLE,
-    **algebra.TABLE, **networks.TABLE, **samples.TABLE,
-}  # fmt: skip
 DTYPES = ("float32", "bfloat16", "complex64", "int64", "bool")
 # Relative and absolute error of a result, as parts of its largest element too.
 TOLERANCE = {"bfloat16": 3e-2, "float16": 4e-3, "float32": 2e-5, "complex64": 2e-5}
@@ -105,7 +101,7 @@ class Case:
 
     def check(self, found: Any, wanted: Any, again: Any) -> None:
         """Compare; where they differ, with PyTorch's result in float64."""
-        shapes = self.name in samples.RANDOM or self.name.startswith(("empty", "new_empty"))
+        shapes = self.name in RANDOM or self.name.startswith(("empty", "new_empty"))
         try:
             compare(results(found), results(wanted), shapes=shapes)
         except Different:
@@ -247,7 +243,7 @@ def run_case(case: Case, steps: frozenset[str], report: Any) -> None:
         value = case.ours(*case.inputs)
         case.check(value, wanted, lambda: case.theirs(True))
 
-    if not attempt("value", first, case, report) or case.name in samples.RANDOM:
+    if not attempt("value", first, case, report) or case.name in RANDOM:
         return
     tries: dict[str, Any] = {"gradient": lambda: check_gradient(case)}
     if case.inputs and case.name not in EAGER:

@@ -180,7 +180,9 @@ TABLE: Table = {
     "combinations": lambda input, r=2, with_replacement=False: c.combinations(
         input, r, with_replacement=with_replacement
     ),
-    "linalg.vander": lambda x, *, N=None: c.vander(x, N, increasing=True),
+    "linalg.vander": lambda x, *, N=None: c.vander(
+        x if x.ndim else c.reshape(x, (1,)), N, increasing=True
+    ),
     "narrow": _narrow, "narrow_copy": _narrow,
     "select": lambda input, dim, index: c.take(input, index, axis=dim),
     "select_scatter": _select_scatter, "slice": _slice, "slice_scatter": _slice_scatter,
@@ -214,16 +216,13 @@ def _squeeze(input: Any, dim: Any) -> Any:
 def _pad(input: Any, pad: Any, mode: str, value: Any = 0) -> Any:
     pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)][::-1]
     width = [(0, 0)] * (input.ndim - len(pairs)) + pairs
-    # PyTorch crops at negative widths first.
+    more = [(max(a, 0), max(b, 0)) for a, b in width]
+    made = c.pad(input, more, value=value) if mode == "constant" else c.pad(input, more, mode=mode)
+    # A negative width crops.
     cut = tuple(
-        slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(width, input.shape, strict=True)
+        slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(width, made.shape, strict=True)
     )
-    if any(a < 0 or b < 0 for a, b in width):
-        input = input[cut]
-        width = [(max(a, 0), max(b, 0)) for a, b in width]
-    if mode == "constant":
-        return c.pad(input, width, value=value)
-    return c.pad(input, width, mode=mode)
+    return made[cut] if any(a < 0 or b < 0 for a, b in width) else made
 
 
 def _chunk_cat(tensors: Any, dim: int, chunks: int) -> Any:

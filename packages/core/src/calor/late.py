@@ -47,12 +47,25 @@ TABLE: Final = {
     "numerics.diagonals": (
         "diag",
         "diag_embed",
+        "diag_indices",
         "diagonal",
         "diagonal_scatter",
+        "fill_diagonal",
         "tri",
         "tril_indices",
         "triu_indices",
     ),
+    "numerics.editing": (
+        "block",
+        "choose",
+        "delete",
+        "insert",
+        "ix_",
+        "packbits",
+        "select",
+        "unpackbits",
+    ),
+    "numerics.filters": ("convolve", "correlate", "unwrap"),
     "numerics.grids": (
         "geomspace",
         "indices",
@@ -62,6 +75,7 @@ TABLE: Final = {
         "vander",
     ),
     "numerics.histograms": ("digitize", "histogram", "histogram_bin_edges", "histogramdd"),
+    "numerics.mapping": ("apply_along_axis",),
     "numerics.nan_reductions": (
         "nanargmax",
         "nanargmin",
@@ -75,6 +89,7 @@ TABLE: Final = {
     ),
     "numerics.numbers": (
         "bitwise_count",
+        "cbrt",
         "deg2rad",
         "float_power",
         "fmax",
@@ -99,6 +114,7 @@ TABLE: Final = {
         "nanargmedian",
         "partition",
     ),
+    "numerics.polynomials": ("polyadd", "polyder", "polyint", "polymul", "polysub", "polyval"),
     "numerics.products": (
         "cartesian_prod",
         "cdist",
@@ -106,8 +122,10 @@ TABLE: Final = {
         "dot",
         "inner",
         "kron",
+        "matvec",
         "outer",
         "pdist",
+        "vecmat",
     ),
     "numerics.segments": (
         "segment_max",
@@ -168,11 +186,24 @@ if TYPE_CHECKING:
     from calor.numerics.complex_numbers import polar as polar
     from calor.numerics.diagonals import diag as diag
     from calor.numerics.diagonals import diag_embed as diag_embed
+    from calor.numerics.diagonals import diag_indices as diag_indices
     from calor.numerics.diagonals import diagonal as diagonal
     from calor.numerics.diagonals import diagonal_scatter as diagonal_scatter
+    from calor.numerics.diagonals import fill_diagonal as fill_diagonal
     from calor.numerics.diagonals import tri as tri
     from calor.numerics.diagonals import tril_indices as tril_indices
     from calor.numerics.diagonals import triu_indices as triu_indices
+    from calor.numerics.editing import block as block
+    from calor.numerics.editing import choose as choose
+    from calor.numerics.editing import delete as delete
+    from calor.numerics.editing import insert as insert
+    from calor.numerics.editing import ix_ as ix_
+    from calor.numerics.editing import packbits as packbits
+    from calor.numerics.editing import select as select
+    from calor.numerics.editing import unpackbits as unpackbits
+    from calor.numerics.filters import convolve as convolve
+    from calor.numerics.filters import correlate as correlate
+    from calor.numerics.filters import unwrap as unwrap
     from calor.numerics.grids import geomspace as geomspace
     from calor.numerics.grids import indices as indices
     from calor.numerics.grids import logspace as logspace
@@ -183,6 +214,7 @@ if TYPE_CHECKING:
     from calor.numerics.histograms import histogram as histogram
     from calor.numerics.histograms import histogram_bin_edges as histogram_bin_edges
     from calor.numerics.histograms import histogramdd as histogramdd
+    from calor.numerics.mapping import apply_along_axis as apply_along_axis
     from calor.numerics.nan_reductions import nanargmax as nanargmax
     from calor.numerics.nan_reductions import nanargmin as nanargmin
     from calor.numerics.nan_reductions import nanmax as nanmax
@@ -193,6 +225,7 @@ if TYPE_CHECKING:
     from calor.numerics.nan_reductions import nansum as nansum
     from calor.numerics.nan_reductions import nanvar as nanvar
     from calor.numerics.numbers import bitwise_count as bitwise_count
+    from calor.numerics.numbers import cbrt as cbrt
     from calor.numerics.numbers import deg2rad as deg2rad
     from calor.numerics.numbers import float_power as float_power
     from calor.numerics.numbers import fmax as fmax
@@ -214,14 +247,22 @@ if TYPE_CHECKING:
     from calor.numerics.order_statistics import mode as mode
     from calor.numerics.order_statistics import nanargmedian as nanargmedian
     from calor.numerics.order_statistics import partition as partition
+    from calor.numerics.polynomials import polyadd as polyadd
+    from calor.numerics.polynomials import polyder as polyder
+    from calor.numerics.polynomials import polyint as polyint
+    from calor.numerics.polynomials import polymul as polymul
+    from calor.numerics.polynomials import polysub as polysub
+    from calor.numerics.polynomials import polyval as polyval
     from calor.numerics.products import cartesian_prod as cartesian_prod
     from calor.numerics.products import cdist as cdist
     from calor.numerics.products import combinations as combinations
     from calor.numerics.products import dot as dot
     from calor.numerics.products import inner as inner
     from calor.numerics.products import kron as kron
+    from calor.numerics.products import matvec as matvec
     from calor.numerics.products import outer as outer
     from calor.numerics.products import pdist as pdist
+    from calor.numerics.products import vecmat as vecmat
     from calor.numerics.segments import segment_max as segment_max
     from calor.numerics.segments import segment_mean as segment_mean
     from calor.numerics.segments import segment_min as segment_min

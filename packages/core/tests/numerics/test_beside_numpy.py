@@ -72,6 +72,17 @@ F.deg2rad(x); F.rad2deg(x); F.ldexp(x, i); F.ldexp(edge, np.array([1, -1, 40, 0,
 F.modf(edge[:-3])[0]; F.modf(edge)[1]; F.float_power(w, x); F.fmax(n, y); F.fmin(y, n); F.fmax(i, k); F.isposinf(edge); F.isneginf(edge)
 F.gcd(i, k); F.lcm(i, k); F.gcd(i, 0); F.bitwise_count(i); F.bitwise_count(np.array([-(2**63), 2**63 - 1, 0, -1]))
 F.unique_all(i % 5).counts
+F.convolve(a, b); F.convolve(b, a, "same"); F.convolve(a, b, "valid"); F.convolve(a, up, mode="same"); F.convolve(f, k); F.convolve(z[0], z[1])
+F.correlate(a, b); F.correlate(b, a, "same"); F.correlate(a, b, mode="full"); F.correlate(z[0], z[1], "full"); F.correlate(b, up, "same")
+F.unwrap(x * 5); F.unwrap(i, period=7, axis=0); F.unwrap(x * 5, discont=4.0)
+F.polyval(a, x); F.polyadd(a, b); F.polysub(b, a); F.polymul(a, b); F.polyder(a); F.polyder(f, 2); F.polyint(a, 2, k=1.5); F.polyder(a, 9)
+F.delete(x, 1, axis=0); F.delete(a, [0, -1]); F.delete(x, slice(0, 2), axis=1); F.delete(x, 3)
+F.insert(a, 1, 9.0); F.insert(a, [0, 2, 2], b[:3]); F.insert(x, 1, b, axis=0); F.insert(x, -1, x[:, :2].T, axis=1); F.insert(x, [0, 3], x[:2], axis=0)
+F.insert(x, [1, 1], 5.0, axis=1)
+F.choose(f % 2, (b, up)); F.select((x > 1, x > 0), (y, x), -1.0); F.block([[x, y], [y, x]])
+F.ix_(f, f)[1]; F.packbits(i > 0); F.packbits(i > 0, axis=0); F.unpackbits(F.packbits(i > 0), count=11); F.unpackbits(F.packbits(i > 0, axis=1), axis=0)
+F.matvec(x, b); F.matvec(cube, b); F.vecmat(z[0], z.T); F.cbrt(x); F.cbrt(edge); F.diag_indices(3)[1]
+F.apply_along_axis(F.cumulative_sum, 0, x); F.apply_along_axis(lambda r: r[:2] + r[-1], 1, cube)
 """.replace("\n", "; ")  # noqa: E501
 EXPRESSIONS = [part.strip() for part in VALUES.split("; ") if part.strip()]
 # What can be differentiated, by the operand behind the colon.
@@ -86,13 +97,16 @@ F.mode(x, axis=0).values: x; F.masked_scatter(x, m, y): x; F.masked_scatter(x, m
 F.diag_embed(x, offset=1): x; F.diagonal_scatter(x, b[:3]): x; F.diagonal_scatter(x, b[:3]): b
 F.put(x, places, y[:2, :2], update="add"): y; F.polar(w, x): w; F.polar(w, x): x; F.angle(F.complex(x, y)): y
 F.fmax(n, y): y; F.ldexp(x, i): x; F.frexp(x).fractions: x; F.nanprod(n, axis=0): n
+F.convolve(a, b, "same"): a; F.convolve(a, b): b; F.polyval(a, x): a; F.polyval(a, x): x; F.cbrt(x): x
+F.unwrap(x * 5): x; F.select((x > 1, x > 0), (y, x), -1.0): x; F.insert(x, [0, 3], x[:2], axis=0): x; F.fill_diagonal(x, b[:3]): b
+F.choose(f % 2, (b, up)): up; F.apply_along_axis(lambda r: r[:2] + r[-1], 1, cube): cube
 F.index_update(x, r, y, update="mean"): x; F.index_update(x, r, y, update="mean", include_self=False): y
 F.index_update(x, r, y, update="mul", include_self=False): y; F.index_update(x, r, y, update="mul"): x
 F.index_update(x, r, y, update="max", include_self=False): y
 F.scatter_along_axis(x[:2], q, y[:2, :2], axis=1, update="mean"): x
 """.replace("\n", "; ")  # noqa: E501
 EXTRA = {"m": X > 0, "r": np.array([0, 2, 0]), "q": np.array([[0, 2], [1, 1]])}
-NOT_TRACED = re.compile(r"unique|histogram\([^)]*up|triu_|tril_")
+NOT_TRACED = re.compile(r"unique|ix_|histogram\([^)]*up|triu_|tril_")
 
 
 def run(expression: str, names: dict[str, Any], library: Any) -> Any:
@@ -230,7 +244,7 @@ WRONG = [
     ("calor.geomspace(-1, 1)", "of one sign, not 0"),
     ("calor.masked_scatter(x, x > 0, calor.zeros(12))", "values are float32, x is float64"),
     ("calor.masked_scatter(x, x == x, x[0]).numpy()", "out of range"),
-    ("calor.scatter_along_axis(x[:2] > 0, q, True, update='mean')", "bool has no mean"),
+    ("calor.scatter_along_axis(x[:2] > 0, q, True, update='mean')", "bool has no 'mean'"),
     ("calor.cumulative_argmax(x)", "name one"),
     ("calor.index_update(x, q, x)", "are no vector"),
     ("calor.gradient(x[:, :1], axis=1)", "needs 2"),
@@ -239,6 +253,13 @@ WRONG = [
     ("calor.nonzero(x, size=-1)", "give at least 0"),
     ("calor.searchsorted(x, x[0])", "x1 must have one axis, or"),
     ("calor.kthvalue(x, 1, dim=1)", "axis"),
+    ("calor.delete(x, 4, axis=1)", "index 4 is out of range for 4 elements"),
+    ("calor.convolve(x, x)", "give two vectors"),
+    ("calor.convolve(x[0], x[0], 'some')", "none of full, same, valid"),
+    ("calor.block([x, [x]])", "of different depths"),
+    ("calor.select((), ())", "0 conditions and 0 choices"),
+    ("calor.unpackbits(x)", "needs uint8"),
+    ("calor.fill_diagonal(x[0], 1)", "give a matrix"),
 ]
 
 

@@ -176,13 +176,13 @@ def _write(
     if update == "assign" or (include_self and update != "mean"):
         made: Tensor = row(x, places, updates, update=update)
         return made
+    if x.dtype is dtypes.bool_ and update not in ("max", "min"):
+        raise DTypeError(f"{what}: bool has no {update!r}; cast it first")
     one = pair(e.add, zeros_of(spec((), int64), x.device), 1)
     start = zeros_of(spec(x.shape, int64), x.device)
     counts = row(start, places, stretched(one, updates.shape), update="add")
     kind = x.dtype
     if update == "mean":
-        if kind is dtypes.bool_:
-            raise DTypeError(f"{what}: bool has no mean; cast it first")
         # Half types are added up in float32, and their result is rounded once.
         wide = dtypes.float32 if kind.is_inexact and kind.itemsize < 4 else kind
         x, updates = (t if t.dtype is wide else e.cast(t, dtype=wide) for t in (x, updates))

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from calor import dtypes
 from calor.errors import ShapeError
 from calor.functions.arguments import integer, one_axis
 from calor.functions.creation import asarray, zeros
 from calor.functions.indexing import scatter_nd, take
+from calor.functions.joining import stack
 from calor.functions.manipulation import moveaxis, reshape
 from calor.functions.operands import as_tensor
 from calor.functions.ranges import arange
@@ -254,7 +256,7 @@ def tri(
     rows, cols, by = _sizes(n_rows, n_cols, k, "tri")
     row = reshape(arange(rows, dtype="int64", device=device), (rows, 1))
     col = reshape(arange(cols, dtype="int64", device=device), (1, cols))
-    return (col <= row + by).astype("float32" if dtype is None else dtype)
+    return (col <= row + by).astype(dtypes.default_float() if dtype is None else dtype)
 
 
 def _sizes(n_rows: Any, n_cols: Any, k: Any, what: str) -> tuple[int, int, int]:
@@ -350,3 +352,71 @@ def triu_indices(
     """
     rows, cols, by = _sizes(n_rows, n_cols, k, "triu_indices")
     return _lines(False, rows, cols, by, device)
+
+
+def diag_indices(n: int, ndim: int = 2, /, *, device: Any = None) -> tuple[Tensor, ...]:
+    """Return the indices of the main diagonal of a square tensor.
+
+    Parameters
+    ----------
+    n : int
+        The size of each axis.
+    ndim : int, optional
+        The number of axes. By default 2.
+    device : Device or str, optional
+        Where the result is. By default the current device.
+
+    Returns
+    -------
+    tuple of Tensor
+        The numbers from 0 to n − 1, int64, once for each axis.
+
+    Raises
+    ------
+    TypeError
+        If a number is not whole.
+
+    Examples
+    --------
+    >>> import calor
+    >>> [t.tolist() for t in calor.diag_indices(2)]
+    [[0, 1], [0, 1]]
+    """
+    line = arange(integer(n, "diag_indices: n"), dtype="int64", device=device)
+    return (line,) * integer(ndim, "diag_indices: ndim")
+
+
+def fill_diagonal(x: Operand, values: Operand, /) -> Tensor:
+    """Return a tensor with its main diagonal replaced.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        A matrix, or more axes of one size.
+    values : Tensor, ndarray or number
+        Broadcast to the diagonal, and converted to the dtype of ``x``.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        If ``x`` has fewer than two axes, or more of different sizes, or the values do not
+        broadcast.
+    DTypeError
+        If an operand is no tensor, array or number.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.fill_diagonal(calor.zeros((2, 2)), 5.0).tolist()
+    [[5.0, 0.0], [0.0, 5.0]]
+    """
+    x = as_tensor(x)
+    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+        raise ShapeError(f"fill_diagonal: shape {x.shape}; give a matrix or axes of one size")
+    line = arange(min(x.shape), dtype="int64", device=x.device)
+    return scatter_nd(x, stack((line,) * x.ndim, axis=1), values)

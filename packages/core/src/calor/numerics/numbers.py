@@ -143,7 +143,7 @@ def ldexp(x1: Operand, x2: Operand, /) -> Tensor:
         third = trunc(by / 3)
         first = exp2(third).astype(x.dtype)
         return x * first * first * exp2(by - third * 2).astype(x.dtype)
-    return x * exp2(by)
+    return x * (power(2.0, by) if by.dtype.is_complex else exp2(by))
 
 
 def frexp(x: Operand, /) -> Frexp:  # numpydoc ignore=RS01
@@ -504,3 +504,39 @@ def bitwise_count(x: Operand, /) -> Tensor:
     for by in (8, 16, 32):
         left = left + (left >> by)
     return (left & 0x7F).astype(dtypes.uint8)
+
+
+def cbrt(x: Operand, /) -> Tensor:
+    """Return cube roots.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape, any real dtype.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``; its dtype if that is floating, else float32. Of a negative number the
+        negative root.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is complex or float8.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.cbrt(calor.asarray([27.0, -8.0])).tolist()
+    [3.0, -2.0]
+    """
+    x = _real(x, "cbrt")
+    wide = x.astype(dtypes.float32) if x.dtype.itemsize < 4 else x
+    size = magnitude(wide)
+    # One step of Newton's method rounds what the power leaves.
+    plain = (size > 0) & isfinite(size)
+    safe = where(plain, size, 1.0)
+    root = power(safe, 1 / 3)
+    root = root - (root - safe / (root * root)) / 3
+    return copysign(where(plain, root, size), wide).astype(x.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from calor import dtypes
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer
+from calor.functions.complex_parts import conj
 from calor.functions.creation import asarray
 from calor.functions.elementwise import pow
 from calor.functions.indexing import take
@@ -369,3 +370,69 @@ def pdist(x: Operand, /, *, p: float = 2.0) -> Tensor:
         asarray(t.astype(np.int64), device=x.device) for t in np.triu_indices(x.shape[0], 1)
     )
     return _lengths(take(x, row, axis=0) - take(x, col, axis=0), p)
+
+
+def matvec(x1: Operand, x2: Operand, /) -> Tensor:
+    """Return the products of matrices with vectors.
+
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Shape (..., M, N).
+    x2 : Tensor, ndarray or number
+        Shape (..., N). The axes before the last broadcast against the batch of ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Shape (..., M), the common dtype.
+
+    Raises
+    ------
+    ShapeError
+        If the sizes do not fit.
+    DTypeError
+        If the dtypes have no common one.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.matvec(calor.asarray([[1, 2], [3, 4]]), calor.asarray([1, 1])).tolist()
+    [3, 7]
+    """
+    x2 = as_tensor(x2)
+    made = matmul(x1, reshape(x2, (*x2.shape, 1)))
+    return reshape(made, made.shape[:-1])
+
+
+def vecmat(x1: Operand, x2: Operand, /) -> Tensor:
+    """Return the products of conjugated vectors with matrices.
+
+    Parameters
+    ----------
+    x1 : Tensor, ndarray or number
+        Shape (..., M), of which the conjugate is taken, as in NumPy.
+    x2 : Tensor, ndarray or number
+        Shape (..., M, N). The axes before the last two broadcast against the batch of ``x1``.
+
+    Returns
+    -------
+    Tensor
+        Shape (..., N), the common dtype.
+
+    Raises
+    ------
+    ShapeError
+        If the sizes do not fit.
+    DTypeError
+        If the dtypes have no common one.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.vecmat(calor.asarray([1, 1]), calor.asarray([[1, 2], [3, 4]])).tolist()
+    [4, 6]
+    """
+    x1 = conj(as_tensor(x1))
+    made = matmul(reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1])), x2)
+    return reshape(made, (*made.shape[:-2], made.shape[-1]))
