@@ -406,6 +406,8 @@ def test_a_row_without_a_rule_says_how_to_give_it_one() -> None:
 
 
 def test_every_row_of_the_table_can_be_mapped() -> None:
+    # The rules of control flow are imported with it.
+    calor.vmap(lambda x: x)
     sources = {"constant", "full", "input", "iota"}
     without = []
     for name, row in table().items():
