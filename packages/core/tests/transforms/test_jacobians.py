@@ -160,7 +160,7 @@ def test_results_depend_on_no_finished_transform() -> None:
     made = [t(x) for t in transforms]
     made += [calor.vmap(push)(calor.eye(3, dtype=x.dtype)), calor.vmap(pull)(drawn(2, 3))[0]]
     assert not any(t.requires_grad for t in made)
-    leaf = calor.asarray(x, requires_grad=True)
+    leaf: Any = calor.asarray(x, requires_grad=True)
     assert calor.jacfwd(function)(leaf).requires_grad
     calor.jacfwd(function)(leaf).sum().backward()
     wanted = calor.grad(lambda x: calor.jacrev(function)(x).sum())(x)

@@ -14,8 +14,9 @@ import pytest
 
 import calor
 from calor.errors import ArgumentError, AxisError, TraceError
-from calor.ops.base import TABLE, op
+from calor.ops.base import TABLE, op, table
 from calor.ops.elementwise import add, mul
+from calor.transforms.batching.graphs import FLOWS
 from calor.transforms.batching.rules import rule_of
 
 SIZE = 4
@@ -402,3 +403,16 @@ def test_a_row_without_a_rule_says_how_to_give_it_one() -> None:
     row = op("vmaptest_unknown", lambda x: x, lambda x: x)
     with pytest.raises(TraceError, match=r"batch=rule"):
         rule_of(row)
+
+
+def test_every_row_of_the_table_can_be_mapped() -> None:
+    # The rules of control flow are imported with it.
+    calor.vmap(lambda x: x)
+    sources = {"constant", "full", "input", "iota"}
+    without = []
+    for name, row in table().items():
+        try:
+            rule_of(row)
+        except TraceError:
+            without.append(name)
+    assert set(without) <= sources | set(FLOWS), "give a new primitive its batching rule"

@@ -42,4 +42,5 @@ eig = op(
     _eig_vjp,
     saves="y",
     decompose=schur.eig,
+    batch="leading",
 )

@@ -26,7 +26,7 @@ from calor.recording.records import (
     reachable,
 )
 from calor.tensor.values import Handle
-from calor.transforms.grad import Differentiating, matching, seed_for, strip
+from calor.transforms.grad import Differentiated, matching, seed_for, strip
 
 
 def jvp(  # numpydoc ignore=RS01
@@ -123,48 +123,48 @@ def linearize(
     >>> [push(calor.asarray(t)).item() for t in (1.0, 10.0)]
     [6.0, 60.0]
     """
-    prepared = Differentiating(primals)
-    try:
-        with enable_grad():
-            result = function(*prepared.arguments)
-    finally:
-        prepared.restore()
-    result, aux = result if has_aux else (result, None)
-    flat, structure = tree.flatten(result)
-    roots = [y._record for y in flat if isinstance(y, Handle)]
-    stop = frozenset(id(leaf) for leaf in prepared.leaves)
-    order = reachable(roots, stop)[::-1]
-    for leaf in prepared.leaves:
-        leaf.active = False
+    made = Linearized(function, primals, has_aux)
 
     def push(*tangents: Any) -> Any:
-        moving = _given(prepared, tangents)
-        for record in order:
-            if id(record) not in moving:
-                _push(record, moving)
-        return tree.unflatten(structure, [_derivative(y, moving, prepared.leaves) for y in flat])
+        structures = made.prepared.structures
+        if len(tangents) != len(structures):
+            raise ShapeError(f"jvp: {len(structures)} primals but {len(tangents)} tangents")
+        flat: list[Any] = []
+        for structure, tangent in zip(structures, tangents, strict=True):
+            given = matching(tangent, structure)
+            if given is None:
+                raise ShapeError("jvp: a tangent has another structure than its primal")
+            flat += given
+        return made.along(flat)
 
-    value = tree.unflatten(structure, [strip(y, prepared.leaves) for y in flat])
-    if has_aux:
-        return value, push, tree.map(lambda t: strip(t, prepared.leaves), aux)
-    return value, push
+    return (made.value, push, made.aux) if has_aux else (made.value, push)
 
 
-def _given(prepared: Differentiating, tangents: Sequence[Any]) -> dict[int, Any]:
-    """Return the tangents by the id of the record that moves."""
-    if len(tangents) != len(prepared.slots):
-        raise ShapeError(f"jvp: {len(prepared.slots)} primals but {len(tangents)} tangents")
-    moving: dict[int, Any] = {}
-    for slots, primal, structure, tangent in zip(
-        prepared.slots, prepared.primals, prepared.structures, tangents, strict=True
-    ):
-        given = matching(tangent, structure)
-        if given is None:
-            raise ShapeError("jvp: a tangent has another structure than its primal")
-        for slot, x, t in zip(slots, primal, given, strict=True):
+class Linearized(Differentiated):
+    """A function that ran once at its arguments: its value, and its derivative along tangents."""
+
+    def __init__(
+        self, function: Callable[..., Any], primals: Sequence[Any], has_aux: bool = False
+    ) -> None:
+        super().__init__(function, primals, has_aux)
+        roots = [y._record for y in self.flat if isinstance(y, Handle)]
+        stop = frozenset(id(leaf) for leaf in self.prepared.leaves)
+        self.order = reachable(roots, stop)[::-1]
+
+    def along(self, tangents: Sequence[Any]) -> Any:
+        """Return the derivative along one tangent or None for each leaf of the arguments."""
+        prepared = self.prepared
+        moving: dict[int, Any] = {}
+        slots = [slot for part in prepared.slots for slot in part]
+        primals = [x for part in prepared.primals for x in part]
+        for slot, x, t in zip(slots, primals, tangents, strict=True):
             if slot is not None and t is not None:
                 moving[id(slot)] = seed_for(x, t)
-    return moving
+        for record in self.order:
+            if id(record) not in moving:
+                _push(record, moving)
+        made = [_derivative(y, moving, prepared.leaves) for y in self.flat]
+        return tree.unflatten(self.structure, made)
 
 
 def _derivative(y: Any, moving: dict[int, Any], leaves: Sequence[Any]) -> Any:

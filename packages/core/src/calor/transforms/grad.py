@@ -378,34 +378,47 @@ def vjp(
     >>> pull(calor.asarray([1.0, 10.0]))[0].tolist()
     [2.0, 40.0]
     """
-    prepared = Differentiating(primals)
-    try:
-        with enable_grad():
-            result = function(*prepared.arguments)
-    finally:
-        prepared.restore()
-    for leaf in prepared.leaves:
-        leaf.active = False
-    result, aux = result if has_aux else (result, None)
-    flat, structure = tree.flatten(result)
+    made = Differentiated(function, primals, has_aux)
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
-        given = matching(cotangents, structure)
+        given = matching(cotangents, made.structure)
         if given is None:
-            other = tree.flatten(cotangents)[1]
-            raise ShapeError(f"the cotangent has structure {other}, the value {structure}")
+            found = tree.flatten(cotangents)[1]
+            raise ShapeError(f"the cotangent has structure {found}, the value {made.structure}")
+        return made.back(given)
+
+    return (made.value, pull, made.aux) if has_aux else (made.value, pull)
+
+
+class Differentiated:
+    """A function that ran once at its arguments: its value, and the gradients of these."""
+
+    def __init__(
+        self, function: Callable[..., Any], primals: Sequence[Any], has_aux: bool = False
+    ) -> None:
+        prepared = self.prepared = Differentiating(primals)
+        try:
+            with enable_grad():
+                result = function(*prepared.arguments)
+        finally:
+            prepared.restore()
+        for leaf in prepared.leaves:
+            leaf.active = False
+        result, aux = result if has_aux else (result, None)
+        self.flat, self.structure = tree.flatten(result)
+        values = [strip(y, prepared.leaves) for y in self.flat]
+        self.value = tree.unflatten(self.structure, values)
+        self.aux = tree.map(lambda t: strip(t, prepared.leaves), aux)
+
+    def back(self, cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the gradients of the arguments for one cotangent or None for each output."""
         pairs = [
             (y._record, seed_for(y, g))
-            for y, g in zip(flat, given, strict=True)
+            for y, g in zip(self.flat, cotangents, strict=True)
             if isinstance(y, Handle) and y._record is not None and g is not None
         ]
-        found = backpropagate(pairs, prepared.leaves, None) if pairs else {}
-        return tuple(prepared.gradients(found))
-
-    value = tree.unflatten(structure, [strip(y, prepared.leaves) for y in flat])
-    if has_aux:
-        return value, pull, tree.map(lambda t: strip(t, prepared.leaves), aux)
-    return value, pull
+        found = backpropagate(pairs, self.prepared.leaves, None) if pairs else {}
+        return tuple(self.prepared.gradients(found))
 
 
 def matching(given: Any, structure: tree.TreeDef) -> list[Any] | None:

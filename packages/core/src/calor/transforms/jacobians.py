@@ -15,8 +15,8 @@ from calor.functions.ranges import eye
 from calor.ops.movement import reshape
 from calor.tensor.values import Handle
 from calor.transforms.batching.movement import moved
-from calor.transforms.forward import linearize
-from calor.transforms.grad import picked, vjp
+from calor.transforms.forward import Linearized
+from calor.transforms.grad import Differentiated, picked
 from calor.transforms.vmap import vmap
 
 
@@ -65,8 +65,8 @@ def jacrev(
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         run, chosen, one = _of_chosen(function, argnums, args, kwargs)
-        value, pull, *aux = vjp(run, *chosen, has_aux=has_aux)
-        flat, structure = tree.flatten(value)
+        made = Differentiated(run, chosen, has_aux)
+        flat, structure = tree.flatten(made.value)
         for y in flat:
             _check(y, "jacrev", "output", "jacfwd")
 
@@ -74,15 +74,14 @@ def jacrev(
             shape = flat[place].shape
 
             def row(g: Any) -> Any:
-                gs = [g if i == place else None for i in range(len(flat))]
-                found = pull(tree.unflatten(structure, gs))
+                found = made.back([g if i == place else None for i in range(len(flat))])
                 return found[0] if one else found
 
-            made = _over_units(row, flat[place])
-            return tree.map(lambda t: reshape(t, shape=(*shape, *t.shape[1:])), made)
+            each = _over_units(row, flat[place])
+            return tree.map(lambda t: reshape(t, shape=(*shape, *t.shape[1:])), each)
 
         found = tree.unflatten(structure, [rows(i) for i in range(len(flat))])
-        return (found, aux[0]) if has_aux else found
+        return (found, made.aux) if has_aux else found
 
     return wrapped
 
@@ -129,8 +128,8 @@ def jacfwd(
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         run, chosen, one = _of_chosen(function, argnums, args, kwargs)
-        value, push, *aux = linearize(run, *chosen, has_aux=has_aux)
-        outputs, structure = tree.flatten(value)
+        linear = Linearized(run, chosen, has_aux)
+        outputs, structure = tree.flatten(linear.value)
         flat, given = tree.flatten(chosen)
 
         def columns(place: int) -> list[Any]:
@@ -140,8 +139,7 @@ def jacfwd(
             _check(x, "jacfwd", "argument", "jacrev")
 
             def column(t: Any) -> Any:
-                ts = [t if i == place else None for i in range(len(flat))]
-                return push(*tree.unflatten(given, ts))
+                return linear.along([t if i == place else None for i in range(len(flat))])
 
             shape = x._value.spec.shape if isinstance(x, Handle) else ()
             return [_columns(t, shape) for t in tree.leaves(_over_units(column, x))]
@@ -152,7 +150,7 @@ def jacfwd(
             by_argument = tree.unflatten(given, [f[k] for f in found])
             parts.append(by_argument[0] if one else tuple(by_argument))
         jacobian = tree.unflatten(structure, parts)
-        return (jacobian, aux[0]) if has_aux else jacobian
+        return (jacobian, linear.aux) if has_aux else jacobian
 
     return wrapped
 

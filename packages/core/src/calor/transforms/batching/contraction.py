@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from calor.ops import elementwise as e
 from calor.ops.contraction import (
     conv,
     conv_input_gradient,
     conv_weight_gradient,
     dot_general,
 )
-from calor.ops.movement import reshape
+from calor.ops.movement import expand, permute, reshape
 from calor.transforms.batching.movement import Mapped, leading, moved
 
 Axes = tuple[int, ...]
@@ -35,6 +36,8 @@ def dot_rule(
     batch = _next(batch[0], mapped[0]), _next(batch[1], mapped[1])
     if mapped[0] and mapped[1]:
         batch = (0, *batch[0]), (0, *batch[1])
+        if all(a.shape[i] == 1 for i in contract[0]) and a.dtype.kind != "storage":
+            return _outer(a, b, contract, batch, attributes["dtype"])
         return dot_general(a, b, contract=contract, batch=batch, **attributes)
     shared = len(batch[0])
     free_a = a.ndim - len(contract[0]) - shared
@@ -46,6 +49,28 @@ def dot_rule(
         free_a = 0
     made = dot_general(a, b, contract=contract, batch=batch, **attributes)
     return moved(made, shared + free_a, 0)
+
+
+def _outer(a: Any, b: Any, contract: Pair, batch: Pair, dtype: Any) -> Any:
+    """Return a product that sums nothing as a multiplication, which fuses with what follows.
+
+    Gradients of weights by single examples are such products.
+    """
+    parts = []
+    for x, summed, shared in zip((a, b), contract, batch, strict=True):
+        free = tuple(i for i in range(x.ndim) if i not in summed and i not in shared)
+        x = permute(x, axes=(*shared, *free, *summed))
+        x = reshape(x, shape=x.shape[: len(shared) + len(free)])
+        parts.append(x if x.dtype is dtype else e.cast(x, dtype=dtype))
+    left, right = parts
+    n = len(batch[0])
+    shape = (*left.shape, *right.shape[n:])
+    ones = (1,) * (right.ndim - n)
+    left = reshape(left, shape=(*left.shape, *ones))
+    right = reshape(
+        right, shape=(*right.shape[:n], *(1,) * (len(shape) - right.ndim), *right.shape[n:])
+    )
+    return e.mul(expand(left, shape=shape), expand(right, shape=shape))
 
 
 def _joined(x: Any, axis: int) -> Any:
