@@ -348,6 +348,7 @@ class Program:
             tensor._value = value
             tensor._record = None
             tensor._grad = None
+            tensor._view = None
             return tensor
         leaves = [
             wrap(ready(specs[x], device, made[x])) if is_tensor else x
