@@ -36,6 +36,13 @@ def test_decoding_gives_what_the_whole_sequence_gives(rotary: Any, first: int) -
     assert step.trace_count == (1 if first == 1 else 2)
 
 
+def test_an_encoder_layer_decodes_with_a_cache() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).eval()
+    cache, x = nn.KVCache(2, 2, 5, 4), _inputs(2, 5, 8)
+    parts = [layer(x[:, i : i + 1], cache=cache).numpy() for i in range(5)]
+    np.testing.assert_allclose(np.concatenate(parts, 1), layer(x, causal=True).numpy(), atol=1e-6)
+
+
 def test_a_full_cache_says_so_and_stays_as_it_was() -> None:
     layer, cache = nn.MultiHeadAttention(4, 1, batch_first=True), nn.KVCache(1, 1, 2, 4)
     step = calor.jit(lambda layer, cache, x: layer(x, cache=cache))

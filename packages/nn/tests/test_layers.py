@@ -248,3 +248,18 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
 def test_refusal(call: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize(("shape", "sizes"), [((2, 3, 7), 3), ((2, 7, 5), (3,)), ((1, 2, 6, 4), 4)])
+def test_adaptive_pools_return_where_the_largest_elements_are(shape: Any, sizes: Any) -> None:
+    rank = len(shape) - 2
+    pool = getattr(nn.functional, f"adaptive_max_pool{rank}d")
+    x = numbers(*shape)
+    x.requires_grad_()
+    values, places = pool(x, sizes, return_indices=True)
+    np.testing.assert_array_equal(values.numpy(), pool(x, sizes).numpy())
+    flat = x.numpy().reshape(*shape[:2], -1)
+    found = np.take_along_axis(flat, places.numpy().reshape(*shape[:2], -1), axis=2)
+    np.testing.assert_array_equal(found, values.numpy().reshape(found.shape))
+    values.sum().backward()
+    assert x.grad.sum().item() == values.size

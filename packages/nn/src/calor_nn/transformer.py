@@ -14,6 +14,7 @@ from calor import Tensor
 from calor.errors import ArgumentError
 from calor_nn import init
 from calor_nn.attention import MultiHeadAttention
+from calor_nn.cache import KVCache
 from calor_nn.containers import ModuleList
 from calor_nn.dropout import Dropout
 from calor_nn.linear import Linear
@@ -145,6 +146,7 @@ class TransformerEncoderLayer(_Block):
         mask: Tensor | None = None,
         key_mask: Tensor | None = None,
         causal: bool = False,
+        cache: KVCache | None = None,
     ) -> Tensor:
         """Return the encoded sequence.
 
@@ -158,6 +160,8 @@ class TransformerEncoderLayer(_Block):
             Bool, shape (N, L): True for positions that may be attended to.
         causal : bool
             Also hide later positions.
+        cache : KVCache, optional
+            Keys and values of earlier positions, to which those of `x` are added.
 
         Returns
         -------
@@ -171,7 +175,9 @@ class TransformerEncoderLayer(_Block):
         """
 
         def attend(t: Tensor) -> Tensor:
-            made: Tensor = self.self_attn(t, mask=mask, key_mask=key_mask, causal=causal)
+            made: Tensor = self.self_attn(
+                t, mask=mask, key_mask=key_mask, causal=causal, cache=cache
+            )
             return made
 
         x = self._residual(x, attend, self.norm1, self.dropout1)

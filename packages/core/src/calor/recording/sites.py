@@ -18,10 +18,10 @@ from calor.lines import is_own, line_of
 from calor.local import local
 
 _frame = sys._getframe
-# Calor's own files that were met, and the frames that make other functions' errors better.
+# Calor's own files that were met, and the frames around other functions.
 _own: Final[set[str]] = set()
-_AROUND: Final = "explained.<locals>.call"
-_ENTRY: Final = "Module.__call__"
+_AROUND: Final = frozenset(("explained.<locals>.call", "in_float32.<locals>.call"))
+_ENTRY: Final = "Hooked.__call__"
 # Methods that users write as something else.
 _READABLE: Final = {"__getitem__": "x[...]", "__setitem__": "x[...] = y"}
 # Errors within them carry their name on some devices.
@@ -103,7 +103,7 @@ def here(position: int, op: str, shape: tuple[int, ...], axis: int | None) -> Si
     code = frame.f_code
     while code.co_filename in _own or is_own(code.co_filename):
         _own.add(code.co_filename)
-        if code.co_qualname != _AROUND:
+        if code.co_qualname not in _AROUND:
             entry = code
         before = frame.f_back
         if before is None:

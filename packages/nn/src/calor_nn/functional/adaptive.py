@@ -16,11 +16,12 @@ from calor.errors import ShapeError
 from calor.functions.activation import floating
 from calor.functions.arguments import integer
 from calor.functions.half_types import in_float32
-from calor.functions.manipulation import moveaxis
-from calor.functions.operands import as_tensor
+from calor.functions.manipulation import moveaxis, reshape
+from calor.functions.operands import as_tensor, stretched
+from calor.functions.searching import argmax
 from calor.ops import reductions as r
 from calor.ops.contraction import dot_general
-from calor.ops.indexing import gather
+from calor.ops.indexing import gather, take_along
 from calor.ops.sources import HostArray, constant
 from calor_nn.functional.conv import batched, unbatched
 from calor_nn.functional.pool import (
@@ -32,6 +33,7 @@ from calor_nn.functional.pool import (
     max_pool3d,
 )
 from calor_nn.functional.pool_windows import baked
+from calor_nn.functional.windows import constant_indices
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -165,7 +167,7 @@ def adaptive_avg_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
     return _average(x, output_size, 3)
 
 
-def adaptive_max_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
+def adaptive_max_pool1d(x: Operand, output_size: OutputSize, return_indices: bool = False) -> Any:
     """Return the largest elements of a given number of windows over one spatial axis.
 
     Parameters
@@ -174,11 +176,14 @@ def adaptive_max_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
         Shape (N, C, L), or (C, L) without a batch.
     output_size : int or sequence of int or None
         L': the number of windows along each axis. None keeps the size of the axis.
+    return_indices : bool
+        Return the places of the elements too.
 
     Returns
     -------
-    Tensor
-        Shape (N, C, L'), without N if `x` has no batch; the dtype of `x`.
+    Tensor or tuple of Tensor
+        Shape (N, C, L'), without N if `x` has no batch; the dtype of `x`. With
+        `return_indices` also the number of each element in its image, int64.
 
     Raises
     ------
@@ -202,10 +207,10 @@ def adaptive_max_pool1d(x: Operand, output_size: OutputSize) -> Tensor:
     >>> functional.adaptive_max_pool1d(calor.asarray([[[1.0, 2.0, 3.0]]]), 2).tolist()
     [[[2.0, 3.0]]]
     """
-    return _largest(x, output_size, 1)
+    return _largest(x, output_size, 1, return_indices)
 
 
-def adaptive_max_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
+def adaptive_max_pool2d(x: Operand, output_size: OutputSize, return_indices: bool = False) -> Any:
     """Return the largest elements of a given number of windows over two spatial axes.
 
     Parameters
@@ -214,11 +219,14 @@ def adaptive_max_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
         Shape (N, C, H, W), or (C, H, W) without a batch.
     output_size : int or sequence of int or None
         H', W': the number of windows along each axis. None keeps the size of the axis.
+    return_indices : bool
+        Return the places of the elements too.
 
     Returns
     -------
-    Tensor
-        Shape (N, C, H', W'), without N if `x` has no batch; the dtype of `x`.
+    Tensor or tuple of Tensor
+        Shape (N, C, H', W'), without N if `x` has no batch; the dtype of `x`. With
+        `return_indices` also the number of each element in its image, int64.
 
     Raises
     ------
@@ -242,10 +250,10 @@ def adaptive_max_pool2d(x: Operand, output_size: OutputSize) -> Tensor:
     >>> functional.adaptive_max_pool2d(calor.ones((1, 1, 5, 4)), (1, None)).shape
     (1, 1, 1, 4)
     """
-    return _largest(x, output_size, 2)
+    return _largest(x, output_size, 2, return_indices)
 
 
-def adaptive_max_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
+def adaptive_max_pool3d(x: Operand, output_size: OutputSize, return_indices: bool = False) -> Any:
     """Return the largest elements of a given number of windows over three spatial axes.
 
     Parameters
@@ -254,11 +262,14 @@ def adaptive_max_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
         Shape (N, C, D, H, W), or (C, D, H, W) without a batch.
     output_size : int or sequence of int or None
         D', H', W': the number of windows along each axis. None keeps the size of the axis.
+    return_indices : bool
+        Return the places of the elements too.
 
     Returns
     -------
-    Tensor
-        Shape (N, C, D', H', W'), without N if `x` has no batch; the dtype of `x`.
+    Tensor or tuple of Tensor
+        Shape (N, C, D', H', W'), without N if `x` has no batch; the dtype of `x`. With
+        `return_indices` also the number of each element in its image, int64.
 
     Raises
     ------
@@ -282,7 +293,7 @@ def adaptive_max_pool3d(x: Operand, output_size: OutputSize) -> Tensor:
     >>> functional.adaptive_max_pool3d(calor.ones((1, 1, 2, 3, 4)), 1).item()
     1.0
     """
-    return _largest(x, output_size, 3)
+    return _largest(x, output_size, 3, return_indices)
 
 
 def _sizes(x: Tensor, output_size: Any, rank: int, what: str) -> tuple[int, ...]:
@@ -333,10 +344,12 @@ def _averaged(x: Tensor, axis: int, count: int) -> Tensor:
     return moveaxis(made, -1, axis)
 
 
-def _largest(x: Any, output_size: Any, rank: int) -> Tensor:
+def _largest(x: Any, output_size: Any, rank: int, indices: bool) -> Any:
     what = f"adaptive_max_pool{rank}d"
     x, added = batched(as_tensor(x), rank, what)
     sizes = _sizes(x, output_size, rank, what)
+    if indices:
+        return tuple(unbatched(t, added) for t in _largest_places(x, sizes))
     window = _uniform(x, sizes)
     if window is not None:
         pooled: Tensor = _LARGEST[rank](x, window)
@@ -345,6 +358,28 @@ def _largest(x: Any, output_size: Any, rank: int) -> Tensor:
         if x.shape[axis] != count:
             x = _extreme(x, axis, count)
     return unbatched(x, added)
+
+
+def _largest_places(x: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return the maxima of windows, and their numbers among the elements of an image."""
+    spatial = x.shape[2:]
+    # For each axis the places of the windows' elements (windows, width), the last one repeated.
+    found = []
+    for old, count in zip(spatial, sizes, strict=True):
+        first, end = _bounds(old, count)
+        width = int((end - first).max())
+        found.append(np.minimum(first[:, None] + np.arange(width), end[:, None] - 1))
+    number = np.zeros((1, 1), np.int64)
+    for old, places in zip(spatial, found, strict=True):
+        number = number[:, None, :, None] * old + places[None, :, None, :]
+        number = number.reshape(number.shape[0] * number.shape[1], -1)
+    table = constant_indices(number, x.device)
+    flat = gather(reshape(x, (*x.shape[:2], -1)), table, axis=2)
+    best = argmax(flat, axis=-1, keepdims=True)
+    shape = (*x.shape[:2], *sizes)
+    values = take_along(flat, best, axis=3)
+    places = take_along(stretched(table, flat.shape), best, axis=3)
+    return reshape(values, shape), reshape(places, shape)
 
 
 def _extreme(x: Tensor, axis: int, count: int) -> Tensor:
