@@ -181,8 +181,9 @@ def tensorsolve(x1: Operand, x2: Operand, /, *, axes: Sequence[int] | None = Non
         raise ShapeError(
             f"tensorsolve: a tensor of shape {a.shape} is no square map onto shape {b.shape}"
         )
-    flat = reshape(a, shape=(b.size, b.size))
-    made: Any = solve(flat, reshape(b, shape=(b.size,)))
+    size = prod(b.shape)
+    flat = reshape(a, shape=(size, size))
+    made: Any = solve(flat, reshape(b, shape=(size,)))
     return reshape(made, shape=last)  # type: ignore[no-any-return]
 
 

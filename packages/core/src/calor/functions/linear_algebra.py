@@ -369,5 +369,5 @@ def outer(x1: Operand, x2: Operand, /) -> Tensor:
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"outer: shapes {a.shape} and {b.shape}; both operands have one axis")
     # Not a sum of one product each: that would turn a −0 into 0.
-    column: Tensor = reshape(a, shape=(a.size, 1))
+    column: Tensor = reshape(a, shape=(*a.shape, 1))
     return pair(e.mul, column, b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from calor.device_selection import on_device
@@ -196,7 +197,7 @@ def _shares(g: Any, y: Any, x: Any, updates: Any, read: Any, write: Any) -> tupl
 
 def _numbered(t: Any, device: Any) -> Any:
     with_device = zeros_of(spec((t.size,), int64), device)
-    return reshape(with_device + iota(length=t.size, dtype=int64), shape=t.shape)
+    return reshape(with_device + iota(length=prod(t.shape), dtype=int64), shape=t.shape)
 
 
 # What the gradients of x and of the updates read, by the kind of update.
