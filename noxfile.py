@@ -105,6 +105,7 @@ def types(session: nox.Session) -> None:
     run(session, *mypy, *existing(*map(Path, TOOLS)))
     # Apart from the others, as there are two modules named run, and two named conftest.
     run(session, *mypy, "integration-tests/array_api")
+    run(session, *mypy, "integration-tests/clients")
     run(session, *mypy, f"{THIRD_PARTY}/conftest.py", f"{THIRD_PARTY}/test_third_party.py")
 
 
@@ -383,3 +384,11 @@ def array_api(session: nox.Session) -> None:
     folder = "integration-tests/array_api"
     install_projects(session, "-r", f"{folder}/requirements.txt", extras=False)
     session.run("python", f"{folder}/run.py", "--peer", "array_api_strict", *session.posargs)
+
+
+@nox.session
+def clients(session: nox.Session) -> None:
+    """Do the array-API tests of SciPy and scikit-learn pass, and einops's? `-- scipy.signal`"""
+    folder = "integration-tests/clients"
+    install_projects(session, "-r", f"{folder}/requirements.txt", extras=False)
+    session.run("python", f"{folder}/client_suites.py", *session.posargs)

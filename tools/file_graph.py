@@ -25,7 +25,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOTS = ("packages/*/src", "plugins/*/src", "integration-tests/*/src")
-FOLDERS = ("benchmarks", "testing", "tools", "integration-tests/array_api")
+FOLDERS = (
+    "benchmarks",
+    "testing",
+    "tools",
+    "integration-tests/array_api",
+    "integration-tests/clients",
+)
 POINTS, WAYS = "calor.plugins.v1", "calor_kernel.ways.v1"
 DYNAMIC = {"__import__", "import_module", "iter_modules", "walk_packages"}
 LISTS_DEVICES = {"CALOR_DEVICE", "devices", "doctor", "installed"}

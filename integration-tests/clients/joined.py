@@ -4,8 +4,9 @@ Requirements: the suites run as they are installed. SciPy's fixture ``xp`` gets 
 when its conftest is registered, and scikit-learn's generators of namespaces yield one more name. A
 report counts each test under the backend that it ran on.
 
-    python -m pytest -p joined --pyargs scipy.signal
+    CALOR_VIEWS=shared CALOR_DEFAULT_DTYPE=float64 python -m pytest -p joined --pyargs scipy.signal
 
+The suites compare with NumPy, whose default dtype is float64 and whose slices share memory.
 ``--backends calor,array_api_strict`` keeps the tests of these backends alone, and ``--outcomes
 FILE`` writes test to outcome.
 """
@@ -29,9 +30,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("clients")
     group.addoption("--backends", default="calor", help="the backends whose tests run")
     group.addoption("--outcomes", help="a file for the outcome of each test")
-    group.addoption(
-        "--views", default="shared", help="what writes to views do: shared, warn, error"
-    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -74,26 +72,37 @@ def join_scikit_learn() -> None:
     tools.yield_namespace_device_dtype_combinations = with_our_combinations
 
 
+def join_einops() -> None:
+    """Make calor a backend of einops's tests, which name the others."""
+    import einops.tests as tools
+
+    from calor.einops_backend import CalorBackend
+
+    collect = tools.collect_test_backends
+
+    def with_ours(symbolic: bool = False, layers: bool = False) -> list[Any]:
+        ours = [] if symbolic or layers else [CalorBackend()]
+        return [*collect(symbolic, layers), *ours]
+
+    tools.collect_test_backends = with_ours
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Set calor's modes, join scikit-learn before its tests are imported, collect outcomes.
-
-    The suites compare with NumPy, whose default dtype is float64 and whose slices share memory.
-    """
-    import calor
-
-    calor.set_default_dtype("float64")
-    modes = {"shared": calor.shared_views, "error": calor.strict_views}
-    if config.getoption("--views") in modes:
-        modes[config.getoption("--views")]().__enter__()
+    """Join scikit-learn and einops before their tests are imported, and collect outcomes."""
     if any("sklearn" in argument for argument in config.args):
         join_scikit_learn()
+    if any("einops" in argument for argument in config.args):
+        join_einops()
     config.pluginmanager.register(Outcomes(config), "client-outcomes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests that run on one of the asked backends."""
     asked = config.getoption("--backends").split(",")
-    kept, left = [], []
+    if "all" in asked:
+        return
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         (kept if backend_of(item) in asked else left).append(item)
     items[:] = kept

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from calor import _arrays, dtypes, methods, random, tree
 from calor._arrays import *  # noqa: F403 - its __all__ is added below
 from calor.autocasting import autocast
+from calor.companions import watch as _watch
 from calor.default_dtype import default_dtype, set_default_dtype
 from calor.device_control import devices, memory, set_memory_limit, synchronize
 from calor.device_selection import on_device as device
@@ -185,6 +186,7 @@ else:
 
 _explain(globals())
 _explain(vars(random), "calor.random.")
+_watch()
 
 
 @_with_methods

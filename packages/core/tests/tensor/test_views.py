@@ -67,6 +67,10 @@ def test_the_warning_names_the_line_and_how_to_write_it() -> None:
     with pytest.warns(ViewWarning, match=r"write x\[0, 1\] = …") as caught:
         x[0][1] = 5.0
     assert caught[0].filename == __file__
+    with pytest.warns(ViewWarning, match=r"write x\[1:2, 3\] = …"):
+        x[:, 3][1:2] = 5.0
+    with pytest.warns(ViewWarning, match=r"write x\[1:3\] \+= …"):
+        x[1:3][x[1:3] > 0] = 5.0
     row = x[2]
     with pytest.warns(ViewWarning, match=r"write x\[2\] \+= …"):
         row *= 2

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from calor.config import SHARED
 from calor.errors import ShapeError
+from calor.local import local
 from calor.specs import Spec
 from calor.tensor.tensor import Tensor, with_methods
 
@@ -147,6 +149,9 @@ class HostAccess(Tensor):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return a host array, as ``np.asarray`` asks: read-only and shared, or a copy.
 
+        Inside `calor.shared_views` it can be written to; what is written reaches the tensor when
+        the array is gone.
+
         ``copy=False`` raises ValueError where the device has memory of its own or the dtype
         differs.
         """
@@ -158,6 +163,13 @@ class HostAccess(Tensor):
                 f"a host array of {wanted} cannot share the memory of this tensor "
                 f"({self._value.spec} on {self._value.device.name}); np.asarray(x) copies"
             )
+        if local.views is SHARED and copy is None and not converts and not local.jit:
+            # Imported where C code may write: programs of calor's own get read-only arrays.
+            from calor.methods.lending import lend
+
+            lent = lend(self)
+            if lent is not None:
+                return lent
         array = self.numpy()
         if converts:
             return array.astype(dtype)

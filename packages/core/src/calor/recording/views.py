@@ -138,34 +138,42 @@ def _stores_next(code: Any, place: int) -> bool:
 
 def _message(note: Any, key: Any) -> str:
     kind, argument = note[2], note[3]
-    written = f"x{kind.text(argument)}"
+    told = f"x{kind.text(argument)}"
+    instead = f"{told}.copy()"
+    joined = _joined(argument, key) if kind is INDEX and key is not None else None
     if note[0]() is None:
-        told = "a part of a tensor"
+        told, instead = "a part of a tensor", "a copy of the part"
         way = "index that tensor itself: x[i, j] += …"
-    elif kind is INDEX and key is None:
-        told, way = written, f"write {written} += …"
-    elif kind is INDEX and _numbers(argument) and not _has_masks(key):
-        told, way = written, f"write x[{_key_text(argument)}, {_key_text(key)}] = …"
+    elif joined is not None:
+        way = f"write x[{_key_text(joined)}] = …"
     elif kind is INDEX:
-        told, way = written, f"write to x[{_key_text(argument)}] as a whole"
+        way = f"write {told} += …"
     else:
-        told, way = written, "write x[i, j] += … on the tensor itself"
+        way = "write x[i, j] += … on the tensor itself"
     return (
         f"a write to {told} does not change x, since tensors share no memory; {way}, or begin with "
-        f"{written}.copy() if x is to stay as it is. `with calor.shared_views():` shares as NumPy "
-        f"does"
+        f"{instead} if x is to stay as it is. `with calor.shared_views():` shares as NumPy does"
     )
 
 
-def _numbers(key: Any) -> bool:
-    """Return whether a key is integers alone, behind which another key may stand."""
-    items = key if type(key) is tuple else (key,)
-    return all(hasattr(item, "__index__") for item in items)
+def _joined(first: Any, second: Any) -> tuple[Any, ...] | None:
+    """Return the key that does what two keys do one after the other; None if none is plain."""
+    inner = list(second) if type(second) is tuple else [second]
+    if not all(_is_number(item) or isinstance(item, slice) for item in inner):
+        return None
+    items = []
+    for item in first if type(first) is tuple else (first,):
+        if item == slice(None):
+            items.append(inner.pop(0) if inner else item)
+        elif _is_number(item):
+            items.append(item)
+        else:
+            return None
+    return (*items, *inner)
 
 
-def _has_masks(key: Any) -> bool:
-    items = key if type(key) is tuple else (key,)
-    return any(hasattr(item, "shape") and not hasattr(item, "item") for item in items)
+def _is_number(item: Any) -> bool:
+    return hasattr(item, "__index__") and not getattr(item, "shape", ())
 
 
 def _key_text(key: Any) -> str:
@@ -177,11 +185,7 @@ def _key_text(key: Any) -> str:
         return ":".join(ends) + step
     if key is Ellipsis:
         return "..."
-    return str(key) if key is None or (hasattr(key, "__index__") and not _is_array(key)) else "i"
-
-
-def _is_array(key: Any) -> bool:
-    return bool(getattr(key, "shape", ()))
+    return str(key) if key is None or _is_number(key) else "i"
 
 
 class Family:
@@ -334,7 +338,8 @@ class shared_views(_views):
     -----
     Views are results of integers and slices as keys, and of ``reshape``, ``flatten``, ``squeeze``,
     ``expand_dims``, ``split``, ``unstack`` and permutations of axes. A 0-d element (``x[0]`` of one
-    axis) is none. Nothing is shared with host arrays. Each write records an operation for each
+    axis) is none. ``np.asarray(x)`` can be written to, and what is written reaches the tensor when
+    the array and all views of it are gone. Each write records an operation for each
     living view of the tensor, so a program of calor's own is quicker without.
 
     Examples
