@@ -100,7 +100,7 @@ ERRORS = [
         "at most the 1",
     ),
     (lambda: calor.isdtype(calor.int8, "integer"), ArgumentError, "none of bool, signed integer"),
-    (lambda: calor.result_type(1, 2.0), DTypeError, "at least one tensor or dtype"),
+    (lambda: calor.result_type(), DTypeError, "at least one tensor, dtype or number"),
     (lambda: calor.finfo(calor.int8), DTypeError, "calor.iinfo"),
     (lambda: calor.iinfo(calor.float32), DTypeError, "calor.finfo"),
     (lambda: calor.diff(calor.asarray(1)), ShapeError, "no neighbours"),

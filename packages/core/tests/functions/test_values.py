@@ -462,6 +462,7 @@ def test_value(ours: Callable[[], Any], expected: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
+        (lambda: calor.result_type(1, 2.0), calor.float32),
         (lambda: calor.result_type(calor.int8, 2**40), calor.int8),
         (lambda: calor.result_type(calor.bool, 1), calor.int64),
         (lambda: calor.result_type(calor.int8, 1.0, t(M)), calor.float32),

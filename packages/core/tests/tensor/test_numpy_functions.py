@@ -156,3 +156,14 @@ def test_gradients_and_traces_pass_through() -> None:
     np.testing.assert_allclose(x.grad.numpy(), np.exp(N), rtol=1e-6)
     made = calor.jit(lambda t: np.concatenate([np.log1p(t), t]))(calor.asarray(N))
     np.testing.assert_allclose(made.numpy(), np.concatenate([np.log1p(N), N]), rtol=1e-6)
+
+
+def test_programs_that_share_get_numpys_own_where_nothing_moves() -> None:
+    x, leaf = calor.asarray(N), calor.asarray(N, requires_grad=True)
+    with calor.shared_views():
+        found = np.convolve(x[0], [1.0, 2.0])
+        np.testing.assert_array_equal(found, np.convolve(N[0], [1.0, 2.0]))
+        with pytest.raises(TypeError, match=r"records no gradients; give it x\.detach\(\)"):
+            np.convolve(leaf[0], [1.0])
+        with pytest.raises(TypeError, match=r"np\.convolve does not take a tensor"):
+            calor.jit(lambda t: np.convolve(t[0], [1.0]))(x)

@@ -120,8 +120,8 @@ def result_type(*arrays_and_dtypes: Any) -> DType:  # numpydoc ignore=RS01
     Parameters
     ----------
     *arrays_and_dtypes : Tensor, ndarray, DType or number
-        At least one of them a tensor, array or dtype. Python numbers are weak: they change the kind
-        of the result, never its width.
+        At least one. Python numbers are weak: they change the kind of the result, never its width.
+        Of numbers alone it is the default dtype of their kind.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:  # numpydoc ignore=RS01
     Raises
     ------
     DTypeError
-        If there is no common dtype, or only numbers are given.
+        If there is no common dtype, or nothing is given.
 
     References
     ----------
@@ -146,8 +146,10 @@ def result_type(*arrays_and_dtypes: Any) -> DType:  # numpydoc ignore=RS01
     given = [python_number(x) for x in arrays_and_dtypes]
     numbers = [x for x in given if isinstance(x, bool | int | float | complex)]
     strong = [_dtype_of(x) for x in given if not isinstance(x, bool | int | float | complex)]
+    if not given:
+        raise DTypeError("result_type: give at least one tensor, dtype or number")
     if not strong:
-        raise DTypeError("result_type: give at least one tensor or dtype; numbers alone are weak")
+        strong = [as_dtype(type(number)) for number in numbers]
     result = strong[0]
     for t in strong[1:]:
         result = dtypes.promote(result, t)

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from calor.config import SHARED
+from calor.local import local
 from calor.tensor.tensor import Tensor
 from calor.tensor.values import Handle
 
@@ -209,6 +211,9 @@ def function(
     ours = FUNCTIONS.get(name)
     short = name.removeprefix("numpy.")
     if ours is None:
+        if local.views is SHARED and not local.jit:
+            # Programs for NumPy's meaning of slices are NumPy's in this too, where nothing moves.
+            return function(*map(_hosted, args), **{k: _hosted(v) for k, v in kwargs.items()})
         raise refused(short)
     if not isinstance(ours, str):
         try:
@@ -268,6 +273,19 @@ def called(
 def _says_nothing(name: str, value: Any) -> bool:
     """Return whether an argument that calor does not have has the value that NumPy gives it."""
     return name in _SILENT and type(value) in (str, bool) and value == _SILENT[name]
+
+
+def _hosted(value: Any) -> Any:
+    """Return an argument with host arrays for its tensors; TypeError where they would move."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_hosted, value)) if type(value) in (list, tuple) else value
+    if not isinstance(value, Tensor):
+        return value
+    if value._record is not None:
+        raise TypeError("NumPy records no gradients; give it x.detach()")
+    if not value.device.info.feature("host_views"):
+        raise TypeError(f"a tensor on {value.device.name} is not the host's; give it x.numpy()")
+    return np.asarray(value)
 
 
 def refused(name: str) -> TypeError:

@@ -339,7 +339,8 @@ class shared_views(_views):
     Views are results of integers and slices as keys, and of ``reshape``, ``flatten``, ``squeeze``,
     ``expand_dims``, ``split``, ``unstack`` and permutations of axes. A 0-d element (``x[0]`` of one
     axis) is none. ``np.asarray(x)`` can be written to, and what is written reaches the tensor when
-    the array and all views of it are gone. Each write records an operation for each
+    the array and all views of it are gone. NumPy's functions that calor does not have compute on
+    such arrays. Each write records an operation for each
     living view of the tensor, so a program of calor's own is quicker without.
 
     Examples
