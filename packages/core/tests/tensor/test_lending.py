@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,3 +89,20 @@ def test_a_leaf_is_read_only() -> None:
 def test_outside_of_the_context_arrays_are_read_only() -> None:
     with calor.strict_views():
         assert not np.asarray(calor.zeros(3)).flags.writeable
+
+
+def test_threads_write_to_parts_of_one_tensor() -> None:
+    x = calor.zeros((8, 50))
+    rows = [x[i] for i in range(8)]
+
+    def fill(row: calor.Tensor, number: float) -> None:
+        with calor.shared_views():
+            np.asarray(row)[:] = number
+            row += 1.0
+
+    threads = [threading.Thread(target=fill, args=(row, i)) for i, row in enumerate(rows)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert x[:, 7].tolist() == [float(i + 1) for i in range(8)]

@@ -15,6 +15,7 @@ import numpy as np
 
 from calor.functions.creation import asarray
 from calor.recording.records import Leaf
+from calor.recording.views import turns
 from calor.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -43,10 +44,11 @@ class _Lent:
         changed = (was != now).any(axis=1)
         if not changed.any():
             return
-        array = self.tensor.numpy(copy=True)
-        flat = array.reshape(-1)
-        flat[changed] = np.frombuffer(self.memory, array.dtype)[changed]
-        self.tensor[...] = asarray(array, device=self.tensor.device)
+        with turns:
+            array = self.tensor.numpy(copy=True)
+            flat = array.reshape(-1)
+            flat[changed] = np.frombuffer(self.memory, array.dtype)[changed]
+            self.tensor[...] = asarray(array, device=self.tensor.device)
 
 
 # What is lent of tensors that have arrays, and the array that is the base of all of these.

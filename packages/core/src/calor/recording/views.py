@@ -11,6 +11,7 @@ tensor of the same elements, as in NumPy.
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -28,6 +29,10 @@ from calor.tensor.values import Handle
 _ref = weakref.ref
 # Dead members of a family are swept out when there are twice as many as lived at the last time.
 _FEW: Final = 64
+
+
+# Held while a write to a part of a tensor becomes a write to the tensor.
+turns: Final = threading.RLock()
 
 
 class Kind(NamedTuple):
@@ -245,13 +250,15 @@ def carried(handle: Any, new: Any) -> bool:
         return False
     before, local.views = local.views, WARN
     try:
-        bases = [note.root]
-        for kind, argument in note.way[:-1]:
-            bases.append(kind.again(bases[-1], argument))
-        for base, (kind, argument) in zip(reversed(bases), reversed(note.way), strict=True):
-            new = kind.back(base, new, argument)
-        root: Any = note.root
-        root._rebind(new)
+        # Threads may write to different parts of one tensor.
+        with turns:
+            bases = [note.root]
+            for kind, argument in note.way[:-1]:
+                bases.append(kind.again(bases[-1], argument))
+            for base, (kind, argument) in zip(reversed(bases), reversed(note.way), strict=True):
+                new = kind.back(base, new, argument)
+            root: Any = note.root
+            root._rebind(new)
     finally:
         local.views = before
     return True
