@@ -15,7 +15,7 @@ from .test_units import INFO
 
 NONE = ((), ())
 # Rows, terms and columns: of whole accesses, of shorter ones, in several turns.
-SHAPES = [(1, 8, 9), (3, 130, 40), (20, 66, 35), (33, 640, 67), (64, 24, 64), (16, 1300, 17)]
+SHAPES = [(1, 8, 9), (3, 130, 40), (20, 66, 35), (33, 640, 67), (64, 24, 64), (16, 1300, 17), (9, 512, 24)]
 TYPES = [
     *(("bfloat16", "bfloat16"), ("float16", "float32")),
     ("float32", "float32", "tf32"),

@@ -11,7 +11,7 @@ before the launch before ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from calor.dtypes import DType, float32, int32, int64
@@ -49,7 +49,8 @@ class FewRowsPlan:
 
     ``down``, ``across``: tiles of rows, and of a cube's columns. ``terms``: of all planes of a cube
     that are loaded at once, ``unroll`` accesses of a lane. ``a_access``, ``b_access``: the elements
-    of an access of each operand. ``whole``: whether these are all terms.
+    of an access of each operand. ``whole``: whether these are all terms. ``even``: whether the
+    terms are a multiple of those that are loaded at once, so that no lane is beyond them.
     """
 
     dtype: DType
@@ -60,6 +61,7 @@ class FewRowsPlan:
     a_access: int
     b_access: int
     whole: bool
+    even: bool = False
 
     @property
     def shape(self) -> kl.MatrixShape:
@@ -117,7 +119,10 @@ def plans_of(product: Product, info: DeviceInfo) -> Iterable[FewRowsPlan]:
         # A piece has four registers, of two rows of a tile.
         most = max((_HELD - 4 * down * across) // (4 * across + 8 * down), 1)
         unroll = min(each, most)
-        yield FewRowsPlan(product.a.dtype, down, across, _PLANES, unroll, *accesses, unroll == each)
+        # Turns of one length need no checks, if they are not much shorter.
+        even = (n for n in range(unroll, unroll // 2, -1) if each % n == 0)
+        plan = replace(made, unroll=next(even, unroll), whole=each <= most)
+        yield replace(plan, even=product.k % plan.terms == 0)
 
 
 def cycles_of(plan: FewRowsPlan, product: Product, info: DeviceInfo) -> float:
@@ -235,18 +240,28 @@ def taken_all(
     found = []
     for turn in range(plan.unroll):
         term = begin + turn * plan.depth * plan.planes
-        found.append([taken(source, at, term, k, access, plan.piece) for at in lines])
+        limit = None if plan.even else k
+        found.append([taken(source, at, term, limit, access, plan.piece) for at in lines])
     return found
 
 
 @kl.helper
 def taken(
-    source: kl.Pointer, line: kl.Number, term: kl.Number, k: kl.Number, access: int, piece: int
+    source: kl.Pointer,
+    line: kl.Number,
+    term: kl.Number,
+    k: kl.Number | None,
+    access: int,
+    piece: int,
 ) -> list[kl.Number]:
-    """Return adjacent elements of a line, 0 beyond its end, which accesses divide."""
+    """Return adjacent elements of a line, 0 beyond an end ``k``, which accesses divide."""
     made = []
     zero = kl.splat(kl.constant(0, float32).to(source.dtype), access)
     for part in range(0, piece, access):
+        if k is None:
+            value = source.load(kl.assume_multiple(line + term + part, access), access)
+            made += [value[i] for i in range(access)] if access > 1 else [value]
+            continue
         inside = term + part < k
         # A masked access of several elements would be a branch.
         at = kl.assume_multiple(line + kl.select(inside, term + part, 0), access)
