@@ -44,7 +44,7 @@ _LEAST: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class FewRowsPlan:
+class SkinnyPlan:
     """The plan of a product of few rows.
 
     ``down``, ``across``: tiles of rows, and of a cube's columns. ``terms``: of all planes of a cube
@@ -106,15 +106,15 @@ class FewRowsPlan:
     @property
     def title(self) -> str:
         """The plan's name among the candidates."""
-        return f"few rows MMA {self.rows}x{self.columns} by {self.planes}, {self.unroll} ahead"
+        return f"skinny MMA {self.rows}x{self.columns} by {self.planes}, {self.unroll} ahead"
 
 
-def plans_of(product: Product, info: DeviceInfo) -> Iterable[FewRowsPlan]:
+def plans_of(product: Product, info: DeviceInfo) -> Iterable[SkinnyPlan]:
     """Return the plans of a product, by tiles of columns."""
     accesses = _accesses(product)
     down = -(-product.m // mma_16x8(product.a.dtype).m)
     for across in range(1, _TILES + 1):
-        made = FewRowsPlan(product.a.dtype, down, across, _PLANES, 1, *accesses, False)
+        made = SkinnyPlan(product.a.dtype, down, across, _PLANES, 1, *accesses, False)
         each = -(-product.k // (made.depth * made.planes))
         # A piece has four registers, of two rows of a tile.
         most = max((_HELD - 4 * down * across) // (4 * across + 8 * down), 1)
@@ -125,7 +125,7 @@ def plans_of(product: Product, info: DeviceInfo) -> Iterable[FewRowsPlan]:
         yield replace(plan, even=product.k % plan.terms == 0)
 
 
-def cycles_of(plan: FewRowsPlan, product: Product, info: DeviceInfo) -> float:
+def cycles_of(plan: SkinnyPlan, product: Product, info: DeviceInfo) -> float:
     """Return the cycles of a product."""
     cubes = -(-product.n // plan.columns) * product.batches
     each = -(-cubes // info.cores)
@@ -134,7 +134,7 @@ def cycles_of(plan: FewRowsPlan, product: Product, info: DeviceInfo) -> float:
     return each * (nbytes / _READ + plan.down * plan.across * _TILE) + turns * _LATENCY
 
 
-def few_rows_plan(product: Product, info: DeviceInfo) -> FewRowsPlan | None:
+def skinny_plan(product: Product, info: DeviceInfo) -> SkinnyPlan | None:
     """Return the plan that takes least; None if no cube can have one."""
     able = [plan for plan in plans_of(product, info) if plan.shared_bytes <= info.shared_bytes]
     return min(able, key=lambda plan: cycles_of(plan, product, info), default=None)
@@ -161,7 +161,7 @@ def _accesses(product: Product) -> tuple[int, int]:
 
 
 @kl.kernel
-def few_rows_mma(
+def skinny_mma(
     a: kl.In,
     b: kl.In,
     c: kl.Out,
@@ -171,7 +171,7 @@ def few_rows_mma(
     batches: Batches[kl.Number],
     after: After | None,
     *,
-    plan: FewRowsPlan,
+    plan: SkinnyPlan,
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute columns from x of a product z, of all its rows."""
@@ -234,7 +234,7 @@ def taken_all(
     begin: kl.Number,
     k: kl.Number,
     access: int,
-    plan: FewRowsPlan,
+    plan: SkinnyPlan,
 ) -> Pieces:
     """Return the pieces of a lane's lines from a term on, 0 beyond the last one."""
     found = []
@@ -271,7 +271,7 @@ def taken(
 
 
 @kl.helper
-def multiply(sums: Sums, rights: Pieces, lefts: Pieces, plan: FewRowsPlan) -> None:
+def multiply(sums: Sums, rights: Pieces, lefts: Pieces, plan: SkinnyPlan) -> None:
     """Add the products of pieces, the terms of an instruction being a part of each lane's."""
     shape = plan.shape
     half = plan.piece // (2 * _TIMES)
@@ -293,7 +293,7 @@ def multiply(sums: Sums, rights: Pieces, lefts: Pieces, plan: FewRowsPlan) -> No
                     kl.mma(tile, tiles[j], sums[i][j])
 
 
-def few_rows_launches(task: Task, plan: FewRowsPlan) -> tuple[Task, list[Launch]]:
+def skinny_launches(task: Task, plan: SkinnyPlan) -> tuple[Task, list[Launch]]:
     """Return the launch of a product of few rows."""
     product, item = task.product, int(plan.dtype.itemsize)
     a, b = product.a, product.b
@@ -301,12 +301,12 @@ def few_rows_launches(task: Task, plan: FewRowsPlan) -> tuple[Task, list[Launch]
     left, right = task.operands(by[0] * item, by[1] * item)
     columns, _, _ = task.tiles(plan.rows, plan.columns)
     made = launch(
-        few_rows_mma,
+        skinny_mma,
         Grid(
             (columns, 1, product.batches), (plan.units, 1, 1), plan.shape.lanes,
             int32 if narrow(product) else int64,
         ),
-        task.effort(f"matmul few rows {plan.rows}x{plan.columns}"),
+        task.effort(f"matmul skinny {plan.rows}x{plan.columns}"),
         a=left, b=right, c=task.result(),
         sizes=Sizes(product.m, product.n, Multiple(product.k, max(by))),
         a_stride=Multiple(a.free, by[0]), b_stride=Multiple(b.free, by[1]),
