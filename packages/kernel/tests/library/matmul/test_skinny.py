@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from calor_interpreter.device import LanesDevice
-from calor_kernel.contract.ways import Table, Way
-from calor_kernel.library.matmul import gpu_ways, skinny_mma
+from calor_kernel.contract.ways import Way
+from calor_kernel.library.matmul import gpu_ways, lowering, skinny_mma
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -35,7 +35,7 @@ def backend(monkeypatch):
     made = skinny_mma.skinny_launches
     found = []
     way = Way("skinny MMA", gpu_ways._skinny_refusal, gpu_ways._skinny)
-    monkeypatch.setattr(gpu_ways, "WAYS", Table("matmul", way, *gpu_ways.WAYS.own))
+    monkeypatch.setattr(lowering, "ways_of", lambda request: (way, *gpu_ways.WAYS))
     monkeypatch.setattr(
         skinny_mma, "skinny_launches", lambda *given: found.append(given) or made(*given)
     )
