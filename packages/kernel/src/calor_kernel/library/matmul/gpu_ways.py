@@ -17,7 +17,7 @@ from calor_kernel.contract.ways import Table, Way
 from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan
 from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
-from calor_kernel.library.matmul import few_rows_mma, predicated_mma, predicated_simt
+from calor_kernel.library.matmul import predicated_mma, predicated_simt, skinny_mma
 from calor_kernel.library.matmul.gemv_plan import gemv_parts, gemv_plan
 from calor_kernel.library.matmul.gemv_planes import gemv_launches
 from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch
@@ -154,21 +154,21 @@ def _simt_refusal(task: Task, request: Request) -> str | None:
     return too_small(product)
 
 
-def _few_rows_refusal(task: Task, request: Request) -> str | None:
+def _skinny_refusal(task: Task, request: Request) -> str | None:
     if not _by_planes(task.product, task.info):
         return "no matrix instruction of the device's planes takes its types"
-    return "it has no terms" if task.product.k == 0 else few_rows_mma.refusal(task.product)
+    return "it has no terms" if task.product.k == 0 else skinny_mma.refusal(task.product)
 
 
-def _few_rows(task: Task, request: Request) -> Works:
+def _skinny(task: Task, request: Request) -> Works:
     """Yield the plans of few rows, the one that takes least first."""
     product, info = task.product, task.info
-    first = few_rows_mma.few_rows_plan(product, info)
-    more = few_rows_mma.plans_of(product, info) if request.candidates else ()
+    first = skinny_mma.skinny_plan(product, info)
+    more = skinny_mma.plans_of(product, info) if request.candidates else ()
     for plan in dict.fromkeys((first, *more)):
         if plan is None or plan.shared_bytes > info.shared_bytes:
             continue
-        made, launches = few_rows_mma.few_rows_launches(task, plan)
+        made, launches = skinny_mma.skinny_launches(task, plan)
         yield made.work(*launches, name=plan.title, group=int(plan != first))
 
 
@@ -277,11 +277,10 @@ def _tiled(task: Task, request: Request) -> Works:
             yield task.work(tiled_launch(task, plan), name=name, group=1)
 
 
-FEW_ROWS: Final[Way[Task]] = Way("few rows MMA", _few_rows_refusal, _few_rows)
 WAYS: Final[Table[Task]] = Table(
     "matmul",
     Way("GEMV", _gemv_refusal, _gemv),
-    *((FEW_ROWS,) if few_rows_mma.CHOSEN else ()),
+    *((Way("skinny MMA", _skinny_refusal, _skinny),) if skinny_mma.CHOSEN else ()),
     Way("warp MMA", _warp_mma_refusal, _warp_mma),
     Way("MMA split-K", _divided_mma_refusal, _predicated),
     Way("staged MMA", _staged_refusal, _staged, spare=True),

@@ -11,7 +11,7 @@ before the launch before ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from calor.dtypes import DType, float32, int32, int64
@@ -44,12 +44,13 @@ _LEAST: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class FewRowsPlan:
+class SkinnyPlan:
     """The plan of a product of few rows.
 
     ``down``, ``across``: tiles of rows, and of a cube's columns. ``terms``: of all planes of a cube
     that are loaded at once, ``unroll`` accesses of a lane. ``a_access``, ``b_access``: the elements
-    of an access of each operand. ``whole``: whether these are all terms.
+    of an access of each operand. ``whole``: whether these are all terms. ``even``: whether the
+    terms are a multiple of those that are loaded at once, so that no lane is beyond them.
     """
 
     dtype: DType
@@ -60,6 +61,7 @@ class FewRowsPlan:
     a_access: int
     b_access: int
     whole: bool
+    even: bool = False
 
     @property
     def shape(self) -> kl.MatrixShape:
@@ -104,23 +106,26 @@ class FewRowsPlan:
     @property
     def title(self) -> str:
         """The plan's name among the candidates."""
-        return f"few rows MMA {self.rows}x{self.columns} by {self.planes}, {self.unroll} ahead"
+        return f"skinny MMA {self.rows}x{self.columns} by {self.planes}, {self.unroll} ahead"
 
 
-def plans_of(product: Product, info: DeviceInfo) -> Iterable[FewRowsPlan]:
+def plans_of(product: Product, info: DeviceInfo) -> Iterable[SkinnyPlan]:
     """Return the plans of a product, by tiles of columns."""
     accesses = _accesses(product)
     down = -(-product.m // mma_16x8(product.a.dtype).m)
     for across in range(1, _TILES + 1):
-        made = FewRowsPlan(product.a.dtype, down, across, _PLANES, 1, *accesses, False)
+        made = SkinnyPlan(product.a.dtype, down, across, _PLANES, 1, *accesses, False)
         each = -(-product.k // (made.depth * made.planes))
         # A piece has four registers, of two rows of a tile.
         most = max((_HELD - 4 * down * across) // (4 * across + 8 * down), 1)
         unroll = min(each, most)
-        yield FewRowsPlan(product.a.dtype, down, across, _PLANES, unroll, *accesses, unroll == each)
+        # Turns of one length need no checks, if they are not much shorter.
+        even = (n for n in range(unroll, unroll // 2, -1) if each % n == 0)
+        plan = replace(made, unroll=next(even, unroll), whole=each <= most)
+        yield replace(plan, even=product.k % plan.terms == 0)
 
 
-def cycles_of(plan: FewRowsPlan, product: Product, info: DeviceInfo) -> float:
+def cycles_of(plan: SkinnyPlan, product: Product, info: DeviceInfo) -> float:
     """Return the cycles of a product."""
     cubes = -(-product.n // plan.columns) * product.batches
     each = -(-cubes // info.cores)
@@ -129,7 +134,7 @@ def cycles_of(plan: FewRowsPlan, product: Product, info: DeviceInfo) -> float:
     return each * (nbytes / _READ + plan.down * plan.across * _TILE) + turns * _LATENCY
 
 
-def few_rows_plan(product: Product, info: DeviceInfo) -> FewRowsPlan | None:
+def skinny_plan(product: Product, info: DeviceInfo) -> SkinnyPlan | None:
     """Return the plan that takes least; None if no cube can have one."""
     able = [plan for plan in plans_of(product, info) if plan.shared_bytes <= info.shared_bytes]
     return min(able, key=lambda plan: cycles_of(plan, product, info), default=None)
@@ -156,7 +161,7 @@ def _accesses(product: Product) -> tuple[int, int]:
 
 
 @kl.kernel
-def few_rows_mma(
+def skinny_mma(
     a: kl.In,
     b: kl.In,
     c: kl.Out,
@@ -166,7 +171,7 @@ def few_rows_mma(
     batches: Batches[kl.Number],
     after: After | None,
     *,
-    plan: FewRowsPlan,
+    plan: SkinnyPlan,
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute columns from x of a product z, of all its rows."""
@@ -229,24 +234,34 @@ def taken_all(
     begin: kl.Number,
     k: kl.Number,
     access: int,
-    plan: FewRowsPlan,
+    plan: SkinnyPlan,
 ) -> Pieces:
     """Return the pieces of a lane's lines from a term on, 0 beyond the last one."""
     found = []
     for turn in range(plan.unroll):
         term = begin + turn * plan.depth * plan.planes
-        found.append([taken(source, at, term, k, access, plan.piece) for at in lines])
+        limit = None if plan.even else k
+        found.append([taken(source, at, term, limit, access, plan.piece) for at in lines])
     return found
 
 
 @kl.helper
 def taken(
-    source: kl.Pointer, line: kl.Number, term: kl.Number, k: kl.Number, access: int, piece: int
+    source: kl.Pointer,
+    line: kl.Number,
+    term: kl.Number,
+    k: kl.Number | None,
+    access: int,
+    piece: int,
 ) -> list[kl.Number]:
-    """Return adjacent elements of a line, 0 beyond its end, which accesses divide."""
+    """Return adjacent elements of a line, 0 beyond an end ``k``, which accesses divide."""
     made = []
     zero = kl.splat(kl.constant(0, float32).to(source.dtype), access)
     for part in range(0, piece, access):
+        if k is None:
+            value = source.load(kl.assume_multiple(line + term + part, access), access)
+            made += [value[i] for i in range(access)] if access > 1 else [value]
+            continue
         inside = term + part < k
         # A masked access of several elements would be a branch.
         at = kl.assume_multiple(line + kl.select(inside, term + part, 0), access)
@@ -256,7 +271,7 @@ def taken(
 
 
 @kl.helper
-def multiply(sums: Sums, rights: Pieces, lefts: Pieces, plan: FewRowsPlan) -> None:
+def multiply(sums: Sums, rights: Pieces, lefts: Pieces, plan: SkinnyPlan) -> None:
     """Add the products of pieces, the terms of an instruction being a part of each lane's."""
     shape = plan.shape
     half = plan.piece // (2 * _TIMES)
@@ -278,7 +293,7 @@ def multiply(sums: Sums, rights: Pieces, lefts: Pieces, plan: FewRowsPlan) -> No
                     kl.mma(tile, tiles[j], sums[i][j])
 
 
-def few_rows_launches(task: Task, plan: FewRowsPlan) -> tuple[Task, list[Launch]]:
+def skinny_launches(task: Task, plan: SkinnyPlan) -> tuple[Task, list[Launch]]:
     """Return the launch of a product of few rows."""
     product, item = task.product, int(plan.dtype.itemsize)
     a, b = product.a, product.b
@@ -286,12 +301,12 @@ def few_rows_launches(task: Task, plan: FewRowsPlan) -> tuple[Task, list[Launch]
     left, right = task.operands(by[0] * item, by[1] * item)
     columns, _, _ = task.tiles(plan.rows, plan.columns)
     made = launch(
-        few_rows_mma,
+        skinny_mma,
         Grid(
             (columns, 1, product.batches), (plan.units, 1, 1), plan.shape.lanes,
             int32 if narrow(product) else int64,
         ),
-        task.effort(f"matmul few rows {plan.rows}x{plan.columns}"),
+        task.effort(f"matmul skinny {plan.rows}x{plan.columns}"),
         a=left, b=right, c=task.result(),
         sizes=Sizes(product.m, product.n, Multiple(product.k, max(by))),
         a_stride=Multiple(a.free, by[0]), b_stride=Multiple(b.free, by[1]),

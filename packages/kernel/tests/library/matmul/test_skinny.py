@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from calor_interpreter.device import LanesDevice
-from calor_kernel.contract.ways import Table
-from calor_kernel.library.matmul import few_rows_mma, gpu_ways
+from calor_kernel.contract.ways import Way
+from calor_kernel.library.matmul import gpu_ways, lowering, skinny_mma
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -15,7 +15,15 @@ from .test_units import INFO
 
 NONE = ((), ())
 # Rows, terms and columns: of whole accesses, of shorter ones, in several turns.
-SHAPES = [(1, 8, 9), (3, 130, 40), (20, 66, 35), (33, 640, 67), (64, 24, 64), (16, 1300, 17)]
+SHAPES = [
+    (1, 8, 9),
+    (3, 130, 40),
+    (20, 66, 35),
+    (33, 640, 67),
+    (64, 24, 64),
+    (16, 1300, 17),
+    (9, 512, 24),
+]
 TYPES = [
     *(("bfloat16", "bfloat16"), ("float16", "float32")),
     ("float32", "float32", "tf32"),
@@ -24,11 +32,12 @@ TYPES = [
 
 @pytest.fixture
 def backend(monkeypatch):
-    made = few_rows_mma.few_rows_launches
+    made = skinny_mma.skinny_launches
     found = []
-    monkeypatch.setattr(gpu_ways, "WAYS", Table("matmul", gpu_ways.FEW_ROWS, *gpu_ways.WAYS.own))
+    way = Way("skinny MMA", gpu_ways._skinny_refusal, gpu_ways._skinny)
+    monkeypatch.setattr(lowering, "ways_of", lambda request: (way, *gpu_ways.WAYS))
     monkeypatch.setattr(
-        few_rows_mma, "few_rows_launches", lambda *given: found.append(given) or made(*given)
+        skinny_mma, "skinny_launches", lambda *given: found.append(given) or made(*given)
     )
     yield KernelBackend("lanes", lambda index: LanesDevice(replace(INFO, cores=3)))
     assert found
@@ -39,7 +48,7 @@ def backend(monkeypatch):
 def test_few_rows(backend, shape, types, monkeypatch):
     if shape[1] > 600:
         # The terms take several turns.
-        monkeypatch.setattr(few_rows_mma, "_HELD", 40)
+        monkeypatch.setattr(skinny_mma, "_HELD", 40)
     more = {"precision": "high"} if "tf32" in types else {}
     row = (shape[:2], (shape[2], shape[1]), ((1,), (1,)), NONE, (None, None))
     check(backend, row, *types[:2], 2e-3 if more else None, **more)
@@ -69,7 +78,7 @@ def test_what_is_refused(given, reason):
     from calor.dtypes import bfloat16
 
     made = product(*given[:3], bfloat16, *given[3:])
-    assert reason in few_rows_mma.refusal(made)
+    assert reason in skinny_mma.refusal(made)
 
 
 def test_plans_fit():
@@ -78,7 +87,7 @@ def test_plans_fit():
     info = replace(INFO, cores=132, shared_bytes=227 << 10)
     for dtype in (bfloat16, float32):
         for m, k, n in ((20, 650, 2600), (16, 4096, 4096), (1, 64, 50257), (64, 2600, 650)):
-            plan = few_rows_mma.few_rows_plan(product(m, k, n, dtype), info)
+            plan = skinny_mma.skinny_plan(product(m, k, n, dtype), info)
             assert plan.rows >= m
             assert plan.shared_bytes <= info.shared_bytes
             assert plan.whole == (plan.terms >= k)
